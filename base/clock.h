@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Time. All deadlines in the library are absolute values of wring_now_ns(). */
+#ifndef WRING_BASE_CLOCK_H
+#define WRING_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define WRING_NS_PER_US 1000ull
+#define WRING_NS_PER_MS 1000000ull
+#define WRING_NS_PER_S 1000000000ull
+#define WRING_NEVER UINT64_MAX /* a deadline that does not come */
+
+static inline uint64_t wring_clock_ns(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * WRING_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/** Monotonic time in ns; does not jump. Threads: safe. */
+static inline uint64_t wring_now_ns(void)
+{
+    return wring_clock_ns(CLOCK_MONOTONIC);
+}
+
+/** CPU time that the calling thread has used, in ns. */
+static inline uint64_t wring_thread_cpu_ns(void)
+{
+    return wring_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/** now + ns, WRING_NEVER where that would overflow. */
+static inline uint64_t wring_deadline_in(uint64_t ns)
+{
+    uint64_t now = wring_now_ns();
+    return ns >= WRING_NEVER - now ? WRING_NEVER : now + ns;
+}
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define WRING_MODULE "config"
+
+extern char **environ;
+
+#define FIELD(name) offsetof(struct wring_config, name)
+#define STRING WRING_CONFIG_STRING, NULL, 0, 0
+#define CHOICE(words) WRING_CONFIG_CHOICE, words, 0, 0
+#define INTEGER(min, max) WRING_CONFIG_INTEGER, NULL, min, max
+#define BYTES(min, max) WRING_CONFIG_BYTES, NULL, min, max
+#define SECONDS(min_ns, max_ns) WRING_CONFIG_SECONDS, NULL, min_ns, max_ns
+#define MS 1000000ll
+#define S 1000000000ll
+
+/* clang-format off */
+static const struct wring_config_var vars[] = {
+    /* name              default    unit     meaning                                                          type, range                       field */
+    { "WRING_RANK",         "-1",      "",      "this process's rank; -1 takes the launcher's",                  INTEGER(-1, 65535),               FIELD(rank), false },
+    { "WRING_SIZE",         "-1",      "ranks", "number of ranks; -1 takes the launcher's",                      INTEGER(-1, 65536),               FIELD(size), false },
+    { "WRING_ROOT",         "",        "",      "host:port where rank 0 listens for the others to join",         STRING,                           FIELD(root), false },
+    { "WRING_ROOT_FD",      "-1",      "",      "rank 0: an inherited listening socket to use for that instead", INTEGER(-1, 1 << 20),             FIELD(root_fd), false },
+    { "WRING_KEY",          "",        "",      "the job's key: a secret text that every rank must know",        STRING,                           FIELD(key), true },
+    { "WRING_KEY_FILE",     "",        "",      "file that holds the job's key",                                 STRING,                           FIELD(key_file), false },
+    { "WRING_NODE",         "",        "",      "name of the host this rank counts as being on; empty detects",  STRING,                           FIELD(node), false },
+    { "WRING_LOCAL_SIZE",   "-1",      "ranks", "ranks on this host; -1 detects",                                INTEGER(-1, 65536),               FIELD(local_size), false },
+    { "WRING_PROVIDER",     "auto",    "",      "transport provider; see wring info",                            STRING,                           FIELD(provider), false },
+    { "WRING_FAULT",        "",        "",      "wrap the provider: rate=1gbit emulates a slow link",            STRING,                           FIELD(fault), false },
+    { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
+    { "WRING_CHUNK_BYTES",  "256k",    "bytes", "uncompressed bytes that travel as one piece",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
+    { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket",                      BYTES(2, 1024),                   FIELD(window), false },
+    { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
+    { "WRING_JOIN_TIMEOUT", "60",      "s",     "how long to wait for all ranks to join or to agree",            SECONDS(10 * MS, 86400 * S),      FIELD(join_timeout_ns), false },
+    { "WRING_HEARTBEAT",    "1",       "s",     "sign of life to an otherwise silent peer",                      SECONDS(1 * MS, 3600 * S),        FIELD(heartbeat_ns), false },
+    { "WRING_PEER_TIMEOUT", "30",      "s",     "a peer without a sign of life for so long is lost",             SECONDS(10 * MS, 86400 * S),      FIELD(peer_timeout_ns), false },
+    { "WRING_TIMEOUT",      "0",       "s",     "longest a step may take; 0: a slow peer is no error",           SECONDS(0, 86400 * S),            FIELD(timeout_ns), false },
+    { "WRING_SPIN",         "20us",    "s",     "how long a waiter polls before it yields and sleeps",           SECONDS(0, 1 * S),                FIELD(spin_ns), false },
+    { "WRING_PROGRESS",     "thread",  "",      "who drives the exchange: a thread of ours, or only callers",    CHOICE("thread|caller"),          FIELD(progress), false },
+    { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
+    { "WRING_CPU",          "best",    "",      "highest kernel tier",                                           CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
+    { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
+};
+/* clang-format on */
+
+const struct wring_config_var *wring_config_vars(size_t *count)
+{
+    *count = sizeof(vars) / sizeof(vars[0]);
+    return vars;
+}
+
+static const struct wring_config_var *find_var(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof(vars) / sizeof(vars[0]); i++)
+        if (strncmp(vars[i].name, name, length) == 0 && vars[i].name[length] == '\0')
+            return &vars[i];
+    return NULL;
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *word = choices; word != NULL && length > 0;) {
+        const char *bar = strchr(word, '|');
+        size_t word_length = bar != NULL ? (size_t)(bar - word) : strlen(word);
+        if (word_length == length && memcmp(word, value, length) == 0)
+            return true;
+        word = bar != NULL ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+/** A number and its suffix; false where the text is not wholly a number. */
+static bool parse_number(const char *value, double *number, const char **suffix)
+{
+    char *end;
+    errno = 0;
+    *number = strtod(value, &end);
+    *suffix = end;
+    return end != value && errno == 0 && *number == *number;
+}
+
+/** The factor that a suffix stands for in this type; 0 where there is no such suffix. */
+static double suffix_factor(enum wring_config_type type, const char *suffix)
+{
+    static const struct {
+        enum wring_config_type type;
+        const char *suffix;
+        double factor;
+    } known[] = {
+        {WRING_CONFIG_BYTES, "k", 0x1p10}, {WRING_CONFIG_BYTES, "m", 0x1p20},
+        {WRING_CONFIG_BYTES, "g", 0x1p30}, {WRING_CONFIG_BYTES, "", 1},
+        {WRING_CONFIG_SECONDS, "us", 1e3}, {WRING_CONFIG_SECONDS, "ms", 1e6},
+        {WRING_CONFIG_SECONDS, "s", 1e9},  {WRING_CONFIG_SECONDS, "", 1e9},
+        {WRING_CONFIG_INTEGER, "", 1},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].type == type && strcasecmp(known[i].suffix, suffix) == 0)
+            return known[i].factor;
+    return 0;
+}
+
+static enum wring_status set_number(struct wring_config *config, const struct wring_log *log,
+                                    const struct wring_config_var *var, const char *value)
+{
+    double number;
+    const char *suffix;
+    double factor = 0;
+
+    if (parse_number(value, &number, &suffix))
+        factor = suffix_factor(var->type, suffix);
+    number *= factor;
+    if (factor == 0 || number < (double)var->min || number > (double)var->max ||
+        (var->type != WRING_CONFIG_SECONDS && number != (double)(int64_t)number)) {
+        double unit = var->type == WRING_CONFIG_SECONDS ? 1e9 : 1;
+        wring_error(log, "%s=%s: needs a number from %.10g to %.10g %s", var->name, value,
+                    (double)var->min / unit, (double)var->max / unit, var->unit);
+        return WRING_ERR_INVALID;
+    }
+    int64_t result = (int64_t)number;
+    memcpy((char *)config + var->offset, &result, sizeof(result));
+    return WRING_OK;
+}
+
+static enum wring_status set_text(struct wring_config *config, const struct wring_log *log,
+                                  const struct wring_config_var *var, const char *value)
+{
+    if (var->type == WRING_CONFIG_CHOICE && !is_choice(var->choices, value)) {
+        wring_error(log, "%s=%s: needs one of %s", var->name, value, var->choices);
+        return WRING_ERR_INVALID;
+    }
+    size_t length = strlen(value);
+    if (length >= WRING_CONFIG_TEXT) {
+        wring_error(log, "%s: longer than %d bytes", var->name, WRING_CONFIG_TEXT - 1);
+        return WRING_ERR_INVALID;
+    }
+    memcpy((char *)config + var->offset, value, length + 1);
+    return WRING_OK;
+}
+
+static enum wring_status set_var(struct wring_config *config, const struct wring_log *log,
+                                 const struct wring_config_var *var, const char *value)
+{
+    switch (var->type) {
+    case WRING_CONFIG_STRING:
+    case WRING_CONFIG_CHOICE:
+        return set_text(config, log, var, value);
+    case WRING_CONFIG_INTEGER:
+    case WRING_CONFIG_BYTES:
+    case WRING_CONFIG_SECONDS:
+        return set_number(config, log, var, value);
+    }
+    return WRING_ERR_INVALID;
+}
+
+enum wring_status wring_config_set(struct wring_config *config, const struct wring_log *log,
+                                   const char *name, const char *value)
+{
+    const struct wring_config_var *var = find_var(name, strlen(name));
+    if (var == NULL) {
+        wring_error(log, "%s: no such variable; wring info --config lists them", name);
+        return WRING_ERR_INVALID;
+    }
+    return set_var(config, log, var, value);
+}
+
+enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+{
+    memset(config, 0, sizeof(*config));
+    for (size_t i = 0; i < sizeof(vars) / sizeof(vars[0]); i++) {
+        enum wring_status status = set_var(config, log, &vars[i], vars[i].fallback);
+        if (status != WRING_OK)
+            return status;
+    }
+    for (char **entry = environ; *entry != NULL; entry++) {
+        if (strncmp(*entry, "WRING_", 6) != 0)
+            continue;
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL)
+            continue;
+        int length = (int)(equals - *entry);
+        const struct wring_config_var *var = find_var(*entry, (size_t)length);
+        if (var == NULL) {
+            wring_warn(log, "%.*s is not a variable of wring; wring info --config lists them",
+                       length, *entry);
+            continue;
+        }
+        enum wring_status status = set_var(config, log, var, equals + 1);
+        if (status != WRING_OK)
+            return status;
+    }
+    return WRING_OK;
+}
+
+void wring_config_show(const struct wring_config *config, const struct wring_config_var *var,
+                       char *text, size_t bytes)
+{
+    const char *field = (const char *)config + var->offset;
+    int64_t number;
+
+    switch (var->type) {
+    case WRING_CONFIG_STRING:
+    case WRING_CONFIG_CHOICE:
+        snprintf(text, bytes, "%s", var->secret && field[0] != '\0' ? "(set)" : field);
+        return;
+    case WRING_CONFIG_INTEGER:
+    case WRING_CONFIG_BYTES:
+        memcpy(&number, field, sizeof(number));
+        snprintf(text, bytes, "%lld", (long long)number);
+        return;
+    case WRING_CONFIG_SECONDS:
+        memcpy(&number, field, sizeof(number));
+        snprintf(text, bytes, "%.10g", (double)number / 1e9);
+        return;
+    }
+}
+
+enum wring_log_level wring_config_log_level(const struct wring_config *config)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    for (int level = WRING_LOG_ERROR; level <= WRING_LOG_DEBUG; level++)
+        if (strcmp(config->log_level, names[level]) == 0)
+            return (enum wring_log_level)level;
+    return WRING_LOG_WARN;
+}
+
+const char *wring_config_foreign(const char *name)
+{
+    return getenv(name);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The one table of WRING_ variables. getenv is called here and nowhere else.
+ *
+ * Objects are used by one thread at a time; a loaded config is read-only and may be shared.
+ */
+#ifndef WRING_BASE_CONFIG_H
+#define WRING_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include <wring/status.h>
+
+#define WRING_CONFIG_TEXT 256
+
+struct wring_config {
+    /* who this rank is */
+    int64_t rank; /* -1: ask the launcher's variables */
+    int64_t size; /* -1: likewise */
+    char root[WRING_CONFIG_TEXT];
+    int64_t root_fd;
+    char key[WRING_CONFIG_TEXT];
+    char key_file[WRING_CONFIG_TEXT];
+    char node[WRING_CONFIG_TEXT];
+    int64_t local_size;
+
+    /* transport */
+    char provider[WRING_CONFIG_TEXT];
+    char fault[WRING_CONFIG_TEXT];
+    char bind[WRING_CONFIG_TEXT];
+    uint64_t chunk_bytes;
+    uint64_t window;
+    uint64_t flat_bytes;
+
+    /* time */
+    uint64_t join_timeout_ns;
+    uint64_t heartbeat_ns;
+    uint64_t peer_timeout_ns;
+    uint64_t timeout_ns; /* 0: a slow peer is no error */
+    uint64_t spin_ns;
+
+    /* work */
+    char progress[WRING_CONFIG_TEXT];
+    char executor[WRING_CONFIG_TEXT];
+    char cpu[WRING_CONFIG_TEXT];
+    char log_level[WRING_CONFIG_TEXT];
+};
+
+enum wring_config_type {
+    WRING_CONFIG_STRING,
+    WRING_CONFIG_CHOICE,  /* a string out of `choices` */
+    WRING_CONFIG_INTEGER, /* int64, min..max */
+    WRING_CONFIG_BYTES,   /* uint64, suffixes k m g (powers of 1024) */
+    WRING_CONFIG_SECONDS, /* uint64 ns; written in s, or with the suffix us, ms or s */
+};
+
+struct wring_config_var {
+    const char *name;
+    const char *fallback; /* the default, as it would be written */
+    const char *unit;     /* "" where there is none */
+    const char *meaning;  /* one line for tables and man pages */
+    enum wring_config_type type;
+    const char *choices; /* CHOICE: words separated by '|' */
+    int64_t min, max;    /* INTEGER, BYTES, and SECONDS in ns */
+    size_t offset;       /* of the field in struct wring_config */
+    bool secret;         /* never printed */
+};
+
+/** All variables, in the order of documentation. @param count out. */
+const struct wring_config_var *wring_config_vars(size_t *count);
+
+/**
+ * Defaults, then the environment. Unknown WRING_ names are warned about on `log`.
+ *
+ * Errors: WRING_ERR_INVALID for a bad value, with a log line that names value and range.
+ */
+enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log);
+
+/** Set one variable from text, as the environment would. Same errors as wring_config_load(). */
+enum wring_status wring_config_set(struct wring_config *config, const struct wring_log *log,
+                                   const char *name, const char *value);
+
+/** The value of a variable as text; "(set)" for a secret one. @param text out, [bytes]. */
+void wring_config_show(const struct wring_config *config, const struct wring_config_var *var,
+                       char *text, size_t bytes);
+
+/** The level that config->log_level names. */
+enum wring_log_level wring_config_log_level(const struct wring_config *config);
+
+/** A variable of a foreign launcher (OMPI_…, PMI_…, SLURM_…), or NULL. Borrowed, may change. */
+const char *wring_config_foreign(const char *name);
+
+#endif

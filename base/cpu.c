@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
+
+#include <string.h>
+
+static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
+
+bool wring_cpu_has(enum wring_cpu_tier tier)
+{
+    switch (tier) {
+    case WRING_CPU_SCALAR:
+        return true;
+#if defined(__x86_64__)
+    case WRING_CPU_AVX2: /* the compiler's run-time check includes XCR0, so the OS agrees */
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi2");
+    case WRING_CPU_AVX512:
+        return wring_cpu_has(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+#elif defined(__aarch64__)
+    case WRING_CPU_NEON:
+        return true;
+#endif
+    default:
+        return false;
+    }
+}
+
+enum wring_cpu_tier wring_cpu_best(void)
+{
+    for (int tier = WRING_CPU_TIERS - 1; tier > WRING_CPU_SCALAR; tier--)
+        if (wring_cpu_has((enum wring_cpu_tier)tier))
+            return (enum wring_cpu_tier)tier;
+    return WRING_CPU_SCALAR;
+}
+
+const char *wring_cpu_tier_name(enum wring_cpu_tier tier)
+{
+    return tier < WRING_CPU_TIERS ? tier_names[tier] : "unknown";
+}
+
+bool wring_cpu_tier_parse(const char *name, enum wring_cpu_tier *out)
+{
+    if (strcmp(name, "best") == 0) {
+        *out = wring_cpu_best();
+        return true;
+    }
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++)
+        if (strcmp(name, tier_names[tier]) == 0) {
+            *out = (enum wring_cpu_tier)tier;
+            return true;
+        }
+    return false;
+}

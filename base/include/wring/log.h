@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Log lines go to a function of the caller's; the library itself never prints. */
+#ifndef WRING_LOG_H
+#define WRING_LOG_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum wring_log_level {
+    WRING_LOG_ERROR = 0,
+    WRING_LOG_WARN,
+    WRING_LOG_INFO,
+    WRING_LOG_DEBUG,
+};
+
+/**
+ * Take one log line.
+ *
+ * @param arg     as given with the function
+ * @param module  the room that speaks: "tcp", "session", …
+ * @param text    one line without a line break; borrowed for the call
+ *
+ * Threads: called from any of the library's threads, one call at a time is not promised.
+ */
+typedef void (*wring_log_fn)(void *arg, enum wring_log_level level, const char *module,
+                             const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static void log_to_stderr(const char *module, const char *text)
+{
+    fprintf(stderr, "wring: %s: %s\n", module, text); /* one call, so that lines stay whole */
+}
+
+void wring_log_line(const struct wring_log *log, enum wring_log_level level, const char *module,
+                    const char *format, ...)
+{
+    if (log == NULL || level > log->level)
+        return;
+
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+
+    if (log->fn != NULL)
+        log->fn(log->arg, level, module, text);
+    else
+        log_to_stderr(module, text);
+}

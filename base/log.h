@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Where a session's log lines go. Copied by value; there is no process-wide logger. */
+#ifndef WRING_BASE_LOG_H
+#define WRING_BASE_LOG_H
+
+#include <wring/log.h>
+
+struct wring_log {
+    wring_log_fn fn; /* NULL: standard error, as "wring: module: text" */
+    void *arg;
+    enum wring_log_level level; /* lines above it are not made */
+};
+
+/** Format one line and hand it on. A NULL log drops it. Threads: safe. */
+__attribute__((format(printf, 4, 5))) void wring_log_line(const struct wring_log *log,
+                                                          enum wring_log_level level,
+                                                          const char *module, const char *format,
+                                                          ...);
+
+#define wring_error(log, ...) wring_log_line(log, WRING_LOG_ERROR, WRING_MODULE, __VA_ARGS__)
+#define wring_warn(log, ...) wring_log_line(log, WRING_LOG_WARN, WRING_MODULE, __VA_ARGS__)
+#define wring_info(log, ...) wring_log_line(log, WRING_LOG_INFO, WRING_MODULE, __VA_ARGS__)
+#define wring_debug(log, ...) wring_log_line(log, WRING_LOG_DEBUG, WRING_MODULE, __VA_ARGS__)
+
+#endif

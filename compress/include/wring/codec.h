@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Codecs: how a run of float32 gradients becomes fewer bytes, and back.
+ *
+ * A codec cuts a bucket into *units*, counted from element 0 of the bucket; each unit is encoded
+ * by itself, and the code of a run of units is the concatenation of the codes of its units. So a
+ * bucket may be cut into shards and chunks anywhere between units without changing one bit. Only
+ * the last unit of a bucket may be short. compress/FORMAT.md has the bytes.
+ *
+ * A codec object is immutable: any number of threads may use one at once. What changes from step
+ * to step (residuals) belongs to the caller and is passed to the call.
+ *
+ * Every kernel gives the same bits on every CPU and tier. Callers go through wring_job_run()
+ * (executor.h), which sets the floating-point mode; call these functions directly only with the
+ * mode of base/fpenv.h in force.
+ */
+#ifndef WRING_CODEC_H
+#define WRING_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WRING_CODEC_SPEC_MAX 128 /* bytes of a spec, its NUL included */
+#define WRING_CODEC_PARAMS_MAX 8
+
+struct wring_codec;
+
+enum wring_codec_flag {
+    WRING_CODEC_RAW = 1 << 0,      /* the code is the float32 data itself: nothing to run */
+    WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are */
+    WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
+    WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
+};
+
+/** Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. */
+struct wring_codec_context {
+    uint64_t seed;          /* of the job: equal on all ranks */
+    uint32_t bucket;        /* id, equal on all ranks */
+    uint32_t rank;          /* who encodes */
+    uint32_t ranks;         /* how many contributions are summed */
+    uint32_t phase;         /* 0: on the way in; 1: the sum's way back */
+    uint64_t step;          /* how often this bucket was posted before */
+    uint64_t element;       /* of the bucket, at which the run begins: a multiple of the unit */
+    uint64_t rows, columns; /* of the tensor; 0 where it is not a matrix */
+};
+
+/** A parameter of a spec, as in "int8:block=512". */
+struct wring_codec_param {
+    const char *name;
+    const char *words; /* a choice: words separated by '|', the value is their index; or NULL */
+    const char *doc;   /* one line */
+    double fallback;   /* the default */
+    double min, max;
+    double multiple_of; /* 0: any number */
+};
+
+/** What callers and planners need to know; borrowed from the codec. */
+struct wring_codec_info {
+    const char *name; /* "int8" */
+    const char *spec; /* canonical, defaults left out: "int8:block=256+ef" */
+    const char *tier; /* of the kernels chosen: "avx512" */
+    unsigned flags;   /* of enum wring_codec_flag */
+    unsigned rounds;  /* small all-reduced statistics rounds before the payload round */
+    uint64_t unit;    /* elements; 0: the whole bucket is one unit and cannot be cut */
+};
+
+/**
+ * For authors of codecs. One visible table of these stands in compress/codec.c.
+ *
+ * `code` sizes: encode never writes more than bound(elems) bytes; decode is given exactly what
+ * encode said it wrote, or hostile bytes of any length.
+ */
+struct wring_codec_ops {
+    const char *name;
+    const char *doc; /* one line */
+    unsigned flags;  /* RAW, SUMMABLE, UNBIASED */
+    unsigned rounds;
+    const struct wring_codec_param *params; /* [n_params] */
+    size_t n_params;
+
+    /** Check the parameters against each other, pick kernels of at most codec->tier. */
+    enum wring_status (*init)(struct wring_codec *codec, char *why, size_t why_bytes);
+
+    uint64_t (*unit)(const struct wring_codec *codec);
+
+    /** The most bytes that elems elements, whole units and perhaps a short last one, can take. */
+    size_t (*bound)(const struct wring_codec *codec, uint64_t elems);
+
+    /**
+     * code = encode(src + residual); residual = src + residual − decode(code).
+     *
+     * residual may be NULL (no error feedback). A unit in which src or residual holds NaN or
+     * infinity decodes to NaN and leaves its part of the residual as it was.
+     * @return bytes written
+     */
+    size_t (*encode)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                     const float *src, uint64_t elems, float *residual, void *code);
+
+    /**
+     * dst = decode(code), or dst += decode(code) with `add`. Checks code before it trusts it.
+     * Errors: WRING_ERR_FRAME; dst is then undefined within [0, elems).
+     */
+    enum wring_status (*decode)(const struct wring_codec *codec,
+                                const struct wring_codec_context *context, const void *code,
+                                size_t code_bytes, float *dst, uint64_t elems, bool add);
+};
+
+/**
+ * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef".
+ *
+ * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best"), NULL =
+ * best
+ * @param why   out, [why_bytes], one line that names the fault and the remedy; may be NULL
+ *
+ * Errors: WRING_ERR_INVALID (unknown name, parameter or range), WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
+                                     size_t why_bytes, struct wring_codec **out);
+
+/** NULL is fine. */
+void wring_codec_destroy(struct wring_codec *codec);
+
+const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec);
+
+/** Exact worst case in bytes for elems elements that begin a unit. */
+size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
+
+/** See struct wring_codec_ops. `code` holds at least wring_codec_bound(codec, elems) bytes. */
+size_t wring_codec_encode(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code);
+
+enum wring_status wring_codec_decode(const struct wring_codec *codec,
+                                     const struct wring_codec_context *context, const void *code,
+                                     size_t code_bytes, float *dst, uint64_t elems, bool add);
+
+/** The table of all codecs, NULL-terminated, in the order of documentation. */
+const struct wring_codec_ops *const *wring_codec_list(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

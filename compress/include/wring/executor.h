@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Executors: who runs codec jobs. Collectives hand jobs to an executor and are told when they are
+ * done; whether that means "at once, in the caller" (inline), "on a pinned core" (pool) or "on the
+ * device" is the executor's affair and never changes a bit of the result.
+ *
+ * submit, poll and arm are called by one thread at a time (the one that makes progress).
+ */
+#ifndef WRING_EXECUTOR_H
+#define WRING_EXECUTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/codec.h>
+#include <wring/status.h>
+#include <wring/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum wring_job_kind {
+    /** code = encode(src + residual), residual updated. */
+    WRING_JOB_ENCODE,
+    /** dst = decode(sources[0]). */
+    WRING_JOB_DECODE,
+    /**
+     * acc = sum of sources in their order, in float32; divided by `divisor` if that is not 1.
+     * With codec_out: code = encode(acc + residual), residual updated, dst = decode(code).
+     * Without: dst = acc.
+     */
+    WRING_JOB_REDUCE,
+};
+
+/** One contribution to a reduction. */
+struct wring_source {
+    const void *data; /* borrowed until the job is done */
+    size_t bytes;
+    const struct wring_codec *codec; /* NULL: data is float32, [elems], 4-byte aligned */
+};
+
+/**
+ * One piece of work on `elems` elements that start at a unit of every codec involved.
+ * The caller owns the job and all it points to, and leaves both alone until it is polled.
+ * dst may be exactly one of the raw sources, else nothing overlaps.
+ */
+struct wring_job {
+    enum wring_job_kind kind;
+    enum wring_dtype dtype;
+    uint64_t elems;
+    struct wring_codec_context context;
+
+    const float *src;                   /* ENCODE: in, [elems] */
+    const struct wring_source *sources; /* DECODE: one; REDUCE: n_sources, summed in this order */
+    uint32_t n_sources;
+    float divisor; /* REDUCE: 1 for a sum, the number of ranks for an average */
+
+    const struct wring_codec *codec_out; /* ENCODE, REDUCE: what makes code; NULL: no code */
+    float *residual;                     /* ENCODE, REDUCE: [elems] or NULL */
+    void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
+    size_t code_bytes;                   /* out */
+    float *dst;                          /* DECODE, REDUCE: out, [elems] */
+
+    enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
+    uint32_t bad_source;      /* out: which one, where status says so */
+    void *cookie;             /* the submitter's */
+    struct wring_job *next;   /* the executor's */
+};
+
+/** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */
+size_t wring_job_scratch_bytes(uint64_t max_elems);
+
+/**
+ * Run a job now, in this thread, and set its status, code_bytes and bad_source.
+ * Sets the floating-point mode for the while. Threads: safe on different jobs and scratch.
+ *
+ * @param scratch  [wring_job_scratch_bytes(job->elems)], 64-byte aligned, the thread's own
+ */
+void wring_job_run(struct wring_job *job, void *scratch);
+
+struct pollfd;
+
+struct wring_executor {
+    const struct wring_executor_ops *ops; /* first member of every executor's own struct */
+};
+
+struct wring_executor_ops {
+    const char *name;
+
+    /** Make room for jobs of max_elems elements. Called while idle. */
+    enum wring_status (*reserve)(struct wring_executor *executor, uint64_t max_elems);
+
+    /** Take n jobs. Never fails and never blocks: the queue is the jobs' own `next`. */
+    void (*submit)(struct wring_executor *executor, struct wring_job *const *jobs, size_t n);
+
+    /** Finished jobs, in any order. @return how many of done[max] were written. */
+    size_t (*poll)(struct wring_executor *executor, struct wring_job **done, size_t max);
+
+    /**
+     * A descriptor that turns readable when a job finishes after this call; -1 where nothing can
+     * finish by itself. Poll once more after arming, before sleeping. The next poll disarms.
+     */
+    int (*arm)(struct wring_executor *executor);
+
+    /** CPU time spent in jobs so far by threads of the executor's own, in ns. Threads: safe. */
+    uint64_t (*cpu_ns)(struct wring_executor *executor);
+
+    /** Waits for jobs under way and drops the rest. NULL is fine. */
+    void (*destroy)(struct wring_executor *executor);
+};
+
+/** Runs each job inside submit(). */
+enum wring_status wring_executor_inline_create(struct wring_executor **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

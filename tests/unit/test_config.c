@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/config.h"
+#include "tests/lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char last_line[1024];
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module;
+    snprintf(last_line, sizeof(last_line), "%s", text);
+}
+
+static const struct wring_log quiet = {keep_line, NULL, WRING_LOG_WARN};
+
+static void defaults_parse(void)
+{
+    struct wring_config config;
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    CHECK(config.rank == -1, "rank %lld", (long long)config.rank);
+    CHECK(config.chunk_bytes == 256 * 1024, "%llu", (unsigned long long)config.chunk_bytes);
+    CHECK(config.heartbeat_ns == 1000000000ull, "%llu", (unsigned long long)config.heartbeat_ns);
+    CHECK(config.spin_ns == 20000, "%llu", (unsigned long long)config.spin_ns);
+    CHECK(strcmp(config.progress, "thread") == 0, "%s", config.progress);
+}
+
+static void suffixes_scale(void)
+{
+    struct wring_config config;
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    CHECK(wring_config_set(&config, &quiet, "WRING_CHUNK_BYTES", "1M") == WRING_OK, "1M");
+    CHECK(config.chunk_bytes == 1 << 20, "%llu", (unsigned long long)config.chunk_bytes);
+    CHECK(wring_config_set(&config, &quiet, "WRING_HEARTBEAT", "250ms") == WRING_OK, "250ms");
+    CHECK(config.heartbeat_ns == 250000000ull, "%llu", (unsigned long long)config.heartbeat_ns);
+}
+
+static void bad_values_name_value_and_range(void)
+{
+    static const char *const bad[][2] = {
+        {"WRING_CHUNK_BYTES", "1"},    {"WRING_CHUNK_BYTES", "12q"},
+        {"WRING_CHUNK_BYTES", ""},     {"WRING_CHUNK_BYTES", "nan"},
+        {"WRING_RANK", "1.5"},         {"WRING_RANK", "99999999"},
+        {"WRING_PROGRESS", "threads"}, {"WRING_PROGRESS", "thread|caller"},
+        {"WRING_PEER_TIMEOUT", "-1"},  {"WRING_NO_SUCH_VARIABLE", "1"},
+    };
+    struct wring_config config;
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        last_line[0] = '\0';
+        enum wring_status status = wring_config_set(&config, &quiet, bad[i][0], bad[i][1]);
+        CHECK(status == WRING_ERR_INVALID, "%s=%s accepted", bad[i][0], bad[i][1]);
+        CHECK(strstr(last_line, bad[i][0]) != NULL, "no name in '%s'", last_line);
+    }
+}
+
+static void unknown_environment_warns(void)
+{
+    struct wring_config config;
+    setenv("WRING_CHUNK_BYTE", "1", 1);
+    last_line[0] = '\0';
+    CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
+    CHECK(strstr(last_line, "WRING_CHUNK_BYTE is not") != NULL, "'%s'", last_line);
+    unsetenv("WRING_CHUNK_BYTE");
+}
+
+static void key_is_not_shown(void)
+{
+    struct wring_config config;
+    size_t count;
+    const struct wring_config_var *vars = wring_config_vars(&count);
+    char text[WRING_CONFIG_TEXT];
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    wring_config_set(&config, &quiet, "WRING_KEY", "secret");
+    for (size_t i = 0; i < count; i++) {
+        wring_config_show(&config, &vars[i], text, sizeof(text));
+        CHECK(strstr(text, "secret") == NULL, "%s shows the key", vars[i].name);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"defaults_parse", defaults_parse},
+        {"suffixes_scale", suffixes_scale},
+        {"bad_values_name_value_and_range", bad_values_name_value_and_range},
+        {"unknown_environment_warns", unknown_environment_warns},
+        {"key_is_not_shown", key_is_not_shown},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

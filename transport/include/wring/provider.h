@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * For authors of transport providers: how bytes get from this rank's memory into a peer's.
+ *
+ * There is one data primitive, put: copy bytes into memory that the peer has registered and
+ * exported, and tell it so with a 32-bit immediate. On verbs that is an RDMA write with immediate;
+ * providers without remote writes place framed bytes at the target themselves. Besides there is a
+ * small send for control messages. Credits, slots and reassembly live above, in the channel.
+ *
+ * Everything here is non-blocking and is called by one thread at a time, the one that makes
+ * progress; providers start no threads and keep no process-wide state. All bytes that come from
+ * outside are hostile: a provider bounds every put by the region it names and drops the
+ * connection, never the process, on anything malformed.
+ */
+#ifndef WRING_PROVIDER_H
+#define WRING_PROVIDER_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/log.h>
+#include <wring/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WRING_ADDRESS_MAX 128   /* bytes of an address blob (NCCL's handles are no larger) */
+#define WRING_REGION_KEY_MAX 64 /* bytes of an exported region */
+#define WRING_HELLO_MAX 32      /* bytes a connecting side says about itself */
+#define WRING_SEND_MAX 256      /* bytes of a control message */
+#define WRING_SECRET_BYTES 32
+#define WRING_LANES_MAX 16
+
+struct wring_log;
+struct wring_config;
+
+enum wring_memory_kind {
+    WRING_MEMORY_HOST,   /* any memory of this process */
+    WRING_MEMORY_SHARED, /* a mapping of `fd`, which another process can map as well */
+};
+
+/** A piece of memory to be registered. */
+struct wring_memory {
+    void *base;
+    size_t bytes;
+    enum wring_memory_kind kind;
+    int fd;             /* SHARED: the file behind it; -1 otherwise */
+    uint64_t fd_offset; /* SHARED: where base lies in it */
+};
+
+/* Each provider embeds these as the first member of structs of its own. */
+struct wring_provider {
+    const struct wring_provider_ops *ops;
+};
+struct wring_conn {
+    struct wring_provider *provider;
+    void *user; /* the layer above's; NULL until it sets it */
+};
+struct wring_region { /* local memory, registered */
+    struct wring_provider *provider;
+    void *base;
+    size_t bytes;
+};
+struct wring_remote { /* a peer's region, imported over one connection */
+    struct wring_conn *conn;
+    uint64_t bytes;
+};
+
+struct wring_provider_params {
+    const struct wring_log *log;        /* borrowed for the provider's life */
+    const struct wring_config *config;  /* borrowed for the provider's life */
+    const char *bind;                   /* local address to listen on; NULL: loopback */
+    uint8_t secret[WRING_SECRET_BYTES]; /* both ends of a connection prove that they know it */
+};
+
+struct wring_provider_caps {
+    unsigned lanes;       /* independent orders per connection, 1..WRING_LANES_MAX */
+    size_t put_max_bytes; /* largest single put */
+    unsigned put_depth;   /* puts that may be under way per connection and lane */
+    bool local_any;       /* put takes any local pointer: region may be NULL */
+    bool host_regions;    /* region_create takes WRING_MEMORY_HOST too */
+    bool remote_map;      /* wring_provider_ops.remote_map works */
+    bool same_host_only;
+};
+
+enum wring_event_kind {
+    WRING_EVENT_CONNECTED, /* a connect of ours succeeded */
+    WRING_EVENT_ACCEPTED,  /* a peer connected: conn is new, data/bytes is its hello */
+    WRING_EVENT_PUT_DONE,  /* the source of the put with that cookie may be used again */
+    WRING_EVENT_ARRIVED,   /* a peer's put lies in our memory: imm, bytes, lane */
+    WRING_EVENT_MESSAGE,   /* a peer's send: data/bytes */
+    WRING_EVENT_CLOSED,    /* the connection is dead: status, text. Its last event; puts that had
+                              no PUT_DONE will get none. Call disconnect to free it. */
+};
+
+struct wring_event {
+    enum wring_event_kind kind;
+    struct wring_conn *conn;
+    uint64_t cookie;
+    uint32_t imm;
+    uint32_t lane;
+    size_t bytes;
+    const void *data; /* valid until the next call into this provider */
+    enum wring_status status;
+    const char *text; /* CLOSED: one line that says why; valid as data is */
+};
+
+/** What a thread that wants to sleep waits for. */
+struct wring_wait_set {
+    struct pollfd fds[16];
+    unsigned n;
+    uint64_t deadline_ns; /* wake at that time even so; WRING_NEVER where nothing is timed */
+    bool busy;            /* do not sleep: there is something to poll, or sleep is not possible */
+};
+
+/**
+ * No entry is NULL; abilities that a provider lacks are the wring_unsupported_ functions.
+ * Unless said otherwise, errors are WRING_ERR_NO_MEMORY, WRING_ERR_DEVICE and WRING_ERR_SYSTEM,
+ * logged by the provider.
+ */
+struct wring_provider_ops {
+    const char *name;
+    const char *doc; /* one line */
+
+    /** Can it work on this machine? @param reason out, why not; written on failure only. */
+    enum wring_status (*probe)(char *reason, size_t bytes);
+
+    enum wring_status (*open)(const struct wring_provider_params *params,
+                              struct wring_provider **out);
+
+    /** Drops all connections and regions. NULL is fine. */
+    void (*close)(struct wring_provider *provider);
+
+    void (*capabilities)(struct wring_provider *provider, struct wring_provider_caps *out);
+
+    /**
+     * Begin to listen. @param address out, [WRING_ADDRESS_MAX], what a peer passes to connect
+     * @param bytes out. Errors: WRING_ERR_ADDRESS.
+     */
+    enum wring_status (*listen)(struct wring_provider *provider, void *address, size_t *bytes);
+
+    /**
+     * Begin to connect; CONNECTED or CLOSED follows from poll. The hello reaches the peer's
+     * ACCEPTED event, proven to come from someone who knows the secret.
+     * Errors: WRING_ERR_FRAME for a malformed address.
+     */
+    enum wring_status (*connect)(struct wring_provider *provider, const void *address,
+                                 size_t address_bytes, const void *hello, size_t hello_bytes,
+                                 struct wring_conn **out);
+
+    /** Close now, without a word to the peer, and free. No event follows. NULL is fine. */
+    void (*disconnect)(struct wring_conn *conn);
+
+    /** Register local memory. Errors: WRING_ERR_UNSUPPORTED for a kind it cannot take. */
+    enum wring_status (*region_create)(struct wring_provider *provider,
+                                       const struct wring_memory *memory,
+                                       struct wring_region **out);
+
+    /** Peers must have stopped putting into it. NULL is fine. */
+    void (*region_destroy)(struct wring_region *region);
+
+    /** What a peer needs to import it. @param key out, [WRING_REGION_KEY_MAX] @return bytes */
+    size_t (*region_export)(struct wring_region *region, void *key);
+
+    /** Make a peer's region usable over one connection. Errors: WRING_ERR_FRAME. */
+    enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,
+                                       struct wring_remote **out);
+
+    void (*remote_release)(struct wring_remote *remote); /* NULL is fine */
+
+    /** A pointer to the peer's memory, valid until released. Errors: WRING_ERR_UNSUPPORTED. */
+    enum wring_status (*remote_map)(struct wring_remote *remote, void **out);
+
+    /**
+     * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
+     * ARRIVED there and PUT_DONE here. `local` lies in `region` unless caps.local_any; it is
+     * left alone until PUT_DONE. Order holds per lane only.
+     * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds),
+     * WRING_ERR_CLOSED.
+     */
+    enum wring_status (*put)(struct wring_conn *conn, unsigned lane, struct wring_region *region,
+                             const void *local, struct wring_remote *remote, uint64_t remote_offset,
+                             size_t bytes, uint32_t imm, uint64_t cookie);
+
+    /**
+     * Send a control message of 1..WRING_SEND_MAX bytes, copied at once. Not ordered with puts.
+     * Errors: WRING_ERR_AGAIN, WRING_ERR_CLOSED.
+     */
+    enum wring_status (*send)(struct wring_conn *conn, const void *data, size_t bytes);
+
+    /** Make progress. @return events written to events[max]; 0 when there is nothing. */
+    size_t (*poll)(struct wring_provider *provider, struct wring_event *events, size_t max);
+
+    /**
+     * Prepare for sleep: add descriptors, lower the deadline, or set busy. The caller polls once
+     * more after this, then sleeps in ppoll; the next poll ends it.
+     */
+    void (*arm)(struct wring_provider *provider, struct wring_wait_set *set);
+};
+
+/** All providers of this build, best first, NULL-terminated; absent ones are stubs that say why. */
+const struct wring_provider_ops *const *wring_provider_list(void);
+
+/** The provider of that name, or NULL. */
+const struct wring_provider_ops *wring_provider_find(const char *name);
+
+/** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
+enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
