@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/lib/test.h"
+#include "transport/memory.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void is_zeroed_whole_pages_behind_a_file(void)
+{
+    static const size_t sizes[] = {0, 1, 4096, 4097, 1 << 20};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct wring_memory memory;
+        REQUIRE(wring_memory_alloc(sizes[i], &memory) == WRING_OK, "%zu bytes", sizes[i]);
+        unsigned char *base = memory.base;
+        CHECK(memory.bytes >= sizes[i] && memory.bytes > 0 && memory.bytes % page == 0,
+              "%zu bytes for %zu", memory.bytes, sizes[i]);
+        CHECK((uintptr_t)base % page == 0, "%p", memory.base);
+        CHECK(base[0] == 0 && memcmp(base, base + 1, memory.bytes - 1) == 0, "not zero");
+        CHECK(memory.kind == WRING_MEMORY_SHARED && memory.fd_offset == 0, "kind");
+        CHECK(fcntl(memory.fd, F_GETFD) == FD_CLOEXEC, "stays open over exec");
+        wring_memory_free(&memory);
+        wring_memory_free(&memory);
+    }
+    wring_memory_free(NULL);
+}
+
+static void a_second_mapping_sees_the_bytes(void)
+{
+    struct wring_memory memory;
+    REQUIRE(wring_memory_alloc(100, &memory) == WRING_OK, "alloc");
+    char *other = mmap(NULL, memory.bytes, PROT_READ, MAP_SHARED, memory.fd, 0);
+    REQUIRE(other != MAP_FAILED, "mmap");
+    strcpy(memory.base, "written here");
+    CHECK(strcmp(other, "written here") == 0, "'%s'", other);
+    munmap(other, memory.bytes);
+    wring_memory_free(&memory);
+}
+
+static void impossible_sizes_fail(void)
+{
+    struct wring_memory memory;
+    CHECK(wring_memory_alloc(SIZE_MAX, &memory) == WRING_ERR_NO_MEMORY, "SIZE_MAX");
+    CHECK(wring_memory_alloc(SIZE_MAX / 4, &memory) == WRING_ERR_NO_MEMORY, "SIZE_MAX / 4");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"is_zeroed_whole_pages_behind_a_file", is_zeroed_whole_pages_behind_a_file},
+        {"a_second_mapping_sees_the_bytes", a_second_mapping_sees_the_bytes},
+        {"impossible_sizes_fail", impossible_sizes_fail},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
