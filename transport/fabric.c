@@ -178,7 +178,7 @@ static void dispatch(struct wring_fabric *fabric, const struct wring_event *even
         on_message(fabric, peer, event);
     } else if (fabric->state == WRING_FABRIC_WORKING) {
         if (event->kind == WRING_EVENT_ARRIVED) {
-            fabric->bytes_received += event->bytes;
+            wring_count(&fabric->bytes_received, event->bytes);
             fabric->handler.arrived(fabric->handler.arg, peer, event->imm, event->bytes);
         } else if (event->kind == WRING_EVENT_PUT_DONE) {
             fabric->handler.put_done(fabric->handler.arg, peer, event->cookie);
@@ -244,7 +244,7 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         return status;
     peer->inflight_bytes += bytes;
     peer->sent_ns = fabric->tick_ns;
-    fabric->bytes_sent += bytes;
-    fabric->puts_sent++;
+    wring_count(&fabric->bytes_sent, bytes);
+    wring_count(&fabric->puts_sent, 1);
     return WRING_OK;
 }

@@ -82,7 +82,8 @@ struct wring_fabric {
     uint64_t failing_until_ns;
     struct wring_failure failure;
     atomic_int failed; /* enum wring_status; set after failure was written */
-    uint64_t bytes_sent, bytes_received, puts_sent;
+    bool owes_credits; /* some channel could not return all of its own */
+    atomic_ullong bytes_sent, bytes_received, puts_sent;
 };
 
 struct wring_fabric_params {
@@ -130,6 +131,13 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    struct wring_region *region, const void *local,
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie);
+
+/** Add to a counter that only the thread that makes progress writes and others may read. */
+static inline void wring_count(atomic_ullong *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
 
 /** The bytes of a finished put no longer count as in flight. */
 static inline void wring_peer_put_done(struct wring_peer *peer, size_t bytes)
