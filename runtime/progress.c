@@ -318,7 +318,7 @@ enum wring_status wring_progress_wait(struct wring_progress *progress, const ato
         tell_onlookers(progress);
     }
     /* what else is under way goes on without us */
-    bool more = progress->engine->active != NULL;
+    bool more = atomic_load(&progress->engine->n_active) > 0;
     if (atomic_fetch_sub(&progress->takers, 1) == 1 && more)
         resume_thread(progress);
     atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);

@@ -15,7 +15,6 @@ struct wring_buffer {
     struct wring_buffer *next;
 };
 
-/** What a bucket is to its collective; one for each side of the exchange at commit. */
 struct wring_bucket {
     struct wring_session *session;
     struct wring_bucket *next;
@@ -57,8 +56,7 @@ struct wring_session {
 
     /* of the last commit */
     struct wring_block slots;
-    struct wring_remote **remotes; /* all imported ones */
-    uint32_t n_remotes;
+    struct wring_imports imports;
 };
 
 /** A group's members and what its immediate calls run on. */
@@ -68,13 +66,12 @@ struct wring_group {
     uint32_t *ranks;
     struct wring_members members;
     struct wring_block slots;
-    struct wring_remote **remotes; /* [n] */
+    struct wring_imports imports;
     struct wring_channel scatter, gather;
     struct wring_collective collective;
-    struct wring_request *running, *waiting, *last; /* under mutex */
+    struct wring_request *running, *waiting; /* under mutex */
     struct wring_codec *codecs[8];                  /* of earlier calls, by spec */
     pthread_mutex_t mutex;
-    bool live; /* its channels stand */
 };
 
 /** All ranks' blobs; gives up when the job has failed. Errors: those of the bootstrap. */
@@ -96,6 +93,15 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
 
 /** Why no call can work any more, or WRING_OK. */
 enum wring_status wring_session_check(struct wring_session *session);
+
+/**
+ * First half of a commit: everyone's list of buckets is compared, and what depends on all members
+ * (whether sums can be placed) is settled. Errors: WRING_ERR_MISMATCH and others, on every rank.
+ */
+enum wring_status wring_commit_compare(struct wring_session *session);
+
+/** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
+uint32_t wring_bucket_id(const char *name);
 
 /** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
 void wring_commit_undo(struct wring_session *session);

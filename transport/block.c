@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "transport/fabric.h"
 #include "transport/memory.h"
 
@@ -99,4 +101,29 @@ enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_p
     if (in->failed || key_bytes == 0)
         return WRING_ERR_FRAME;
     return peer->conn->provider->ops->remote_import(peer->conn, key, key_bytes, out);
+}
+
+enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
+                                    struct wring_peer *peer, struct wring_reader *in,
+                                    struct wring_remote **out)
+{
+    struct wring_import *grown = realloc(imports->all, (imports->n + 1) * sizeof(*grown));
+    if (grown == NULL)
+        return WRING_ERR_NO_MEMORY;
+    imports->all = grown;
+    if (peer->conn == NULL)
+        return WRING_ERR_PEER;
+    struct wring_provider *provider = peer->conn->provider;
+    enum wring_status status = wring_block_import(fabric, peer, in, out);
+    if (status == WRING_OK)
+        imports->all[imports->n++] = (struct wring_import){provider, *out};
+    return status;
+}
+
+void wring_imports_finish(struct wring_imports *imports)
+{
+    for (uint32_t i = 0; i < imports->n; i++)
+        imports->all[i].provider->ops->remote_release(imports->all[i].remote);
+    free(imports->all);
+    *imports = (struct wring_imports){0};
 }

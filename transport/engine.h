@@ -29,7 +29,7 @@ struct wring_engine {
 
     _Atomic(struct wring_collective *) posted; /* newest first */
     struct wring_collective *active;           /* by priority */
-    uint32_t n_active;
+    atomic_uint n_active; /* may be read by any thread */
     uint32_t jobs_under_way;
     bool kick;         /* something that blocked collectives wait for has happened */
     atomic_ullong finished; /* collectives, since the beginning */

@@ -194,4 +194,19 @@ void wring_block_export(const struct wring_block *block, struct wring_writer *ou
 enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_peer *peer,
                                      struct wring_reader *in, struct wring_remote **out);
 
+/** Peers' regions that were imported together and are released together. Zeroed at first. */
+struct wring_imports {
+    struct wring_import {
+        struct wring_provider *provider; /* outlives the connection */
+        struct wring_remote *remote;
+    } *all;
+    uint32_t n;
+};
+
+/** Import as wring_block_import() does, and keep. */
+enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
+                                    struct wring_peer *peer, struct wring_reader *in,
+                                    struct wring_remote **out);
+void wring_imports_finish(struct wring_imports *imports);
+
 #endif

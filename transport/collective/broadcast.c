@@ -86,7 +86,7 @@ static void broadcast_job_done(struct wring_collective *collective, struct wring
     (void)collective, (void)task; /* it has none */
 }
 
-const struct wring_collective_ops wring_broadcast = {
+const struct wring_collective_ops wring_broadcast_ops = {
     .name = "broadcast",
     .start = broadcast_start,
     .advance = broadcast_advance,

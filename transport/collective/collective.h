@@ -129,7 +129,7 @@ struct wring_collective {
 
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
-extern const struct wring_collective_ops wring_broadcast;
+extern const struct wring_collective_ops wring_broadcast_ops;
 
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);
