@@ -30,9 +30,9 @@ static size_t bf16_encode(const struct wring_codec *codec,
 
     (void)context;
     if (residual != NULL)
-        tier->kernels.encode_feedback(code, src, residual, elems);
+        tier->kernels->encode_feedback(code, src, residual, elems);
     else
-        tier->kernels.encode(code, src, elems);
+        tier->kernels->encode(code, src, elems);
     return elems * 2;
 }
 
@@ -45,7 +45,7 @@ static enum wring_status bf16_decode(const struct wring_codec *codec,
     (void)context;
     if (code_bytes != elems * 2)
         return WRING_ERR_FRAME;
-    (add ? tier->kernels.decode_add : tier->kernels.decode)(dst, code, elems);
+    (add ? tier->kernels->decode_add : tier->kernels->decode)(dst, code, elems);
     return WRING_OK;
 }
 

@@ -77,7 +77,7 @@ static size_t int8_encode(const struct wring_codec *codec,
     (void)context;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        encode_block(&tier->kernels, src + done, n, residual != NULL ? residual + done : NULL, at);
+        encode_block(tier->kernels, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += HEAD + n;
     }
     return (size_t)(at - (unsigned char *)code);
@@ -113,7 +113,7 @@ static enum wring_status int8_decode(const struct wring_codec *codec,
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        status = decode_block(&tier->kernels, at, dst + done, n, add);
+        status = decode_block(tier->kernels, at, dst + done, n, add);
         at += HEAD + n;
     }
     return status;

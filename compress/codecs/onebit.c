@@ -69,10 +69,10 @@ static struct levels encode_signs(const struct wring_codec *codec, const float *
     struct wring_sign_split split;
 
     if (codec->params[PARAM_MEANS] == 1) {
-        float mean = mean_of(tier->kernels.signs(bits, src, residual, n), n);
+        float mean = mean_of(tier->kernels->signs(bits, src, residual, n), n);
         return (struct levels){mean, -mean};
     }
-    tier->kernels.signs_split(bits, src, residual, n, &split);
+    tier->kernels->signs_split(bits, src, residual, n, &split);
     return (struct levels){mean_of(split.positive, n - split.negatives),
                            -mean_of(split.negative, split.negatives)};
 }
@@ -89,7 +89,7 @@ static void encode_block(const struct wring_codec *codec, const float *src, uint
         means[0] = means[1] = WRING_NAN_BITS;
         memset(code + head, 0, (n + 7) / 8);
     } else if (residual != NULL) {
-        tier->kernels.keep(residual, src, n, levels.positive, levels.negative);
+        tier->kernels->keep(residual, src, n, levels.positive, levels.negative);
     }
     memcpy(code, means, head);
 }
@@ -123,9 +123,9 @@ static enum wring_status decode_block(const struct wring_codec *codec, const uns
     else if (positive >= WRING_INF_BITS || negative >= WRING_INF_BITS)
         return WRING_ERR_FRAME; /* below zero, or not finite */
     else
-        (add ? tier->kernels.spread_add
-             : tier->kernels.spread)(dst, code + head, n, wring_float_of(positive),
-                                     wring_float_of(negative | WRING_SIGN_BITS));
+        (add ? tier->kernels->spread_add
+             : tier->kernels->spread)(dst, code + head, n, wring_float_of(positive),
+                                      wring_float_of(negative | WRING_SIGN_BITS));
     return WRING_OK;
 }
 

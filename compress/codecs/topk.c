@@ -116,11 +116,11 @@ static uint32_t mark(const struct wring_codec *codec, uint64_t *map, const float
     uint64_t k = wanted(codec, n);
 
     if (!is_sampled(codec, n))
-        return mark_exact(&tier->kernels, map, src, residual, n, k);
+        return mark_exact(tier->kernels, map, src, residual, n, k);
     uint32_t threshold = wring_threshold_sampled(src, residual, n, k);
-    uint32_t peak = tier->kernels.mark(map, src, residual, n, threshold > 0 ? threshold : 1);
+    uint32_t peak = tier->kernels->mark(map, src, residual, n, threshold > 0 ? threshold : 1);
     if (peak < WRING_INF_BITS && count_map(map, n) > most(codec, n))
-        mark_exact(&tier->kernels, map, src, residual, n, most(codec, n));
+        mark_exact(tier->kernels, map, src, residual, n, most(codec, n));
     return peak;
 }
 
@@ -139,10 +139,10 @@ static size_t encode_block(const struct wring_codec *codec, const float *src, ui
     unsigned char *values = code + HEAD, *indices = values + 4 * count;
 
     wring_put_u32(code, (uint32_t)count);
-    tier->kernels.gather(values, indices, map, src, residual, n);
+    tier->kernels->gather(values, indices, map, src, residual, n);
     memset(indices + 2 * count, 0, (size_t)(code + bytes - (indices + 2 * count)));
     if (residual != NULL)
-        tier->kernels.retain(residual, src, map, n);
+        tier->kernels->retain(residual, src, map, n);
     return bytes;
 }
 

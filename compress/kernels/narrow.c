@@ -61,8 +61,14 @@ static void decode_add_scalar(float *dst, const void *code, uint64_t n)
         dst[i] = wring_canonical(dst[i] + widen(load(code, i)));
 }
 
+static const struct wring_narrow_kernels scalar = {encode_scalar, encode_feedback_scalar,
+                                                   decode_scalar, decode_add_scalar};
+
 const struct wring_narrow_tier wring_narrow_tiers[] = {
-    {{"scalar", WRING_CPU_SCALAR},
-     {encode_scalar, encode_feedback_scalar, decode_scalar, decode_add_scalar}},
-    {{NULL, 0}, {0}},
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_narrow_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_narrow_avx512},
+#endif
+    {{NULL, 0}, NULL},
 };

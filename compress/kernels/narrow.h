@@ -25,7 +25,7 @@ struct wring_narrow_kernels {
 
 struct wring_narrow_tier {
     struct wring_kernel_tier head;
-    struct wring_narrow_kernels kernels;
+    const struct wring_narrow_kernels *kernels;
 };
 
 extern const struct wring_narrow_tier wring_narrow_tiers[];

@@ -17,8 +17,8 @@ static uint32_t mark_scalar(uint64_t *map, const float *src, const float *residu
     return peak;
 }
 
-static void gather_scalar(void *values, void *indices, const uint64_t *map, const float *src,
-                          const float *residual, uint64_t n)
+void wring_pick_gather(void *values, void *indices, const uint64_t *map, const float *src,
+                       const float *residual, uint64_t n)
 {
     char *value = values, *index = indices;
 
@@ -38,7 +38,13 @@ static void retain_scalar(float *residual, const float *src, const uint64_t *map
         residual[i] = map[i / 64] >> i % 64 & 1 ? 0 : src[i] + residual[i];
 }
 
+static const struct wring_pick_kernels scalar = {mark_scalar, wring_pick_gather, retain_scalar};
+
 const struct wring_pick_tier wring_pick_tiers[] = {
-    {{"scalar", WRING_CPU_SCALAR}, {mark_scalar, gather_scalar, retain_scalar}},
-    {{NULL, 0}, {0}},
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_pick_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_pick_avx512},
+#endif
+    {{NULL, 0}, NULL},
 };

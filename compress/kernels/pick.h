@@ -34,10 +34,14 @@ struct wring_pick_kernels {
 
 struct wring_pick_tier {
     struct wring_kernel_tier head;
-    struct wring_pick_kernels kernels;
+    const struct wring_pick_kernels *kernels;
 };
 
 extern const struct wring_pick_tier wring_pick_tiers[];
+
+/** The plain gather, which AVX2 cannot better: it has no compressing store. */
+void wring_pick_gather(void *values, void *indices, const uint64_t *map, const float *src,
+                       const float *residual, uint64_t n);
 
 extern const struct wring_pick_kernels wring_pick_avx2;
 extern const struct wring_pick_kernels wring_pick_avx512;

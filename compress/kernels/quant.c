@@ -47,8 +47,14 @@ static void decode_add_scalar(float *dst, const int8_t *code, uint64_t n, float 
         dst[i] = wring_canonical(dst[i] + (float)code[i] * scale);
 }
 
+static const struct wring_quant_kernels scalar = {
+    peak_scalar, encode_scalar, encode_feedback_scalar, decode_scalar, decode_add_scalar};
+
 const struct wring_quant_tier wring_quant_tiers[] = {
-    {{"scalar", WRING_CPU_SCALAR},
-     {peak_scalar, encode_scalar, encode_feedback_scalar, decode_scalar, decode_add_scalar}},
-    {{NULL, 0}, {0}},
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_quant_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_quant_avx512},
+#endif
+    {{NULL, 0}, NULL},
 };

@@ -25,7 +25,7 @@ struct wring_quant_kernels {
 
 struct wring_quant_tier {
     struct wring_kernel_tier head;
-    struct wring_quant_kernels kernels;
+    const struct wring_quant_kernels *kernels;
 };
 
 extern const struct wring_quant_tier wring_quant_tiers[];

@@ -64,8 +64,14 @@ static void spread_add_scalar(float *dst, const uint8_t *bits, uint64_t n, float
         dst[i] = wring_canonical(dst[i] + (bits[i / 8] >> i % 8 & 1 ? negative : positive));
 }
 
+static const struct wring_sign_kernels scalar = {signs_scalar, signs_split_scalar, keep_scalar,
+                                                 spread_scalar, spread_add_scalar};
+
 const struct wring_sign_tier wring_sign_tiers[] = {
-    {{"scalar", WRING_CPU_SCALAR},
-     {signs_scalar, signs_split_scalar, keep_scalar, spread_scalar, spread_add_scalar}},
-    {{NULL, 0}, {0}},
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_sign_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_sign_avx512},
+#endif
+    {{NULL, 0}, NULL},
 };

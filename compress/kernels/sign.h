@@ -36,7 +36,7 @@ struct wring_sign_kernels {
 
 struct wring_sign_tier {
     struct wring_kernel_tier head;
-    struct wring_sign_kernels kernels;
+    const struct wring_sign_kernels *kernels;
 };
 
 extern const struct wring_sign_tier wring_sign_tiers[];

@@ -22,5 +22,9 @@ static void sum_scalar(float *dst, const void *const *src, size_t n_src, uint64_
 
 const struct wring_sum_tier wring_sum_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, sum_scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, wring_sum_avx2},
+    {{"avx512", WRING_CPU_AVX512}, wring_sum_avx512},
+#endif
     {{NULL, 0}, NULL},
 };
