@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The providers of this build, for the table in providers.c. */
+#ifndef WRING_PROVIDERS_PROVIDERS_H
+#define WRING_PROVIDERS_PROVIDERS_H
+
+#include <wring/provider.h>
+
+extern const struct wring_provider_ops wring_provider_tcp;
+
+#endif
