@@ -2,6 +2,7 @@
 #include "transport/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,13 +22,14 @@ enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out)
         return WRING_ERR_NO_MEMORY;
     size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
 
-    int fd = memfd_create("wring", MFD_CLOEXEC);
+    int fd = memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return status_of_errno();
 
     enum wring_status status;
     void *base = MAP_FAILED;
-    if (ftruncate(fd, (off_t)mapped) == 0)
+    /* sealed: a process that maps it must not be killed by our cutting it short */
+    if (ftruncate(fd, (off_t)mapped) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
         base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         status = status_of_errno();

@@ -5,6 +5,8 @@
 
 #include <wring/provider.h>
 
+extern const struct wring_provider_ops wring_provider_shm;
 extern const struct wring_provider_ops wring_provider_tcp;
+extern const struct wring_provider_ops wring_provider_verbs; /* a stub where headers are missing */
 
 #endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/providers/shm/shm.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "transport/providers/handshake.h"
+
+#define WRING_MODULE "shm"
+#define RETRY_NS (2 * WRING_NS_PER_MS) /* nothing tells when a listener has room again */
+#define FRAMES_AT_ONCE 256
+
+static struct shm_provider *provider_of(const struct shm_conn *conn)
+{
+    return (struct shm_provider *)conn->base.provider;
+}
+
+struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, int fd,
+                                       const void *hello, size_t hello_bytes)
+{
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof(peer);
+    struct shm_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+
+    conn->base.provider = &shm->base;
+    conn->state = accepted ? SHM_AUTH : SHM_CONNECTING;
+    conn->accepted = accepted;
+    conn->surfaced = !accepted;
+    conn->deadline_ns = wring_deadline_in(shm->handshake_ns);
+    wring_shm_socket_init(&conn->sock, fd);
+    wring_auth_init(&conn->auth, !accepted, WRING_AUTH_SHM, shm->secret, hello, hello_bytes);
+    if (accepted && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
+        conn->pid = peer.pid;
+    return conn;
+}
+
+/** Let the peer tell a close on purpose from a death. */
+static void say_goodbye(struct shm_conn *conn)
+{
+    if (conn->out.inbox != NULL)
+        atomic_store_explicit(&conn->out.inbox->left, 1, memory_order_release);
+}
+
+void wring_shm_conn_destroy(struct shm_conn *conn)
+{
+    say_goodbye(conn);
+    wring_shm_mappings_finish(conn);
+    wring_shm_ring_finish(&conn->in);
+    wring_shm_ring_finish(&conn->out);
+    wring_shm_socket_finish(&conn->sock); /* last: by this the peer sees that we left */
+    free(conn);
+}
+
+void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const char *format, ...)
+{
+    if (conn->state == SHM_DEAD)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(conn->text, sizeof(conn->text), format, args);
+    va_end(args);
+    conn->status = status;
+    conn->state = SHM_DEAD;
+    say_goodbye(conn);
+    wring_shm_socket_finish(&conn->sock);
+    conn->in_epoll = conn->room_in_epoll = false;
+}
+
+/** Watch the socket for what is awaited now. */
+static void watch(struct shm_conn *conn)
+{
+    bool room = conn->state == SHM_AUTH ? wring_handshake_wants_room(&conn->auth)
+                                        : wring_shm_socket_wants_room(&conn->sock);
+    struct epoll_event event = {.events = EPOLLIN | (room ? EPOLLOUT : 0u), .data.ptr = conn};
+    int op = conn->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (conn->sock.fd < 0 || conn->state == SHM_CONNECTING ||
+        (conn->in_epoll && conn->room_in_epoll == room))
+        return;
+    if (epoll_ctl(provider_of(conn)->epoll, op, conn->sock.fd, &event) != 0) {
+        wring_shm_conn_fail(conn, WRING_ERR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+        return;
+    }
+    conn->in_epoll = true;
+    conn->room_in_epoll = room;
+}
+
+void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, int fd)
+{
+    enum wring_status status = wring_shm_socket_send(&conn->sock, frame, fd);
+    if (status != WRING_OK && status != WRING_ERR_PEER) /* the end of a stream shows in reading */
+        wring_shm_conn_fail(conn, status, "cannot tell process %d of a region: %s", (int)conn->pid,
+                            wring_status_text(status));
+    watch(conn);
+}
+
+static void try_connect(struct shm_conn *conn)
+{
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof(peer);
+
+    if (connect(conn->sock.fd, (struct sockaddr *)&conn->address, conn->address_bytes) != 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            wring_shm_conn_fail(conn, WRING_ERR_ADDRESS, "connect to %s: %s",
+                                conn->address.sun_path + 1, strerror(errno));
+        return;
+    }
+    if (getsockopt(conn->sock.fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
+        conn->pid = peer.pid;
+    if (peer.uid != geteuid()) {
+        wring_shm_conn_fail(conn, WRING_ERR_AUTH, "process %d is of user %u, not of ours",
+                            (int)conn->pid, (unsigned)peer.uid);
+        return;
+    }
+    conn->state = SHM_AUTH;
+}
+
+/** Each side makes the ring that it reads from; all regions follow. */
+static enum wring_status begin_meeting(struct shm_conn *conn)
+{
+    int fd;
+    enum wring_status status = wring_shm_ring_create(&conn->in, &fd);
+    if (status != WRING_OK)
+        return status;
+    struct shm_frame ring = {.kind = SHM_FRAME_RING, .bytes = sizeof(*conn->in.inbox)};
+    status = wring_shm_socket_send(&conn->sock, &ring, fd);
+    close(fd);
+    if (status != WRING_OK)
+        return status;
+    conn->state = SHM_MEETING;
+    return wring_shm_regions_announce(conn);
+}
+
+static void step_auth(struct shm_conn *conn)
+{
+    char why[SHM_TEXT / 2] = "";
+    enum wring_status status = wring_handshake_step(&conn->auth, conn->sock.fd, why, sizeof(why));
+    if (status == WRING_ERR_AGAIN)
+        return;
+    if (status != WRING_OK) {
+        wring_shm_conn_fail(conn, status, "process %d: %s", (int)conn->pid, why);
+        return;
+    }
+    status = begin_meeting(conn);
+    if (status != WRING_OK)
+        wring_shm_conn_fail(conn, status, "process %d: the ring cannot be made or sent: %s",
+                            (int)conn->pid, wring_status_text(status));
+}
+
+static enum wring_status take_ring(struct shm_conn *conn, const struct shm_frame *frame, int fd)
+{
+    if (conn->state != SHM_MEETING || frame->bytes != sizeof(*conn->out.inbox))
+        return WRING_ERR_FRAME;
+    enum wring_status status = wring_shm_ring_map(&conn->out, fd);
+    if (status != WRING_OK)
+        return status;
+    conn->state = SHM_OPEN;
+    conn->surfaced = conn->news = true;
+    return WRING_OK;
+}
+
+static enum wring_status take_frame(struct shm_conn *conn, const struct shm_frame *frame, int fd)
+{
+    bool wants_fd = frame->kind == SHM_FRAME_RING || frame->kind == SHM_FRAME_REGION;
+    if (wants_fd != (fd >= 0))
+        return WRING_ERR_FRAME;
+    if (frame->kind == SHM_FRAME_RING)
+        return take_ring(conn, frame, fd);
+    if (conn->state != SHM_OPEN)
+        return WRING_ERR_FRAME;
+
+    switch (frame->kind) {
+    case SHM_FRAME_REGION:
+        return wring_shm_mapping_add(conn, frame, fd);
+    case SHM_FRAME_GONE:
+        wring_shm_mapping_remove(conn, frame->id);
+        return WRING_OK;
+    case SHM_FRAME_WAKE:
+        return WRING_OK;
+    default:
+        return WRING_ERR_FRAME;
+    }
+}
+
+/** The stream has ended: what the peer put before is still handed out. */
+static void begin_drain(struct shm_conn *conn)
+{
+    if (conn->state != SHM_OPEN) {
+        wring_shm_conn_fail(conn, WRING_ERR_PEER, "process %d closed while the connection was made",
+                            (int)conn->pid);
+        return;
+    }
+    bool left = atomic_load_explicit(&conn->in.inbox->left, memory_order_acquire) != 0;
+    conn->end = atomic_load_explicit(&conn->in.inbox->head, memory_order_acquire);
+    conn->state = SHM_DRAINING;
+    conn->status = WRING_ERR_PEER;
+    snprintf(conn->text, sizeof(conn->text),
+             left ? "process %d disconnected" : "process %d died (it did not disconnect)",
+             (int)conn->pid);
+    wring_shm_socket_finish(&conn->sock);
+    conn->in_epoll = conn->room_in_epoll = false;
+}
+
+static void receive_frames(struct shm_conn *conn)
+{
+    struct shm_frame frame;
+    int fd;
+    for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
+        enum wring_status status = wring_shm_socket_receive(&conn->sock, &frame, &fd);
+        if (status == WRING_ERR_AGAIN)
+            return;
+        if (status == WRING_ERR_PEER) {
+            begin_drain(conn);
+            return;
+        }
+        if (status == WRING_OK) {
+            status = take_frame(conn, &frame, fd);
+            if (fd >= 0)
+                close(fd);
+        }
+        if (status != WRING_OK) {
+            wring_shm_conn_fail(conn, status, "from process %d: %s", (int)conn->pid,
+                                status == WRING_ERR_FRAME ? "a malformed frame"
+                                                          : "no memory or descriptor to map with");
+            return;
+        }
+    }
+}
+
+static bool is_open_or_meeting(const struct shm_conn *conn)
+{
+    return conn->state == SHM_MEETING || conn->state == SHM_OPEN;
+}
+
+void wring_shm_conn_service(struct shm_conn *conn)
+{
+    if (conn->state == SHM_CONNECTING)
+        try_connect(conn);
+    if (conn->state == SHM_AUTH)
+        step_auth(conn);
+    if (is_open_or_meeting(conn))
+        wring_shm_socket_flush(&conn->sock);
+    if (is_open_or_meeting(conn))
+        receive_frames(conn);
+    if (conn->state < SHM_OPEN && wring_now_ns() >= conn->deadline_ns)
+        wring_shm_conn_fail(conn, WRING_ERR_TIMEOUT, "process %d did not finish connecting in time",
+                            (int)conn->pid);
+    watch(conn);
+}
+
+/** Turn a ring entry into an event; false if the peer may not say that. */
+static bool event_of_entry(struct shm_conn *conn, const struct shm_entry *entry,
+                           struct wring_event *event)
+{
+    struct shm_provider *shm = provider_of(conn);
+    *event = (struct wring_event){.conn = &conn->base, .bytes = (size_t)entry->bytes};
+    switch (entry->kind) {
+    case SHM_PUT:
+        event->kind = WRING_EVENT_ARRIVED;
+        event->imm = entry->imm;
+        return wring_shm_region_holds(shm, entry->region, entry->offset, entry->bytes);
+    case SHM_MESSAGE:
+        event->kind = WRING_EVENT_MESSAGE;
+        event->data = shm->messages[shm->n_messages++];
+        return true;
+    default:
+        return false;
+    }
+}
+
+static size_t ring_events(struct shm_conn *conn, struct wring_event *events, size_t max)
+{
+    struct shm_provider *shm = provider_of(conn);
+    struct shm_entry entry;
+    size_t n = 0;
+
+    while (n < max && shm->n_messages < SHM_MESSAGES &&
+           !(conn->state == SHM_DRAINING && conn->in.tail == conn->end)) {
+        enum wring_status status =
+            wring_shm_ring_take(&conn->in, &entry, shm->messages[shm->n_messages]);
+        if (status == WRING_ERR_AGAIN)
+            break;
+        if (status != WRING_OK || !event_of_entry(conn, &entry, &events[n])) {
+            wring_shm_conn_fail(conn, WRING_ERR_FRAME, "process %d wrote nonsense into the ring",
+                                (int)conn->pid);
+            break;
+        }
+        n++;
+    }
+    return n;
+}
+
+static struct wring_event event_of_news(struct shm_conn *conn)
+{
+    struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
+    if (conn->accepted) {
+        event.kind = WRING_EVENT_ACCEPTED;
+        event.data = wring_auth_hello(&conn->auth, &event.bytes);
+    }
+    conn->news = false;
+    return event;
+}
+
+size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, size_t max)
+{
+    size_t n = 0;
+    if (conn->news && n < max)
+        events[n++] = event_of_news(conn);
+    while (conn->done_head != conn->done_tail && n < max)
+        events[n++] = (struct wring_event){
+            .kind = WRING_EVENT_PUT_DONE,
+            .conn = &conn->base,
+            .cookie = conn->done[conn->done_tail++ % SHM_RING_ENTRIES],
+        };
+    if (conn->state == SHM_OPEN || conn->state == SHM_DRAINING)
+        n += ring_events(conn, events + n, max - n);
+    if (conn->state == SHM_DRAINING && conn->in.tail == conn->end)
+        conn->state = SHM_DEAD;
+    if (conn->state == SHM_DEAD && !conn->told_closed && n < max) {
+        conn->told_closed = true;
+        events[n++] = (struct wring_event){.kind = WRING_EVENT_CLOSED,
+                                           .conn = &conn->base,
+                                           .status = conn->status,
+                                           .text = conn->text};
+    }
+    return n;
+}
+
+bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
+{
+    uint64_t deadline = WRING_NEVER;
+    if (conn->state < SHM_OPEN)
+        deadline = conn->deadline_ns;
+    if (conn->state == SHM_CONNECTING)
+        deadline = wring_deadline_in(RETRY_NS);
+    if (deadline < *deadline_ns)
+        *deadline_ns = deadline;
+
+    bool waiting = conn->news || conn->done_head != conn->done_tail ||
+                   conn->state == SHM_DRAINING || (conn->state == SHM_DEAD && !conn->told_closed);
+    return waiting || (conn->state == SHM_OPEN && !wring_shm_ring_sleep(&conn->in));
+}
+
+/** May one entry be pushed? A peer that tampers with the ring loses the connection. */
+static enum wring_status room_for_entry(struct shm_conn *conn)
+{
+    if (conn->state != SHM_OPEN)
+        return WRING_ERR_CLOSED;
+    enum wring_status status = wring_shm_ring_room(&conn->out);
+    if (status != WRING_ERR_FRAME)
+        return status;
+    wring_shm_conn_fail(conn, status, "process %d wrote nonsense into the ring", (int)conn->pid);
+    return WRING_ERR_CLOSED;
+}
+
+enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
+                                const void *local, struct wring_remote *remote,
+                                uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
+{
+    struct shm_conn *conn = (struct shm_conn *)base;
+    const struct shm_mapping *mapping = ((struct shm_remote *)remote)->mapping;
+    (void)region; /* any local memory will do */
+
+    if (lane != 0 || remote->conn != base || remote_offset > mapping->bytes ||
+        bytes > mapping->bytes - remote_offset)
+        return WRING_ERR_INVALID;
+    enum wring_status status = room_for_entry(conn);
+    if (status != WRING_OK)
+        return status;
+    if (conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
+        return WRING_ERR_AGAIN;
+
+    if (bytes > 0)
+        memcpy(mapping->base + remote_offset, local, bytes);
+    struct shm_entry entry = {.kind = SHM_PUT,
+                              .region = mapping->id,
+                              .offset = remote_offset,
+                              .bytes = bytes,
+                              .imm = imm};
+    if (wring_shm_ring_push(&conn->out, &entry, NULL))
+        wring_shm_socket_wake(&conn->sock);
+    conn->done[conn->done_head++ % SHM_RING_ENTRIES] = cookie;
+    return WRING_OK;
+}
+
+enum wring_status wring_shm_send(struct wring_conn *base, const void *data, size_t bytes)
+{
+    struct shm_conn *conn = (struct shm_conn *)base;
+    if (bytes == 0 || bytes > WRING_SEND_MAX)
+        return WRING_ERR_INVALID;
+    enum wring_status status = room_for_entry(conn);
+    if (status != WRING_OK)
+        return status;
+
+    struct shm_entry entry = {.kind = SHM_MESSAGE, .bytes = bytes};
+    if (wring_shm_ring_push(&conn->out, &entry, data))
+        wring_shm_socket_wake(&conn->sock);
+    return WRING_OK;
+}
