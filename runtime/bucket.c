@@ -18,16 +18,14 @@ uint32_t wring_bucket_id(const char *name)
 
 static bool under_way(const struct wring_bucket *bucket)
 {
-    return bucket->committed &&
-           atomic_load_explicit(&bucket->collective.status, memory_order_acquire) ==
-               WRING_ERR_AGAIN;
+    return bucket->committed && atomic_load_explicit(&bucket->collective.status,
+                                                     memory_order_acquire) == WRING_ERR_AGAIN;
 }
 
 static enum wring_status check_params(struct wring_session *session,
                                       const struct wring_bucket_params *params)
 {
-    if (params->name == NULL || params->name[0] == '\0' ||
-        strlen(params->name) >= WRING_NAME_MAX) {
+    if (params->name == NULL || params->name[0] == '\0' || strlen(params->name) >= WRING_NAME_MAX) {
         wring_error(&session->log, "a bucket needs a name of 1 to %d bytes", WRING_NAME_MAX - 1);
         return WRING_ERR_INVALID;
     }
@@ -58,17 +56,18 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                                    const char *spec)
 {
     char why[WRING_TEXT_MAX];
-    enum wring_status status = wring_codec_create(spec != NULL ? spec : "none",
-                                                  session->config.cpu, why, sizeof(why),
-                                                  &bucket->codec);
+    enum wring_status status = wring_codec_create(spec != NULL ? spec : "none", session->config.cpu,
+                                                  why, sizeof(why), &bucket->codec);
     if (status != WRING_OK) {
         wring_error(&session->log, "bucket '%s': %s", bucket->name, why);
         return status;
     }
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);
     if (info->unit == 0 && bucket->scheme == WRING_SCHEME_DIVISIBLE) {
-        wring_error(&session->log, "bucket '%s': codec %s works on the whole bucket, which the "
-                    "divisible scheme would cut", bucket->name, info->spec);
+        wring_error(&session->log,
+                    "bucket '%s': codec %s works on the whole bucket, which the "
+                    "divisible scheme would cut",
+                    bucket->name, info->spec);
         return WRING_ERR_INVALID;
     }
     if (info->flags & WRING_CODEC_FEEDBACK && bucket->elems > 0) {
@@ -145,8 +144,7 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
-    enum wring_status status =
-        wring_progress_wait(bucket->session->progress, &bucket->collective.status,
-                            wring_deadline_in(timeout_ns));
+    enum wring_status status = wring_progress_wait(
+        bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
     return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : status;
 }

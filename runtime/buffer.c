@@ -36,8 +36,7 @@ void wring_buffer_free(struct wring_session *session, void *data)
     free(buffer);
 }
 
-struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
-                                      size_t bytes)
+struct wring_block *wring_buffer_find(struct wring_session *session, const void *data, size_t bytes)
 {
     uintptr_t begin = (uintptr_t)data;
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next) {

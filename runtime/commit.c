@@ -120,9 +120,8 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
                                       uint32_t window, size_t slot_bytes, uint8_t **memory)
 {
     struct wring_session *session = bucket->session;
-    enum wring_status status =
-        wring_channel_init(channel, session->fabric, bucket->group->members, window,
-                           window > 0 ? slot_bytes : 0, *memory);
+    enum wring_status status = wring_channel_init(channel, session->fabric, bucket->group->members,
+                                                  window, window > 0 ? slot_bytes : 0, *memory);
     if (status != WRING_OK)
         return status;
     channel->owner = &bucket->collective;
@@ -182,15 +181,17 @@ static void write_places(struct wring_session *session, struct wring_writer *out
         wring_write_u32(out, at->scatter.id);
         wring_write_u32(out, at->gather.id);
         wring_write_u32(out, at->gather.generation);
-        wring_write_u64(out, at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
+        wring_write_u64(out,
+                        at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
         wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(at->gather.memory - base));
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
              b = b->next)
             buffer++;
-        uint64_t offset = at->block != NULL ? (uint64_t)((uint8_t *)at->data -
-                                                         (uint8_t *)at->block->memory.base) : 0;
+        uint64_t offset = at->block != NULL
+                              ? (uint64_t)((uint8_t *)at->data - (uint8_t *)at->block->memory.base)
+                              : 0;
         wring_write_u32(out, buffer);
         wring_write_u64(out, offset);
         wring_write_u32(out, at->borrowed.fabric != NULL);
@@ -337,8 +338,7 @@ static enum wring_status import_all(struct wring_session *session, const struct 
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
         if (i != session->rank)
-            status = read_places(session, &session->fabric->peers[i],
-                                 wring_blobs_reader(blobs, i));
+            status = read_places(session, &session->fabric->peers[i], wring_blobs_reader(blobs, i));
     return status;
 }
 
@@ -396,11 +396,10 @@ enum wring_status wring_session_commit(struct wring_session *session)
     }
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->committed = true;
-        wring_debug(&session->log,
-                    "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
-                    at->name, at->elems, wring_codec_info(at->codec)->spec,
-                    at->collective.ops->name, at->collective.placed ? ", in place" : "",
-                    at->collective.geometry.chunk_elems);
+        wring_debug(
+            &session->log, "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
+            at->name, at->elems, wring_codec_info(at->codec)->spec, at->collective.ops->name,
+            at->collective.placed ? ", in place" : "", at->collective.geometry.chunk_elems);
     }
     return WRING_OK;
 }

@@ -120,8 +120,9 @@ static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const str
         snprintf(text, WRING_TEXT_MAX, "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not",
                  me, bucket->name, rank);
     else if (strcmp(own, entry->signature) != 0)
-        snprintf(text, WRING_TEXT_MAX, "bucket '%s' is [%.80s] on rank %" PRIu32
-                 " and [%.80s] on rank %" PRIu32, bucket->name, own, me, entry->signature, rank);
+        snprintf(text, WRING_TEXT_MAX,
+                 "bucket '%s' is [%.60s] on rank %" PRIu32 " and [%.60s] on rank %" PRIu32,
+                 bucket->name, own, me, entry->signature, rank);
     else if (entry->n != members->n ||
              memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) != 0)
         snprintf(text, WRING_TEXT_MAX,

@@ -23,8 +23,8 @@ static void unlock(struct wring_session *session)
         wring_progress_unlock(session->progress);
 }
 
-static enum wring_status new_group(struct wring_session *session, const uint32_t *ranks,
-                                   uint32_t n, struct wring_group **out)
+static enum wring_status new_group(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out)
 {
     struct wring_group *group = calloc(1, sizeof(*group));
     if (group == NULL)
@@ -148,8 +148,8 @@ static enum wring_status read_members(struct wring_group *group, const struct wr
     return status;
 }
 
-enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks,
-                                   uint32_t n, struct wring_group **out)
+enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out)
 {
     struct wring_group *group = NULL;
     struct wring_writer writer = {0};
@@ -207,8 +207,8 @@ enum wring_status wring_group_create(struct wring_session *session, const uint32
         wring_error(&session->log, "a group needs ascending ranks of the session, the caller's "
                                    "among them");
         n = 0; /* the others must learn of it */
-        enum wring_status agreed = wring_session_agree(session, WRING_ERR_INVALID,
-                                                       "a rank asked for an impossible group");
+        enum wring_status agreed =
+            wring_session_agree(session, WRING_ERR_INVALID, "a rank asked for an impossible group");
         return agreed;
     }
     struct wring_group *group = NULL;

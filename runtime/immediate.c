@@ -24,6 +24,8 @@ struct wring_request {
     atomic_int status;
 };
 
+static void on_finished(struct wring_collective *collective);
+
 /** Put the next request onto the group's collective. Under the group's mutex. */
 static void run(struct wring_group *group, struct wring_request *request)
 {
@@ -232,9 +234,8 @@ enum wring_status wring_request_test(struct wring_request *request)
 
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns)
 {
-    enum wring_status status =
-        wring_progress_wait(request->group->session->progress, &request->status,
-                            wring_deadline_in(timeout_ns));
+    enum wring_status status = wring_progress_wait(request->group->session->progress,
+                                                   &request->status, wring_deadline_in(timeout_ns));
     if (status == WRING_ERR_AGAIN)
         return WRING_ERR_TIMEOUT;
     free(request);

@@ -35,7 +35,6 @@ enum wring_status wring_progress_wait(struct wring_progress *progress, const ato
                                       uint64_t deadline_ns);
 
 /** CPU time of the thread, and of callers while they drove, in ns. Threads: safe. */
-void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns,
-                        uint64_t *waiter_ns);
+void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns);
 
 #endif

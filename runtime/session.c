@@ -91,8 +91,10 @@ static enum wring_status configure(struct wring_session *session,
         size = 1;
     }
     if (rank < 0 || size < 1 || rank >= size) {
-        wring_error(&session->log, "rank %" PRId64 " of %" PRId64 ": set both WRING_RANK and "
-                    "WRING_SIZE, or start with wring run", rank, size);
+        wring_error(&session->log,
+                    "rank %" PRId64 " of %" PRId64 ": set both WRING_RANK and "
+                    "WRING_SIZE, or start with wring run",
+                    rank, size);
         return WRING_ERR_INVALID;
     }
     session->rank = (uint32_t)rank;
@@ -140,8 +142,8 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
 {
     struct wring_cancel cancel = {job_has_failed, session};
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
-    enum wring_status status = session->bootstrap->ops->exchange(session->bootstrap, blob, bytes,
-                                                                 deadline, &cancel, out);
+    enum wring_status status =
+        session->bootstrap->ops->exchange(session->bootstrap, blob, bytes, deadline, &cancel, out);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }
 
@@ -184,8 +186,7 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
             said = WRING_ERR_FRAME;
         if (said != WRING_OK) {
             result = (enum wring_status)said;
-            wring_error(&session->log, "%s",
-                        line[0] != '\0' ? line : wring_status_text(result));
+            wring_error(&session->log, "%s", line[0] != '\0' ? line : wring_status_text(result));
         }
     }
     wring_blobs_finish(&blobs);
@@ -218,12 +219,8 @@ static enum wring_status create_executor(struct wring_session *session)
     if (strcmp(text, "inline") == 0)
         return wring_executor_inline_create(&session->executor);
     if (strncmp(text, "pool", 4) == 0 && (text[4] == '\0' || text[4] == ':')) {
-        struct wring_pool_params params = {.log = &session->log};
-        enum wring_status status =
-            wring_pool_params_parse(text[4] == ':' ? text + 5 : "", &params);
-        if (status == WRING_OK)
-            status = wring_executor_pool_create(&params, &session->executor);
-        return status;
+        struct wring_pool_params params = {text[4] == ':' ? text + 5 : NULL, &session->log};
+        return wring_executor_pool_create(&params, &session->executor);
     }
     wring_error(&session->log, "WRING_EXECUTOR=%s: needs inline, pool, pool:N or pool:cores=LIST",
                 text);
@@ -295,9 +292,9 @@ static enum wring_status open_session(struct wring_session *session,
     if (status == WRING_OK)
         status = make_world(session);
     if (status == WRING_OK)
-        status = wring_progress_create(session->engine,
-                                       strcmp(session->config.progress, "thread") == 0,
-                                       session->config.spin_ns, &session->progress);
+        status =
+            wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
+                                  session->config.spin_ns, &session->progress);
     return status;
 }
 

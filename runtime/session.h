@@ -70,7 +70,7 @@ struct wring_group {
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_request *running, *waiting; /* under mutex */
-    struct wring_codec *codecs[8];                  /* of earlier calls, by spec */
+    struct wring_codec *codecs[8];           /* of earlier calls, by spec */
     pthread_mutex_t mutex;
 };
 
@@ -111,8 +111,8 @@ struct wring_block *wring_buffer_find(struct wring_session *session, const void 
                                       size_t bytes);
 
 /** Make a group without waiting for the engine: for session_open. */
-enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks,
-                                   uint32_t n, struct wring_group **out);
+enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out);
 void wring_group_free(struct wring_group *group);
 
 /** A window for channels that carry that many pieces a step: a power of two. */

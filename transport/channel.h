@@ -3,11 +3,11 @@
  * A channel: the slots in which each member of a group receives the pieces that the others send
  * it for one phase of one collective.
  *
- * Every member has `window` slots (a power of two) for every other member. A sender holds credits, one per free
- * slot; it reserves one before it makes a piece, so nothing ever waits for room with a piece in
- * hand. Sequence numbers count pieces per pair of members, over all steps; sequence s lies in slot
- * s mod window. A receiver takes pieces in sequence, releases them in any order, and returns
- * credits in batches.
+ * Every member has `window` slots (a power of two) for every other member. A sender holds credits,
+ * one per free slot; it reserves one before it makes a piece, so nothing ever waits for room with a
+ * piece in hand. Sequence numbers count pieces per pair of members, over all steps; sequence s lies
+ * in slot s mod window. A receiver takes pieces in sequence, releases them in any order, and
+ * returns credits in batches.
  *
  * A *placed* channel has no slots: its pieces go straight to where they belong in the receiver's
  * data, and only their arrival is counted. Whoever uses it knows that the data is ready for them.
@@ -41,9 +41,9 @@ struct wring_channel_in {
 
 struct wring_channel_out {
     struct wring_peer *peer;
-    struct wring_remote *remote; /* the peer's slots, or its data if placed; borrowed */
-    uint64_t offset;             /* where ours begin in it, or the data */
-    uint32_t reserved, limit;    /* sequences */
+    struct wring_remote *remote;  /* the peer's slots, or its data if placed; borrowed */
+    uint64_t offset;              /* where ours begin in it, or the data */
+    uint32_t reserved, limit;     /* sequences */
     uint32_t channel, generation; /* what the peer calls its end */
 };
 
@@ -57,8 +57,8 @@ struct wring_channel {
     bool owes_credits;
     uint32_t window;
     size_t slot_bytes, stride;
-    uint8_t *memory;              /* our slots: [n][window][stride]; borrowed */
-    struct wring_channel_in *in;  /* [n] */
+    uint8_t *memory;               /* our slots: [n][window][stride]; borrowed */
+    struct wring_channel_in *in;   /* [n] */
     struct wring_channel_out *out; /* [n] */
     struct wring_collective *owner;
 };
@@ -96,8 +96,7 @@ enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t 
                                         uint32_t imm, size_t bytes);
 
 /** The next piece of a member, if it is there. @return NULL if not */
-const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member,
-                               size_t *bytes);
+const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member, size_t *bytes);
 
 /** Take what peek showed. @return its sequence, for release */
 uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member);

@@ -41,7 +41,8 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     if (reader.bytes >= sizeof(control.text))
         return false;
     for (size_t i = 0; i < reader.bytes; i++) /* it will be logged: keep terminals safe */
-        control.text[i] = reader.data[i] >= ' ' && reader.data[i] < 127 ? (char)reader.data[i] : '?';
+        control.text[i] =
+            reader.data[i] >= ' ' && reader.data[i] < 127 ? (char)reader.data[i] : '?';
     control.kind = (enum wring_control_kind)kind;
     *out = control;
     return true;

@@ -16,7 +16,7 @@ enum wring_control_kind {
 struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;
-    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT only */
+    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT only; NUL-terminated */
 };
 
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);

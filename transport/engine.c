@@ -11,8 +11,8 @@
 #define JOBS_PER_POLL 32
 
 enum wring_status wring_engine_create(const struct wring_config *config,
-                                      const struct wring_log *log,
-                                      struct wring_executor *executor, struct wring_engine **out)
+                                      const struct wring_log *log, struct wring_executor *executor,
+                                      struct wring_engine **out)
 {
     struct wring_engine *engine = calloc(1, sizeof(*engine));
     if (engine == NULL)
@@ -45,8 +45,7 @@ enum wring_status wring_engine_add_channel(struct wring_engine *engine,
         struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
         if (channels == NULL)
             return WRING_ERR_NO_MEMORY;
-        memset(channels + engine->n_channels, 0,
-               (grown - engine->n_channels) * sizeof(*channels));
+        memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
         engine->channels = channels;
         engine->n_channels = grown;
     }
@@ -77,8 +76,9 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
     if (channel == NULL || member == channel->members.n ||
         wring_channel_arrived(channel, member, imm, bytes) != WRING_OK) {
         wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
-                          "rank %" PRIu32 " sent %zu bytes that belong nowhere (immediate 0x%08"
-                          PRIx32 ")", peer->rank, bytes, imm);
+                          "rank %" PRIu32
+                          " sent %zu bytes that belong nowhere (immediate 0x%08" PRIx32 ")",
+                          peer->rank, bytes, imm);
         return;
     }
     channel->owner->runnable = true;
@@ -217,7 +217,8 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
     int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
     wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, rank,
                       "rank %" PRId32 " sent a piece that its codec cannot decode: do all ranks "
-                      "pass the same count and codec?", rank);
+                      "pass the same count and codec?",
+                      rank);
 }
 
 static bool poll_jobs(struct wring_engine *engine)
@@ -288,9 +289,10 @@ static void check_timeout(struct wring_engine *engine)
             continue;
         uint32_t missing = wring_collective_missing(at);
         int32_t rank = missing < at->members.n ? (int32_t)at->members.ranks[missing] : -1;
-        wring_fabric_fail(engine->fabric, WRING_ERR_PEER, rank,
-                          "a step took longer than %.3g s (WRING_TIMEOUT), waiting for rank %" PRId32,
-                          (double)limit / 1e9, rank);
+        wring_fabric_fail(
+            engine->fabric, WRING_ERR_PEER, rank,
+            "a step took longer than %.3g s (WRING_TIMEOUT), waiting for rank %" PRId32,
+            (double)limit / 1e9, rank);
         return;
     }
 }

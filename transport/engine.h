@@ -29,16 +29,15 @@ struct wring_engine {
 
     _Atomic(struct wring_collective *) posted; /* newest first */
     struct wring_collective *active;           /* by priority */
-    atomic_uint n_active; /* may be read by any thread */
+    atomic_uint n_active;                      /* may be read by any thread */
     uint32_t jobs_under_way;
-    bool kick;         /* something that blocked collectives wait for has happened */
+    bool kick;              /* something that blocked collectives wait for has happened */
     atomic_ullong finished; /* collectives, since the beginning */
 };
 
 /** @param executor borrowed. The fabric is set once it exists. */
 enum wring_status wring_engine_create(const struct wring_config *config,
-                                      const struct wring_log *log,
-                                      struct wring_executor *executor,
+                                      const struct wring_log *log, struct wring_executor *executor,
                                       struct wring_engine **out);
 
 /** The handler to create the engine's fabric with. */

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "transport/control.h"
 #include "transport/liveness.h"
-#include "transport/providers/fault.h"
 
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
@@ -41,17 +40,8 @@ static enum wring_status open_device(struct wring_fabric *fabric,
     enum wring_status status = ops->open(&provider_params, &device.provider);
     if (status != WRING_OK)
         return status;
-    if (fabric->config->fault[0] != '\0') {
-        struct wring_provider *inner = device.provider;
-        status = wring_fault_wrap(fabric->config->fault, &provider_params, inner, &device.provider);
-        if (status != WRING_OK) {
-            inner->ops->close(inner);
-            return status;
-        }
-    }
     device.provider->ops->capabilities(device.provider, &device.caps);
-    status =
-        device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
+    status = device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
     if (status != WRING_OK) {
         device.provider->ops->close(device.provider);
         return status;
@@ -68,8 +58,7 @@ static enum wring_status open_devices(struct wring_fabric *fabric,
     char reason[WRING_TEXT_MAX] = "";
 
     for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
-        if (!list_names(params->provider, (*ops)->name) ||
-            fabric->n_devices == WRING_DEVICES_MAX)
+        if (!list_names(params->provider, (*ops)->name) || fabric->n_devices == WRING_DEVICES_MAX)
             continue;
         if ((*ops)->probe(reason, sizeof(reason)) != WRING_OK) {
             if (automatic)
@@ -217,8 +206,7 @@ void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set)
 }
 
 enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct wring_peer *peer,
-                                           uint32_t channel, uint32_t generation,
-                                           uint32_t sequence)
+                                           uint32_t channel, uint32_t generation, uint32_t sequence)
 {
     (void)fabric;
     struct wring_control control = {WRING_CONTROL_CREDIT, channel, generation, sequence, ""};
@@ -238,8 +226,8 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
     if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > limit)
         return WRING_ERR_AGAIN;
 
-    enum wring_status status = peer->conn->provider->ops->put(
-        peer->conn, 0, region, local, remote, remote_offset, bytes, imm, cookie);
+    enum wring_status status = peer->conn->provider->ops->put(peer->conn, 0, region, local, remote,
+                                                              remote_offset, bytes, imm, cookie);
     if (status != WRING_OK)
         return status;
     peer->inflight_bytes += bytes;

@@ -38,9 +38,9 @@ struct wring_peer {
     uint64_t heard_ns, sent_ns;
     size_t inflight_bytes; /* put, not yet done */
     bool connected;
-    bool left;  /* said good-bye */
-    bool gone;  /* its connection is closed */
-    bool acked; /* heard our abort, or our good-bye */
+    bool left;       /* said good-bye */
+    bool gone;       /* its connection is closed */
+    bool acked;      /* heard our abort, or our good-bye */
     bool owes_abort; /* the abort could not be sent yet */
 };
 
@@ -90,8 +90,8 @@ struct wring_fabric_params {
     const struct wring_config *config; /* borrowed */
     const struct wring_log *log;       /* borrowed */
     uint32_t rank, size;
-    const char *provider;              /* "auto", or names joined by ',' */
-    const char *bind;                  /* local address for network providers; "" = loopback */
+    const char *provider; /* "auto", or names joined by ',' */
+    const char *bind;     /* local address for network providers; "" = loopback */
     uint8_t secret[WRING_SECRET_BYTES];
     uint8_t job[16];
     struct wring_fabric_handler handler;
@@ -112,8 +112,8 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
  * have no provider in common).
  */
-enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
-                                       const struct wring_blobs *blobs, uint64_t deadline_ns);
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                                       uint64_t deadline_ns);
 
 /** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
 bool wring_fabric_poll(struct wring_fabric *fabric);
@@ -150,9 +150,8 @@ static inline void wring_peer_put_done(struct wring_peer *peer, size_t bytes)
  * @param rank at fault, -1 if unknown
  */
 __attribute__((format(printf, 4, 5))) void wring_fabric_fail(struct wring_fabric *fabric,
-                                                             enum wring_status status,
-                                                             int32_t rank, const char *format,
-                                                             ...);
+                                                             enum wring_status status, int32_t rank,
+                                                             const char *format, ...);
 
 /** WRING_OK, or why the job failed. Threads: safe. @param out may be NULL */
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
@@ -199,7 +198,7 @@ struct wring_imports {
     struct wring_import {
         struct wring_provider *provider; /* outlives the connection */
         struct wring_remote *remote;
-    } *all;
+    } * all;
     uint32_t n;
 };
 

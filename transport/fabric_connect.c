@@ -25,7 +25,7 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
     char host[WRING_CONFIG_TEXT];
 
     if (fabric->config->node[0] != '\0')
-        snprintf(host, sizeof(host), "node:%s", fabric->config->node);
+        snprintf(host, sizeof(host), "node:%.*s", (int)sizeof(host) - 6, fabric->config->node);
     else if (!wring_host_identity(host, sizeof(host)))
         snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
     wring_write_sized(out, host, strlen(host));
@@ -69,8 +69,7 @@ static int find_own(const struct wring_fabric *fabric, const char *name)
 }
 
 /** The first device of the lower rank that the higher one has and that reaches: both agree. */
-static const char *common_device(const struct wring_fabric *fabric,
-                                 const struct description *lower,
+static const char *common_device(const struct wring_fabric *fabric, const struct description *lower,
                                  const struct description *higher)
 {
     for (uint32_t i = 0; i < lower->n_devices; i++) {
@@ -93,8 +92,8 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
 
     wring_put_u32(hello, fabric->rank);
     memcpy(hello + sizeof(uint32_t), fabric->job, sizeof(fabric->job));
-    enum wring_status status = provider->ops->connect(provider, address, address_bytes, hello,
-                                                      sizeof(hello), &peer->conn);
+    enum wring_status status =
+        provider->ops->connect(provider, address, address_bytes, hello, sizeof(hello), &peer->conn);
     if (status == WRING_OK)
         peer->conn->user = peer;
     else
@@ -197,8 +196,8 @@ static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any)
     return WRING_OK;
 }
 
-enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
-                                       const struct wring_blobs *blobs, uint64_t deadline_ns)
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                                       uint64_t deadline_ns)
 {
     enum wring_status status = begin(fabric, blobs);
     while (status == WRING_OK && first_missing(fabric) < fabric->size) {
@@ -210,7 +209,8 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
         if (status != WRING_OK || any)
             continue;
         if (wring_now_ns() >= deadline_ns) {
-            wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
+            wring_error(fabric->log,
+                        "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
                         first_missing(fabric));
             return WRING_ERR_PEER;
         }

@@ -23,7 +23,8 @@ static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
         .a = (uint32_t)fabric->failure.status,
         .b = (uint32_t)fabric->failure.rank,
     };
-    snprintf(control.text, sizeof(control.text) - 1, "%s", fabric->failure.text);
+    snprintf(control.text, sizeof(control.text), "%.*s", (int)sizeof(control.text) - 1,
+             fabric->failure.text);
     peer->owes_abort = wring_control_send(peer, &control) == WRING_ERR_AGAIN;
 }
 
@@ -68,8 +69,8 @@ static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
 
     peer->acked = true;
     if (rank == (int32_t)fabric->rank)
-        wring_fabric_fail(fabric, WRING_ERR_PEER, rank,
-                          "rank %" PRIu32 " gave up on this rank: %s", peer->rank, control->text);
+        wring_fabric_fail(fabric, WRING_ERR_PEER, rank, "rank %" PRIu32 " gave up on this rank: %s",
+                          peer->rank, control->text);
     else
         wring_fabric_fail(fabric, status, rank, "%s", control->text);
 }

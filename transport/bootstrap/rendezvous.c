@@ -106,7 +106,8 @@ static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, 
 
     /* the root knows who is late: give it the time to say so */
     static const uint64_t grace_ns = 5 * WRING_NS_PER_S;
-    patience.deadline_ns = deadline_ns > WRING_NEVER - grace_ns ? WRING_NEVER : deadline_ns + grace_ns;
+    patience.deadline_ns =
+        deadline_ns > WRING_NEVER - grace_ns ? WRING_NEVER : deadline_ns + grace_ns;
     return wring_rendezvous_contribute(rendezvous, blob, bytes, &patience, out);
 }
 

@@ -11,12 +11,12 @@
 #include <wring/provider.h>
 
 struct wring_rendezvous_params {
-    const struct wring_log *log; /* borrowed for the bootstrap's life */
-    uint32_t rank, size;         /* size ≥ 2 */
-    const char *root;            /* "host:port", "[v6]:port" */
-    int root_fd;                 /* rank 0, ≥ 0: a listening socket, now owned here */
-    const char *key;             /* "" or NULL: no key, loopback only */
-    uint64_t deadline_ns;        /* for all to join */
+    const struct wring_log *log;       /* borrowed for the bootstrap's life */
+    uint32_t rank, size;               /* size ≥ 2 */
+    const char *root;                  /* "host:port", "[v6]:port" */
+    int root_fd;                       /* rank 0, ≥ 0: a listening socket, now owned here */
+    const char *key;                   /* "" or NULL: no key, loopback only */
+    uint64_t deadline_ns;              /* for all to join */
     const struct wring_cancel *cancel; /* may be NULL */
 };
 

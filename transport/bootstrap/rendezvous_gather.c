@@ -55,7 +55,8 @@ static enum wring_status read_some(struct wring_rendezvous *rendezvous, int fd,
 {
     while (!from->complete) {
         bool in_head = from->got < sizeof(from->head);
-        uint8_t *at = in_head ? from->head + from->got : from->body + (from->got - sizeof(from->head));
+        uint8_t *at =
+            in_head ? from->head + from->got : from->body + (from->got - sizeof(from->head));
         uint64_t want = sizeof(from->head) + (in_head ? 0 : from->frame.bytes) - from->got;
         ssize_t got = want > 0 ? recv(fd, at, want, MSG_DONTWAIT) : 0;
         if (got == 0 && want > 0)
@@ -87,8 +88,9 @@ static enum wring_status collect(struct wring_rendezvous *rendezvous, struct con
         for (uint32_t i = 1; i < size; i++) {
             enum wring_status status = read_some(rendezvous, rendezvous->fds[i], &from[i]);
             if (status == WRING_ERR_PEER)
-                return fail(rendezvous, status, i, "ended, or closed its session, while the others "
-                                                   "were opening, committing or making a group");
+                return fail(rendezvous, status, i,
+                            "ended, or closed its session, while the others "
+                            "were opening, committing or making a group");
             if (status != WRING_OK)
                 return fail(rendezvous, status, i, "sent malformed bytes to the rendezvous");
             if (!from[i].complete) {

@@ -55,7 +55,8 @@ static void accept_all(struct host *host)
     }
 }
 
-/** It knows the key: is it a rank that we miss? @param wrong out, the reason why the job cannot go on */
+/** It knows the key: is it a rank that we miss? @param wrong out, the reason why the job cannot go
+ * on */
 static void admit(struct host *host, struct pending *pending, char *wrong, size_t wrong_bytes)
 {
     size_t bytes;
@@ -73,8 +74,7 @@ static void admit(struct host *host, struct pending *pending, char *wrong, size_
         snprintf(wrong, wrong_bytes, "a process joined as rank %" PRIu32 " of %" PRIu32, rank,
                  size);
     else if (rendezvous->fds[rank] >= 0)
-        snprintf(wrong, wrong_bytes, "two processes joined as rank %" PRIu32 " (WRING_RANK)",
-                 rank);
+        snprintf(wrong, wrong_bytes, "two processes joined as rank %" PRIu32 " (WRING_RANK)", rank);
     if (wrong[0] != '\0') {
         drop(pending);
         return;
@@ -223,9 +223,9 @@ static enum wring_status open_listener(const struct wring_rendezvous_params *par
         wring_error(params->log, "WRING_ROOT_FD=%d: %s", params->root_fd, strerror(errno));
         return WRING_ERR_ADDRESS;
     }
-    enum wring_status status = given ? WRING_OK
-                                     : wring_rendezvous_resolve(params->log, params->root,
-                                                                &address, &bytes, &is_name);
+    enum wring_status status =
+        given ? WRING_OK
+              : wring_rendezvous_resolve(params->log, params->root, &address, &bytes, &is_name);
     if (status != WRING_OK)
         return status;
     if (!wring_rendezvous_is_loopback(&address) && (params->key == NULL || *params->key == '\0')) {

@@ -84,8 +84,10 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
     if (status != WRING_OK)
         return status;
     if (!wring_rendezvous_is_loopback(&address) && (params->key == NULL || *params->key == '\0')) {
-        wring_error(params->log, "WRING_ROOT=%s: joining over a network needs a key: set the same "
-                                 "WRING_KEY or WRING_KEY_FILE on all ranks", params->root);
+        wring_error(params->log,
+                    "WRING_ROOT=%s: joining over a network needs a key: set the same "
+                    "WRING_KEY or WRING_KEY_FILE on all ranks",
+                    params->root);
         return WRING_ERR_AUTH;
     }
     for (;;) {
@@ -107,8 +109,9 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
         if (wring_stream_poll(NULL, 0, &pause) == WRING_ERR_CLOSED)
             return WRING_ERR_CLOSED;
         if (wring_now_ns() >= params->deadline_ns) {
-            wring_error(params->log, "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it "
-                                     "running, and is the port open?",
+            wring_error(params->log,
+                        "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it "
+                        "running, and is the port open?",
                         params->rank, params->root, strerror(error));
             return WRING_ERR_PEER;
         }
@@ -131,8 +134,7 @@ static enum wring_status read_failure(struct wring_rendezvous *rendezvous,
     char text[WRING_RENDEZVOUS_TEXT] = "";
     if (frame->bytes >= sizeof(text))
         return WRING_ERR_FRAME;
-    enum wring_status status =
-        wring_stream_read(rendezvous->fds[0], text, frame->bytes, patience);
+    enum wring_status status = wring_stream_read(rendezvous->fds[0], text, frame->bytes, patience);
     if (status != WRING_OK)
         return lost_root(rendezvous, status);
     text[frame->bytes] = '\0';
@@ -165,9 +167,8 @@ static enum wring_status unpack_result(uint32_t size, uint8_t *body, uint64_t by
     return WRING_OK;
 }
 
-enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous,
-                                              const void *blob, size_t bytes,
-                                              const struct wring_patience *patience,
+enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous, const void *blob,
+                                              size_t bytes, const struct wring_patience *patience,
                                               struct wring_blobs *out)
 {
     int fd = rendezvous->fds[0];

@@ -55,9 +55,8 @@ void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wri
 enum wring_status wring_rendezvous_gather(struct wring_rendezvous *rendezvous, const void *blob,
                                           size_t bytes, const struct wring_patience *patience,
                                           struct wring_blobs *out);
-enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous,
-                                              const void *blob, size_t bytes,
-                                              const struct wring_patience *patience,
+enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous, const void *blob,
+                                              size_t bytes, const struct wring_patience *patience,
                                               struct wring_blobs *out);
 
 /** Resolve "host:port". @param wildcard out, true where the host is a name, not a number */

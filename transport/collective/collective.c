@@ -36,7 +36,9 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
     task->sources = calloc(collective->members.n, sizeof(*task->sources));
     task->put_to = calloc(collective->members.n, sizeof(*task->put_to));
     task->taken = calloc(collective->members.n, sizeof(*task->taken));
-    return task->sources != NULL && task->put_to != NULL && task->taken != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    return task->sources != NULL && task->put_to != NULL && task->taken != NULL
+               ? WRING_OK
+               : WRING_ERR_NO_MEMORY;
 }
 
 enum wring_status wring_collective_prepare(struct wring_collective *collective)
@@ -133,8 +135,7 @@ static float *residual_at(const struct wring_collective *collective, struct wrin
     return collective->residual != NULL ? collective->residual + span.begin : NULL;
 }
 
-void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes,
-                            uint32_t puts)
+void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes, uint32_t puts)
 {
     task->state = WRING_TASK_SENDING;
     task->piece = piece;

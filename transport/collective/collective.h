@@ -46,8 +46,8 @@ struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
 
 enum wring_task_state {
     WRING_TASK_FREE,
-    WRING_TASK_WORKING,  /* its job is with the executor */
-    WRING_TASK_SENDING,  /* its piece is on the way to one member or to all */
+    WRING_TASK_WORKING, /* its job is with the executor */
+    WRING_TASK_SENDING, /* its piece is on the way to one member or to all */
 };
 
 enum wring_task_kind {
@@ -72,7 +72,7 @@ struct wring_task {
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
     size_t piece_bytes;
-    bool *put_to;      /* [members] */
+    bool *put_to; /* [members] */
     uint32_t puts_left, puts_under_way;
 };
 
@@ -118,13 +118,13 @@ struct wring_collective {
     bool runnable, blocked;
     uint64_t step;
     uint64_t started_ns;
-    struct wring_task *tasks;  /* sends, then reduces, then decodes */
-    uint64_t *sent;            /* [n] sharded: chunks begun per shard */
-    uint64_t *decoded;         /* [n] chunks begun */
-    uint32_t *arrivals;        /* [n] placed: count of arrivals when this step is complete */
-    uint64_t reduced;          /* chunks begun */
-    uint64_t encoded;          /* gathered: chunks begun */
-    uint32_t busy;             /* tasks not free */
+    struct wring_task *tasks; /* sends, then reduces, then decodes */
+    uint64_t *sent;           /* [n] sharded: chunks begun per shard */
+    uint64_t *decoded;        /* [n] chunks begun */
+    uint32_t *arrivals;       /* [n] placed: count of arrivals when this step is complete */
+    uint64_t reduced;         /* chunks begun */
+    uint64_t encoded;         /* gathered: chunks begun */
+    uint32_t busy;            /* tasks not free */
 };
 
 extern const struct wring_collective_ops wring_sharded;
