@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
+#include <string.h>
 
 #include "compress/kernels/sum.h"
 
@@ -28,11 +29,22 @@ static void sum_32(float *dst, const void *const *src, size_t n_src, uint64_t i,
         _mm256_storeu_ps(dst + i + 8 * v, finish(total[v], divisor));
 }
 
-/** Lanes below `left` are all ones. */
-static inline __m256i live_lanes(uint64_t left)
+/** The rest of fewer than 32, through padded copies: 8 elements at a time. */
+static void sum_rest(float *dst, const void *const *src, size_t n_src, uint64_t i, uint64_t n,
+                     float divisor)
 {
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(left < 8 ? (int)left : 8), lane);
+    for (; i < n; i += 8) {
+        size_t bytes = (n - i < 8 ? n - i : 8) * sizeof(float);
+        float rest[8] = {0};
+        memcpy(rest, at(src[0], i), bytes);
+        __m256 total = _mm256_loadu_ps(rest);
+        for (size_t s = 1; s < n_src; s++) {
+            memcpy(rest, at(src[s], i), bytes);
+            total = _mm256_add_ps(total, _mm256_loadu_ps(rest));
+        }
+        _mm256_storeu_ps(rest, finish(total, divisor));
+        memcpy(dst + i, rest, bytes);
+    }
 }
 
 void wring_sum_avx2(float *dst, const void *const *src, size_t n_src, uint64_t n, float divisor)
@@ -40,11 +52,5 @@ void wring_sum_avx2(float *dst, const void *const *src, size_t n_src, uint64_t n
     uint64_t i = 0;
     for (; i + 32 <= n; i += 32)
         sum_32(dst, src, n_src, i, divisor);
-    for (; i < n; i += 8) {
-        __m256i live = live_lanes(n - i);
-        __m256 total = _mm256_maskload_ps(at(src[0], i), live);
-        for (size_t s = 1; s < n_src; s++)
-            total = _mm256_add_ps(total, _mm256_maskload_ps(at(src[s], i), live));
-        _mm256_maskstore_ps(dst + i, live, finish(total, divisor));
-    }
+    sum_rest(dst, src, n_src, i, n, divisor);
 }
