@@ -9,6 +9,7 @@
 #define NAME_MAX_BYTES 32
 
 const struct wring_command wring_commands[] = {
+    {"info", "what this build and this machine can do", wring_cmd_info},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
     {NULL, NULL, NULL},

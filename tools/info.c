@@ -74,6 +74,7 @@ static json_t *gather(const struct wring_config *config, unsigned parts)
     if (parts & PART_CODECS) {
         failed |= json_object_set_new(all, "kernels", wring_info_kernels(config));
         failed |= json_object_set_new(all, "codecs", wring_info_codecs(config));
+        failed |= json_object_set_new(all, "executor", wring_info_executor(config));
     }
     if (parts & PART_CONFIG)
         failed |= json_object_set_new(all, "config", wring_info_config(config));
@@ -89,9 +90,9 @@ static void show(FILE *file, json_t *all)
         const char *key;
         void (*show)(FILE *file, json_t *part);
     } parts[] = {
-        {"topology", wring_info_show_topology},   {"kernels", wring_info_show_kernels},
-        {"providers", wring_info_show_providers}, {"codecs", wring_info_show_codecs},
-        {"config", wring_info_show_config},
+        {"topology", wring_info_show_topology}, {"kernels", wring_info_show_kernels},
+        {"executor", wring_info_show_executor}, {"providers", wring_info_show_providers},
+        {"codecs", wring_info_show_codecs},     {"config", wring_info_show_config},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         json_t *part = json_object_get(all, parts[i].key);

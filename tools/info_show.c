@@ -46,50 +46,68 @@ static void show_param(FILE *file, json_t *param)
     json_t *usual = json_object_get(param, "default");
 
     if (json_is_string(usual))
-        fprintf(file, ":%s=%s (%s)", text_of(param, "name"), json_string_value(usual),
+        fprintf(file, "; %s=%s out of %s", text_of(param, "name"), json_string_value(usual),
                 text_of(param, "words"));
     else
-        fprintf(file, ":%s=%g", text_of(param, "name"), json_number_value(usual));
+        fprintf(file, "; %s=%g", text_of(param, "name"), json_number_value(usual));
 }
 
-/** "int8:block=256": what the name alone stands for. */
-static void show_spec(struct wring_table *table, json_t *codec)
+/** What it does, and its parameters with their defaults. */
+static void add_description(struct wring_table *table, json_t *codec)
 {
-    char spec[160] = "";
-    FILE *text = fmemopen(spec, sizeof(spec), "w");
+    char text[320] = "";
+    FILE *file = fmemopen(text, sizeof(text), "w");
     json_t *param;
     size_t i;
 
-    if (text != NULL) {
-        fprintf(text, "%s", text_of(codec, "name"));
-        json_array_foreach(json_object_get(codec, "params"), i, param) show_param(text, param);
-        fclose(text);
+    if (file != NULL) {
+        fprintf(file, "%s", text_of(codec, "doc"));
+        json_array_foreach(json_object_get(codec, "params"), i, param) show_param(file, param);
+        fclose(file);
     }
-    wring_table_cell(table, "%s", spec);
+    wring_table_cell(table, "%s", text);
 }
 
 void wring_info_show_codecs(FILE *file, json_t *codecs)
 {
     static const struct wring_table_column columns[] = {
-        {"codec", WRING_ALIGN_LEFT},      {"kernels", WRING_ALIGN_LEFT},
-        {"sums codes", WRING_ALIGN_LEFT}, {"unbiased", WRING_ALIGN_LEFT},
-        {"", WRING_ALIGN_LEFT},
+        {"codec", WRING_ALIGN_LEFT},
+        {"kernels", WRING_ALIGN_LEFT},
+        {"sums codes", WRING_ALIGN_LEFT},
+        {"unbiased", WRING_ALIGN_LEFT},
+        {"what it keeps; parameters", WRING_ALIGN_LEFT},
     };
     struct wring_table *table = wring_table_create(columns, 5);
     json_t *codec;
     size_t i;
 
-    fprintf(file, "Codecs, with their defaults (+ef adds error feedback):\n");
+    fprintf(file, "Codecs (name:parameter=value, and +ef for error feedback):\n");
     json_array_foreach(codecs, i, codec)
     {
-        show_spec(table, codec);
+        wring_table_cell(table, "%s", text_of(codec, "name"));
         wring_table_cell(table, "%s", text_of(codec, "tier"));
         wring_table_cell(table, "%s", is_true(codec, "summable") ? "yes" : "no");
         wring_table_cell(table, "%s", is_true(codec, "unbiased") ? "yes" : "no");
-        wring_table_cell(table, "%s", text_of(codec, "doc"));
+        add_description(table, codec);
     }
     wring_table_finish(table, file);
     fputc('\n', file);
+}
+
+void wring_info_show_executor(FILE *file, json_t *executor)
+{
+    json_t *cores = json_object_get(executor, "pool_cores"), *core;
+    size_t i;
+
+    fprintf(file, "Codecs run: WRING_EXECUTOR=%s; ", text_of(executor, "asked"));
+    if (json_array_size(cores) == 0) {
+        fprintf(file, "such a pool cannot run here\n\n");
+        return;
+    }
+    fprintf(file, is_true(executor, "pool") ? "it has" : "a pool of one would have");
+    json_array_foreach(cores, i, core)
+        fprintf(file, "%s %lld", i == 0 ? " core" : ",", (long long)json_integer_value(core));
+    fprintf(file, "\n\n");
 }
 
 void wring_info_show_kernels(FILE *file, json_t *kernels)
