@@ -18,14 +18,14 @@ struct wring_spread {
 struct wring_spread wring_spread_of(double *times, size_t n);
 
 /**
- * Element i of a rank's input number `round`: bell-shaped, within (-1, 1), a multiple of 2^-15, so
- * that float32 sums over up to WRING_PATTERN_RANKS_MAX ranks are exact in any order.
+ * Number i of a rank: bell-shaped, within (-1, 1), a multiple of 2^-15, so that float32 sums over
+ * up to WRING_PATTERN_RANKS_MAX ranks are exact in any order.
  */
-float wring_pattern(uint32_t rank, uint64_t round, uint64_t i);
+float wring_pattern(uint32_t rank, uint64_t i);
 #define WRING_PATTERN_RANKS_MAX 512
 
-/** Fill [elems] with a rank's input. */
-void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank, uint64_t round);
+/** Fill [elems] with a rank's numbers. */
+void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank);
 
 /** True where a launcher has started this process as one rank of a job. */
 bool wring_under_launcher(const struct wring_config *config);

@@ -25,9 +25,9 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-float wring_pattern(uint32_t rank, uint64_t round, uint64_t i)
+float wring_pattern(uint32_t rank, uint64_t i)
 {
-    uint64_t bits = mix(i + 0x9E3779B97F4A7C15u * (rank + 1 + (round << 20)));
+    uint64_t bits = mix(i + 0x9E3779B97F4A7C15u * ((uint64_t)rank + 1));
     int32_t sum = 0;
 
     for (unsigned part = 0; part < 4; part++) /* four dice of 14 bits make a bell */
@@ -35,10 +35,10 @@ float wring_pattern(uint32_t rank, uint64_t round, uint64_t i)
     return (float)(sum - 2 * 0x3FFF) * 0x1p-15f;
 }
 
-void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank, uint64_t round)
+void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank)
 {
     for (uint64_t i = 0; i < elems; i++)
-        data[i] = wring_pattern(rank, round, i);
+        data[i] = wring_pattern(rank, i);
 }
 
 bool wring_under_launcher(const struct wring_config *config)
