@@ -136,7 +136,7 @@ static const struct argp allreduce_argp = {
            "of its slowest rank. algbw is bytes / median time; busbw is that times 2(n-1)/n. "
            "wire counts the payload that a rank sends in a call. wrong counts elements that differ "
            "from the exact sum (codec none), or between ranks (lossy codecs); then nmse is the "
-           "error's share in the power of the exact sum.",
+           "error's share in the power of the exact sum, in the first call.",
 };
 
 /** Run the same command line in ranks of our own; each finds that a launcher started it. */

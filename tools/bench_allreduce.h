@@ -32,7 +32,7 @@ struct wring_allreduce_result {
     struct wring_spread time_us; /* of each call's slowest rank */
     double wire_bytes;           /* per call, mean over the ranks */
     uint64_t wrong;              /* elements, over all ranks */
-    double nmse;                 /* of the last call, the worst rank's */
+    double nmse;                 /* of the first call, the worst rank's */
 };
 
 /** Called in rank 0 for each result. */

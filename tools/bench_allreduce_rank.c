@@ -13,7 +13,6 @@
 
 #define SHIFTS 4096          /* inputs of successive calls: the same numbers, shifted so far */
 #define PIECE_ELEMS 262144ul /* of rank 0's result, compared at a time */
-#define WARM_UPS 2
 #define ITERATIONS_MIN 5
 #define ITERATIONS_MAX 10000
 
@@ -42,7 +41,7 @@ struct bench_case {
 struct findings {
     uint64_t wrong;
     uint64_t wire_bytes;
-    double error, power; /* sums of squares, of the last call */
+    double error, power; /* sums of squares, of the first call */
 };
 
 /** The last failure in one line, as the library tells it. */
@@ -224,21 +223,25 @@ static enum wring_status run_case(struct bench *bench, const struct bench_case *
                                   struct wring_allreduce_result *result)
 {
     struct findings findings = {0};
-    enum wring_status status = WRING_OK;
+    enum wring_status status;
     double warm_us = 0;
 
     *result =
         (struct wring_allreduce_result){.codec = this->codec, .bytes = this->elems * sizeof(float)};
-    for (int i = 0; i < WARM_UPS && status == WRING_OK; i++)
-        status = timed_call(bench, this, &warm_us);
+    status = timed_call(bench, this, &warm_us);
     if (status == WRING_OK)
         status = verify(bench, this, &findings);
+    struct findings first = findings;
+    if (status == WRING_OK)
+        status = timed_call(bench, this, &warm_us); /* all memory has been touched by now */
     if (status == WRING_OK)
         status = agree_on_iterations(bench, warm_us, &result->iterations);
     if (status == WRING_OK)
         status = time_calls(bench, this, result->iterations, &findings, &result->time_us);
     if (status == WRING_OK)
         status = verify(bench, this, &findings);
+    findings.error = first.error; /* later ones hold what error feedback put off */
+    findings.power = first.power;
     return status == WRING_OK ? combine(bench, &findings, result) : status;
 }
 

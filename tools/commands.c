@@ -10,6 +10,7 @@
 
 const struct wring_command wring_commands[] = {
     {"info", "what this build and this machine can do", wring_cmd_info},
+    {"bench", "measure collectives, and check their results", wring_cmd_bench},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
     {NULL, NULL, NULL},

@@ -28,7 +28,7 @@ static int make_root(struct wring_local_job *job)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(address);
 
-    job->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    job->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (job->listen_fd < 0 || bind(job->listen_fd, (struct sockaddr *)&address, bytes) != 0 ||
         listen(job->listen_fd, SOMAXCONN) != 0 ||
         getsockname(job->listen_fd, (struct sockaddr *)&address, &bytes) != 0)
