@@ -194,8 +194,9 @@ static void write_places(struct wring_session *session, struct wring_writer *out
                               : 0;
         wring_write_u32(out, buffer);
         wring_write_u64(out, offset);
-        wring_write_u32(out, at->borrowed.fabric != NULL);
-        if (at->borrowed.fabric != NULL)
+        bool alone = at->borrowed.fabric != NULL && wring_block_complete(&at->borrowed);
+        wring_write_u32(out, alone);
+        if (alone)
             wring_block_export(&at->borrowed, out);
     }
 }

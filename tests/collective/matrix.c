@@ -31,12 +31,14 @@ void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsign
                         float *data)
 {
     uint32_t state = 1 + rank * 7919 + step * 104729;
+    uint64_t saved = wring_fp_enter(); /* the same input in every mode */
     for (uint64_t i = 0; i < c->elems; i++) {
         float x = wring_test_random_float(&state);
         data[i] = i % 64 == 5 ? x * 1e-39f : x; /* some denormals */
     }
     for (uint32_t i = 0; rank == 1 && i < c->special && c->elems > 0; i++)
         data[(uint64_t)i * 977 % c->elems] = i % 2 == 0 ? NAN : INFINITY;
+    wring_fp_leave(saved);
 }
 
 static void set_flush(bool flush)
