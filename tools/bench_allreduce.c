@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <wring/codec.h>
+#include <wring/provider.h>
+
 #include "base/json.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
@@ -259,6 +262,28 @@ static int print_results(struct command *command)
     return WRING_EXIT_OK;
 }
 
+/** What can be said to be wrong before any rank starts. */
+static bool is_sensible(const struct wring_allreduce_params *params)
+{
+    const char *provider = params->provider;
+    char why[256];
+
+    if (provider != NULL && strcmp(provider, "auto") != 0 &&
+        wring_provider_find(provider) == NULL) {
+        wring_fail(params->name, "no provider '%s'; wring info --providers lists them", provider);
+        return false;
+    }
+    for (size_t i = 0; i < params->n_codecs; i++) {
+        struct wring_codec *codec;
+        if (wring_codec_create(params->codecs[i], NULL, why, sizeof(why), &codec) != WRING_OK) {
+            wring_fail(params->name, "%s", why);
+            return false;
+        }
+        wring_codec_destroy(codec);
+    }
+    return true;
+}
+
 int wring_bench_allreduce(int argc, char **argv)
 {
     char sizes[] = "4k,64k,1m,16m", none[] = "none";
@@ -275,6 +300,8 @@ int wring_bench_allreduce(int argc, char **argv)
     argp_parse(&allreduce_argp, argc, argv, 0, NULL, params);
     if (given == NULL || (command.results = json_array()) == NULL)
         return wring_fail(params->name, "out of memory");
+    if (!is_sensible(params))
+        return WRING_EXIT_USAGE;
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
 

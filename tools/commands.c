@@ -91,13 +91,13 @@ int wring_command_dispatch(const struct wring_command *table, int argc, char **a
 
 int wring_fail(const char *command, const char *format, ...)
 {
+    char text[512];
     va_list args;
 
-    fprintf(stderr, "%s: ", command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s: %s\n", command, text); /* at once: other ranks write there too */
     return WRING_EXIT_FAILURE;
 }
 

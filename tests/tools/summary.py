@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Count the results of several meson test runs.
+
+Each positional argument is SETUP=TESTLOG, a testlog.json of meson's. Failures and skips are listed
+with their reasons; the last line is "N passed, N failed, N skipped". A skip in a suite that is
+required counts as a failure. Exits 1 when anything failed, or when nothing passed.
+"""
+import argparse
+import json
+import sys
+
+PASSED = ("OK", "EXPECTEDFAIL")
+
+
+def read_results(argument):
+    """Yields (name, result, output) of each test; a log that is missing is a failure."""
+    setup, path = argument.split("=", 1)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        yield f"{setup}: all tests", "MISSING", str(error)
+        return
+    for line in lines:
+        test = json.loads(line)
+        output = (test.get("stdout") or "") + (test.get("stderr") or "")
+        yield f"{setup}: {test['name']}", test["result"], output
+
+
+def suites_of(name):
+    """'gcc: wring:unit+long / config' is in the suites unit and long."""
+    if " / " not in name or "wring:" not in name:
+        return set()
+    return set(name.split("wring:", 1)[1].split(" / ", 1)[0].split("+"))
+
+
+def reason_of(output):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = [line for line in lines if "skip" in line.lower()]
+    return (told or lines or ["no reason given"])[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--require", action="append", default=[], metavar="SUITE")
+    parser.add_argument("--passed", action="append", default=[], metavar="CHECK")
+    parser.add_argument("--failed", action="append", default=[], metavar="CHECK")
+    parser.add_argument("--line", action="store_true", help="print only the last line")
+    parser.add_argument("logs", nargs="*", metavar="SETUP=TESTLOG")
+    arguments = parser.parse_args()
+
+    passed, failed, skipped = list(arguments.passed), [(name, "") for name in arguments.failed], []
+    for log in arguments.logs:
+        for name, result, output in read_results(log):
+            if result in PASSED:
+                passed.append(name)
+            elif result == "SKIP" and not suites_of(name) & set(arguments.require):
+                skipped.append((name, reason_of(output)))
+            else:
+                failed.append((name, f"{result}\n{output}"))
+
+    if not arguments.line:
+        for name, reason in skipped:
+            print(f"skipped: {name}: {reason}")
+        for name, why in failed:
+            print(f"failed: {name} {why.splitlines()[0] if why else ''}")
+            for line in why.splitlines()[1:][-25:]:
+                print(f"    {line}")
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
