@@ -4,6 +4,7 @@
 #define WRING_COMPRESS_CODEC_H
 
 #include "base/cpu.h"
+#include "compress/kernels/kernels.h"
 #include <wring/codec.h>
 
 struct wring_codec {
@@ -14,6 +15,18 @@ struct wring_codec {
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
 };
+
+/** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
+void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);
+
+/** What a unit that held a non-finite value decodes to, added or not. */
+void wring_codec_fill_nan(float *dst, uint64_t elems);
+
+/** The smaller of the two: the last unit of a bucket may be short. */
+static inline uint64_t wring_codec_unit_length(uint64_t unit, uint64_t left)
+{
+    return left < unit ? left : unit;
+}
 
 extern const struct wring_codec_ops wring_codec_none;
 extern const struct wring_codec_ops wring_codec_bf16;

@@ -29,7 +29,8 @@
 #define WRING_WIRE_VERSION 1
 #define WRING_AUTH_NONCE_BYTES 32
 #define WRING_AUTH_MAC_BYTES 32
-#define WRING_AUTH_FIRST_BYTES 76  /* initiator: magic, version, purpose, hello size, nonce, hello \
+#define WRING_AUTH_FIRST_BYTES                                                                     \
+    76                             /* initiator: magic, version, purpose, hello size, nonce, hello \
                                     */
 #define WRING_AUTH_SECOND_BYTES 72 /* acceptor: magic, version, verdict, nonce, mac */
 #define WRING_AUTH_TRANSCRIPT_BYTES \

@@ -169,7 +169,8 @@ struct wring_provider_ops {
     enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,
                                        struct wring_remote **out);
 
-    void (*remote_release)(struct wring_remote *remote); /* NULL is fine */
+    /** Forget a peer's region, also after its connection was disconnected. NULL is fine. */
+    void (*remote_release)(struct wring_remote *remote);
 
     /** A pointer to the peer's memory, valid until released. Errors: WRING_ERR_UNSUPPORTED. */
     enum wring_status (*remote_map)(struct wring_remote *remote, void **out);

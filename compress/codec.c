@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/spec.h"
+
+static const struct wring_codec_ops *const codecs[] = {
+    &wring_codec_none,   &wring_codec_bf16, &wring_codec_int8,
+    &wring_codec_onebit, &wring_codec_topk, NULL,
+};
+
+const struct wring_codec_ops *const *wring_codec_list(void)
+{
+    return codecs;
+}
+
+static enum wring_status set_tier(struct wring_codec *codec, const char *name, char *why,
+                                  size_t why_bytes)
+{
+    if (wring_cpu_tier_parse(name != NULL ? name : "best", &codec->tier))
+        return WRING_OK;
+    snprintf(why, why_bytes, "no kernel tier '%s'; there are scalar, avx2, avx512, neon and best",
+             name);
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
+                                char *why, size_t why_bytes)
+{
+    enum wring_status status = set_tier(codec, tier, why, why_bytes);
+    if (status == WRING_OK)
+        status = wring_spec_parse(codec, spec, why, why_bytes);
+    if (status == WRING_OK)
+        status = codec->ops->init(codec, why, why_bytes);
+    if (status != WRING_OK)
+        return status;
+
+    wring_spec_write(codec);
+    codec->info.name = codec->ops->name;
+    codec->info.spec = codec->spec;
+    codec->info.tier = wring_cpu_tier_name(codec->tier);
+    codec->info.rounds = codec->ops->rounds;
+    codec->info.unit = codec->ops->unit(codec);
+    return WRING_OK;
+}
+
+enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
+                                     size_t why_bytes, struct wring_codec **out)
+{
+    if (why == NULL)
+        why_bytes = 0;
+    struct wring_codec *codec = calloc(1, sizeof(*codec));
+    if (codec == NULL) {
+        snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
+        return WRING_ERR_NO_MEMORY;
+    }
+
+    enum wring_status status = set_up(codec, spec, tier, why, why_bytes);
+    if (status != WRING_OK) {
+        free(codec);
+        return status;
+    }
+    *out = codec;
+    return WRING_OK;
+}
+
+void wring_codec_destroy(struct wring_codec *codec)
+{
+    free(codec);
+}
+
+const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec)
+{
+    return &codec->info;
+}
+
+size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return codec->ops->bound(codec, elems);
+}
+
+size_t wring_codec_encode(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code)
+{
+    return codec->ops->encode(codec, context, src, elems, residual, code);
+}
+
+enum wring_status wring_codec_decode(const struct wring_codec *codec,
+                                     const struct wring_codec_context *context, const void *code,
+                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
+{
+    return codec->ops->decode(codec, context, code, code_bytes, dst, elems, add);
+}
+
+void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes)
+{
+    codec->kernels = wring_kernels_pick(tiers, entry_bytes, codec->tier);
+    codec->tier = ((const struct wring_kernel_tier *)codec->kernels)->tier;
+}
+
+void wring_codec_fill_nan(float *dst, uint64_t elems)
+{
+    const uint32_t bits = WRING_NAN_BITS;
+    for (uint64_t i = 0; i < elems; i++)
+        memcpy(&dst[i], &bits, sizeof(bits));
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * topk: the largest magnitudes of each block, as values and 16-bit indices within the block.
+ * Bytes in FORMAT.md, "topk".
+ */
+#include "compress/codec.h"
+
+#include "compress/codecs/threshold.h"
+#include "compress/kernels/bits.h"
+#include "compress/kernels/pick.h"
+
+#define HEAD 4                 /* bytes of the count */
+#define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
+#define ENTRY_BYTES(count) (((count)*6 + 3) & ~(size_t)3)
+
+enum {
+    PARAM_RATIO,
+    PARAM_BLOCK,
+    PARAM_SELECT
+};
+enum {
+    SELECT_SAMPLED,
+    SELECT_EXACT
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_RATIO] = {"ratio", NULL, "share of the elements that is sent", 0.01, 1e-6, 1, 0},
+    [PARAM_BLOCK] = {"block", NULL, "elements to choose among", 65536, 256, 65536, 32},
+    [PARAM_SELECT] = {"select", "sampled|exact", "how the threshold is found", SELECT_SAMPLED, 0, 1,
+                      0},
+};
+
+static uint64_t topk_unit(const struct wring_codec *codec)
+{
+    return (uint64_t)codec->params[PARAM_BLOCK];
+}
+
+static enum wring_status topk_init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    (void)why, (void)why_bytes;
+    wring_codec_take_kernels(codec, wring_pick_tiers, sizeof(wring_pick_tiers[0]));
+    return WRING_OK;
+}
+
+static bool is_sampled(const struct wring_codec *codec, uint64_t n)
+{
+    return codec->params[PARAM_SELECT] == SELECT_SAMPLED && n >= WRING_SAMPLE_FROM;
+}
+
+/** How many elements of a block of n are meant to be sent: ratio * n, rounded up, at least 1. */
+static uint64_t wanted(const struct wring_codec *codec, uint64_t n)
+{
+    double exact = codec->params[PARAM_RATIO] * (double)n;
+    uint64_t whole = (uint64_t)exact;
+    uint64_t count = (double)whole < exact ? whole + 1 : whole;
+    return count < 1 ? 1 : count < n ? count : n;
+}
+
+/** How many may be sent at most: a sampled threshold is only near the right one. */
+static uint64_t most(const struct wring_codec *codec, uint64_t n)
+{
+    uint64_t count = wanted(codec, n);
+    if (!is_sampled(codec, n))
+        return count;
+    count += count / 4 + 8;
+    return count < n ? count : n;
+}
+
+static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    uint64_t unit = topk_unit(codec), tail = elems % unit;
+    return elems / unit * (HEAD + ENTRY_BYTES(most(codec, unit))) +
+           (tail != 0 ? HEAD + ENTRY_BYTES(most(codec, tail)) : 0);
+}
+
+static uint64_t count_map(const uint64_t *map, uint64_t n)
+{
+    uint64_t count = 0;
+    for (uint64_t word = 0; word < WRING_PICK_WORDS(n); word++)
+        count += (uint64_t)__builtin_popcountll(map[word]);
+    return count;
+}
+
+/** Take marks off elements that only equal the threshold, the highest indices first. */
+static void drop_ties(uint64_t *map, const float *src, const float *residual, uint64_t n,
+                      uint32_t threshold, uint64_t surplus)
+{
+    for (uint64_t i = n; surplus > 0; i--) { /* ends: fewer than k are above the k-th largest */
+        uint64_t bit = 1ull << (i - 1) % 64, *word = &map[(i - 1) / 64];
+        if ((*word & bit) != 0 && wring_magnitude(wring_fed(src, residual, i - 1)) == threshold) {
+            *word &= ~bit;
+            surplus--;
+        }
+    }
+}
+
+/** Mark the k largest magnitudes, of equal ones those of lower index; never a zero. */
+static uint32_t mark_exact(const struct wring_pick_kernels *kernels, uint64_t *map,
+                           const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    uint32_t threshold = wring_threshold_exact(src, residual, n, k);
+    threshold = threshold > 0 ? threshold : 1;
+    uint32_t peak = kernels->mark(map, src, residual, n, threshold);
+    uint64_t count = peak < WRING_INF_BITS ? count_map(map, n) : 0;
+
+    if (count > k)
+        drop_ties(map, src, residual, n, threshold, count - k);
+    return peak;
+}
+
+/** @return the bits of the largest magnitude; the map is of use only when that is finite. */
+static uint32_t mark(const struct wring_codec *codec, uint64_t *map, const float *src,
+                     const float *residual, uint64_t n)
+{
+    const struct wring_pick_tier *tier = codec->kernels;
+    uint64_t k = wanted(codec, n);
+
+    if (!is_sampled(codec, n))
+        return mark_exact(tier->kernels, map, src, residual, n, k);
+    uint32_t threshold = wring_threshold_sampled(src, residual, n, k);
+    uint32_t peak = tier->kernels->mark(map, src, residual, n, threshold > 0 ? threshold : 1);
+    if (peak < WRING_INF_BITS && count_map(map, n) > most(codec, n))
+        mark_exact(tier->kernels, map, src, residual, n, most(codec, n));
+    return peak;
+}
+
+static size_t encode_block(const struct wring_codec *codec, const float *src, uint64_t n,
+                           float *residual, unsigned char *code)
+{
+    const struct wring_pick_tier *tier = codec->kernels;
+    uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
+
+    if (mark(codec, map, src, residual, n) >= WRING_INF_BITS) {
+        wring_put_u32(code, NOT_FINITE);
+        return HEAD;
+    }
+    uint64_t count = count_map(map, n);
+    size_t bytes = HEAD + ENTRY_BYTES(count);
+    unsigned char *values = code + HEAD, *indices = values + 4 * count;
+
+    wring_put_u32(code, (uint32_t)count);
+    tier->kernels->gather(values, indices, map, src, residual, n);
+    memset(indices + 2 * count, 0, (size_t)(code + bytes - (indices + 2 * count)));
+    if (residual != NULL)
+        tier->kernels->retain(residual, src, map, n);
+    return bytes;
+}
+
+static size_t topk_encode(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code)
+{
+    uint64_t unit = codec->info.unit;
+    size_t bytes = 0;
+
+    (void)context;
+    for (uint64_t done = 0; done < elems; done += unit)
+        bytes +=
+            encode_block(codec, src + done, wring_codec_unit_length(unit, elems - done),
+                         residual != NULL ? residual + done : NULL, (unsigned char *)code + bytes);
+    return bytes;
+}
+
+/** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. */
+static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *values,
+                                 uint32_t count)
+{
+    const unsigned char *indices = values + 4 * (size_t)count;
+    uint32_t next = 0; /* the lowest index that may follow */
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits = wring_take_u32(values + 4 * (size_t)i);
+        uint32_t at = wring_take_u16(indices + 2 * (size_t)i);
+        if (at < next || at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS)
+            return WRING_ERR_FRAME;
+        dst[at] = wring_canonical(dst[at] + wring_float_of(bits));
+        next = at + 1;
+    }
+    return WRING_OK;
+}
+
+/** Decode one block off [*code, *code + *left) and advance both. */
+static enum wring_status decode_block(const struct wring_codec *codec, const unsigned char **code,
+                                      size_t *left, float *dst, uint64_t n, bool add)
+{
+    uint32_t count = *left >= HEAD ? wring_take_u32(*code) : 0;
+    bool finite = count != NOT_FINITE;
+
+    if (finite && count > most(codec, n))
+        return WRING_ERR_FRAME;
+    size_t bytes = HEAD + (finite ? ENTRY_BYTES((size_t)count) : 0);
+    if (*left < bytes)
+        return WRING_ERR_FRAME;
+    const unsigned char *values = *code + HEAD;
+    *code += bytes;
+    *left -= bytes;
+    if (!finite) {
+        wring_codec_fill_nan(dst, n);
+        return WRING_OK;
+    }
+    if (!add)
+        memset(dst, 0, n * sizeof(*dst));
+    return scatter(dst, n, values, count);
+}
+
+static enum wring_status topk_decode(const struct wring_codec *codec,
+                                     const struct wring_codec_context *context, const void *code,
+                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
+{
+    uint64_t unit = codec->info.unit;
+    const unsigned char *at = code;
+    enum wring_status status = WRING_OK;
+
+    (void)context;
+    for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit)
+        status = decode_block(codec, &at, &code_bytes, dst + done,
+                              wring_codec_unit_length(unit, elems - done), add);
+    return status == WRING_OK && code_bytes != 0 ? WRING_ERR_FRAME : status;
+}
+
+const struct wring_codec_ops wring_codec_topk = {
+    .name = "topk",
+    .doc = "the largest magnitudes of each block",
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .init = topk_init,
+    .unit = topk_unit,
+    .bound = topk_bound,
+    .encode = topk_encode,
+    .decode = topk_decode,
+};

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/kernels/pick.h"
+
+#include "compress/kernels/bits.h"
+
+static uint32_t mark_scalar(uint64_t *map, const float *src, const float *residual, uint64_t n,
+                            uint32_t threshold)
+{
+    uint32_t peak = 0;
+
+    memset(map, 0, WRING_PICK_WORDS(n) * sizeof(*map));
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
+        peak = magnitude > peak ? magnitude : peak;
+        map[i / 64] |= (uint64_t)(magnitude >= threshold) << i % 64;
+    }
+    return peak;
+}
+
+void wring_pick_gather(void *values, void *indices, const uint64_t *map, const float *src,
+                       const float *residual, uint64_t n)
+{
+    char *value = values, *index = indices;
+
+    for (uint64_t word = 0; word < WRING_PICK_WORDS(n); word++)
+        for (uint64_t left = map[word]; left != 0; left &= left - 1) {
+            uint16_t at = (uint16_t)(word * 64 + (unsigned)__builtin_ctzll(left));
+            wring_put_u32(value, wring_bits_of(wring_fed(src, residual, at)));
+            memcpy(index, &at, sizeof(at));
+            value += 4;
+            index += 2;
+        }
+}
+
+static void retain_scalar(float *residual, const float *src, const uint64_t *map, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        residual[i] = map[i / 64] >> i % 64 & 1 ? 0 : src[i] + residual[i];
+}
+
+static const struct wring_pick_kernels scalar = {mark_scalar, wring_pick_gather, retain_scalar};
+
+const struct wring_pick_tier wring_pick_tiers[] = {
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_pick_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_pick_avx512},
+#endif
+    {{NULL, 0}, NULL},
+};

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "compress/kernels/narrow.h"
+
+#define STEP 16 /* elements at a time; a shorter rest goes through a padded copy */
+
+static inline __m256i finite_lanes(__m256i bits)
+{
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(WRING_ABS_BITS));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(WRING_INF_BITS), magnitude);
+}
+
+/** The code of each lane, in its lower half. */
+static inline __m256i narrow(__m256 value)
+{
+    __m256i bits = _mm256_castps_si256(value);
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(WRING_ABS_BITS));
+    __m256i capped = _mm256_min_epu32(magnitude, _mm256_set1_epi32(WRING_NARROW_TOP));
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(capped, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(capped, _mm256_set1_epi32(0x7FFF)), odd);
+    __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
+    __m256i code = _mm256_or_si256(_mm256_srli_epi32(rounded, 16), sign);
+    return _mm256_blendv_epi8(_mm256_set1_epi32(WRING_NARROW_NAN), code, finite_lanes(bits));
+}
+
+static inline void store_codes(void *code, __m256i low, __m256i high)
+{
+    __m256i packed = _mm256_packus_epi32(low, high); /* interleaves halves: put them back */
+    _mm256_storeu_si256(code, _mm256_permute4x64_epi64(packed, 0xD8));
+}
+
+static inline __m256 widen(const uint16_t *code)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)code));
+    __m256i bits = _mm256_slli_epi32(wide, 16);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(_mm256_set1_epi32(WRING_NAN_BITS), bits, finite_lanes(bits)));
+}
+
+static inline void encode_16(uint16_t *code, const float *src)
+{
+    store_codes(code, narrow(_mm256_loadu_ps(src)), narrow(_mm256_loadu_ps(src + 8)));
+}
+
+static void encode_avx2(void *code, const float *src, uint64_t n)
+{
+    uint16_t *out = code, codes[STEP];
+    float rest[STEP] = {0};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        encode_16(out + i, src + i);
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    encode_16(codes, rest);
+    memcpy(out + i, codes, (n - i) * sizeof(*out));
+}
+
+static inline __m256i feedback_8(const float *src, float *residual)
+{
+    __m256 before = _mm256_loadu_ps(residual);
+    __m256 value = _mm256_add_ps(_mm256_loadu_ps(src), before);
+    __m256i code = narrow(value);
+    __m256 lost = _mm256_sub_ps(value, _mm256_castsi256_ps(_mm256_slli_epi32(code, 16)));
+    __m256 finite = _mm256_castsi256_ps(finite_lanes(_mm256_castps_si256(value)));
+
+    _mm256_storeu_ps(residual, _mm256_blendv_ps(before, lost, finite));
+    return code;
+}
+
+static inline void feedback_16(uint16_t *code, const float *src, float *residual)
+{
+    __m256i low = feedback_8(src, residual);
+    store_codes(code, low, feedback_8(src + 8, residual + 8));
+}
+
+static void encode_feedback_avx2(void *code, const float *src, float *residual, uint64_t n)
+{
+    uint16_t *out = code, codes[STEP];
+    float rest[STEP] = {0}, left[STEP] = {0};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        feedback_16(out + i, src + i, residual + i);
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    memcpy(left, residual + i, (n - i) * sizeof(*src));
+    feedback_16(codes, rest, left);
+    memcpy(out + i, codes, (n - i) * sizeof(*out));
+    memcpy(residual + i, left, (n - i) * sizeof(*src));
+}
+
+static void decode_avx2(float *dst, const void *code, uint64_t n)
+{
+    const uint16_t *in = code;
+    uint16_t codes[8] = {0};
+    float rest[8];
+    uint64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i, widen(in + i));
+    if (i == n)
+        return;
+    memcpy(codes, in + i, (n - i) * sizeof(*in));
+    _mm256_storeu_ps(rest, widen(codes));
+    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
+}
+
+static inline void add_8(float *dst, const uint16_t *code)
+{
+    __m256 sum = _mm256_add_ps(_mm256_loadu_ps(dst), widen(code));
+    __m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
+    __m256 one_nan = _mm256_castsi256_ps(_mm256_set1_epi32(WRING_NAN_BITS));
+    _mm256_storeu_ps(dst, _mm256_blendv_ps(sum, one_nan, nan));
+}
+
+static void decode_add_avx2(float *dst, const void *code, uint64_t n)
+{
+    const uint16_t *in = code;
+    uint16_t codes[8] = {0};
+    float rest[8] = {0};
+    uint64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        add_8(dst + i, in + i);
+    if (i == n)
+        return;
+    memcpy(codes, in + i, (n - i) * sizeof(*in));
+    memcpy(rest, dst + i, (n - i) * sizeof(*dst));
+    add_8(rest, codes);
+    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
+}
+
+const struct wring_narrow_kernels wring_narrow_avx2 = {
+    encode_avx2,
+    encode_feedback_avx2,
+    decode_avx2,
+    decode_add_avx2,
+};

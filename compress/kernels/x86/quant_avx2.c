@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "compress/kernels/quant.h"
+
+#define STEP 32 /* elements at a time; a shorter rest goes through a padded copy */
+
+static inline __m256i larger(__m256i peak, __m256 value)
+{
+    __m256i bits = _mm256_castps_si256(value);
+    return _mm256_max_epu32(peak, _mm256_and_si256(bits, _mm256_set1_epi32(WRING_ABS_BITS)));
+}
+
+static inline void peak_32(__m256i peaks[4], const float *src, const float *residual)
+{
+    for (int v = 0; v < 4; v++) {
+        __m256 value = _mm256_loadu_ps(src + 8 * v);
+        if (residual != NULL)
+            value = _mm256_add_ps(value, _mm256_loadu_ps(residual + 8 * v));
+        peaks[v] = larger(peaks[v], value);
+    }
+}
+
+static inline uint32_t reduce_max(const __m256i peaks[4])
+{
+    uint32_t lanes[8], peak = 0;
+    __m256i both = _mm256_max_epu32(_mm256_max_epu32(peaks[0], peaks[1]),
+                                    _mm256_max_epu32(peaks[2], peaks[3]));
+    _mm256_storeu_si256((__m256i *)lanes, both);
+    for (int lane = 0; lane < 8; lane++)
+        peak = lanes[lane] > peak ? lanes[lane] : peak;
+    return peak;
+}
+
+static uint32_t peak_avx2(const float *src, const float *residual, uint64_t n)
+{
+    __m256i peaks[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                        _mm256_setzero_si256()};
+    float rest[STEP] = {0}, left[STEP] = {0};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        peak_32(peaks, src + i, residual == NULL ? NULL : residual + i);
+    if (i < n) {
+        memcpy(rest, src + i, (n - i) * sizeof(*src));
+        if (residual != NULL)
+            memcpy(left, residual + i, (n - i) * sizeof(*src));
+        peak_32(peaks, rest, left);
+    }
+    return reduce_max(peaks);
+}
+
+static inline __m256i steps_of(__m256 value, float inverse)
+{
+    return _mm256_cvtps_epi32(_mm256_mul_ps(value, _mm256_set1_ps(inverse)));
+}
+
+static inline void store_steps(int8_t *code, const __m256i steps[4])
+{
+    __m256i low = _mm256_packs_epi32(steps[0], steps[1]);
+    __m256i high = _mm256_packs_epi32(steps[2], steps[3]);
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* packs work within halves */
+    __m256i packed = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+    _mm256_storeu_si256((__m256i *)code, packed);
+}
+
+static inline void encode_32(int8_t *code, const float *src, float inverse)
+{
+    __m256i steps[4];
+    for (int v = 0; v < 4; v++)
+        steps[v] = steps_of(_mm256_loadu_ps(src + 8 * v), inverse);
+    store_steps(code, steps);
+}
+
+static void encode_avx2(int8_t *code, const float *src, uint64_t n, float inverse)
+{
+    int8_t codes[STEP];
+    float rest[STEP] = {0};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        encode_32(code + i, src + i, inverse);
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    encode_32(codes, rest, inverse);
+    memcpy(code + i, codes, n - i);
+}
+
+static inline void feedback_32(int8_t *code, const float *src, float *residual, float inverse,
+                               float scale)
+{
+    __m256i steps[4];
+    for (int v = 0; v < 4; v++) {
+        __m256 value =
+            _mm256_add_ps(_mm256_loadu_ps(src + 8 * v), _mm256_loadu_ps(residual + 8 * v));
+        steps[v] = steps_of(value, inverse);
+        __m256 decoded = _mm256_mul_ps(_mm256_cvtepi32_ps(steps[v]), _mm256_set1_ps(scale));
+        _mm256_storeu_ps(residual + 8 * v, _mm256_sub_ps(value, decoded));
+    }
+    store_steps(code, steps);
+}
+
+static void encode_feedback_avx2(int8_t *code, const float *src, float *residual, uint64_t n,
+                                 float inverse, float scale)
+{
+    int8_t codes[STEP];
+    float rest[STEP] = {0}, left[STEP] = {0};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        feedback_32(code + i, src + i, residual + i, inverse, scale);
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    memcpy(left, residual + i, (n - i) * sizeof(*src));
+    feedback_32(codes, rest, left, inverse, scale);
+    memcpy(code + i, codes, n - i);
+    memcpy(residual + i, left, (n - i) * sizeof(*src));
+}
+
+static inline __m256 value_of(const int8_t *code, float scale)
+{
+    __m256i steps = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)code));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(scale));
+}
+
+static void decode_avx2(float *dst, const int8_t *code, uint64_t n, float scale)
+{
+    int8_t codes[8] = {0};
+    float rest[8];
+    uint64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i, value_of(code + i, scale));
+    if (i == n)
+        return;
+    memcpy(codes, code + i, n - i);
+    _mm256_storeu_ps(rest, value_of(codes, scale));
+    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
+}
+
+static inline void add_8(float *dst, const int8_t *code, float scale)
+{
+    __m256 sum = _mm256_add_ps(_mm256_loadu_ps(dst), value_of(code, scale));
+    __m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
+    __m256 one_nan = _mm256_castsi256_ps(_mm256_set1_epi32(WRING_NAN_BITS));
+    _mm256_storeu_ps(dst, _mm256_blendv_ps(sum, one_nan, nan));
+}
+
+static void decode_add_avx2(float *dst, const int8_t *code, uint64_t n, float scale)
+{
+    int8_t codes[8] = {0};
+    float rest[8] = {0};
+    uint64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        add_8(dst + i, code + i, scale);
+    if (i == n)
+        return;
+    memcpy(codes, code + i, n - i);
+    memcpy(rest, dst + i, (n - i) * sizeof(*dst));
+    add_8(rest, codes, scale);
+    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
+}
+
+const struct wring_quant_kernels wring_quant_avx2 = {
+    peak_avx2, encode_avx2, encode_feedback_avx2, decode_avx2, decode_add_avx2,
+};

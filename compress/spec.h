@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The text form of a codec: "name:param=value:param=value+ef". */
+#ifndef WRING_COMPRESS_SPEC_H
+#define WRING_COMPRESS_SPEC_H
+
+#include "compress/codec.h"
+
+/**
+ * Fill codec->ops, codec->params and the feedback flag from a spec.
+ *
+ * @param why  out, [why_bytes], one line that names fault and remedy, on failure
+ *
+ * Errors: WRING_ERR_INVALID.
+ */
+enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, char *why,
+                                   size_t why_bytes);
+
+/** Write codec->spec: parameters in the table's order, defaults left out. */
+void wring_spec_write(struct wring_codec *codec);
+
+#endif

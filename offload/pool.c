@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Threads that take jobs off one queue and put them onto another.
+ *
+ * Both queues are lists through the jobs' own `next` under one mutex: submit can then neither fail
+ * nor block for long, however many jobs come, and any thread takes the oldest job. A job is worth
+ * tens of microseconds or more, a lock well under one, so a lock-free queue would gain nothing.
+ */
+#include "offload/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "offload/cores.h"
+
+#define WRING_MODULE "pool"
+#define SCRATCH_ALIGN 64
+
+struct queue {
+    struct wring_job *first, **last;
+};
+
+struct pool;
+
+struct worker {
+    struct pool *pool;
+    pthread_t thread;
+    unsigned core;
+    void *scratch; /* [wring_job_scratch_bytes(pool->max_elems)] */
+    _Atomic uint64_t cpu_ns;
+};
+
+struct pool {
+    struct wring_executor base;
+    pthread_mutex_t lock; /* of all that follows up to `workers` */
+    pthread_cond_t work;
+    struct queue waiting, done;
+    bool armed, stopping;
+    uint64_t max_elems;
+
+    int wake_fd;
+    size_t n_workers; /* threads that run */
+    struct worker workers[WRING_POOL_THREADS_MAX];
+};
+
+static void queue_init(struct queue *queue)
+{
+    queue->first = NULL;
+    queue->last = &queue->first;
+}
+
+static void queue_push(struct queue *queue, struct wring_job *job)
+{
+    job->next = NULL;
+    *queue->last = job;
+    queue->last = &job->next;
+}
+
+static struct wring_job *queue_pop(struct queue *queue)
+{
+    struct wring_job *job = queue->first;
+    if (job != NULL) {
+        queue->first = job->next;
+        if (queue->first == NULL)
+            queue->last = &queue->first;
+    }
+    return job;
+}
+
+/** The next job, or NULL when the pool stops. */
+static struct wring_job *next_job(struct pool *pool)
+{
+    struct wring_job *job = NULL;
+
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stopping && (job = queue_pop(&pool->waiting)) == NULL)
+        pthread_cond_wait(&pool->work, &pool->lock); /* ended by submit or destroy */
+    pthread_mutex_unlock(&pool->lock);
+    return job;
+}
+
+static void finish_job(struct pool *pool, struct wring_job *job)
+{
+    const uint64_t one = 1;
+
+    pthread_mutex_lock(&pool->lock);
+    queue_push(&pool->done, job);
+    bool wake = pool->armed;
+    pool->armed = false;
+    pthread_mutex_unlock(&pool->lock);
+    if (wake && write(pool->wake_fd, &one, sizeof(one)) < 0) {
+        /* Only a full counter refuses, and that is readable already. */
+    }
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *worker = arg;
+    struct wring_job *job;
+
+    while ((job = next_job(worker->pool)) != NULL) {
+        if (job->elems <= worker->pool->max_elems)
+            wring_job_run(job, worker->scratch);
+        else
+            job->status = WRING_ERR_INVALID; /* longer than was reserved */
+        atomic_store_explicit(&worker->cpu_ns, wring_thread_cpu_ns(), memory_order_relaxed);
+        finish_job(worker->pool, job);
+    }
+    return NULL;
+}
+
+static enum wring_status pool_reserve(struct wring_executor *executor, uint64_t max_elems)
+{
+    struct pool *pool = (struct pool *)executor;
+    if (max_elems <= pool->max_elems)
+        return WRING_OK;
+
+    for (size_t i = 0; i < pool->n_workers; i++) {
+        void *scratch = aligned_alloc(SCRATCH_ALIGN, wring_job_scratch_bytes(max_elems));
+        if (scratch == NULL)
+            return WRING_ERR_NO_MEMORY; /* larger scratch of some threads does no harm */
+        free(pool->workers[i].scratch);
+        pool->workers[i].scratch = scratch;
+    }
+    pthread_mutex_lock(&pool->lock); /* makes it known to the threads, which are idle */
+    pool->max_elems = max_elems;
+    pthread_mutex_unlock(&pool->lock);
+    return WRING_OK;
+}
+
+static void pool_submit(struct wring_executor *executor, struct wring_job *const *jobs, size_t n)
+{
+    struct pool *pool = (struct pool *)executor;
+
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < n; i++)
+        queue_push(&pool->waiting, jobs[i]);
+    pthread_mutex_unlock(&pool->lock);
+    if (n == 1)
+        pthread_cond_signal(&pool->work);
+    else if (n > 1)
+        pthread_cond_broadcast(&pool->work);
+}
+
+/** Empty the descriptor, so that it does not stay readable for what has been polled. */
+static void drain(const struct pool *pool)
+{
+    uint64_t count;
+    while (read(pool->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
+    }
+}
+
+static size_t pool_poll(struct wring_executor *executor, struct wring_job **done, size_t max)
+{
+    struct pool *pool = (struct pool *)executor;
+    size_t n = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    pool->armed = false;
+    for (; n < max; n++) {
+        done[n] = queue_pop(&pool->done);
+        if (done[n] == NULL)
+            break;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return n;
+}
+
+static int pool_arm(struct wring_executor *executor)
+{
+    struct pool *pool = (struct pool *)executor;
+
+    drain(pool);
+    pthread_mutex_lock(&pool->lock);
+    pool->armed = true;
+    pthread_mutex_unlock(&pool->lock);
+    return pool->wake_fd;
+}
+
+static uint64_t pool_cpu_ns(struct wring_executor *executor)
+{
+    struct pool *pool = (struct pool *)executor;
+    uint64_t total = 0;
+    for (size_t i = 0; i < pool->n_workers; i++)
+        total += atomic_load_explicit(&pool->workers[i].cpu_ns, memory_order_relaxed);
+    return total;
+}
+
+static void pool_destroy(struct wring_executor *executor)
+{
+    struct pool *pool = (struct pool *)executor;
+    if (pool == NULL)
+        return;
+
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_mutex_unlock(&pool->lock);
+    pthread_cond_broadcast(&pool->work);
+    for (size_t i = 0; i < pool->n_workers; i++) {
+        pthread_join(pool->workers[i].thread, NULL);
+        free(pool->workers[i].scratch);
+    }
+    close(pool->wake_fd);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+static const struct wring_executor_ops pool_ops = {
+    .name = "pool",
+    .reserve = pool_reserve,
+    .submit = pool_submit,
+    .poll = pool_poll,
+    .arm = pool_arm,
+    .cpu_ns = pool_cpu_ns,
+    .destroy = pool_destroy,
+};
+
+/** A topology of the processors that this process may use. */
+static enum wring_status load_topology(const struct wring_log *log, hwloc_topology_t *out)
+{
+    hwloc_topology_t topology;
+
+    if (hwloc_topology_init(&topology) != 0)
+        return WRING_ERR_NO_MEMORY;
+    if (hwloc_topology_load(topology) != 0) {
+        wring_error(log, "hwloc cannot read this machine's topology: %s", strerror(errno));
+        hwloc_topology_destroy(topology);
+        return WRING_ERR_SYSTEM;
+    }
+    /* A container's limits are left out by hwloc itself; an affinity mask is not. */
+    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+    if (bound != NULL && hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) == 0)
+        hwloc_topology_restrict(topology, bound, 0);
+    hwloc_bitmap_free(bound);
+    *out = topology;
+    return WRING_OK;
+}
+
+static void pin(hwloc_topology_t topology, const struct worker *worker, const struct wring_log *log)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    if (set != NULL)
+        hwloc_bitmap_only(set, worker->core);
+    if (set == NULL ||
+        hwloc_set_thread_cpubind(topology, worker->thread, set, HWLOC_CPUBIND_STRICT) != 0)
+        wring_warn(log, "a thread cannot be pinned to core %u and runs unpinned: %s", worker->core,
+                   strerror(errno));
+    hwloc_bitmap_free(set);
+}
+
+/** Signals belong to the application's threads: ours are born with all of them blocked. */
+static enum wring_status start_workers(struct pool *pool, hwloc_topology_t topology,
+                                       const unsigned *cores, size_t count,
+                                       const struct wring_log *log)
+{
+    sigset_t all, before;
+    int error = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (size_t i = 0; i < count && error == 0; i++) {
+        struct worker *worker = &pool->workers[i];
+        worker->pool = pool;
+        worker->core = cores[i];
+        error = pthread_create(&worker->thread, NULL, worker_main, worker);
+        if (error != 0)
+            break;
+        pool->n_workers++;
+        pin(topology, worker, log);
+        wring_info(log, "thread %zu of %zu runs codecs on core %u", i + 1, count, worker->core);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        return WRING_OK;
+    wring_error(log, "thread %zu of %zu cannot start: %s", pool->n_workers + 1, count,
+                strerror(error));
+    return WRING_ERR_SYSTEM;
+}
+
+static enum wring_status pool_alloc(const struct wring_log *log, struct pool **out)
+{
+    struct pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL)
+        return WRING_ERR_NO_MEMORY;
+    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->wake_fd < 0) {
+        wring_error(log, "no wake-up descriptor: %s", strerror(errno));
+        free(pool);
+        return WRING_ERR_SYSTEM;
+    }
+    pool->base.ops = &pool_ops;
+    queue_init(&pool->waiting);
+    queue_init(&pool->done);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    *out = pool;
+    return WRING_OK;
+}
+
+enum wring_status wring_executor_pool_create(const struct wring_pool_params *params,
+                                             struct wring_executor **out)
+{
+    unsigned cores[WRING_POOL_THREADS_MAX];
+    size_t count;
+    hwloc_topology_t topology;
+    struct pool *pool;
+
+    enum wring_status status = load_topology(params->log, &topology);
+    if (status != WRING_OK)
+        return status;
+    status = wring_cores_choose(topology, params->cores, sched_getcpu(), params->log, cores,
+                                WRING_POOL_THREADS_MAX, &count);
+    if (status != WRING_OK)
+        goto destroy_topology;
+    status = pool_alloc(params->log, &pool);
+    if (status != WRING_OK)
+        goto destroy_topology;
+
+    status = start_workers(pool, topology, cores, count, params->log);
+    if (status != WRING_OK)
+        pool_destroy(&pool->base);
+    else
+        *out = &pool->base;
+
+destroy_topology:
+    hwloc_topology_destroy(topology);
+    return status;
+}

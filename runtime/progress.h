@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Who drives the engine: the session's own thread, or a caller that waits and takes it over.
+ *
+ * The driver lock is held by whoever polls the engine or changes what it works on. The thread
+ * sleeps without it. A caller that waits asks the thread to stand back, drives by itself, and
+ * hands back when it is done; so short exchanges never cross threads.
+ */
+#ifndef WRING_RUNTIME_PROGRESS_H
+#define WRING_RUNTIME_PROGRESS_H
+
+#include "transport/engine.h"
+
+struct wring_progress;
+
+/** @param threaded  false: only callers drive. The engine and its fabric are ready. */
+enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
+                                        uint64_t spin_ns, struct wring_progress **out);
+
+/** Stops the thread. NULL is fine. */
+void wring_progress_destroy(struct wring_progress *progress);
+
+/** Hold the engine still, for setup. */
+void wring_progress_lock(struct wring_progress *progress);
+void wring_progress_unlock(struct wring_progress *progress);
+
+/** Something was posted. @param urgent start it in this thread if nobody else is driving */
+void wring_progress_posted(struct wring_progress *progress, bool urgent);
+
+/** Make a little progress if nobody else does. */
+void wring_progress_nudge(struct wring_progress *progress);
+
+/** Drive until *status is no longer WRING_ERR_AGAIN or the deadline has come. @return it then */
+enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
+                                      uint64_t deadline_ns);
+
+/** CPU time of the thread, and of callers while they drove, in ns. Threads: safe. */
+void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the files of this room know of a session. */
+#ifndef WRING_RUNTIME_SESSION_H
+#define WRING_RUNTIME_SESSION_H
+
+#include <pthread.h>
+
+#include "base/config.h"
+#include "runtime/progress.h"
+#include "transport/collective/collective.h"
+#include <wring/wring.h>
+
+struct wring_buffer {
+    struct wring_block block;
+    struct wring_buffer *next;
+};
+
+struct wring_bucket {
+    struct wring_session *session;
+    struct wring_bucket *next;
+    char name[WRING_NAME_MAX];
+    float *data;
+    uint64_t elems;
+    enum wring_op op;
+    enum wring_scheme scheme;
+    int32_t priority;
+    struct wring_group *group;
+    struct wring_codec *codec;
+    float *residual;
+
+    bool committed;
+    struct wring_block borrowed; /* registration of foreign memory, if any */
+    struct wring_block *block;   /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
+    bool placed;                 /* all members can take the sum in place */
+    struct wring_channel scatter, gather;
+    struct wring_collective collective;
+    size_t memory_offset; /* of its channels and send slots in the session's slots */
+    size_t memory_bytes;
+};
+
+struct wring_session {
+    struct wring_config config;
+    struct wring_log log;
+    uint32_t rank, size;
+    uint64_t seed;
+    struct wring_bootstrap *bootstrap;
+    bool owns_bootstrap;
+    struct wring_executor *executor;
+    struct wring_engine *engine;
+    struct wring_fabric *fabric;
+    struct wring_progress *progress;
+    struct wring_buffer *buffers;
+    struct wring_bucket *buckets; /* in the order of registration */
+    struct wring_group *world;
+    struct wring_group *groups;
+
+    /* of the last commit */
+    struct wring_block slots;
+    struct wring_imports imports;
+};
+
+/** A group's members and what its immediate calls run on. */
+struct wring_group {
+    struct wring_session *session;
+    struct wring_group *next;
+    uint32_t *ranks;
+    struct wring_members members;
+    struct wring_block slots;
+    struct wring_imports imports;
+    struct wring_channel scatter, gather;
+    struct wring_collective collective;
+    struct wring_request *running, *waiting; /* under mutex */
+    struct wring_codec *codecs[8];           /* of earlier calls, by spec */
+    pthread_mutex_t mutex;
+};
+
+/** All ranks' blobs; gives up when the job has failed. Errors: those of the bootstrap. */
+enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
+                                         size_t bytes, struct wring_blobs *out);
+
+/** The same for a blob that this call frees. */
+enum wring_status wring_session_exchange_writer(struct wring_session *session,
+                                                struct wring_writer *writer,
+                                                struct wring_blobs *out);
+
+/** The blob of one rank. */
+struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t rank);
+
+/** A collective exchange in which every rank says whether it could do its part, and why not.
+ *  @return WRING_OK if all could; else the first status, after a log line with its text */
+enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
+                                      const char *text);
+
+/** Why no call can work any more, or WRING_OK. */
+enum wring_status wring_session_check(struct wring_session *session);
+
+/**
+ * First half of a commit: everyone's list of buckets is compared, and what depends on all members
+ * (whether sums can be placed) is settled. Errors: WRING_ERR_MISMATCH and others, on every rank.
+ */
+enum wring_status wring_commit_compare(struct wring_session *session);
+
+/** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
+uint32_t wring_bucket_id(const char *name);
+
+/** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
+void wring_commit_undo(struct wring_session *session);
+
+/** The registered memory that holds [data, data + bytes), or NULL. */
+struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
+                                      size_t bytes);
+
+/** Make a group without waiting for the engine: for session_open. */
+enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out);
+void wring_group_free(struct wring_group *group);
+
+/** A window for channels that carry that many pieces a step: a power of two. */
+uint32_t wring_window(const struct wring_config *config, uint64_t pieces);
+
+#endif

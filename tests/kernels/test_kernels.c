@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Every tier of every kernel against the scalar reference: same bits for each tail and alignment,
+ * on values that tell tiers apart, in buffers that end at an unmapped page.
+ *
+ * The argument "quick" takes fewer lengths, for emulated processors.
+ */
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/fpenv.h"
+#include "compress/kernels/bits.h"
+#include "compress/kernels/narrow.h"
+#include "compress/kernels/pick.h"
+#include "compress/kernels/quant.h"
+#include "compress/kernels/sign.h"
+#include "compress/kernels/sum.h"
+#include "tests/lib/test.h"
+
+#define LONGEST 140
+
+static bool quick;
+
+/** What the values of a buffer are drawn from. */
+enum kind {
+    PLAIN,
+    TIES,
+    DENORMAL,
+    HUGE_VALUES,
+    ODD,
+    KINDS
+};
+
+static float draw(enum kind kind, uint32_t *random)
+{
+    static const uint32_t odd[] = {0,          0x80000000, 1,          0x80000001, 0x007FFFFF,
+                                   0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF, 0x7F7F8000,
+                                   0x3F808000, 0x3F818000, 0x3F800000, 0xBF800000, 0x7F800000,
+                                   0xFF800000, 0x7FC00000, 0xFFC12345, 0x7F800001};
+    float value = wring_test_random_float(random);
+    switch (kind) {
+    case PLAIN:
+        return value;
+    case TIES: /* halves: each step of the int8 codec is met midway */
+        return (float)(int)(value * 250) * 0.5f;
+    case DENORMAL:
+        return value * 0x1p-127f;
+    case HUGE_VALUES:
+        return value * 0x1.8p127f;
+    case ODD:
+        return wring_float_of(odd[wring_test_random(random) % (sizeof(odd) / sizeof(odd[0]))]);
+    case KINDS:
+        break;
+    }
+    return 0;
+}
+
+/** n values that end at an unmapped page: so each length begins at another alignment. */
+static float *fill(uint64_t n, enum kind kind, uint32_t seed)
+{
+    float *values = wring_test_guarded(n * sizeof(*values));
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = draw(kind, &seed);
+    return values;
+}
+
+static void *copy(const void *data, size_t bytes)
+{
+    return memcpy(wring_test_guarded(bytes), data, bytes);
+}
+
+static bool same(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
+/** One comparison: what it runs on. */
+struct trial {
+    const char *tier;
+    uint64_t n;
+    enum kind kind;
+    uint32_t seed;
+};
+
+#define AGREE(what, a, b, bytes)                                                                 \
+    CHECK(same(a, b, bytes), "%s %s n=%zu kind=%d seed=%u", trial->tier, what, (size_t)trial->n, \
+          trial->kind, trial->seed)
+
+/** Peaks agree; of blocks that are not finite only that is promised, not the NaN's own bits. */
+static bool same_peak(uint32_t a, uint32_t b)
+{
+    return a == b || (a >= WRING_INF_BITS && b >= WRING_INF_BITS);
+}
+
+/** Call a check for all tails, kinds and the lengths of whole blocks. */
+static void sweep(const struct wring_kernel_tier *tier,
+                  void (*check)(const void *tier, const struct trial *trial), uint64_t top)
+{
+    static const uint64_t more[] = {256, 511, 512, 1000, 1024, 4096, 65535, 65536};
+
+    if (!wring_cpu_has(tier->tier))
+        return;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (uint64_t n = 1; n <= LONGEST + sizeof(more) / sizeof(more[0]); n += quick ? 5 : 1) {
+            uint64_t length = n <= LONGEST ? n : more[n - LONGEST - 1];
+            struct trial trial = {tier->name, length, (enum kind)kind, (uint32_t)(n * 7 + 1)};
+            if (length <= top)
+                check(tier, &trial);
+            wring_test_free_guarded();
+        }
+}
+
+static void check_sum(const void *entry, const struct trial *trial)
+{
+    const struct wring_sum_tier *tier = entry;
+    uint64_t n = trial->n;
+    const void *src[5];
+
+    for (uint32_t s = 0; s < 5; s++)
+        src[s] = fill(n, trial->kind, trial->seed + s);
+    for (size_t n_src = 1; n_src <= 5; n_src++)
+        for (float divisor = 1; divisor <= 3; divisor++) {
+            float *want = fill(n, PLAIN, 1), *got = fill(n, PLAIN, 2);
+            wring_sum_tiers[0].sum(want, src, n_src, n, divisor);
+            tier->sum(got, src, n_src, n, divisor);
+            AGREE("sum", want, got, n * 4);
+            const void *in_place[5];
+            memcpy(in_place, src, sizeof(src));
+            float *last = copy(src[n_src - 1], n * 4);
+            in_place[n_src - 1] = last;
+            tier->sum(last, in_place, n_src, n, divisor);
+            AGREE("sum in place", want, last, n * 4);
+        }
+}
+
+static void sums(void)
+{
+    for (const struct wring_sum_tier *tier = wring_sum_tiers; tier->head.name != NULL; tier++)
+        sweep(&tier->head, check_sum, 1024);
+}
+
+static void check_narrow(const void *entry, const struct trial *trial)
+{
+    const struct wring_narrow_kernels *ref = wring_narrow_tiers[0].kernels;
+    const struct wring_narrow_kernels *kernels = ((const struct wring_narrow_tier *)entry)->kernels;
+    uint64_t n = trial->n;
+    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    void *want = wring_test_guarded(n * 2), *got = wring_test_guarded(n * 2);
+
+    ref->encode(want, src, n);
+    kernels->encode(got, src, n);
+    AGREE("encode", want, got, n * 2);
+    ref->encode_feedback(want, src, left, n);
+    kernels->encode_feedback(got, src, other, n);
+    AGREE("feedback code", want, got, n * 2);
+    AGREE("feedback residual", left, other, n * 4);
+
+    uint32_t random = trial->seed; /* codes that no encoder writes, too */
+    for (uint64_t i = 0; i < n && trial->kind == ODD; i++)
+        ((uint16_t *)want)[i] = (uint16_t)wring_test_random(&random) | (i % 3 == 0 ? 0x7F80 : 0);
+    ref->decode(left, want, n);
+    kernels->decode(other, want, n);
+    AGREE("decode", left, other, n * 4);
+    ref->decode_add(sum, want, n);
+    kernels->decode_add(other_sum, want, n);
+    AGREE("decode_add", sum, other_sum, n * 4);
+}
+
+static void narrow(void)
+{
+    for (const struct wring_narrow_tier *tier = wring_narrow_tiers; tier->head.name; tier++)
+        sweep(&tier->head, check_narrow, 1024);
+}
+
+/** Each of the upper halves with lower halves around the middle: all that rounding can meet. */
+static void narrow_every_upper_half(void)
+{
+    static const uint32_t lower[] = {0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
+    enum {
+        N = 65536
+    };
+    float *src = wring_test_guarded(N * 4);
+    void *want = wring_test_guarded(N * 2), *got = wring_test_guarded(N * 2);
+
+    for (size_t l = 0; l < sizeof(lower) / sizeof(lower[0]); l++) {
+        for (uint32_t upper = 0; upper < N; upper++)
+            wring_put_u32(&src[upper], upper << 16 | lower[l]);
+        wring_narrow_tiers[0].kernels->encode(want, src, N);
+        for (const struct wring_narrow_tier *tier = wring_narrow_tiers; tier->head.name; tier++) {
+            if (!wring_cpu_has(tier->head.tier))
+                continue;
+            tier->kernels->encode(got, src, N);
+            CHECK(same(want, got, N * 2), "%s lower half %x", tier->head.name, lower[l]);
+        }
+    }
+}
+
+static void check_quant(const void *entry, const struct trial *trial)
+{
+    const struct wring_quant_kernels *ref = wring_quant_tiers[0].kernels;
+    const struct wring_quant_kernels *kernels = ((const struct wring_quant_tier *)entry)->kernels;
+    uint64_t n = trial->n;
+    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    int8_t *want = wring_test_guarded(n), *got = wring_test_guarded(n);
+
+    uint32_t peak = ref->peak(src, NULL, n), fed_peak = ref->peak(src, left, n);
+    CHECK(same_peak(kernels->peak(src, NULL, n), peak) &&
+              same_peak(kernels->peak(src, left, n), fed_peak),
+          "%s peak n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    if (peak < WRING_INF_BITS && wring_float_of(peak) >= 0x1p-119f) {
+        /* TIES are halves up to 62.5: kept as they are, each lies midway between two steps */
+        float inverse = trial->kind == TIES ? 1 : 127 / wring_float_of(peak);
+        ref->encode(want, src, n, inverse);
+        kernels->encode(got, src, n, inverse);
+        AGREE("encode", want, got, n);
+    }
+    if (fed_peak < WRING_INF_BITS && wring_float_of(fed_peak) >= 0x1p-119f) {
+        float top = wring_float_of(fed_peak);
+        ref->encode_feedback(want, src, left, n, 127 / top, top / 127);
+        kernels->encode_feedback(got, src, other, n, 127 / top, top / 127);
+        AGREE("feedback code", want, got, n);
+        AGREE("feedback residual", left, other, n * 4);
+    }
+    uint32_t random = trial->seed;
+    for (uint64_t i = 0; i < n; i++)
+        want[i] = (int8_t)wring_test_random(&random);
+    ref->decode(left, want, n, 0x1.8p-100f);
+    kernels->decode(other, want, n, 0x1.8p-100f);
+    AGREE("decode", left, other, n * 4);
+    ref->decode_add(sum, want, n, 0x1.234p-3f);
+    kernels->decode_add(other_sum, want, n, 0x1.234p-3f);
+    AGREE("decode_add", sum, other_sum, n * 4);
+}
+
+static void quant(void)
+{
+    for (const struct wring_quant_tier *tier = wring_quant_tiers; tier->head.name; tier++)
+        sweep(&tier->head, check_quant, 4096);
+}
+
+static void check_sign(const void *entry, const struct trial *trial)
+{
+    const struct wring_sign_kernels *ref = wring_sign_tiers[0].kernels;
+    const struct wring_sign_kernels *kernels = ((const struct wring_sign_tier *)entry)->kernels;
+    uint64_t n = trial->n, bytes = (n + 7) / 8;
+    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    uint8_t *want = wring_test_guarded(bytes), *got = wring_test_guarded(bytes);
+
+    for (int fed = 0; fed < 2; fed++) {
+        const float *residual = fed ? left : NULL;
+        struct wring_sign_split split, other_split;
+        float total = ref->signs(want, src, residual, n);
+        float other_total = kernels->signs(got, src, residual, n);
+        bool lost = !(total < wring_float_of(WRING_INF_BITS)); /* its NaN's bits are of no use */
+        CHECK(lost ? !(other_total < wring_float_of(WRING_INF_BITS))
+                   : same(&total, &other_total, 4),
+              "%s sum n=%zu kind=%d: %a, not %a", trial->tier, (size_t)n, trial->kind, other_total,
+              total);
+        CHECK(lost || same(want, got, bytes), "%s signs n=%zu", trial->tier, (size_t)n);
+        ref->signs_split(want, src, residual, n, &split);
+        kernels->signs_split(got, src, residual, n, &other_split);
+        if (lost)
+            continue;
+        AGREE("signs_split", want, got, bytes);
+        CHECK(same(&split.positive, &other_split.positive, 4) &&
+                  same(&split.negative, &other_split.negative, 4) &&
+                  split.negatives == other_split.negatives,
+              "%s split sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    }
+    if (trial->kind != ODD) { /* finite blocks only come this far */
+        ref->keep(left, src, n, 0.25f, -0.5f);
+        kernels->keep(other, src, n, 0.25f, -0.5f);
+        AGREE("keep", left, other, n * 4);
+    }
+    ref->spread(left, want, n, 0.25f, -0.5f);
+    kernels->spread(other, want, n, 0.25f, -0.5f);
+    AGREE("spread", left, other, n * 4);
+    ref->spread_add(sum, want, n, 0.25f, -0.5f);
+    kernels->spread_add(other_sum, want, n, 0.25f, -0.5f);
+    AGREE("spread_add", sum, other_sum, n * 4);
+}
+
+static void sign(void)
+{
+    for (const struct wring_sign_tier *tier = wring_sign_tiers; tier->head.name; tier++)
+        sweep(&tier->head, check_sign, 65536);
+}
+
+static uint64_t count_marks(const uint64_t *map, uint64_t n)
+{
+    uint64_t count = 0;
+    for (uint64_t word = 0; word < WRING_PICK_WORDS(n); word++)
+        count += (uint64_t)__builtin_popcountll(map[word]);
+    return count;
+}
+
+static void check_pick_at(const struct wring_pick_kernels *kernels, const struct trial *trial,
+                          uint32_t threshold, bool fed)
+{
+    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
+    uint64_t n = trial->n, words = WRING_PICK_WORDS(n);
+    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    float *other = copy(left, n * 4);
+    uint64_t *map = wring_test_guarded(words * 8), *other_map = wring_test_guarded(words * 8);
+
+    uint32_t peak = ref->mark(map, src, fed ? left : NULL, n, threshold);
+    CHECK(same_peak(kernels->mark(other_map, src, fed ? left : NULL, n, threshold), peak),
+          "%s peak n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    AGREE("mark", map, other_map, words * 8);
+    if (peak >= WRING_INF_BITS)
+        return;
+
+    uint64_t count = count_marks(map, n);
+    void *value = wring_test_guarded(count * 4), *other_value = wring_test_guarded(count * 4);
+    void *index = wring_test_guarded(count * 2), *other_index = wring_test_guarded(count * 2);
+    ref->gather(value, index, map, src, fed ? left : NULL, n);
+    kernels->gather(other_value, other_index, map, src, fed ? left : NULL, n);
+    AGREE("gather values", value, other_value, count * 4);
+    AGREE("gather indices", index, other_index, count * 2);
+    ref->retain(left, src, map, n);
+    kernels->retain(other, src, map, n);
+    AGREE("retain", left, other, n * 4);
+}
+
+static void check_pick(const void *entry, const struct trial *trial)
+{
+    static const float thresholds[] = {0x1p-149f, 0x1p-128f, 0.01f, 0.5f, 0.99f, 0x1p127f};
+    const struct wring_pick_tier *tier = entry;
+
+    for (size_t t = 0; t < sizeof(thresholds) / sizeof(thresholds[0]); t++)
+        for (int fed = 0; fed < 2; fed++)
+            check_pick_at(tier->kernels, trial, wring_bits_of(thresholds[t]), fed);
+}
+
+static void pick(void)
+{
+    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name; tier++)
+        sweep(&tier->head, check_pick, quick ? 4096 : 65536);
+}
+
+/** The tests mean little if the tables hold the reference alone, where there is more. */
+static void tiers_are_there(void)
+{
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        const struct wring_kernel_tier *got =
+            wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), tier);
+        CHECK(got->tier <= (enum wring_cpu_tier)tier && wring_cpu_has(got->tier), "tier %d", tier);
+        printf("up to %s: %s\n", wring_cpu_tier_name(tier), got->name);
+    }
+#ifdef WRING_ARCH_X86
+    const struct wring_kernel_tier *best =
+        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), WRING_CPU_AVX512);
+    CHECK(best->tier == wring_cpu_best(), "this processor has %s, the table's best is %s",
+          wring_cpu_tier_name(wring_cpu_best()), best->name);
+#endif
+}
+
+static const struct wring_test_case cases[] = {
+    {"tiers_are_there", tiers_are_there},
+    {"sums", sums},
+    {"narrow", narrow},
+    {"narrow_every_upper_half", narrow_every_upper_half},
+    {"quant", quant},
+    {"sign", sign},
+    {"pick", pick},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "quick") == 0) {
+        quick = true;
+        argc--, argv++;
+    }
+    uint64_t mode = wring_fp_enter();
+    int code = wring_test_main(argc, argv, cases);
+    wring_fp_leave(mode);
+    return code;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/lib/ranks.h"
+
+#include <pthread.h>
+
+#include "tests/lib/test.h"
+#include <wring/bootstrap.h>
+
+#define RANKS_MAX 16
+
+struct rank_thread {
+    const struct wring_test_job *job;
+    uint32_t rank;
+    struct wring_bootstrap *bootstrap;
+    pthread_t thread;
+};
+
+static void *rank_main(void *arg)
+{
+    const struct rank_thread *self = arg;
+    struct wring_session *session = NULL;
+    struct wring_session_params params = {
+        .bootstrap = self->bootstrap,
+        .settings = self->job->settings,
+        .seed = 1234,
+        .log = self->job->log,
+        .log_arg = self->job->log_arg,
+    };
+    enum wring_status status = wring_session_open(&params, &session);
+    CHECK(status == WRING_OK, "rank %u: open: %s", self->rank, wring_status_text(status));
+    if (status == WRING_OK)
+        self->job->run(session, self->rank, self->job->arg);
+    wring_session_close(session);
+    return NULL;
+}
+
+void wring_test_run_ranks(const struct wring_test_job *job)
+{
+    struct wring_bootstrap *ends[RANKS_MAX];
+    struct rank_thread threads[RANKS_MAX];
+
+    REQUIRE(job->ranks <= RANKS_MAX, "%u ranks", job->ranks);
+    REQUIRE(wring_bootstrap_local_create(job->ranks, ends) == WRING_OK, "bootstrap");
+    for (uint32_t i = 0; i < job->ranks; i++) {
+        threads[i] = (struct rank_thread){job, i, ends[i], 0};
+        pthread_create(&threads[i].thread, NULL, rank_main, &threads[i]);
+    }
+    for (uint32_t i = 0; i < job->ranks; i++)
+        pthread_join(threads[i].thread, NULL);
+    for (uint32_t i = 0; i < job->ranks; i++)
+        ends[i]->ops->close(ends[i]);
+}

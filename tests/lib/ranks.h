@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Run a job whose ranks are threads of this process. */
+#ifndef WRING_TESTS_RANKS_H
+#define WRING_TESTS_RANKS_H
+
+#include <wring/wring.h>
+
+struct wring_test_job {
+    uint32_t ranks;
+    const char *const *settings; /* "WRING_X=value", NULL-terminated; NULL: none */
+    void *arg;
+    /** One rank's part. The session is open; it is closed after this. */
+    void (*run)(struct wring_session *session, uint32_t rank, void *arg);
+    wring_log_fn log; /* NULL: standard error */
+    void *log_arg;
+};
+
+/** Returns when all ranks are done. A session that does not open is a failed check. */
+void wring_test_run_ranks(const struct wring_test_job *job);
+
+#endif

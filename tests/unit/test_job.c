@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring_job_run(): what a job computes, whatever mode the caller's thread is in. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fpenv.h"
+#include "tests/lib/test.h"
+#include <wring/executor.h>
+
+#define N 3001
+#define SOURCES 4
+
+/** One reduction with all it points to. */
+struct reduction {
+    float raw[SOURCES][N];
+    struct wring_codec *codecs[SOURCES]; /* NULL: raw */
+    void *codes[SOURCES];
+    struct wring_source sources[SOURCES];
+    float dst[N], residual[N];
+    unsigned char code[N * sizeof(float) + 1024];
+    struct wring_job job;
+};
+
+static struct wring_codec *make(const char *spec)
+{
+    struct wring_codec *codec = NULL;
+    char why[200] = "";
+    if (spec != NULL && wring_codec_create(spec, NULL, why, sizeof(why), &codec) != WRING_OK)
+        CHECK(false, "%s: %s", spec, why);
+    return codec;
+}
+
+static void run(struct wring_job *job)
+{
+    void *scratch = aligned_alloc(64, wring_job_scratch_bytes(job->elems));
+    wring_job_run(job, scratch);
+    free(scratch);
+}
+
+/** Fill sources with codes of the given specs (NULL: raw). */
+static struct reduction *set_up(const char *const specs[SOURCES], const char *spec_out)
+{
+    struct reduction *r = calloc(1, sizeof(*r));
+    uint32_t random = 41;
+
+    for (int s = 0; s < SOURCES; s++) {
+        for (int i = 0; i < N; i++)
+            r->raw[s][i] = wring_test_random_float(&random);
+        r->sources[s] = (struct wring_source){r->raw[s], sizeof(r->raw[s]), NULL};
+        if (specs[s] == NULL)
+            continue;
+        struct wring_codec *codec = r->codecs[s] = make(specs[s]);
+        void *code = r->codes[s] = malloc(wring_codec_bound(codec, N));
+        struct wring_job encode = {.kind = WRING_JOB_ENCODE,
+                                   .elems = N,
+                                   .src = r->raw[s],
+                                   .codec_out = codec,
+                                   .code = code};
+        run(&encode);
+        CHECK(encode.status == WRING_OK, "encode: %s", wring_status_text(encode.status));
+        r->sources[s] = (struct wring_source){code, encode.code_bytes, codec};
+    }
+    r->job = (struct wring_job){.kind = WRING_JOB_REDUCE,
+                                .elems = N,
+                                .sources = r->sources,
+                                .n_sources = SOURCES,
+                                .divisor = 1,
+                                .dst = r->dst,
+                                .codec_out = make(spec_out),
+                                .code = r->code};
+    return r;
+}
+
+static void tear_down(struct reduction *r)
+{
+    for (int s = 0; s < SOURCES; s++) {
+        wring_codec_destroy(r->codecs[s]);
+        free(r->codes[s]);
+    }
+    wring_codec_destroy((struct wring_codec *)r->job.codec_out);
+    free(r);
+}
+
+/** The same sum by the plainest means: decode all, then add in order. */
+static void expect(const struct reduction *r, float *want)
+{
+    static float decoded[N];
+    for (uint32_t s = 0; s < r->job.n_sources; s++) {
+        struct wring_job decode = {.kind = WRING_JOB_DECODE,
+                                   .elems = N,
+                                   .dst = decoded,
+                                   .sources = &r->sources[s],
+                                   .n_sources = 1};
+        run(&decode);
+        for (int i = 0; i < N; i++)
+            want[i] = s == 0 ? decoded[i] : want[i] + decoded[i];
+    }
+    for (int i = 0; i < N; i++)
+        want[i] = want[i] / r->job.divisor;
+}
+
+static void check_sum(const char *const specs[SOURCES], float divisor)
+{
+    static float want[N];
+    for (int alias = -1; alias < SOURCES; alias++) {
+        struct reduction *r = set_up(specs, NULL);
+        r->job.divisor = divisor;
+        expect(r, want);
+        if (alias >= 0)
+            r->job.dst = r->raw[alias];
+        run(&r->job);
+        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "sum into %d differs, divisor %g", alias,
+              divisor);
+        tear_down(r);
+    }
+}
+
+static void sums(void)
+{
+    static const char *const mixes[][SOURCES] = {
+        {NULL, NULL, NULL, NULL},
+        {"none", "none", "none", "none"},
+        {"bf16", NULL, "bf16", NULL},
+        {NULL, "int8", "onebit", "topk"},
+        {"onebit", "onebit", "onebit", "onebit"},
+        {"topk:block=256:ratio=0.1", "topk", "int8", NULL},
+    };
+    for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++)
+        for (float divisor = 1; divisor < 5; divisor++)
+            check_sum(mixes[i], divisor);
+}
+
+/** The owner must go on with the very bits that its peers decode, and keep what the code lost. */
+static void check_reencode(const char *spec)
+{
+    static const char *const specs[SOURCES] = {"int8", NULL, "int8", "int8"};
+    static float want[N], residual[N];
+    struct reduction *r = set_up(specs, spec);
+    r->job.divisor = SOURCES;
+    r->job.residual = r->residual;
+    for (int i = 0; i < N; i++)
+        residual[i] = r->residual[i] = (float)(i % 17) * 0x1p-10f;
+
+    expect(r, want);
+    run(&r->job);
+    struct wring_source source = {r->code, r->job.code_bytes, r->job.codec_out};
+    static float decoded[N];
+    struct wring_job decode = {
+        .kind = WRING_JOB_DECODE, .elems = N, .dst = decoded, .sources = &source, .n_sources = 1};
+    run(&decode);
+    CHECK(decode.status == WRING_OK && memcmp(decoded, r->dst, sizeof(decoded)) == 0,
+          "%s: the owner has other bits than its code", spec);
+    for (int i = 0; i < N; i++) {
+        float left = want[i] + residual[i] - decoded[i];
+        REQUIRE(memcmp(&left, &r->residual[i], sizeof(left)) == 0, "%s i=%d: %a stays, not %a",
+                spec, i, r->residual[i], left);
+    }
+    tear_down(r);
+}
+
+static void reencode(void)
+{
+    check_reencode("bf16");
+    check_reencode("int8");
+    check_reencode("onebit");
+    check_reencode("onebit:means=2");
+    check_reencode("topk:ratio=0.2");
+}
+
+static void malformed_source(void)
+{
+    static const char *const specs[SOURCES] = {NULL, "int8", NULL, "onebit"};
+    for (uint32_t bad = 0; bad < SOURCES; bad++) {
+        struct reduction *r = set_up(specs, NULL);
+        r->sources[bad].bytes--;
+        run(&r->job);
+        CHECK(r->job.status == WRING_ERR_FRAME && r->job.bad_source == bad,
+              "source %u cut short: %s, source %u", bad, wring_status_text(r->job.status),
+              r->job.bad_source);
+        tear_down(r);
+    }
+}
+
+static void bad_calls(void)
+{
+    float x[4] = {0};
+    struct wring_job no_codec = {.kind = WRING_JOB_ENCODE, .elems = 4, .src = x};
+    struct wring_job no_source = {.kind = WRING_JOB_REDUCE, .elems = 4, .dst = x, .divisor = 1};
+    struct wring_job other_type = {.kind = WRING_JOB_REDUCE, .dtype = (enum wring_dtype)9};
+
+    run(&no_codec);
+    run(&no_source);
+    run(&other_type);
+    CHECK(no_codec.status == WRING_ERR_INVALID, "encode without a codec");
+    CHECK(no_source.status == WRING_ERR_INVALID, "sum of nothing");
+    CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
+}
+
+static void nan_is_canonical(void)
+{
+    static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
+    struct reduction *r = set_up(specs, NULL);
+    const uint32_t odd_nan = 0xFFC12345, infinity = 0x7F800000, nan = 0x7FC00000;
+
+    memcpy(&r->raw[1][5], &odd_nan, 4);
+    memcpy(&r->raw[0][6], &infinity, 4);
+    r->raw[2][6] = -INFINITY;
+    r->raw[3][7] = INFINITY;
+    run(&r->job);
+    CHECK(memcmp(&r->dst[5], &nan, 4) == 0 && memcmp(&r->dst[6], &nan, 4) == 0, "other NaN");
+    CHECK(memcmp(&r->dst[7], &infinity, 4) == 0, "infinity is lost in a raw sum");
+    tear_down(r);
+}
+
+#if defined(__x86_64__)
+#define FLUSH_AND_ROUND_UP (WRING_MXCSR_DEFAULT | 0x8040u | 0x4000u)
+static void set_mode(void)
+{
+    _mm_setcsr(FLUSH_AND_ROUND_UP);
+}
+static bool mode_is_kept(void)
+{
+    return (_mm_getcsr() & ~0x3Fu) == FLUSH_AND_ROUND_UP;
+}
+#else
+static void set_mode(void)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)(1u << 24 | 1u << 22)));
+}
+static bool mode_is_kept(void)
+{
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode == (1u << 24 | 1u << 22);
+}
+#endif
+
+/** Scale everything near the denormals, where flushing would show. */
+static void shrink(struct reduction *r)
+{
+    for (int s = 0; s < SOURCES; s++)
+        for (int i = 0; i < N; i++)
+            r->raw[s][i] *= 0x1p-128f;
+}
+
+static void callers_mode(void)
+{
+    static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
+    static const char *const outs[] = {NULL, "bf16", "int8", "onebit", "topk:ratio=0.1"};
+    for (size_t o = 0; o < sizeof(outs) / sizeof(outs[0]); o++) {
+        struct reduction *plain = set_up(specs, outs[o]), *flushed = set_up(specs, outs[o]);
+        plain->job.divisor = flushed->job.divisor = 3;
+        plain->job.residual = plain->residual;
+        flushed->job.residual = flushed->residual;
+        shrink(plain);
+        shrink(flushed);
+        run(&plain->job);
+        uint64_t mode = wring_fp_enter();
+        set_mode();
+        run(&flushed->job);
+        bool kept = mode_is_kept();
+        wring_fp_leave(mode);
+        CHECK(kept, "the caller's mode is lost");
+        CHECK(memcmp(plain->dst, flushed->dst, sizeof(plain->dst)) == 0 &&
+                  memcmp(plain->residual, flushed->residual, sizeof(plain->residual)) == 0 &&
+                  plain->job.code_bytes == flushed->job.code_bytes &&
+                  memcmp(plain->code, flushed->code, plain->job.code_bytes) == 0,
+              "%s: the caller's mode changes bits", outs[o] != NULL ? outs[o] : "sum");
+        tear_down(plain);
+        tear_down(flushed);
+    }
+}
+
+static const struct wring_test_case cases[] = {
+    {"sums", sums},
+    {"reencode", reencode},
+    {"malformed_source", malformed_source},
+    {"bad_calls", bad_calls},
+    {"nan_is_canonical", nan_is_canonical},
+    {"callers_mode", callers_mode},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The text form of codecs: what is taken, how it is written back, and what is said otherwise. */
+#include <locale.h>
+#include <string.h>
+
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+static void canonical_form(void)
+{
+    static const struct {
+        const char *spec, *canonical;
+        uint64_t unit;
+        unsigned flags;
+    } good[] = {
+        {"none", "none", 1, WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED},
+        {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK},
+        {"int8", "int8", 512, 0},
+        {"int8:block=512", "int8", 512, 0},
+        {"int8:block=0256+ef", "int8:block=256+ef", 256, WRING_CODEC_FEEDBACK},
+        {"onebit:means=2:block=2048", "onebit:block=2048:means=2", 2048, 0},
+        {"topk:ratio=.01+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
+        {"topk:ratio=1.000", "topk:ratio=1", 65536, 0},
+        {"topk:ratio=0.001:select=exact+ef", "topk:ratio=0.001:select=exact+ef", 65536,
+         WRING_CODEC_FEEDBACK},
+        {"topk:select=sampled", "topk", 65536, 0},
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct wring_codec *codec = NULL;
+        char why[200] = "";
+        wring_codec_create(good[i].spec, NULL, why, sizeof(why), &codec);
+        REQUIRE(codec != NULL, "%s: %s", good[i].spec, why);
+        const struct wring_codec_info *info = wring_codec_info(codec);
+        CHECK(strcmp(info->spec, good[i].canonical) == 0, "%s became %s", good[i].spec, info->spec);
+        CHECK(info->unit == good[i].unit, "%s: unit %zu", good[i].spec, (size_t)info->unit);
+        CHECK(info->flags == good[i].flags, "%s: flags %x", good[i].spec, info->flags);
+        wring_codec_destroy(codec);
+    }
+}
+
+static void refusals(void)
+{
+    static const struct {
+        const char *spec, *why;
+    } bad[] = {
+        {"", "no codec ''; there are none, bf16, int8, onebit, topk"},
+        {"int9", "no codec 'int9'; there are none, bf16, int8, onebit, topk"},
+        {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
+        {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},
+        {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
+        {"int8:", "int8:: a parameter is written name=value"},
+        {"int8:block", "int8:block: a parameter is written name=value"},
+        {"int8:block=", "int8:block=: needs a multiple of 32 from 32 to 65536"},
+        {"int8:block=100", "int8:block=100: needs a multiple of 32 from 32 to 65536"},
+        {"int8:block=0", "int8:block=0: needs a multiple of 32 from 32 to 65536"},
+        {"int8:block=-32", "int8:block=-32: needs a multiple of 32 from 32 to 65536"},
+        {"int8:block=512.5", "int8:block=512.5: needs a multiple of 32 from 32 to 65536"},
+        {"int8:block=64:block=64", "int8: block is given twice"},
+        {"onebit:means=3", "onebit:means=3: needs a whole number from 1 to 2"},
+        {"topk:ratio=0", "topk:ratio=0: needs a number from 1e-06 to 1"},
+        {"topk:ratio=nan", "topk:ratio=nan: needs a number from 1e-06 to 1"},
+        {"topk:ratio=0,5", "topk:ratio=0,5: needs a number from 1e-06 to 1"},
+        {"topk:select=best", "topk:select=best: needs one of sampled|exact"},
+        {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
+        {"onebit+ef+ef", "onebit: +ef is given twice"},
+        {"onebit+ef:means=2", "onebit: parameters stand before +ef"},
+        {"onebit+ef>int8", "onebit+ef>int8: both ways use one codec here; name just one"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct wring_codec *codec = NULL;
+        char why[200] = "";
+        enum wring_status status = wring_codec_create(bad[i].spec, NULL, why, sizeof(why), &codec);
+        CHECK(status == WRING_ERR_INVALID && codec == NULL, "'%s' was taken", bad[i].spec);
+        CHECK(strcmp(why, bad[i].why) == 0, "'%s' is refused with: %s", bad[i].spec, why);
+    }
+}
+
+static void long_and_silent(void)
+{
+    char spec[400];
+    struct wring_codec *codec = NULL;
+
+    memset(spec, 'x', sizeof(spec) - 1);
+    spec[sizeof(spec) - 1] = '\0';
+    CHECK(wring_codec_create(spec, NULL, NULL, 0, &codec) == WRING_ERR_INVALID, "long text taken");
+    CHECK(wring_codec_create("none", "sse9", NULL, 0, &codec) == WRING_ERR_INVALID, "tier taken");
+    CHECK(wring_codec_create("none", "scalar", NULL, 0, &codec) == WRING_OK, "scalar refused");
+    CHECK(strcmp(wring_codec_info(codec)->tier, "scalar") == 0, "other tier");
+    wring_codec_destroy(codec);
+    wring_codec_destroy(NULL);
+}
+
+/** A decimal comma in the application's locale must not reach us. */
+static void foreign_locale(void)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (setlocale(LC_NUMERIC, names[i]) != NULL) {
+            canonical_form();
+            refusals();
+            setlocale(LC_NUMERIC, "C");
+            return;
+        }
+    puts("no locale with a decimal comma is installed here: nothing to check");
+}
+
+static const struct wring_test_case cases[] = {
+    {"canonical_form", canonical_form},
+    {"refusals", refusals},
+    {"long_and_silent", long_and_silent},
+    {"foreign_locale", foreign_locale},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Between the command line of `wring bench allreduce` and the measurement in each rank. */
+#ifndef WRING_TOOLS_BENCH_ALLREDUCE_H
+#define WRING_TOOLS_BENCH_ALLREDUCE_H
+
+#include <wring/wring.h>
+
+#include "tools/bench.h"
+
+#define WRING_BENCH_LIST_MAX 32
+
+struct wring_allreduce_params {
+    const char *name;     /* of the command, before messages */
+    const char *provider; /* NULL: as configured */
+    uint32_t ranks;       /* 0: not said */
+    char *codecs[WRING_BENCH_LIST_MAX];
+    size_t n_codecs;
+    uint64_t bytes[WRING_BENCH_LIST_MAX];
+    size_t n_bytes;
+    enum wring_op op;
+    enum wring_scheme scheme;
+    uint32_t iterations; /* 0: as many as fit into seconds */
+    double seconds;      /* per codec and size */
+    bool foreign;        /* malloc'ed memory through the immediate call */
+    bool json;
+};
+
+/** What one codec and size gave; the same on every rank. */
+struct wring_allreduce_result {
+    const char *codec;
+    uint64_t bytes, iterations;
+    struct wring_spread time_us; /* of each call's slowest rank */
+    double wire_bytes;           /* per call, mean over the ranks */
+    uint64_t wrong;              /* elements, over all ranks */
+    double nmse;                 /* of the last call, the worst rank's */
+};
+
+/** Called in rank 0 for each result. */
+typedef void (*wring_allreduce_report_fn)(void *arg, uint32_t ranks,
+                                          const struct wring_allreduce_result *result);
+
+/** Be one rank of the measurement. @return an exit status; failures are said */
+int wring_allreduce_rank(const struct wring_allreduce_params *params,
+                         wring_allreduce_report_fn report, void *arg);
+
+#endif

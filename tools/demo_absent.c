@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Stands in for tools/demo/ in a build without a BLAS library. */
+#include "tools/commands.h"
+
+int wring_cmd_demo(int argc, char **argv)
+{
+    (void)argc;
+    return wring_fail(argv[0], "not in this build: openblas was missing when wring was configured "
+                               "(Debian: libopenblas-dev; then meson setup --reconfigure)");
+}

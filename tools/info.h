@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The parts of `wring info`: gathered as JSON first, then shown to people from that. */
+#ifndef WRING_TOOLS_INFO_H
+#define WRING_TOOLS_INFO_H
+
+#include <stdio.h>
+
+#include "base/config.h"
+#include "base/json.h"
+
+/** Each returns a new reference; NULL without memory, or with the reason logged. */
+json_t *wring_info_providers(void);
+json_t *wring_info_codecs(const struct wring_config *config);
+json_t *wring_info_kernels(const struct wring_config *config);
+json_t *wring_info_topology(void);
+json_t *wring_info_executor(const struct wring_config *config);
+json_t *wring_info_config(const struct wring_config *config);
+
+/** Print one part; borrowed. */
+void wring_info_show_providers(FILE *file, json_t *providers);
+void wring_info_show_codecs(FILE *file, json_t *codecs);
+void wring_info_show_kernels(FILE *file, json_t *kernels);
+void wring_info_show_executor(FILE *file, json_t *executor);
+void wring_info_show_topology(FILE *file, json_t *topology);
+void wring_info_show_config(FILE *file, json_t *config);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Start the ranks of a job on this host and see them through to the end: `wring run`, and every
+ * command that needs several ranks. One thread, which must be the process's only one.
+ */
+#ifndef WRING_TOOLS_LAUNCH_H
+#define WRING_TOOLS_LAUNCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WRING_LAUNCH_RANKS_MAX 4096
+#define WRING_LAUNCH_GRACE_NS 5000000000ull
+
+struct wring_launch_params {
+    const char *name;  /* of the command, before each message: "wring run" */
+    uint32_t ranks;    /* 1..WRING_LAUNCH_RANKS_MAX */
+    bool tag;          /* prefix each line of output with its rank */
+    uint64_t grace_ns; /* how long the others may go on after one failed */
+    char **argv;       /* program and arguments, NULL-terminated; looked up in PATH */
+};
+
+/**
+ * Run the job: WRING_ROOT (a loopback socket made here, which rank 0 inherits as WRING_ROOT_FD),
+ * a fresh WRING_KEY, WRING_RANK, WRING_SIZE and WRING_LOCAL_SIZE are set for each rank.
+ *
+ * When a rank fails, it is named on standard error; the others get the grace time to end by
+ * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks.
+ * When this returns nothing that the ranks started is left; when this process is killed, the
+ * ranks die with it.
+ *
+ * @return the status to exit with: 0; that of the rank that failed first, 128 + n for signal n;
+ * 126 or 127 where the program cannot be started; 1 where the system refused something
+ */
+int wring_launch(const struct wring_launch_params *params);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring COMMAND ...: finds the command and hands the rest of the line to it. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/commands.h"
+
+struct command_line {
+    int first; /* index of the command's name; 0: none was given */
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command_line *line = state->input;
+    (void)arg;
+
+    switch (key) {
+    case ARGP_KEY_ARG: /* the command: what follows is its own affair */
+        line->first = state->next - 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static char *help_text(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC)
+        return (char *)text;
+    return wring_command_help(wring_commands, "Commands:");
+}
+
+static const struct argp main_argp = {
+    .parser = parse,
+    .args_doc = "COMMAND [ARGUMENT...]\nhelp COMMAND",
+    .doc = "Move gradient buckets between ranks, and squeeze them on the way.\v",
+    .help_filter = help_text,
+};
+
+static void print_version(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    fprintf(stream, "wring %s\n", WRING_VERSION);
+}
+
+/** `wring help bench allreduce` is `wring bench allreduce --help`; `wring help` is `wring --help`.
+ */
+static int run_help(int argc, char **argv)
+{
+    char *line[8] = {argv[0]};
+    int n = 1;
+
+    for (int i = 2; i < argc && n < 6; i++)
+        line[n++] = argv[i];
+    line[n++] = (char *)"--help";
+    if (n == 2)
+        return argp_parse(&main_argp, n, line, ARGP_IN_ORDER, NULL, &(struct command_line){0});
+    return wring_command_dispatch(wring_commands, n, line);
+}
+
+int main(int argc, char **argv)
+{
+    struct command_line line = {0};
+    char name[] = "wring";
+
+    argp_err_exit_status = WRING_EXIT_USAGE;
+    argp_program_version_hook = print_version;
+    if (argc > 0)
+        argv[0] = name;
+    error_t error = argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &line);
+    if (error != 0)
+        return wring_fail(name, "%s", strerror(error));
+
+    argv[line.first - 1] = name;
+    argc -= line.first - 1;
+    argv += line.first - 1;
+    if (strcmp(argv[1], "help") == 0)
+        return run_help(argc, argv);
+    return wring_command_dispatch(wring_commands, argc, argv);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "transport/fabric.h"
+#include "transport/memory.h"
+
+static enum wring_status register_with_devices(struct wring_block *block)
+{
+    struct wring_fabric *fabric = block->fabric;
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        struct wring_provider *provider = fabric->devices[i].provider;
+        if (block->memory.kind == WRING_MEMORY_HOST && !fabric->devices[i].caps.host_regions)
+            continue;
+        enum wring_status status =
+            provider->ops->region_create(provider, &block->memory, &block->regions[i]);
+        if (status != WRING_OK)
+            return status;
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
+                                    struct wring_block *out)
+{
+    struct wring_block block = {.fabric = fabric, .owned = true};
+    enum wring_status status = wring_memory_alloc(bytes, &block.memory);
+    if (status != WRING_OK)
+        return status;
+    status = register_with_devices(&block);
+    if (status != WRING_OK) {
+        wring_block_finish(&block);
+        return status;
+    }
+    *out = block;
+    return WRING_OK;
+}
+
+enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
+                                     struct wring_block *out)
+{
+    struct wring_block block = {.fabric = fabric,
+                                .memory = {base, bytes, WRING_MEMORY_HOST, -1, 0}};
+    enum wring_status status = register_with_devices(&block);
+    if (status != WRING_OK) {
+        wring_block_finish(&block);
+        return status;
+    }
+    *out = block;
+    return WRING_OK;
+}
+
+bool wring_block_complete(const struct wring_block *block)
+{
+    for (uint32_t i = 0; i < block->fabric->n_devices; i++)
+        if (block->regions[i] == NULL)
+            return false;
+    return true;
+}
+
+void wring_block_finish(struct wring_block *block)
+{
+    for (uint32_t i = 0; i < WRING_DEVICES_MAX; i++)
+        if (block->regions[i] != NULL)
+            block->regions[i]->provider->ops->region_destroy(block->regions[i]);
+    if (block->owned)
+        wring_memory_free(&block->memory);
+    *block = (struct wring_block){0};
+}
+
+void wring_block_export(const struct wring_block *block, struct wring_writer *out)
+{
+    uint8_t key[WRING_REGION_KEY_MAX];
+
+    wring_write_u32(out, block->fabric->n_devices);
+    for (uint32_t i = 0; i < block->fabric->n_devices; i++) {
+        struct wring_region *region = block->regions[i];
+        size_t bytes = region != NULL ? region->provider->ops->region_export(region, key) : 0;
+        wring_write_sized(out, block->fabric->devices[i].name,
+                          strlen(block->fabric->devices[i].name));
+        wring_write_sized(out, key, bytes);
+    }
+}
+
+enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_peer *peer,
+                                     struct wring_reader *in, struct wring_remote **out)
+{
+    const char *device = fabric->devices[peer->device].name;
+    const void *key = NULL;
+    size_t key_bytes = 0;
+
+    uint32_t n_devices = wring_read_u32(in);
+    for (uint32_t i = 0; i < n_devices && !in->failed; i++) {
+        char name[WRING_NAME_BYTES];
+        size_t bytes;
+        wring_read_text(in, name, sizeof(name));
+        const void *data = wring_read_sized(in, &bytes);
+        if (strcmp(name, device) == 0) {
+            key = data;
+            key_bytes = bytes;
+        }
+    }
+    if (in->failed || key_bytes == 0)
+        return WRING_ERR_FRAME;
+    return peer->conn->provider->ops->remote_import(peer->conn, key, key_bytes, out);
+}
+
+enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
+                                    struct wring_peer *peer, struct wring_reader *in,
+                                    struct wring_remote **out)
+{
+    struct wring_import *grown = realloc(imports->all, (imports->n + 1) * sizeof(*grown));
+    if (grown == NULL)
+        return WRING_ERR_NO_MEMORY;
+    imports->all = grown;
+    if (peer->conn == NULL)
+        return WRING_ERR_PEER;
+    struct wring_provider *provider = peer->conn->provider;
+    enum wring_status status = wring_block_import(fabric, peer, in, out);
+    if (status == WRING_OK)
+        imports->all[imports->n++] = (struct wring_import){provider, *out};
+    return status;
+}
+
+void wring_imports_finish(struct wring_imports *imports)
+{
+    for (uint32_t i = 0; i < imports->n; i++)
+        imports->all[i].provider->ops->remote_release(imports->all[i].remote);
+    free(imports->all);
+    *imports = (struct wring_imports){0};
+}

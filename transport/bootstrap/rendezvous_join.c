@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The side of the ranks that are not the root. */
+#include "transport/bootstrap/rendezvous_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+#define WRING_MODULE "rendezvous"
+#define RETRY_NS (50 * WRING_NS_PER_MS)
+
+/** One try to connect. @return the socket, or -1 with errno */
+static int try_connect(const struct sockaddr_storage *address, socklen_t bytes,
+                       const struct wring_patience *patience)
+{
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)address, bytes) != 0) {
+        int error = errno;
+        socklen_t size = sizeof(error);
+        struct pollfd pollfd = {fd, POLLOUT, 0};
+        if (error == EINPROGRESS && wring_stream_poll(&pollfd, 1, patience) == WRING_OK)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error != 0) {
+            close(fd);
+            errno = error;
+            return -1;
+        }
+    }
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+static enum wring_status handshake(struct wring_rendezvous *rendezvous, int fd,
+                                   const uint8_t *secret, const struct wring_patience *patience)
+{
+    struct wring_auth auth;
+    uint8_t hello[WRING_RENDEZVOUS_HELLO_BYTES];
+    char text[WRING_RENDEZVOUS_TEXT];
+
+    wring_put_u32(hello, rendezvous->base.rank);
+    wring_put_u32(hello + 4, rendezvous->base.size);
+    wring_auth_init(&auth, true, WRING_AUTH_RENDEZVOUS, secret, hello, sizeof(hello));
+    while (wring_auth_status(&auth) == WRING_ERR_AGAIN) {
+        if (!wring_stream_auth(fd, &auth))
+            return WRING_ERR_AGAIN; /* closed on us: the root may be restarting, or full */
+        if (wring_auth_status(&auth) != WRING_ERR_AGAIN)
+            break;
+        const void *data;
+        struct pollfd pollfd = {fd, wring_auth_output(&auth, &data) > 0 ? POLLOUT : POLLIN, 0};
+        enum wring_status status = wring_stream_poll(&pollfd, 1, patience);
+        if (status != WRING_OK)
+            return status;
+    }
+    enum wring_status status = wring_auth_status(&auth);
+    if (status != WRING_OK) {
+        wring_auth_describe(&auth, text, sizeof(text));
+        wring_error(rendezvous->log, "rank %" PRIu32 " was not let in by the root: %s%s",
+                    rendezvous->base.rank, text,
+                    status == WRING_ERR_AUTH ? "; all ranks need the same WRING_KEY" : "");
+    }
+    return status;
+}
+
+enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
+                                        const struct wring_rendezvous_params *params,
+                                        const uint8_t *secret)
+{
+    struct wring_patience patience = {params->deadline_ns, params->cancel};
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    bool is_name;
+
+    enum wring_status status =
+        wring_rendezvous_resolve(params->log, params->root, &address, &bytes, &is_name);
+    if (status != WRING_OK)
+        return status;
+    if (!wring_rendezvous_is_loopback(&address) && (params->key == NULL || *params->key == '\0')) {
+        wring_error(params->log,
+                    "WRING_ROOT=%s: joining over a network needs a key: set the same "
+                    "WRING_KEY or WRING_KEY_FILE on all ranks",
+                    params->root);
+        return WRING_ERR_AUTH;
+    }
+    for (;;) {
+        int fd = try_connect(&address, bytes, &patience);
+        int error = errno;
+        status = WRING_ERR_AGAIN;
+        if (fd >= 0) {
+            status = handshake(rendezvous, fd, secret, &patience);
+            if (status == WRING_OK) {
+                rendezvous->fds[0] = fd;
+                return WRING_OK;
+            }
+            close(fd);
+            error = ECONNRESET;
+        }
+        if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
+            return status;
+        struct wring_patience pause = {wring_now_ns() + RETRY_NS, params->cancel};
+        if (wring_stream_poll(NULL, 0, &pause) == WRING_ERR_CLOSED)
+            return WRING_ERR_CLOSED;
+        if (wring_now_ns() >= params->deadline_ns) {
+            wring_error(params->log,
+                        "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it "
+                        "running, and is the port open?",
+                        params->rank, params->root, strerror(error));
+            return WRING_ERR_PEER;
+        }
+    }
+}
+
+static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status)
+{
+    if (status == WRING_ERR_PEER)
+        wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");
+    else if (status == WRING_ERR_TIMEOUT)
+        wring_error(rendezvous->log, "rank 0 did not answer in time");
+    return status == WRING_ERR_TIMEOUT ? WRING_ERR_PEER : status;
+}
+
+static enum wring_status read_failure(struct wring_rendezvous *rendezvous,
+                                      const struct wring_rendezvous_frame *frame,
+                                      const struct wring_patience *patience)
+{
+    char text[WRING_RENDEZVOUS_TEXT] = "";
+    if (frame->bytes >= sizeof(text))
+        return WRING_ERR_FRAME;
+    enum wring_status status = wring_stream_read(rendezvous->fds[0], text, frame->bytes, patience);
+    if (status != WRING_OK)
+        return lost_root(rendezvous, status);
+    text[frame->bytes] = '\0';
+    wring_error(rendezvous->log, "%s", text);
+    return frame->status > WRING_OK && frame->status <= WRING_ERR_SYSTEM
+               ? (enum wring_status)frame->status
+               : WRING_ERR_PEER;
+}
+
+/** The body of a RESULT is a u64 length and the bytes, for each rank. */
+static enum wring_status unpack_result(uint32_t size, uint8_t *body, uint64_t bytes,
+                                       struct wring_blobs *out)
+{
+    struct wring_reader reader = {body, bytes, false};
+    struct wring_blobs blobs = {size, calloc(size + 1, sizeof(size_t)), body};
+    if (blobs.offsets == NULL)
+        return WRING_ERR_NO_MEMORY;
+    size_t total = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        uint64_t blob_bytes = wring_read_u64(&reader);
+        const void *data = blob_bytes <= reader.bytes ? wring_read(&reader, blob_bytes) : NULL;
+        if (data == NULL) {
+            free(blobs.offsets);
+            return WRING_ERR_FRAME;
+        }
+        memmove(body + total, data, blob_bytes);
+        blobs.offsets[i + 1] = total += blob_bytes;
+    }
+    *out = blobs;
+    return WRING_OK;
+}
+
+enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous, const void *blob,
+                                              size_t bytes, const struct wring_patience *patience,
+                                              struct wring_blobs *out)
+{
+    int fd = rendezvous->fds[0];
+    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
+    struct wring_rendezvous_frame frame = {
+        .kind = WRING_RENDEZVOUS_BLOB, .sequence = rendezvous->sequence, .bytes = bytes};
+
+    wring_rendezvous_pack(&frame, head);
+    enum wring_status status = wring_stream_write(fd, head, sizeof(head), patience);
+    if (status == WRING_OK)
+        status = wring_stream_write(fd, blob, bytes, patience);
+    /* even if writing failed, the root may have said why before it closed */
+    enum wring_status read_status = wring_stream_read(fd, head, sizeof(head), patience);
+    if (read_status != WRING_OK)
+        return lost_root(rendezvous, read_status);
+    if (!wring_rendezvous_parse(head, &frame) ||
+        frame.bytes > (uint64_t)rendezvous->base.size * (WRING_BLOB_MAX + sizeof(uint64_t)))
+        return WRING_ERR_FRAME;
+    if (frame.kind == WRING_RENDEZVOUS_FAILURE)
+        return read_failure(rendezvous, &frame, patience);
+    if (frame.kind != WRING_RENDEZVOUS_RESULT || frame.sequence != rendezvous->sequence)
+        return WRING_ERR_FRAME;
+
+    uint8_t *body = malloc(frame.bytes + 1);
+    if (body == NULL)
+        return WRING_ERR_NO_MEMORY;
+    status = wring_stream_read(fd, body, frame.bytes, patience);
+    if (status != WRING_OK)
+        status = lost_root(rendezvous, status);
+    else
+        status = unpack_result(rendezvous->base.size, body, frame.bytes, out);
+    if (status != WRING_OK)
+        free(body);
+    return status;
+}

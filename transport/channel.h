@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A channel: the slots in which each member of a group receives the pieces that the others send
+ * it for one phase of one collective.
+ *
+ * Every member has `window` slots (a power of two) for every other member. A sender holds credits,
+ * one per free slot; it reserves one before it makes a piece, so nothing ever waits for room with a
+ * piece in hand. Sequence numbers count pieces per pair of members, over all steps; sequence s lies
+ * in slot s mod window. A receiver takes pieces in sequence, releases them in any order, and
+ * returns credits in batches.
+ *
+ * A *placed* channel has no slots: its pieces go straight to where they belong in the receiver's
+ * data, and only their arrival is counted. Whoever uses it knows that the data is ready for them.
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_CHANNEL_H
+#define WRING_TRANSPORT_CHANNEL_H
+
+#include "transport/fabric.h"
+
+#define WRING_SEQUENCE_BITS 14 /* of an immediate; the rest is the channel */
+#define WRING_CHANNELS_MAX (1u << (32 - WRING_SEQUENCE_BITS))
+
+/** The ranks that take part, in rank order, and where we are among them. */
+struct wring_members {
+    uint32_t n, me;
+    const uint32_t *ranks; /* [n] */
+};
+
+struct wring_slot {
+    uint32_t bytes;
+    bool arrived, released;
+};
+
+struct wring_channel_in {
+    uint32_t taken, consumed, credited; /* sequences */
+    uint32_t arrivals;                  /* pieces so far, all steps */
+    struct wring_slot *slots;           /* [window] */
+};
+
+struct wring_channel_out {
+    struct wring_peer *peer;
+    struct wring_remote *remote;  /* the peer's slots, or its data if placed; borrowed */
+    uint64_t offset;              /* where ours begin in it, or the data */
+    uint32_t reserved, limit;     /* sequences */
+    uint32_t channel, generation; /* what the peer calls its end */
+};
+
+struct wring_collective;
+
+struct wring_channel {
+    struct wring_fabric *fabric;
+    uint32_t id, generation;
+    struct wring_members members;
+    bool placed;
+    bool owes_credits;
+    uint32_t window;
+    size_t slot_bytes, stride;
+    uint8_t *memory;               /* our slots: [n][window][stride]; borrowed */
+    struct wring_channel_in *in;   /* [n] */
+    struct wring_channel_out *out; /* [n] */
+    struct wring_collective *owner;
+};
+
+/** Bytes of slots that a channel of these dimensions needs. */
+size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);
+
+/** Fill in a channel; id, generation, owner and out[] (peer, remote, offset) are the caller's. */
+enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
+                                     struct wring_members members, uint32_t window,
+                                     size_t slot_bytes, uint8_t *memory);
+
+/** Zeroed memory is fine. */
+void wring_channel_finish(struct wring_channel *channel);
+
+/** May we reserve a slot at that member (at every other member)? */
+bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member);
+bool wring_channel_has_credits(const struct wring_channel *channel);
+
+/** Reserve; the caller has seen that there is credit. @return the sequence */
+uint32_t wring_channel_reserve(struct wring_channel *channel, uint32_t member);
+
+/** Put a piece into its reserved slot. Errors: those of wring_fabric_put(). */
+enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
+                                    uint32_t sequence, struct wring_region *region,
+                                    const void *local, size_t bytes, uint64_t cookie);
+
+/** Put a piece to where it belongs, `offset` bytes into the member's data. */
+enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t member,
+                                      struct wring_region *region, const void *local,
+                                      uint64_t offset, size_t bytes, uint64_t cookie);
+
+/** A put of that member's arrived. Errors: WRING_ERR_FRAME. */
+enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t member,
+                                        uint32_t imm, size_t bytes);
+
+/** The next piece of a member, if it is there. @return NULL if not */
+const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member, size_t *bytes);
+
+/** Take what peek showed. @return its sequence, for release */
+uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member);
+
+/** The slot may be filled again. */
+void wring_channel_release(struct wring_channel *channel, uint32_t member, uint32_t sequence);
+
+/** Try again to return what release could not. */
+void wring_channel_return_credits(struct wring_channel *channel);
+
+/** A member returned credits. Errors: WRING_ERR_FRAME. */
+enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t member,
+                                       uint32_t consumed);
+
+static inline uint32_t wring_imm_channel(uint32_t imm)
+{
+    return imm >> WRING_SEQUENCE_BITS;
+}
+
+/** The member that a rank is, or members.n. */
+uint32_t wring_members_find(const struct wring_members *members, uint32_t rank);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allgather of whole contributions; every member reduces all of them in rank order. */
+#include "transport/collective/collective.h"
+
+static struct wring_span whole(const struct wring_collective *collective)
+{
+    return (struct wring_span){0, collective->geometry.elems};
+}
+
+static uint64_t chunks_of(const struct wring_collective *collective)
+{
+    uint64_t chunks = wring_geometry_chunks(&collective->geometry, whole(collective));
+    return chunks == 0 && collective->sync ? 1 : chunks;
+}
+
+static struct wring_span chunk_of(const struct wring_collective *collective, uint64_t chunk)
+{
+    return wring_geometry_chunk(&collective->geometry, whole(collective), chunk);
+}
+
+static void gathered_start(struct wring_collective *collective)
+{
+    collective->encoded = 0;
+    collective->reduced = 0;
+}
+
+static bool send_next(struct wring_collective *collective)
+{
+    if (collective->encoded == chunks_of(collective) ||
+        !wring_channel_has_credits(collective->gather))
+        return false;
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
+    if (task == NULL)
+        return false;
+
+    task->chunk = collective->encoded++;
+    task->span = chunk_of(collective, task->chunk);
+    task->held = true;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me)
+            task->sequence = wring_channel_reserve(collective->gather, i);
+    if (collective->codec != NULL)
+        wring_collective_encode(task, task->span);
+    else
+        wring_collective_ready(task, collective->data + task->span.begin,
+                               (task->span.end - task->span.begin) * sizeof(float),
+                               collective->members.n - 1);
+    return true;
+}
+
+/** Our own piece of a chunk, once it can be reduced: a raw one, which the sum will overwrite,
+ *  only after it has been sent. */
+static struct wring_task *own_piece(struct wring_collective *collective, uint64_t chunk)
+{
+    for (uint32_t i = 0; i < collective->send_tasks; i++) {
+        struct wring_task *task = &collective->tasks[i];
+        if (task->state != WRING_TASK_SENDING || task->chunk != chunk)
+            continue;
+        bool sent = task->puts_left == 0 && task->puts_under_way == 0;
+        return collective->codec != NULL || sent ? task : NULL;
+    }
+    return NULL;
+}
+
+static bool reduce_next(struct wring_collective *collective)
+{
+    if (collective->reduced == chunks_of(collective) ||
+        !wring_collective_all_arrived(collective, collective->gather))
+        return false;
+    struct wring_task *own = own_piece(collective, collective->reduced);
+    struct wring_task *task =
+        own != NULL ? wring_collective_task(collective, WRING_TASK_REDUCE) : NULL;
+    if (task == NULL)
+        return false;
+
+    task->chunk = collective->reduced++;
+    struct wring_source source = {own->piece, own->piece_bytes, collective->codec};
+    wring_collective_reduce(task, collective->gather, own->span, source);
+    return true;
+}
+
+static void gathered_advance(struct wring_collective *collective)
+{
+    bool any = true;
+    while (any) {
+        any = reduce_next(collective);
+        any |= send_next(collective);
+        any |= wring_collective_send(collective);
+    }
+    uint64_t chunks = chunks_of(collective);
+    if (collective->busy == 0 && collective->encoded == chunks && collective->reduced == chunks)
+        wring_engine_finish(collective->engine, collective, WRING_OK);
+}
+
+/** The own piece has been reduced: it may go once it has been sent. */
+static void let_go_of_own(struct wring_collective *collective, uint64_t chunk)
+{
+    for (uint32_t i = 0; i < collective->send_tasks; i++) {
+        struct wring_task *own = &collective->tasks[i];
+        if (own->state != WRING_TASK_SENDING || own->chunk != chunk)
+            continue;
+        own->held = false;
+        if (own->puts_left == 0 && own->puts_under_way == 0)
+            wring_collective_free_task(own);
+        return;
+    }
+}
+
+static void gathered_job_done(struct wring_collective *collective, struct wring_task *task)
+{
+    if (task->kind == WRING_TASK_SEND) {
+        wring_collective_ready(task, task->slot, task->job.code_bytes, collective->members.n - 1);
+        return;
+    }
+    wring_collective_release_all(task, collective->gather);
+    let_go_of_own(collective, task->chunk);
+    wring_collective_free_task(task);
+}
+
+const struct wring_collective_ops wring_gathered = {
+    .name = "gathered",
+    .start = gathered_start,
+    .advance = gathered_advance,
+    .job_done = gathered_job_done,
+};

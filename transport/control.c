@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/control.h"
+
+#include "base/clock.h"
+
+#define HEAD_BYTES 16
+
+enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
+{
+    uint8_t message[WRING_SEND_MAX];
+    size_t text_bytes = strlen(control->text);
+
+    if (peer->gone || peer->conn == NULL)
+        return WRING_ERR_CLOSED;
+    wring_put_u32(message, control->kind);
+    wring_put_u32(message + 4, control->a);
+    wring_put_u32(message + 8, control->b);
+    wring_put_u32(message + 12, control->c);
+    memcpy(message + HEAD_BYTES, control->text, text_bytes);
+
+    enum wring_status status =
+        peer->conn->provider->ops->send(peer->conn, message, HEAD_BYTES + text_bytes);
+    if (status == WRING_OK)
+        peer->sent_ns = wring_now_ns();
+    return status;
+}
+
+bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out)
+{
+    struct wring_reader reader = {data, bytes, false};
+    struct wring_control control = {0};
+
+    uint32_t kind = wring_read_u32(&reader);
+    control.a = wring_read_u32(&reader);
+    control.b = wring_read_u32(&reader);
+    control.c = wring_read_u32(&reader);
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_BYE_ACK)
+        return false;
+    if (reader.bytes > 0 && kind != WRING_CONTROL_ABORT)
+        return false;
+    if (reader.bytes >= sizeof(control.text))
+        return false;
+    for (size_t i = 0; i < reader.bytes; i++) /* it will be logged: keep terminals safe */
+        control.text[i] =
+            reader.data[i] >= ' ' && reader.data[i] < 127 ? (char)reader.data[i] : '?';
+    control.kind = (enum wring_control_kind)kind;
+    *out = control;
+    return true;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The small messages between ranks, as WIRE.md "Control" lays them out. */
+#ifndef WRING_TRANSPORT_CONTROL_H
+#define WRING_TRANSPORT_CONTROL_H
+
+#include "transport/fabric.h"
+
+enum wring_control_kind {
+    WRING_CONTROL_HEARTBEAT = 1, /* I live */
+    WRING_CONTROL_CREDIT,        /* a: channel, b: generation, c: slots consumed so far */
+    WRING_CONTROL_ABORT,         /* a: status, b: rank at fault; then the text */
+    WRING_CONTROL_BYE,           /* I leave and need nothing more */
+    WRING_CONTROL_BYE_ACK,       /* heard */
+};
+
+struct wring_control {
+    enum wring_control_kind kind;
+    uint32_t a, b, c;
+    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT only; NUL-terminated */
+};
+
+enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);
+
+/** Parse hostile bytes. False where they are no control message. */
+bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out);
+
+#endif

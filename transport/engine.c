@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/engine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "transport/collective/collective.h"
+
+#define WRING_MODULE "engine"
+#define JOBS_PER_POLL 32
+
+enum wring_status wring_engine_create(const struct wring_config *config,
+                                      const struct wring_log *log, struct wring_executor *executor,
+                                      struct wring_engine **out)
+{
+    struct wring_engine *engine = calloc(1, sizeof(*engine));
+    if (engine == NULL)
+        return WRING_ERR_NO_MEMORY;
+    engine->config = config;
+    engine->log = log;
+    engine->executor = executor;
+    *out = engine;
+    return WRING_OK;
+}
+
+void wring_engine_destroy(struct wring_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    free(engine->channels);
+    free(engine);
+}
+
+enum wring_status wring_engine_add_channel(struct wring_engine *engine,
+                                           struct wring_channel *channel)
+{
+    uint32_t id = 0;
+    while (id < engine->n_channels && engine->channels[id] != NULL)
+        id++;
+    if (id == WRING_CHANNELS_MAX)
+        return WRING_ERR_NO_MEMORY;
+    if (id == engine->n_channels) {
+        uint32_t grown = engine->n_channels * 2 + 16;
+        struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
+        if (channels == NULL)
+            return WRING_ERR_NO_MEMORY;
+        memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
+        engine->channels = channels;
+        engine->n_channels = grown;
+    }
+    channel->id = id;
+    channel->generation = engine->generation;
+    engine->channels[id] = channel;
+    return WRING_OK;
+}
+
+void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
+{
+    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel)
+        engine->channels[channel->id] = NULL;
+}
+
+static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
+{
+    return id < engine->n_channels ? engine->channels[id] : NULL;
+}
+
+static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));
+    uint32_t member =
+        channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
+
+    if (channel == NULL || member == channel->members.n ||
+        wring_channel_arrived(channel, member, imm, bytes) != WRING_OK) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32
+                          " sent %zu bytes that belong nowhere (immediate 0x%08" PRIx32 ")",
+                          peer->rank, bytes, imm);
+        return;
+    }
+    channel->owner->runnable = true;
+}
+
+static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
+{
+    struct wring_engine *engine = arg;
+    struct wring_task *task = (struct wring_task *)(uintptr_t)cookie;
+
+    wring_peer_put_done(peer, task->piece_bytes);
+    wring_collective_put_done(task);
+    engine->kick = true;
+}
+
+static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
+                      uint32_t sequence)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_channel(engine, id);
+    if (channel == NULL || channel->generation != generation)
+        return; /* of before the last commit */
+
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n ||
+        wring_channel_credit(channel, member, sequence) != WRING_OK) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " returned credits that it was not given", peer->rank);
+        return;
+    }
+    channel->owner->runnable = true;
+}
+
+struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
+{
+    return (struct wring_fabric_handler){engine, on_arrived, on_put_done, on_credit};
+}
+
+void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
+                             enum wring_status status)
+{
+    if (peer->left)
+        wring_fabric_fail(engine->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
+                          "rank %" PRIu32 " closed its session while others still exchange with it",
+                          peer->rank);
+    else
+        wring_fabric_fail(engine->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
+                          "cannot send to rank %" PRIu32 ": %s", peer->rank,
+                          wring_status_text(status));
+}
+
+void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective)
+{
+    atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
+    struct wring_collective *head = atomic_load_explicit(&engine->posted, memory_order_relaxed);
+    do {
+        collective->next_posted = head;
+    } while (!atomic_compare_exchange_weak_explicit(&engine->posted, &head, collective,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
+{
+    engine->jobs_under_way++;
+    engine->executor->ops->submit(engine->executor, &job, 1);
+}
+
+static void remove_active(struct wring_engine *engine, struct wring_collective *collective)
+{
+    struct wring_collective **at = &engine->active;
+    while (*at != NULL && *at != collective)
+        at = &(*at)->next_active;
+    if (*at == collective) {
+        *at = collective->next_active;
+        engine->n_active--;
+    }
+}
+
+void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
+                         enum wring_status status)
+{
+    remove_active(engine, collective);
+    collective->step++;
+    wring_count(&engine->finished, 1);
+    void (*finished)(struct wring_collective *) = collective->finished;
+    atomic_store_explicit(&collective->status, status, memory_order_release);
+    if (finished != NULL)
+        finished(collective);
+}
+
+/** Start a posted collective and put it among the active ones, by priority, then by age. */
+static void activate(struct wring_engine *engine, struct wring_collective *collective)
+{
+    struct wring_collective **at = &engine->active;
+    while (*at != NULL && (*at)->priority <= collective->priority)
+        at = &(*at)->next_active;
+    collective->next_active = *at;
+    *at = collective;
+    engine->n_active++;
+
+    collective->runnable = true;
+    collective->blocked = false;
+    collective->busy = 0;
+    collective->started_ns = engine->fabric->tick_ns;
+    if (collective->members.n == 1)
+        wring_engine_finish(engine, collective, WRING_OK);
+    else
+        collective->ops->start(collective);
+}
+
+static bool activate_posted(struct wring_engine *engine)
+{
+    if (atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL)
+        return false;
+    struct wring_collective *newest =
+        atomic_exchange_explicit(&engine->posted, NULL, memory_order_acquire);
+    struct wring_collective *oldest = NULL;
+    while (newest != NULL) { /* reverse: first come, first started */
+        struct wring_collective *next = newest->next_posted;
+        newest->next_posted = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct wring_collective *next = oldest->next_posted;
+        activate(engine, oldest);
+        oldest = next;
+    }
+    return true;
+}
+
+static void job_failed(struct wring_engine *engine, const struct wring_task *task)
+{
+    const struct wring_collective *collective = task->collective;
+    uint32_t member = task->kind == WRING_TASK_REDUCE ? task->job.bad_source : task->member;
+    int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
+    wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, rank,
+                      "rank %" PRId32 " sent a piece that its codec cannot decode: do all ranks "
+                      "pass the same count and codec?",
+                      rank);
+}
+
+static bool poll_jobs(struct wring_engine *engine)
+{
+    struct wring_job *done[JOBS_PER_POLL];
+    if (engine->jobs_under_way == 0)
+        return false;
+    size_t n = engine->executor->ops->poll(engine->executor, done, JOBS_PER_POLL);
+    for (size_t i = 0; i < n; i++) {
+        struct wring_task *task = done[i]->cookie;
+        engine->jobs_under_way--;
+        if (done[i]->status != WRING_OK) {
+            job_failed(engine, task);
+            continue;
+        }
+        if (engine->fabric->state == WRING_FABRIC_WORKING)
+            task->collective->ops->job_done(task->collective, task);
+        task->collective->runnable = true;
+    }
+    return n > 0;
+}
+
+static bool advance(struct wring_engine *engine)
+{
+    bool kick = engine->kick, any = false;
+    engine->kick = false;
+    struct wring_collective *next;
+    for (struct wring_collective *at = engine->active; at != NULL; at = next) {
+        next = at->next_active;
+        if (!at->runnable && !(kick && at->blocked))
+            continue;
+        at->runnable = at->blocked = false;
+        at->ops->advance(at);
+        any = true;
+        if (engine->fabric->state != WRING_FABRIC_WORKING)
+            break;
+    }
+    return any;
+}
+
+static void return_owed_credits(struct wring_engine *engine)
+{
+    engine->fabric->owes_credits = false;
+    for (uint32_t i = 0; i < engine->n_channels; i++)
+        if (engine->channels[i] != NULL && engine->channels[i]->owes_credits)
+            wring_channel_return_credits(engine->channels[i]);
+}
+
+/** Nothing moves any more, and somebody whom a collective needs has left: it never will. */
+static void check_departed(struct wring_engine *engine)
+{
+    for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
+        for (uint32_t i = 0; i < at->members.n; i++) {
+            struct wring_peer *peer = &engine->fabric->peers[at->members.ranks[i]];
+            if (peer->gone && peer->left) {
+                wring_engine_put_failed(engine, peer, WRING_ERR_PEER);
+                return;
+            }
+        }
+}
+
+static void check_timeout(struct wring_engine *engine)
+{
+    uint64_t limit = engine->config->timeout_ns, now = engine->fabric->tick_ns;
+    for (struct wring_collective *at = engine->active; limit > 0 && at != NULL;
+         at = at->next_active) {
+        if (now < at->started_ns || now - at->started_ns <= limit)
+            continue;
+        uint32_t missing = wring_collective_missing(at);
+        int32_t rank = missing < at->members.n ? (int32_t)at->members.ranks[missing] : -1;
+        wring_fabric_fail(
+            engine->fabric, WRING_ERR_PEER, rank,
+            "a step took longer than %.3g s (WRING_TIMEOUT), waiting for rank %" PRId32,
+            (double)limit / 1e9, rank);
+        return;
+    }
+}
+
+/** The job has failed: end everything, once no job touches anybody's memory any more. */
+static bool end_all(struct wring_engine *engine)
+{
+    if (engine->fabric->state != WRING_FABRIC_FAILED || engine->jobs_under_way > 0)
+        return false;
+    activate_posted(engine);
+    bool any = engine->active != NULL;
+    while (engine->active != NULL)
+        wring_engine_finish(engine, engine->active, engine->fabric->failure.status);
+    return any;
+}
+
+bool wring_engine_poll(struct wring_engine *engine)
+{
+    bool any = wring_fabric_poll(engine->fabric);
+    if (engine->fabric->state != WRING_FABRIC_WORKING) {
+        any |= poll_jobs(engine);
+        return end_all(engine) || any;
+    }
+    any |= activate_posted(engine);
+    any |= poll_jobs(engine);
+    if (engine->fabric->owes_credits)
+        return_owed_credits(engine);
+    any |= advance(engine);
+    any |= poll_jobs(engine); /* an inline executor is done already */
+    if (!any && engine->active != NULL && engine->jobs_under_way == 0) {
+        check_departed(engine);
+        check_timeout(engine);
+    }
+    return any;
+}
+
+void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
+{
+    wring_fabric_arm(engine->fabric, set);
+    if (engine->jobs_under_way > 0) {
+        int fd = engine->executor->ops->arm(engine->executor);
+        if (fd >= 0)
+            set->fds[set->n++] = (struct pollfd){fd, POLLIN, 0};
+    }
+    if (engine->active != NULL && engine->config->timeout_ns > 0) {
+        uint64_t look = wring_now_ns() + engine->config->timeout_ns / 4;
+        if (look < set->deadline_ns)
+            set->deadline_ns = look;
+    }
+}

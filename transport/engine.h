@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The engine: everything of a session that moves. It owns no thread; whoever makes progress calls
+ * wring_engine_poll() again and again. Collectives are state machines that the engine drives:
+ * pieces arrive in channels, jobs come back from the executor, puts complete, and the collective
+ * is asked to advance.
+ *
+ * One thread at a time, except wring_engine_post() and the counters: safe from any thread.
+ */
+#ifndef WRING_TRANSPORT_ENGINE_H
+#define WRING_TRANSPORT_ENGINE_H
+
+#include "transport/channel.h"
+#include "transport/fabric.h"
+#include <wring/executor.h>
+
+struct wring_collective;
+struct wring_task;
+
+struct wring_engine {
+    struct wring_fabric *fabric;
+    struct wring_executor *executor; /* borrowed */
+    const struct wring_log *log;
+    const struct wring_config *config;
+
+    struct wring_channel **channels; /* [n_channels], by id; NULL entries are free */
+    uint32_t n_channels;
+    uint32_t generation; /* of channels */
+
+    _Atomic(struct wring_collective *) posted; /* newest first */
+    struct wring_collective *active;           /* by priority */
+    atomic_uint n_active;                      /* may be read by any thread */
+    uint32_t jobs_under_way;
+    bool kick;              /* something that blocked collectives wait for has happened */
+    atomic_ullong finished; /* collectives, since the beginning */
+};
+
+/** @param executor borrowed. The fabric is set once it exists. */
+enum wring_status wring_engine_create(const struct wring_config *config,
+                                      const struct wring_log *log, struct wring_executor *executor,
+                                      struct wring_engine **out);
+
+/** The handler to create the engine's fabric with. */
+struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine);
+
+/** NULL is fine. Collectives and channels must be gone. */
+void wring_engine_destroy(struct wring_engine *engine);
+
+/** Give a channel an id, by which peers name it. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_engine_add_channel(struct wring_engine *engine,
+                                           struct wring_channel *channel);
+void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel);
+
+/** Hand over a collective to be run. Threads: safe; takes no lock. */
+void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective);
+
+/** One round of progress. @return true if anything moved */
+bool wring_engine_poll(struct wring_engine *engine);
+
+/** Add what a sleeper must watch. */
+void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);
+
+/** For collectives: hand jobs to the executor. */
+void wring_engine_submit(struct wring_engine *engine, struct wring_job *job);
+
+/** For collectives: done; the owner is told. */
+void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
+                         enum wring_status status);
+
+/** A collective cannot send: decide what that means for the job. */
+void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
+                             enum wring_status status);
+
+/** Is there anything to wait for? */
+static inline bool wring_engine_idle(const struct wring_engine *engine)
+{
+    return engine->active == NULL &&
+           atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL;
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/fabric.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "transport/control.h"
+#include "transport/liveness.h"
+
+#define WRING_MODULE "fabric"
+#define EVENTS_PER_POLL 32
+#define INFLIGHT_MIN_BYTES (512u << 10)
+
+/** Is the name in the list "a,b,c"? "auto" holds every provider that needs no choice. */
+static bool list_names(const char *list, const char *name)
+{
+    if (strcmp(list, "auto") == 0)
+        return strcmp(name, "shm") == 0 || strcmp(name, "tcp") == 0;
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static enum wring_status open_device(struct wring_fabric *fabric,
+                                     const struct wring_provider_ops *ops,
+                                     const struct wring_fabric_params *params)
+{
+    struct wring_device device = {.name = ops->name};
+    struct wring_provider_params provider_params = {
+        .log = fabric->log,
+        .config = fabric->config,
+        .bind = params->bind[0] != '\0' ? params->bind : NULL,
+    };
+    memcpy(provider_params.secret, params->secret, WRING_SECRET_BYTES);
+
+    enum wring_status status = ops->open(&provider_params, &device.provider);
+    if (status != WRING_OK)
+        return status;
+    device.provider->ops->capabilities(device.provider, &device.caps);
+    status = device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
+    if (status != WRING_OK) {
+        device.provider->ops->close(device.provider);
+        return status;
+    }
+    fabric->devices[fabric->n_devices++] = device;
+    return WRING_OK;
+}
+
+/** Open all that the list names; with "auto", those that work here. */
+static enum wring_status open_devices(struct wring_fabric *fabric,
+                                      const struct wring_fabric_params *params)
+{
+    bool automatic = strcmp(params->provider, "auto") == 0;
+    char reason[WRING_TEXT_MAX] = "";
+
+    for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
+        if (!list_names(params->provider, (*ops)->name) || fabric->n_devices == WRING_DEVICES_MAX)
+            continue;
+        if ((*ops)->probe(reason, sizeof(reason)) != WRING_OK) {
+            if (automatic)
+                continue;
+            wring_error(fabric->log, "provider %s cannot work here: %s", (*ops)->name, reason);
+            return WRING_ERR_UNSUPPORTED;
+        }
+        enum wring_status status = open_device(fabric, *ops, params);
+        if (status != WRING_OK)
+            return status;
+    }
+    if (fabric->n_devices == 0) {
+        wring_error(fabric->log, "WRING_PROVIDER=%s: no such provider; wring info lists them",
+                    params->provider);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
+                                      struct wring_fabric **out)
+{
+    struct wring_fabric *fabric = calloc(1, sizeof(*fabric));
+    if (fabric == NULL)
+        return WRING_ERR_NO_MEMORY;
+    fabric->config = params->config;
+    fabric->log = params->log;
+    fabric->handler = params->handler;
+    fabric->rank = params->rank;
+    fabric->size = params->size;
+    memcpy(fabric->job, params->job, sizeof(fabric->job));
+    fabric->peers = calloc(params->size, sizeof(*fabric->peers));
+    if (fabric->peers == NULL) {
+        wring_fabric_destroy(fabric);
+        return WRING_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < params->size; i++)
+        fabric->peers[i].rank = i;
+
+    enum wring_status status = open_devices(fabric, params);
+    if (status != WRING_OK) {
+        wring_fabric_destroy(fabric);
+        return status;
+    }
+    *out = fabric;
+    return WRING_OK;
+}
+
+void wring_fabric_destroy(struct wring_fabric *fabric)
+{
+    if (fabric == NULL)
+        return;
+    for (uint32_t i = 0; i < fabric->n_devices; i++)
+        fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
+    free(fabric->peers);
+    free(fabric);
+}
+
+static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
+                      const struct wring_event *event)
+{
+    char text[WRING_TEXT_MAX];
+    snprintf(text, sizeof(text), "%s", event->text != NULL ? event->text : "no reason given");
+    enum wring_status cause = event->status;
+
+    event->conn->provider->ops->disconnect(event->conn);
+    peer->conn = NULL;
+    peer->gone = true;
+    peer->inflight_bytes = 0;
+    if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
+        return;
+    wring_fabric_fail(fabric, cause == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER,
+                      (int32_t)peer->rank, "rank %" PRIu32 " is lost (%s): %s", peer->rank,
+                      fabric->devices[peer->device].name, text);
+}
+
+static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
+                       const struct wring_event *event)
+{
+    struct wring_control control;
+    if (!wring_control_parse(event->data, event->bytes, &control)) {
+        wring_fabric_fail(fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " sent a malformed control message of %zu bytes",
+                          peer->rank, event->bytes);
+        return;
+    }
+    if (control.kind == WRING_CONTROL_CREDIT)
+        fabric->handler.credit(fabric->handler.arg, peer, control.a, control.b, control.c);
+    else
+        wring_liveness_heard(fabric, peer, &control);
+}
+
+static void dispatch(struct wring_fabric *fabric, const struct wring_event *event)
+{
+    struct wring_peer *peer = event->conn->user;
+    if (peer == NULL) { /* came too late: the mesh stands, nobody else is expected */
+        if (event->kind == WRING_EVENT_ACCEPTED)
+            wring_warn(fabric->log, "an unexpected connection was refused");
+        event->conn->provider->ops->disconnect(event->conn);
+        return;
+    }
+    peer->heard_ns = fabric->tick_ns;
+    if (event->kind == WRING_EVENT_CLOSED) {
+        on_closed(fabric, peer, event);
+    } else if (event->kind == WRING_EVENT_MESSAGE) {
+        on_message(fabric, peer, event);
+    } else if (fabric->state == WRING_FABRIC_WORKING) {
+        if (event->kind == WRING_EVENT_ARRIVED) {
+            wring_count(&fabric->bytes_received, event->bytes);
+            fabric->handler.arrived(fabric->handler.arg, peer, event->imm, event->bytes);
+        } else if (event->kind == WRING_EVENT_PUT_DONE) {
+            fabric->handler.put_done(fabric->handler.arg, peer, event->cookie);
+        }
+    }
+}
+
+bool wring_fabric_poll(struct wring_fabric *fabric)
+{
+    struct wring_event events[EVENTS_PER_POLL];
+    bool any = false;
+
+    if (fabric->state == WRING_FABRIC_FAILED)
+        return false;
+    fabric->tick_ns = wring_now_ns();
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        struct wring_provider *provider = fabric->devices[i].provider;
+        size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
+        for (size_t e = 0; e < n; e++)
+            dispatch(fabric, &events[e]);
+        any |= n > 0;
+    }
+    wring_liveness_tick(fabric);
+    return any;
+}
+
+void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set)
+{
+    if (fabric->state == WRING_FABRIC_FAILED)
+        return;
+    for (uint32_t i = 0; i < fabric->n_devices; i++)
+        fabric->devices[i].provider->ops->arm(fabric->devices[i].provider, set);
+    uint64_t next = wring_liveness_deadline(fabric);
+    if (next < set->deadline_ns)
+        set->deadline_ns = next;
+}
+
+enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct wring_peer *peer,
+                                           uint32_t channel, uint32_t generation, uint32_t sequence)
+{
+    (void)fabric;
+    struct wring_control control = {WRING_CONTROL_CREDIT, channel, generation, sequence, ""};
+    return wring_control_send(peer, &control);
+}
+
+enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_peer *peer,
+                                   struct wring_region *region, const void *local,
+                                   struct wring_remote *remote, uint64_t remote_offset,
+                                   size_t bytes, uint32_t imm, uint64_t cookie)
+{
+    size_t limit = fabric->config->chunk_bytes * 2;
+    if (limit < INFLIGHT_MIN_BYTES)
+        limit = INFLIGHT_MIN_BYTES;
+    if (peer->gone)
+        return WRING_ERR_CLOSED;
+    if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > limit)
+        return WRING_ERR_AGAIN;
+
+    enum wring_status status = peer->conn->provider->ops->put(peer->conn, 0, region, local, remote,
+                                                              remote_offset, bytes, imm, cookie);
+    if (status != WRING_OK)
+        return status;
+    peer->inflight_bytes += bytes;
+    peer->sent_ns = fabric->tick_ns;
+    wring_count(&fabric->bytes_sent, bytes);
+    wring_count(&fabric->puts_sent, 1);
+    return WRING_OK;
+}

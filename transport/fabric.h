@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The fabric: this rank's open providers (devices) and its connection to every other rank; signs
+ * of life, and the one place where a job's failure is decided and told to everyone.
+ *
+ * Used by one thread at a time, the one that makes progress; wring_fabric_failure() alone is safe
+ * from any thread.
+ */
+#ifndef WRING_TRANSPORT_FABRIC_H
+#define WRING_TRANSPORT_FABRIC_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/bytes.h"
+#include "base/config.h"
+#include "base/log.h"
+#include <wring/bootstrap.h>
+#include <wring/provider.h>
+
+#define WRING_DEVICES_MAX 4
+#define WRING_TEXT_MAX 256
+#define WRING_NAME_BYTES 32 /* of a provider's name */
+
+/** An open provider. */
+struct wring_device {
+    struct wring_provider *provider;
+    const char *name;
+    struct wring_provider_caps caps;
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t address_bytes;
+};
+
+struct wring_peer {
+    uint32_t rank;
+    uint32_t device; /* index of ours that reaches it */
+    struct wring_conn *conn;
+    uint64_t heard_ns, sent_ns;
+    size_t inflight_bytes; /* put, not yet done */
+    bool connected;
+    bool left;       /* said good-bye */
+    bool gone;       /* its connection is closed */
+    bool acked;      /* heard our abort, or our good-bye */
+    bool owes_abort; /* the abort could not be sent yet */
+};
+
+enum wring_fabric_state {
+    WRING_FABRIC_JOINING,
+    WRING_FABRIC_WORKING,
+    WRING_FABRIC_FAILING, /* the abort is being told, a short while at most */
+    WRING_FABRIC_FAILED,  /* all connections are closed */
+};
+
+/** Why the job failed. */
+struct wring_failure {
+    enum wring_status status;
+    int32_t rank; /* at fault; -1 unknown */
+    char text[WRING_TEXT_MAX];
+};
+
+/** What the layer above hears. */
+struct wring_fabric_handler {
+    void *arg;
+    void (*arrived)(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes);
+    void (*put_done)(void *arg, struct wring_peer *peer, uint64_t cookie);
+    void (*credit)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+                   uint32_t sequence);
+};
+
+struct wring_fabric {
+    const struct wring_config *config;
+    const struct wring_log *log;
+    struct wring_fabric_handler handler;
+    uint32_t rank, size;
+    uint8_t job[16]; /* random, told apart from other jobs by it */
+    struct wring_device devices[WRING_DEVICES_MAX];
+    uint32_t n_devices;
+    struct wring_peer *peers; /* [size]; our own entry is unused */
+    enum wring_fabric_state state;
+    uint64_t tick_ns;   /* when events were last polled */
+    uint64_t judged_ns; /* when peers' silence was last looked at */
+    uint64_t failing_until_ns;
+    struct wring_failure failure;
+    atomic_int failed; /* enum wring_status; set after failure was written */
+    bool owes_credits; /* some channel could not return all of its own */
+    atomic_ullong bytes_sent, bytes_received, puts_sent;
+};
+
+struct wring_fabric_params {
+    const struct wring_config *config; /* borrowed */
+    const struct wring_log *log;       /* borrowed */
+    uint32_t rank, size;
+    const char *provider; /* "auto", or names joined by ',' */
+    const char *bind;     /* local address for network providers; "" = loopback */
+    uint8_t secret[WRING_SECRET_BYTES];
+    uint8_t job[16];
+    struct wring_fabric_handler handler;
+};
+
+/**
+ * Open the devices and listen.
+ * Errors: WRING_ERR_UNSUPPORTED (no such provider, or why it cannot work), those of the provider.
+ */
+enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
+                                      struct wring_fabric **out);
+
+/** What the other ranks need for wring_fabric_connect(). */
+void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
+
+/**
+ * Connect to all ranks; blocks until the mesh stands. @param blobs everyone's description
+ * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
+ * have no provider in common).
+ */
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                                       uint64_t deadline_ns);
+
+/** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
+bool wring_fabric_poll(struct wring_fabric *fabric);
+
+/** Add what a sleeper must watch. */
+void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set);
+
+/** Send a credit. Errors: WRING_ERR_AGAIN, WRING_ERR_CLOSED. */
+enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct wring_peer *peer,
+                                           uint32_t channel, uint32_t generation,
+                                           uint32_t sequence);
+
+/** A put through the peer's device that keeps few bytes in flight, so that priorities count. */
+enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_peer *peer,
+                                   struct wring_region *region, const void *local,
+                                   struct wring_remote *remote, uint64_t remote_offset,
+                                   size_t bytes, uint32_t imm, uint64_t cookie);
+
+/** Add to a counter that only the thread that makes progress writes and others may read. */
+static inline void wring_count(atomic_ullong *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/** The bytes of a finished put no longer count as in flight. */
+static inline void wring_peer_put_done(struct wring_peer *peer, size_t bytes)
+{
+    peer->inflight_bytes -= bytes;
+}
+
+/**
+ * The job has failed: log it, tell all peers. The first cause stays.
+ * @param rank at fault, -1 if unknown
+ */
+__attribute__((format(printf, 4, 5))) void wring_fabric_fail(struct wring_fabric *fabric,
+                                                             enum wring_status status, int32_t rank,
+                                                             const char *format, ...);
+
+/** WRING_OK, or why the job failed. Threads: safe. @param out may be NULL */
+enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
+
+/** Say good-bye and wait a moment until it was heard. */
+void wring_fabric_leave(struct wring_fabric *fabric);
+
+/** Drops all connections at once. NULL is fine. */
+void wring_fabric_destroy(struct wring_fabric *fabric);
+
+/** Sleep until a descriptor is ready or the deadline has come; at once if the set is busy. */
+void wring_wait_set_sleep(struct wring_wait_set *set);
+
+/** Registered memory: one region per device that takes it. */
+struct wring_block {
+    struct wring_fabric *fabric;
+    struct wring_memory memory; /* freed with the block if `owned` */
+    bool owned;
+    struct wring_region *regions[WRING_DEVICES_MAX]; /* NULL: that device cannot take it */
+};
+
+/** Allocate and register; every device takes such memory. */
+enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
+                                    struct wring_block *out);
+
+/** Register memory of the application's with the devices that can take it. */
+enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
+                                     struct wring_block *out);
+
+/** True if every device in use can put into this memory. */
+bool wring_block_complete(const struct wring_block *block);
+
+void wring_block_finish(struct wring_block *block);
+
+/** Write the keys for the other ranks. */
+void wring_block_export(const struct wring_block *block, struct wring_writer *out);
+
+/** Read what the peer exported, import it. Errors: WRING_ERR_FRAME, those of the provider. */
+enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_peer *peer,
+                                     struct wring_reader *in, struct wring_remote **out);
+
+/** Peers' regions that were imported together and are released together. Zeroed at first. */
+struct wring_imports {
+    struct wring_import {
+        struct wring_provider *provider; /* outlives the connection */
+        struct wring_remote *remote;
+    } * all;
+    uint32_t n;
+};
+
+/** Import as wring_block_import() does, and keep. */
+enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
+                                    struct wring_peer *peer, struct wring_reader *in,
+                                    struct wring_remote **out);
+void wring_imports_finish(struct wring_imports *imports);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * For authors of bootstraps: how the ranks of a job meet before they have connections.
+ *
+ * One operation, exchange, gives every rank everyone's blob. It is called when a session opens,
+ * commits and makes groups, by all ranks in the same order, never on the data path. It blocks,
+ * so the thread that calls it is never the one that makes progress.
+ */
+#ifndef WRING_BOOTSTRAP_H
+#define WRING_BOOTSTRAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/log.h>
+#include <wring/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WRING_BLOB_MAX (64u << 20) /* bytes one rank may contribute */
+
+/** What an exchange returns: blob i spans storage[offsets[i] .. offsets[i + 1]). */
+struct wring_blobs {
+    uint32_t n;
+    size_t *offsets;  /* [n + 1] */
+    uint8_t *storage; /* freed with wring_blobs_finish() */
+};
+
+void wring_blobs_finish(struct wring_blobs *blobs);
+
+struct wring_bootstrap {
+    const struct wring_bootstrap_ops *ops; /* first member of every bootstrap's own struct */
+    uint32_t rank, size;
+};
+
+/** Lets whoever waits in an exchange be called off. */
+struct wring_cancel {
+    bool (*cancelled)(void *arg);
+    void *arg;
+};
+
+struct wring_bootstrap_ops {
+    const char *name;
+
+    /**
+     * Contribute a blob, get all of them in rank order.
+     * @param cancel  asked every now and then; NULL: cannot be called off
+     * Errors, logged with the rank at fault: WRING_ERR_PEER, WRING_ERR_AUTH, WRING_ERR_FRAME,
+     * WRING_ERR_NO_MEMORY; WRING_ERR_CLOSED when called off (not logged).
+     */
+    enum wring_status (*exchange)(struct wring_bootstrap *bootstrap, const void *blob,
+                                  size_t bytes, uint64_t deadline_ns,
+                                  const struct wring_cancel *cancel, struct wring_blobs *out);
+
+    /** The local address that reaches the other ranks, as text; "" where it cannot say. */
+    const char *(*local_address)(struct wring_bootstrap *bootstrap);
+
+    void (*close)(struct wring_bootstrap *bootstrap); /* NULL is fine */
+};
+
+/**
+ * A bootstrap for ranks that are threads of this process. Makes all `size` ends; rank r takes
+ * ends[r].
+ */
+enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_bootstrap **ends);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/liveness.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define WRING_MODULE "fabric"
+#define TELL_NS (500 * WRING_NS_PER_MS)  /* how long a failure is told before connections close */
+#define LEAVE_NS (500 * WRING_NS_PER_MS) /* how long a good-bye waits to be heard */
+
+static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
+{
+    return i != fabric->rank && fabric->peers[i].connected && !fabric->peers[i].gone;
+}
+
+static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    struct wring_control control = {
+        .kind = WRING_CONTROL_ABORT,
+        .a = (uint32_t)fabric->failure.status,
+        .b = (uint32_t)fabric->failure.rank,
+    };
+    snprintf(control.text, sizeof(control.text), "%.*s", (int)sizeof(control.text) - 1,
+             fabric->failure.text);
+    peer->owes_abort = wring_control_send(peer, &control) == WRING_ERR_AGAIN;
+}
+
+void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, int32_t rank,
+                       const char *format, ...)
+{
+    if (fabric->state >= WRING_FABRIC_FAILING)
+        return;
+    fabric->failure = (struct wring_failure){.status = status, .rank = rank};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fabric->failure.text, sizeof(fabric->failure.text), format, args);
+    va_end(args);
+
+    wring_error(fabric->log, "rank %" PRIu32 ": %s", fabric->rank, fabric->failure.text);
+    fabric->state = WRING_FABRIC_FAILING;
+    fabric->failing_until_ns = wring_now_ns() + TELL_NS;
+    atomic_store_explicit(&fabric->failed, (int)status, memory_order_release);
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (is_peer(fabric, i))
+            send_abort(fabric, &fabric->peers[i]);
+}
+
+enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out)
+{
+    enum wring_status status =
+        (enum wring_status)atomic_load_explicit(&fabric->failed, memory_order_acquire);
+    if (status != WRING_OK && out != NULL)
+        *out = fabric->failure;
+    return status;
+}
+
+static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
+                        const struct wring_control *control)
+{
+    enum wring_status status = (enum wring_status)control->a;
+    int32_t rank = (int32_t)control->b;
+    if (status <= WRING_OK || status > WRING_ERR_SYSTEM)
+        status = WRING_ERR_PEER;
+    if (rank < -1 || rank >= (int32_t)fabric->size)
+        rank = -1;
+
+    peer->acked = true;
+    if (rank == (int32_t)fabric->rank)
+        wring_fabric_fail(fabric, WRING_ERR_PEER, rank, "rank %" PRIu32 " gave up on this rank: %s",
+                          peer->rank, control->text);
+    else
+        wring_fabric_fail(fabric, status, rank, "%s", control->text);
+}
+
+void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
+                          const struct wring_control *control)
+{
+    switch (control->kind) {
+    case WRING_CONTROL_HEARTBEAT:
+    case WRING_CONTROL_CREDIT:
+        return;
+    case WRING_CONTROL_ABORT:
+        heard_abort(fabric, peer, control);
+        return;
+    case WRING_CONTROL_BYE:
+        peer->left = true;
+        wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+        return;
+    case WRING_CONTROL_BYE_ACK:
+        peer->acked = true;
+        return;
+    }
+}
+
+/** All peers have heard, or are gone. */
+static bool all_acked(const struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (is_peer(fabric, i) && !fabric->peers[i].acked)
+            return false;
+    return true;
+}
+
+static void disconnect_all(struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++) {
+        struct wring_peer *peer = &fabric->peers[i];
+        if (peer->conn != NULL)
+            peer->conn->provider->ops->disconnect(peer->conn);
+        peer->conn = NULL;
+        peer->gone = true;
+    }
+    fabric->state = WRING_FABRIC_FAILED;
+}
+
+static void tick_failing(struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (is_peer(fabric, i) && fabric->peers[i].owes_abort)
+            send_abort(fabric, &fabric->peers[i]);
+    if (all_acked(fabric) || fabric->tick_ns >= fabric->failing_until_ns)
+        disconnect_all(fabric);
+}
+
+/**
+ * If nobody made progress for a while (this rank was stopped, or its application did not call),
+ * the peers' silence is ours: move their clocks on.
+ */
+static void forgive_own_absence(struct wring_fabric *fabric, uint64_t previous_ns)
+{
+    uint64_t absent = fabric->tick_ns - previous_ns;
+    if (absent < fabric->config->heartbeat_ns)
+        return;
+    for (uint32_t i = 0; i < fabric->size; i++)
+        fabric->peers[i].heard_ns += absent;
+}
+
+static void judge(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    uint64_t now = fabric->tick_ns;
+    if (peer->left)
+        return;
+    if (now > peer->heard_ns && now - peer->heard_ns > fabric->config->peer_timeout_ns) {
+        wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)peer->rank,
+                          "rank %" PRIu32 " gave no sign of life for %.3g s (WRING_PEER_TIMEOUT): "
+                          "it hangs, is stopped, or is cut off",
+                          peer->rank, (double)fabric->config->peer_timeout_ns / 1e9);
+        return;
+    }
+    if (now - peer->sent_ns >= fabric->config->heartbeat_ns)
+        wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_HEARTBEAT});
+}
+
+void wring_liveness_tick(struct wring_fabric *fabric)
+{
+    static const uint64_t look_every_ns = 1 * WRING_NS_PER_MS;
+    uint64_t previous_ns = fabric->judged_ns;
+
+    if (fabric->state == WRING_FABRIC_FAILING) {
+        tick_failing(fabric);
+        return;
+    }
+    if (fabric->state != WRING_FABRIC_WORKING || fabric->tick_ns - previous_ns < look_every_ns)
+        return;
+    fabric->judged_ns = fabric->tick_ns;
+    forgive_own_absence(fabric, previous_ns);
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (is_peer(fabric, i))
+            judge(fabric, &fabric->peers[i]);
+}
+
+uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
+{
+    if (fabric->state == WRING_FABRIC_FAILING)
+        return fabric->failing_until_ns;
+    if (fabric->state != WRING_FABRIC_WORKING || fabric->size == 1)
+        return WRING_NEVER;
+    return fabric->tick_ns + fabric->config->heartbeat_ns / 2;
+}
+
+void wring_fabric_leave(struct wring_fabric *fabric)
+{
+    if (fabric->state != WRING_FABRIC_WORKING)
+        return;
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (is_peer(fabric, i)) {
+            fabric->peers[i].left = true; /* its end may close from now on */
+            wring_control_send(&fabric->peers[i],
+                               &(struct wring_control){.kind = WRING_CONTROL_BYE});
+        }
+
+    uint64_t deadline = wring_deadline_in(LEAVE_NS);
+    while (!all_acked(fabric) && fabric->state == WRING_FABRIC_WORKING) {
+        if (wring_fabric_poll(fabric))
+            continue;
+        struct wring_wait_set set = {.deadline_ns = deadline};
+        wring_fabric_arm(fabric, &set);
+        if (wring_now_ns() >= deadline)
+            return;
+        if (!wring_fabric_poll(fabric))
+            wring_wait_set_sleep(&set);
+    }
+}
