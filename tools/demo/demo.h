@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring demo: what its files share. Every rank is a process that does all of this in step. */
+#ifndef WRING_DEMO_H
+#define WRING_DEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/wring.h>
+
+#define DEMO_EVALS 20  /* points of a loss curve */
+#define DEMO_TENSORS 7 /* buckets, in the order in which backward makes them */
+#define DEMO_CONFIGS 6
+#define DEMO_TEXTS_MAX 64
+
+struct demo_options {
+    const char *texts[DEMO_TEXTS_MAX]; /* files of the user's; none: the system's documentation */
+    uint32_t n_texts;
+    uint32_t ranks, steps, batch, hidden, timed_steps;
+    uint64_t seed;
+    const char *link;   /* "1gbit" */
+    const char *report; /* path; "" for none */
+    const char *only;   /* names of configurations joined by ','; NULL: all */
+    bool json, losses_only;
+};
+
+/** A way to exchange the gradients. */
+struct demo_config {
+    const char *name, *label;
+    const char *codec;
+    enum wring_scheme scheme;
+    const char *note; /* for the report */
+};
+
+extern const struct demo_config demo_configs[DEMO_CONFIGS];
+const struct demo_config *demo_config_find(const char *name);
+
+/** What one bucket did in the step that is shown, in µs from the step's beginning. */
+struct demo_span {
+    double ready_us, done_us;
+};
+
+struct demo_timeline {
+    double forward_us, backward_us, step_us;
+    struct demo_span buckets[DEMO_TENSORS];
+};
+
+struct demo_measure {
+    const struct demo_config *config;
+    double compute_us, step_us;
+    double wire_bytes;             /* a rank sends in a step */
+    double cores;                  /* progress and codecs of all ranks, while a step runs */
+    double losses[DEMO_EVALS + 1]; /* held out, nats per byte, at steps * i / DEMO_EVALS */
+    double time_to_target_s;       /* NAN: not reached */
+    bool same_bits;                /* link and no link, and all ranks, gave the same parameters */
+    struct demo_timeline timeline;
+};
+
+struct demo_results {
+    const struct demo_options *options;
+    struct demo_measure measures[DEMO_CONFIGS];
+    uint32_t n;
+    uint64_t text_files, text_bytes, dropped_files, held_out_bytes, parameters;
+    double target_loss; /* bf16's last one; NAN where bf16 did not run */
+};
+
+/** Run everything on this rank. Rank 0's results are complete. @return exit status */
+int demo_measure_all(const struct demo_options *options, struct demo_results *out);
+
+void demo_print_table(const struct demo_results *results);
+int demo_print_json(const struct demo_results *results);
+
+/** Write the report. @return false with a line on standard error */
+bool demo_report_write(const struct demo_results *results, const char *path);
+
+#endif

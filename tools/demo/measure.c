@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which runs the demo consists of, and what is made of their results. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "tools/demo/corpus.h"
+#include "tools/demo/train.h"
+
+#define HASH_STEP 20 /* up to which the runs with and without the link must agree */
+#define WARM_STEPS 10
+
+const struct demo_config demo_configs[DEMO_CONFIGS] = {
+    {"fp32", "fp32, uncompressed", "none", WRING_SCHEME_DIVISIBLE,
+     "the honest baseline: nothing lost"},
+    {"bf16", "bf16", "bf16", WRING_SCHEME_DIVISIBLE, "what most jobs would use anyway"},
+    {"int8", "int8, block of 512", "int8", WRING_SCHEME_DIVISIBLE, "a quarter of the bytes"},
+    {"onebit+ef", "one bit + error feedback", "onebit:block=128+ef", WRING_SCHEME_INDIVISIBLE,
+     "sign and mean; what is left out is sent later"},
+    {"topk+ef", "top 1 % + error feedback", "topk:ratio=0.01+ef", WRING_SCHEME_INDIVISIBLE,
+     "the largest hundredth; the rest is sent later"},
+    {"onebit", "one bit, no error feedback", "onebit:block=128", WRING_SCHEME_INDIVISIBLE,
+     "negative control: as fast, and wrong"},
+};
+
+const struct demo_config *demo_config_find(const char *name)
+{
+    for (int i = 0; i < DEMO_CONFIGS; i++)
+        if (strcmp(demo_configs[i].name, name) == 0)
+            return &demo_configs[i];
+    return NULL;
+}
+
+static bool is_wanted(const struct demo_options *options, const char *name)
+{
+    size_t length = strlen(name);
+    if (options->only == NULL)
+        return true;
+    for (const char *at = options->only; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+struct show {
+    bool terminal;
+    char what[64];
+};
+
+static void show_progress(void *arg, uint32_t step, uint32_t steps)
+{
+    const struct show *show = arg;
+    if (show->terminal && (step % 10 == 0 || step == steps))
+        fprintf(stderr, "\r\033[K%s: step %u of %u", show->what, step, steps);
+    if (show->terminal && step == steps)
+        fprintf(stderr, "\r\033[K");
+}
+
+/** Mean over all ranks of some numbers, and whether all of them have the same hash. */
+static int combine(struct wring_session *session, struct demo_run_result *result, uint64_t hash,
+                   bool *same)
+{
+    float numbers[4] = {(float)result->step_us, (float)result->wire_bytes, (float)result->cpu_per_s,
+                        0};
+    uint64_t root_hash = hash;
+    struct wring_group *world = wring_session_world(session);
+    enum wring_status status = wring_broadcast(world, &root_hash, sizeof(root_hash), 0, NULL);
+    numbers[3] = root_hash != hash;
+    if (status == WRING_OK)
+        status = wring_allreduce(world, numbers, 4, WRING_F32, WRING_AVG, NULL, NULL);
+    result->step_us = numbers[0];
+    result->wire_bytes = numbers[1];
+    result->cpu_per_s = numbers[2];
+    *same &= numbers[3] == 0;
+    return status != WRING_OK;
+}
+
+struct measuring {
+    const struct demo_options *options;
+    const struct demo_corpus *corpus;
+    struct wring_session *control; /* for what the ranks tell each other between runs */
+    uint32_t rank, ranks;
+    struct show show;
+};
+
+static int run(struct measuring *m, const struct demo_config *config, const char *link,
+               uint32_t steps, bool evaluate, bool *same, struct demo_run_result *result)
+{
+    struct demo_run run = {
+        .options = m->options,
+        .corpus = m->corpus,
+        .config = config,
+        .link = link,
+        .rank = m->rank,
+        .ranks = m->ranks,
+        .steps = steps,
+        .evaluate = evaluate,
+        .hash_step = config != NULL ? HASH_STEP : 0,
+        .warm_steps = WARM_STEPS,
+        .progress = show_progress,
+        .progress_arg = &m->show,
+    };
+    snprintf(m->show.what, sizeof(m->show.what), "%s, %s",
+             config != NULL ? config->name : "compute",
+             evaluate       ? "loss"
+             : link != NULL ? link
+                            : "alone");
+    if (wring_barrier(wring_session_world(m->control)) != WRING_OK || demo_train(&run, result) != 0)
+        return 1;
+    return combine(m->control, result, result->hash, same);
+}
+
+static int measure(struct measuring *m, const struct demo_config *config, struct demo_measure *out)
+{
+    struct demo_run_result loss, link;
+    uint32_t timed = m->options->timed_steps;
+
+    *out = (struct demo_measure){.config = config, .same_bits = true, .time_to_target_s = NAN};
+    if (run(m, config, NULL, m->options->steps, true, &out->same_bits, &loss) != 0)
+        return 1;
+    memcpy(out->losses, loss.losses, sizeof(out->losses));
+    if (m->options->losses_only)
+        return 0;
+    if (run(m, config, m->options->link, timed + WARM_STEPS, false, &out->same_bits, &link) != 0)
+        return 1;
+    out->same_bits &= loss.hash == link.hash;
+    out->step_us = link.step_us;
+    out->wire_bytes = link.wire_bytes;
+    out->cores = link.cpu_per_s * m->ranks;
+    out->timeline = link.timeline;
+    return 0;
+}
+
+/** When a loss curve, taken as straight between its points, first comes down to a target. */
+static double steps_to(const double *losses, uint32_t steps, double target)
+{
+    for (int i = 1; i <= DEMO_EVALS; i++)
+        if (losses[i] <= target) {
+            double above = losses[i - 1] - target, fall = losses[i - 1] - losses[i];
+            double part = fall > 0 && above > 0 ? above / fall : 0;
+            return ((double)(i - 1) + part) / DEMO_EVALS * steps;
+        }
+    return NAN;
+}
+
+static void conclude(struct demo_results *results)
+{
+    const struct demo_options *options = results->options;
+    results->target_loss = NAN;
+    for (uint32_t i = 0; i < results->n; i++)
+        if (strcmp(results->measures[i].config->name, "bf16") == 0)
+            results->target_loss = results->measures[i].losses[DEMO_EVALS];
+    for (uint32_t i = 0; i < results->n; i++) {
+        struct demo_measure *measure = &results->measures[i];
+        measure->time_to_target_s =
+            steps_to(measure->losses, options->steps, results->target_loss) * measure->step_us /
+            1e6;
+    }
+}
+
+static int measure_wanted(struct measuring *m, struct demo_results *out)
+{
+    struct demo_run_result compute = {0};
+    bool same = true;
+    if (!m->options->losses_only &&
+        run(m, NULL, NULL, 3 * m->options->timed_steps + WARM_STEPS, false, &same, &compute) != 0)
+        return 1;
+    for (int i = 0; i < DEMO_CONFIGS; i++) {
+        if (!is_wanted(m->options, demo_configs[i].name))
+            continue;
+        struct demo_measure *measured = &out->measures[out->n];
+        if (measure(m, &demo_configs[i], measured) != 0)
+            return 1;
+        measured->compute_us = compute.step_us;
+        out->n++;
+    }
+    conclude(out);
+    return 0;
+}
+
+int demo_measure_all(const struct demo_options *options, struct demo_results *out)
+{
+    struct demo_corpus corpus;
+    struct demo_model model;
+    *out = (struct demo_results){.options = options};
+    if (demo_corpus_load(options->texts, options->n_texts, options->seed, &corpus) != 0)
+        return 1;
+    struct measuring m = {
+        .options = options, .corpus = &corpus, .control = demo_session_open("shm", NULL)};
+    int failed = m.control == NULL;
+    if (!failed) {
+        m.rank = wring_session_rank(m.control);
+        m.ranks = wring_session_size(m.control);
+        m.show.terminal = m.rank == 0 && isatty(STDERR_FILENO);
+        out->text_files = corpus.files;
+        out->dropped_files = corpus.dropped;
+        out->text_bytes = corpus.train_bytes + corpus.held_out_bytes;
+        out->held_out_bytes = corpus.held_out_bytes;
+        if (demo_model_init(&model, 1, options->hidden, 0) == 0) {
+            for (int t = 0; t < DEMO_TENSORS; t++)
+                out->parameters += model.elems[t];
+            demo_model_finish(&model);
+        }
+        failed = measure_wanted(&m, out);
+    }
+    wring_session_close(m.control);
+    demo_corpus_free(&corpus);
+    return failed;
+}

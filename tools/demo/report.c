@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One HTML file that needs nothing else: numbers, what they mean, and pictures. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/demo/model.h"
+#include "tools/demo/svg.h"
+
+static const char style[] =
+    ":root{--bg:#fff;--fg:#1c2733;--dim:#5b6b7b;--line:#dde3ea;--card:#f6f8fa;--c0:#1f6feb;"
+    "--c1:#8250df;--c2:#0a7d6c;--c3:#d1570a;--c4:#b8860b;--c5:#8c959f;--go:#1f6feb;--wait:#d1570a}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#0f151c;--fg:#e2e8ef;--dim:#93a1b0;"
+    "--line:#2a3542;--card:#18212b;--c0:#58a6ff;--c1:#bc8cff;--c2:#3fcfb4;--c3:#ff9a4d;"
+    "--c4:#e3c04a;--c5:#7d8894;--go:#58a6ff;--wait:#ff9a4d}}"
+    "body{background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif;max-width:62rem;"
+    "margin:2rem auto;padding:0 1rem}h1{font-size:1.7rem;margin:0}h2{font-size:1.2rem;"
+    "margin-top:2.2rem}p{max-width:46rem}.dim{color:var(--dim)}table{border-collapse:collapse;"
+    "width:100%;font-variant-numeric:tabular-nums;font-size:.93rem}th,td{padding:.35rem .55rem;"
+    "text-align:right;border-bottom:1px solid var(--line)}th{color:var(--dim);font-weight:600}"
+    "th:first-child,td:first-child{text-align:left}.cards{display:flex;gap:1rem;flex-wrap:wrap}"
+    ".card{background:var(--card);border-radius:.6rem;padding:.8rem 1.1rem;flex:1 1 12rem}"
+    ".card b{display:block;font-size:1.5rem}svg{width:100%;height:auto;background:var(--card);"
+    "border-radius:.6rem;margin:.6rem 0}.grid{stroke:var(--line)}.axis{stroke:var(--dim)}"
+    ".tick{fill:var(--dim);font-size:12px}.name{fill:var(--fg);font-size:14px;font-weight:600}"
+    ".legend{fill:var(--fg);font-size:12px}.curve{fill:none;stroke-width:2}"
+    ".c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}"
+    ".c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.compute{fill:var(--c2)}.hidden{fill:var(--go)}"
+    ".exposed{fill:var(--wait)}.scroll{overflow-x:auto}";
+
+static const struct demo_measure *find(const struct demo_results *results, const char *name)
+{
+    for (uint32_t i = 0; i < results->n; i++)
+        if (strcmp(results->measures[i].config->name, name) == 0)
+            return &results->measures[i];
+    return NULL;
+}
+
+/** The fastest of those that keep a residual. */
+static const struct demo_measure *best(const struct demo_results *results)
+{
+    const struct demo_measure *found = NULL;
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        if (strstr(m->config->codec, "+ef") != NULL &&
+            (found == NULL || m->step_us < found->step_us))
+            found = m;
+    }
+    return found;
+}
+
+static void number(FILE *file, double value, const char *format)
+{
+    fputs("<td>", file);
+    if (isfinite(value))
+        fprintf(file, format, value);
+    else
+        fputs("–", file);
+    fputs("</td>", file);
+}
+
+static void write_table(FILE *file, const struct demo_results *results)
+{
+    const struct demo_measure *fp32 = find(results, "fp32"), *bf16 = find(results, "bf16");
+    fputs("<div class='scroll'><table><tr><th>exchange<th>step ms<th>compute ms<th>exposed ms"
+          "<th>wire kB<th>× fp32<th>× bf16<th>cores<th>loss<th>loss − fp32<th>s to bf16's loss"
+          "</tr>\n",
+          file);
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        fprintf(file, "<tr><td>%s<br><span class='dim'>%s</span></td>", m->config->label,
+                m->config->note);
+        number(file, m->step_us / 1e3, "%.2f");
+        number(file, m->compute_us / 1e3, "%.2f");
+        number(file, (m->step_us - m->compute_us) / 1e3, "%.2f");
+        number(file, m->wire_bytes / 1e3, "%.1f");
+        number(file, fp32 != NULL ? fp32->step_us / m->step_us : NAN, "%.2f");
+        number(file, bf16 != NULL ? bf16->step_us / m->step_us : NAN, "%.2f");
+        number(file, m->cores, "%.2f");
+        number(file, m->losses[DEMO_EVALS], "%.3f");
+        number(file, fp32 != NULL ? m->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS] : NAN,
+               "%+.3f");
+        number(file, m->time_to_target_s, "%.1f");
+        fputs("</tr>\n", file);
+    }
+    fputs("</table></div>\n", file);
+}
+
+static void write_cards(FILE *file, const struct demo_results *results)
+{
+    const struct demo_measure *fp32 = find(results, "fp32"), *bf16 = find(results, "bf16");
+    const struct demo_measure *winner = best(results);
+    if (fp32 == NULL || bf16 == NULL || winner == NULL)
+        return;
+    fprintf(
+        file,
+        "<div class='cards'><div class='card'><b>%.1f ×</b>faster steps than bf16 with "
+        "%s</div><div class='card'><b>%.1f ×</b>faster than fp32</div>"
+        "<div class='card'><b>%+.3f</b>nats per byte of held-out loss, against fp32 after equal "
+        "steps</div><div class='card'><b>%.0f ×</b>fewer bytes on the wire than fp32</div>"
+        "</div>\n",
+        bf16->step_us / winner->step_us, winner->config->label, fp32->step_us / winner->step_us,
+        winner->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS],
+        fp32->wire_bytes / winner->wire_bytes);
+}
+
+static void write_losses(FILE *file, const struct demo_results *results, bool by_time)
+{
+    struct svg_chart chart = {
+        .title = by_time ? "Held-out loss against time on the link" : "Held-out loss against steps",
+        .x_title = by_time ? "seconds (steps × measured step time)" : "steps",
+        .y_title = "nats per byte",
+        .n = results->n,
+        .y_top = 4,
+    };
+    for (uint32_t c = 0; c < results->n; c++) {
+        const struct demo_measure *m = &results->measures[c];
+        struct svg_curve *curve = &chart.curves[c];
+        curve->name = m->config->label;
+        curve->dashed = strcmp(m->config->name, "onebit") == 0;
+        for (int i = 0; i <= DEMO_EVALS; i++) {
+            double steps = (double)i / DEMO_EVALS * results->options->steps;
+            curve->x[curve->n] = by_time ? steps * m->step_us / 1e6 : steps;
+            curve->y[curve->n++] = m->losses[i];
+        }
+    }
+    svg_chart_write(file, &chart);
+}
+
+static void write_timeline(FILE *file, const struct demo_measure *m, double to_us)
+{
+    struct svg_bar bars[2 + 2 * DEMO_TENSORS];
+    const struct demo_timeline *t = &m->timeline;
+    char title[128];
+    uint32_t n = 0;
+    bars[n++] = (struct svg_bar){"compute", "compute", "forward", 0, t->forward_us};
+    bars[n++] = (struct svg_bar){NULL, "compute", "backward", t->forward_us, t->backward_us};
+    for (int i = 0; i < DEMO_TENSORS; i++) {
+        const struct demo_span *span = &t->buckets[i];
+        double seen = span->done_us < t->backward_us ? span->done_us : t->backward_us;
+        const char *row = demo_tensor_names[i];
+        bars[n++] = (struct svg_bar){row, "hidden", "exchange behind backward", span->ready_us,
+                                     seen > span->ready_us ? seen : span->ready_us};
+        if (span->done_us > t->backward_us)
+            bars[n++] = (struct svg_bar){
+                NULL, "exposed", "exchange after backward",
+                span->ready_us > t->backward_us ? span->ready_us : t->backward_us, span->done_us};
+    }
+    snprintf(title, sizeof(title), "One step with %s: %.1f ms", m->config->label, t->step_us / 1e3);
+    svg_timeline_write(file, title, bars, n, to_us);
+}
+
+static void write_intro(FILE *file, const struct demo_results *results)
+{
+    const struct demo_options *o = results->options;
+    fprintf(
+        file,
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' "
+        "content='width=device-width'><title>wring demo</title><style>%s</style>\n"
+        "<h1>What compressing gradients gained, and what it cost</h1>\n"
+        "<p class='dim'>%u processes trained a byte-level language model of %.2f M parameters "
+        "together, %u samples each, for %u steps, on %llu text files (%.2f MB; %llu duplicates "
+        "dropped first, %.0f kB held out). Each process has an emulated link of %s each way.</p>"
+        "\n",
+        style, o->ranks, (double)results->parameters / 1e6, o->batch, o->steps,
+        (unsigned long long)results->text_files, (double)results->text_bytes / 1e6,
+        (unsigned long long)results->dropped_files, (double)results->held_out_bytes / 1e3, o->link);
+}
+
+static void write_notes(FILE *file, const struct demo_results *results)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < results->n; i++)
+        same &= results->measures[i].same_bits;
+    fprintf(
+        file,
+        "<h2>How to read this</h2><p>The model is small and the link slow on purpose, so that "
+        "the exchange is the bottleneck; with a larger batch or a faster link compression gains "
+        "less, and may gain nothing. Compare with bf16 rather than fp32: halving the bytes "
+        "costs nothing in accuracy, and most jobs do it anyway.</p><p><b>compute</b> is a step "
+        "without any exchange, all processes running at once; <b>exposed</b> is what the "
+        "exchange adds to it; <b>cores</b> is the processor time of progress and codecs of all "
+        "processes per second. Every configuration uses Nesterov momentum at the worker, before "
+        "the codec, and tensors under 2048 elements travel uncompressed. One bit without error "
+        "feedback is the negative control: it is as fast and does not converge as well, which is "
+        "what error feedback is for.</p><p>The loss curves come from runs without the emulated "
+        "link. That is fair because results do not depend on it: after 20 steps the parameters "
+        "of all processes, with the link and without, were %s. Loss against time is steps times "
+        "the measured step.</p></html>\n",
+        same ? "bit for bit the same" : "<b>NOT the same, which is a bug</b>");
+}
+
+bool demo_report_write(const struct demo_results *results, const char *path)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL) {
+        fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    const struct demo_measure *bf16 = find(results, "bf16"), *winner = best(results);
+    double longest_us = 0;
+    write_intro(file, results);
+    write_cards(file, results);
+    fputs("<h2>The numbers</h2>\n", file);
+    write_table(file, results);
+    fputs("<h2>Accuracy</h2>\n", file);
+    write_losses(file, results, false);
+    write_losses(file, results, true);
+    fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is exchange that hides "
+          "behind backward, orange is what one waits for. All on the same scale.</p>\n",
+          file);
+    for (uint32_t i = 0; i < results->n; i++)
+        if (&results->measures[i] == bf16 || &results->measures[i] == winner ||
+            strcmp(results->measures[i].config->name, "fp32") == 0)
+            longest_us = fmax(longest_us, results->measures[i].timeline.step_us);
+    for (uint32_t i = 0; i < results->n; i++)
+        if (&results->measures[i] == bf16 || &results->measures[i] == winner ||
+            strcmp(results->measures[i].config->name, "fp32") == 0)
+            write_timeline(file, &results->measures[i], longest_us);
+    write_notes(file, results);
+    bool ok = fflush(file) == 0 && !ferror(file);
+    ok &= fclose(file) == 0;
+    if (!ok)
+        fprintf(stderr, "wring demo: %s: cannot be written\n", path);
+    return ok;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/demo/train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "tools/demo/random.h"
+
+#define RATE 0.2
+#define RATE_END 0.05 /* share of it that is left at the last step */
+#define MOMENTUM 0.9f
+#define WARM_UP_STEPS 50
+#define SMALL_ELEMS 2048      /* tensors below are not compressed */
+#define HELD_OUT_SAMPLES 4096 /* of all ranks together */
+#define BLOCKS 9              /* of timed steps, whose median counts */
+#define TIMELINES 32          /* steps kept, of which the median one is shown */
+
+struct trainer {
+    const struct demo_run *run;
+    struct demo_model model;
+    struct wring_session *session;
+    struct wring_bucket *buckets[DEMO_TENSORS];
+    uint64_t step_began_ns;
+    bool failed;
+    struct demo_timeline now, kept[TIMELINES];
+};
+
+static double us_since(uint64_t ns)
+{
+    return (double)(wring_now_ns() - ns) / 1e3;
+}
+
+static int fail(const struct trainer *trainer, const char *what, enum wring_status status)
+{
+    struct wring_error_detail detail = {.text = ""};
+    if (trainer->session != NULL)
+        wring_session_error(trainer->session, &detail);
+    fprintf(stderr, "wring demo: rank %u: %s: %s%s%s\n", trainer->run->rank, what,
+            wring_status_text(status), detail.text[0] != '\0' ? ": " : "", detail.text);
+    return 1;
+}
+
+/**
+ * Rank 0 keeps the launcher's socket for further sessions: each takes a copy of it.
+ */
+struct wring_session *demo_session_open(const char *provider, const char *link)
+{
+    char provider_text[64], fault_text[64];
+    const char *settings[4] = {provider_text, NULL, NULL, NULL};
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    struct wring_session *session = NULL;
+    const char *fd_text = wring_config_foreign("WRING_ROOT_FD");
+
+    snprintf(provider_text, sizeof(provider_text), "WRING_PROVIDER=%s", provider);
+    if (link != NULL) {
+        snprintf(fault_text, sizeof(fault_text), "WRING_FAULT=rate=%s", link);
+        settings[1] = fault_text;
+    }
+    params.settings = settings;
+    if (fd_text != NULL)
+        params.root_fd = dup(atoi(fd_text));
+    enum wring_status status = wring_session_open(&params, &session);
+    if (status != WRING_OK)
+        fprintf(stderr, "wring demo: no session over %s: %s\n", provider,
+                wring_status_text(status));
+    return session;
+}
+
+static int make_buckets(struct trainer *trainer)
+{
+    const struct demo_config *config = trainer->run->config;
+    for (int t = 0; t < DEMO_TENSORS; t++) {
+        uint64_t elems = trainer->model.elems[t];
+        bool small = elems < SMALL_ELEMS;
+        void *data;
+        enum wring_status status =
+            wring_buffer_alloc(trainer->session, elems * sizeof(float), &data);
+        if (status != WRING_OK)
+            return fail(trainer, "buffer", status);
+        trainer->model.gradients[t] = data;
+        struct wring_bucket_params params = {
+            .name = demo_tensor_names[t],
+            .data = data,
+            .elems = elems,
+            .op = WRING_AVG,
+            .codec = small ? "none" : config->codec,
+            .scheme = small ? WRING_SCHEME_AUTO : config->scheme,
+            .priority = t,
+        };
+        status = wring_bucket_register(trainer->session, &params, &trainer->buckets[t]);
+        if (status != WRING_OK)
+            return fail(trainer, "bucket", status);
+    }
+    enum wring_status status = wring_session_commit(trainer->session);
+    return status == WRING_OK ? 0 : fail(trainer, "commit", status);
+}
+
+static int begin(struct trainer *trainer)
+{
+    const struct demo_run *run = trainer->run;
+    if (demo_model_init(&trainer->model, run->options->batch, run->options->hidden,
+                        run->options->seed) != 0)
+        return fail(trainer, "model", WRING_ERR_NO_MEMORY);
+    if (run->config != NULL) {
+        trainer->session = demo_session_open(run->link != NULL ? "tcp" : "shm", run->link);
+        return trainer->session != NULL ? make_buckets(trainer) : 1;
+    }
+    for (int t = 0; t < DEMO_TENSORS; t++) {
+        trainer->model.gradients[t] = calloc(trainer->model.elems[t], sizeof(float));
+        if (trainer->model.gradients[t] == NULL)
+            return fail(trainer, "gradients", WRING_ERR_NO_MEMORY);
+    }
+    return 0;
+}
+
+static void end(struct trainer *trainer)
+{
+    for (int t = 0; t < DEMO_TENSORS && trainer->run->config == NULL; t++)
+        free(trainer->model.gradients[t]);
+    wring_session_close(trainer->session);
+    demo_model_finish(&trainer->model);
+}
+
+/** A sample: DEMO_CONTEXT bytes from `at` on, and the byte after them. */
+static void take_sample(struct demo_model *model, uint32_t i, const uint8_t *text, uint64_t at)
+{
+    memcpy(model->context + (size_t)i * DEMO_CONTEXT, text + at, DEMO_CONTEXT);
+    model->next[i] = text[at + DEMO_CONTEXT];
+}
+
+/** Random places of this rank's part of the text. */
+static void draw_batch(struct trainer *trainer, uint32_t step)
+{
+    const struct demo_run *run = trainer->run;
+    const struct demo_corpus *corpus = run->corpus;
+    uint64_t part = corpus->train_bytes / run->ranks;
+    uint64_t key = demo_random(run->options->seed, 0x62617463680000 + run->rank);
+    for (uint32_t i = 0; i < trainer->model.batch; i++) {
+        uint64_t number = demo_random(key, (uint64_t)step * trainer->model.batch + i);
+        take_sample(&trainer->model, i, corpus->train + run->rank * part,
+                    number % (part - DEMO_CONTEXT - 1));
+    }
+}
+
+/** Held-out loss over all ranks; each takes its share of the same places in every run. */
+static double evaluate(struct trainer *trainer)
+{
+    const struct demo_run *run = trainer->run;
+    const struct demo_corpus *corpus = run->corpus;
+    struct demo_model *model = &trainer->model;
+    uint32_t batches = HELD_OUT_SAMPLES / run->ranks / model->batch + 1;
+    uint64_t key = demo_random(run->options->seed, 0x68656C64);
+    float mean = 0;
+
+    for (uint32_t b = 0; b < batches; b++) {
+        for (uint32_t i = 0; i < model->batch; i++) {
+            uint64_t n = ((uint64_t)b * run->ranks + run->rank) * model->batch + i;
+            take_sample(model, i, corpus->held_out,
+                        demo_random(key, n) % (corpus->held_out_bytes - DEMO_CONTEXT - 1));
+        }
+        mean += (float)(demo_model_forward(model, model->batch) / batches);
+    }
+    enum wring_status status = wring_allreduce(wring_session_world(trainer->session), &mean, 1,
+                                               WRING_F32, WRING_AVG, NULL, NULL);
+    if (status != WRING_OK)
+        trainer->failed = true;
+    return (double)mean;
+}
+
+/** Momentum comes before the codec: after a biased one it would amplify what the codec left out. */
+static void on_ready(void *arg, enum demo_tensor tensor)
+{
+    struct trainer *trainer = arg;
+    demo_model_momentum(&trainer->model, tensor, MOMENTUM);
+    trainer->now.buckets[tensor].ready_us = us_since(trainer->step_began_ns);
+    if (trainer->session != NULL && wring_bucket_post(trainer->buckets[tensor]) != WRING_OK)
+        trainer->failed = true;
+}
+
+static float rate_at(uint32_t step, uint32_t steps)
+{
+    double warm = step < WARM_UP_STEPS ? (step + 1.0) / WARM_UP_STEPS : 1;
+    double cosine = 0.5 * (1 + cos(3.14159265358979 * step / steps));
+    return (float)(RATE * warm * (RATE_END + (1 - RATE_END) * cosine));
+}
+
+static int run_step(struct trainer *trainer, uint32_t step)
+{
+    struct demo_timeline *now = &trainer->now;
+    float rate = rate_at(step, trainer->run->options->steps);
+
+    trainer->step_began_ns = wring_now_ns();
+    draw_batch(trainer, step);
+    demo_model_forward(&trainer->model, trainer->model.batch);
+    now->forward_us = us_since(trainer->step_began_ns);
+    demo_model_backward(&trainer->model, on_ready, trainer);
+    now->backward_us = us_since(trainer->step_began_ns);
+    for (int t = 0; t < DEMO_TENSORS; t++) {
+        if (trainer->session != NULL) {
+            enum wring_status status = wring_bucket_wait(trainer->buckets[t], WRING_FOREVER);
+            if (status != WRING_OK || trainer->failed)
+                return fail(trainer, "exchange", status);
+        }
+        now->buckets[t].done_us = us_since(trainer->step_began_ns);
+        demo_model_update(&trainer->model, (enum demo_tensor)t, rate);
+    }
+    now->step_us = us_since(trainer->step_began_ns);
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_step_us(const void *a, const void *b)
+{
+    const struct demo_timeline *x = a, *y = b;
+    return (x->step_us > y->step_us) - (x->step_us < y->step_us);
+}
+
+/** Mean step of each block of timed steps; their median is the step time. */
+static double median_of_blocks(const double *step_us, uint32_t n)
+{
+    double means[BLOCKS] = {0};
+    uint32_t blocks = n < BLOCKS ? n : BLOCKS;
+    for (uint32_t b = 0; b < blocks; b++) {
+        uint32_t first = b * n / blocks, last = (b + 1) * n / blocks;
+        for (uint32_t i = first; i < last; i++)
+            means[b] += step_us[i] / (last - first);
+    }
+    qsort(means, blocks, sizeof(*means), by_value);
+    return means[blocks / 2];
+}
+
+static uint64_t cpu_of(const struct wring_session_stats *stats)
+{
+    return stats->progress_cpu_ns + stats->waiter_cpu_ns + stats->executor_cpu_ns;
+}
+
+static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_result *out)
+{
+    const struct demo_run *run = trainer->run;
+    struct wring_session_stats before = {0}, after = {0};
+    uint32_t timed = 0, every = run->steps / DEMO_EVALS;
+    uint64_t began_ns = 0;
+
+    for (uint32_t step = 0; step < run->steps; step++) {
+        if (run->evaluate && step % every == 0 && step / every <= DEMO_EVALS)
+            out->losses[step / every] = evaluate(trainer);
+        if (step == run->warm_steps) {
+            if (trainer->session != NULL)
+                wring_session_stats(trainer->session, &before);
+            began_ns = wring_now_ns();
+        }
+        if (run_step(trainer, step) != 0)
+            return 1;
+        if (step >= run->warm_steps) {
+            trainer->kept[timed % TIMELINES] = trainer->now;
+            step_us[timed++] = trainer->now.step_us;
+        }
+        if (step + 1 == run->hash_step)
+            out->hash = demo_model_hash(&trainer->model);
+        if (run->progress != NULL)
+            run->progress(run->progress_arg, step + 1, run->steps);
+    }
+    double wall_ns = (double)(wring_now_ns() - began_ns);
+    if (trainer->session != NULL)
+        wring_session_stats(trainer->session, &after);
+    if (run->evaluate)
+        out->losses[DEMO_EVALS] = evaluate(trainer);
+    out->step_us = median_of_blocks(step_us, timed);
+    out->wire_bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / timed;
+    out->cpu_per_s = (double)(cpu_of(&after) - cpu_of(&before)) / wall_ns;
+    uint32_t kept = timed < TIMELINES ? timed : TIMELINES;
+    qsort(trainer->kept, kept, sizeof(*trainer->kept), by_step_us);
+    out->timeline = trainer->kept[kept / 2];
+    return trainer->failed;
+}
+
+int demo_train(const struct demo_run *run, struct demo_run_result *out)
+{
+    struct trainer *trainer = calloc(1, sizeof(*trainer));
+    double *step_us = calloc(run->steps, sizeof(*step_us));
+    int failed = 1;
+
+    *out = (struct demo_run_result){0};
+    if (trainer != NULL && step_us != NULL) {
+        trainer->run = run;
+        failed = begin(trainer) || run_steps(trainer, step_us, out);
+        end(trainer);
+    }
+    free(step_us);
+    free(trainer);
+    return failed;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** One training run on this rank. */
+#ifndef WRING_DEMO_TRAIN_H
+#define WRING_DEMO_TRAIN_H
+
+#include "tools/demo/corpus.h"
+#include "tools/demo/model.h"
+
+struct demo_run {
+    const struct demo_options *options;
+    const struct demo_corpus *corpus;
+    const struct demo_config *config; /* NULL: no exchange, compute only */
+    const char *link;                 /* NULL: none emulated */
+    uint32_t rank, ranks;
+    uint32_t steps;
+    bool evaluate;       /* held-out loss at DEMO_EVALS points */
+    uint32_t hash_step;  /* after which the weights are hashed; 0: never */
+    uint32_t warm_steps; /* not timed */
+    void (*progress)(void *arg, uint32_t step, uint32_t steps);
+    void *progress_arg;
+};
+
+struct demo_run_result {
+    double step_us;    /* median over blocks of steps */
+    double wire_bytes; /* sent in a step */
+    double cpu_per_s;  /* of progress and codecs, per second of wall time */
+    double losses[DEMO_EVALS + 1];
+    uint64_t hash;
+    struct demo_timeline timeline; /* of a step of median length */
+};
+
+/** @return 0, or an exit status after a line on standard error */
+int demo_train(const struct demo_run *run, struct demo_run_result *out);
+
+/** Open a session like those of the runs. NULL after a line on standard error. */
+struct wring_session *demo_session_open(const char *provider, const char *link);
+
+#endif
