@@ -34,6 +34,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_PROVIDER",     "auto",    "",      "transport provider; see wring info",                            STRING,                           FIELD(provider), false },
     { "WRING_FAULT",        "",        "",      "wrap the provider: rate=1gbit emulates a slow link",            STRING,                           FIELD(fault), false },
     { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
+    { "WRING_VERBS_DEVICE", "",        "",      "RDMA device to use, as dev[:port]; empty: the best one",         STRING,                           FIELD(verbs_device), false },
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "uncompressed bytes that travel as one piece",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket",                      BYTES(2, 1024),                   FIELD(window), false },
     { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -154,6 +155,7 @@ static void *thread_main(void *arg)
 {
     struct wring_progress *progress = arg;
     pthread_setname_np(pthread_self(), "wring-progress");
+    prctl(PR_SET_TIMERSLACK, 1000ul); /* an emulated link counts on exact wake-ups; in ns */
     while (!atomic_load(&progress->stop)) {
         if (atomic_load(&progress->takers) > 0) {
             park(progress);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "transport/control.h"
 #include "transport/liveness.h"
+#include "transport/providers/fault.h"
 
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
@@ -40,6 +41,14 @@ static enum wring_status open_device(struct wring_fabric *fabric,
     enum wring_status status = ops->open(&provider_params, &device.provider);
     if (status != WRING_OK)
         return status;
+    if (fabric->config->fault[0] != '\0') {
+        struct wring_provider *inner = device.provider;
+        status = wring_fault_wrap(fabric->config->fault, &provider_params, inner, &device.provider);
+        if (status != WRING_OK) {
+            inner->ops->close(inner);
+            return status;
+        }
+    }
     device.provider->ops->capabilities(device.provider, &device.caps);
     status = device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
     if (status != WRING_OK) {

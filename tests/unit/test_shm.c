@@ -59,7 +59,7 @@ static void side_close(struct side *side)
     wring_memory_free(&side->memory);
 }
 
-static void side_poll(struct side *side)
+static size_t side_poll(struct side *side)
 {
     struct wring_event events[8];
     size_t n = OPS->poll(side->provider, events, 8);
@@ -73,6 +73,7 @@ static void side_poll(struct side *side)
         if (events[i].kind == WRING_EVENT_CLOSED)
             snprintf(side->text, sizeof(side->text), "%s", events[i].text);
     }
+    return n;
 }
 
 /** Poll both until a has seen `count` events of the kind; false after a while. b may be NULL. */
@@ -272,10 +273,8 @@ static void garbage_keys_are_refused(void)
 static bool sleep_once(struct side *side)
 {
     struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
-    unsigned arrived = side->count[WRING_EVENT_ARRIVED];
     OPS->arm(side->provider, &set);
-    side_poll(side);
-    if (set.busy || side->count[WRING_EVENT_ARRIVED] != arrived)
+    if (side_poll(side) > 0 || set.busy)
         return true;
     return poll(set.fds, set.n, (int)(LIMIT_NS / WRING_NS_PER_MS)) > 0;
 }

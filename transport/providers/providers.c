@@ -6,6 +6,7 @@
 /* Best first: what "auto" tries from the top. */
 static const struct wring_provider_ops *const providers[] = {
     &wring_provider_shm,
+    &wring_provider_verbs,
     &wring_provider_tcp,
     NULL,
 };

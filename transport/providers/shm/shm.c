@@ -17,9 +17,10 @@
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"
 #define NAME_BYTES (sizeof(NAME_PREFIX) - 1 + 32)
-#define SERVICE_NS                                                                \
-    (2 * WRING_NS_PER_MS) /* how often sockets are looked at while rings are busy \
-                           */
+#define SERVICE_NS                                                                                 \
+    (2 * WRING_NS_PER_MS)                  /* how often sockets are looked at while rings are busy \
+                                            */
+#define HANDSHAKE_NS (60 * WRING_NS_PER_S) /* where there is no config */
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
 #define ACCEPTS_AT_ONCE 16
@@ -44,7 +45,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
     shm->base.ops = &wring_provider_shm;
     if (params->log != NULL)
         shm->log = *params->log;
-    shm->handshake_ns = params->config->join_timeout_ns;
+    shm->handshake_ns = params->config != NULL ? params->config->join_timeout_ns : HANDSHAKE_NS;
     memcpy(shm->secret, params->secret, sizeof(shm->secret));
     shm->listener = -1;
     shm->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -77,6 +77,7 @@ struct shm_conn {
     struct wring_auth auth;
 
     struct shm_ring in, out;
+    uint32_t gone;                   /* of the peer's regions: how many we know to be no more */
     uint32_t end;                    /* DRAINING: index in `in` at which the peer stopped */
     uint64_t done[SHM_RING_ENTRIES]; /* cookies of puts whose PUT_DONE is to be told */
     uint32_t done_head, done_tail;
@@ -134,6 +135,9 @@ enum wring_status wring_shm_mapping_add(struct shm_conn *conn, const struct shm_
 
 /** A peer's region is no more. Unknown ids are fine. */
 void wring_shm_mapping_remove(struct shm_conn *conn, uint64_t id);
+
+/** Learn now which of the peer's regions are no more, if there are any that we do not know of. */
+void wring_shm_mappings_refresh(struct shm_conn *conn);
 
 /** Forget all regions of a peer; remotes keep theirs until they are released. */
 void wring_shm_mappings_finish(struct shm_conn *conn);

@@ -367,18 +367,22 @@ enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct w
 {
     struct shm_conn *conn = (struct shm_conn *)base;
     const struct shm_mapping *mapping = ((struct shm_remote *)remote)->mapping;
-    (void)region; /* any local memory will do */
+    size_t at = region == NULL ? 0 : (size_t)((uintptr_t)local - (uintptr_t)region->base);
 
     if (lane != 0 || remote->conn != base || remote_offset > mapping->bytes ||
         bytes > mapping->bytes - remote_offset)
         return WRING_ERR_INVALID;
+    if (region != NULL && bytes > 0 && (at > region->bytes || bytes > region->bytes - at))
+        return WRING_ERR_INVALID; /* any local memory will do, but not what is said to be another */
+    if (conn->state == SHM_OPEN)
+        wring_shm_mappings_refresh(conn);
     enum wring_status status = room_for_entry(conn);
     if (status != WRING_OK)
         return status;
     if (conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
         return WRING_ERR_AGAIN;
 
-    if (bytes > 0)
+    if (bytes > 0 && mapping->known) /* else the peer will refuse what comes without data */
         memcpy(mapping->base + remote_offset, local, bytes);
     struct shm_entry entry = {.kind = SHM_PUT,
                               .region = mapping->id,

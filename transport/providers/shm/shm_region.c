@@ -108,6 +108,9 @@ void wring_shm_region_destroy(struct wring_region *base)
     struct shm_provider *shm = (struct shm_provider *)base->provider;
     struct shm_frame gone = {.kind = SHM_FRAME_GONE, .id = region->id};
     tell_all(shm, &gone, -1);
+    for (size_t i = 0; i < shm->n_conns; i++)
+        if (shm->conns[i]->in.inbox != NULL) /* after the frame that says which */
+            atomic_fetch_add(&shm->conns[i]->in.inbox->gone, 1);
     shm->regions[slot_of(region->id)] = NULL;
     close(region->fd);
     free(region);
@@ -212,6 +215,15 @@ void wring_shm_mapping_remove(struct shm_conn *conn, uint64_t id)
         free_unused(mapping);
         return;
     }
+}
+
+void wring_shm_mappings_refresh(struct shm_conn *conn)
+{
+    uint32_t gone = atomic_load_explicit(&conn->out.inbox->gone, memory_order_acquire);
+    if (gone == conn->gone)
+        return;
+    conn->gone = gone;
+    wring_shm_conn_service(conn);
 }
 
 void wring_shm_mappings_finish(struct shm_conn *conn)

@@ -41,6 +41,7 @@ struct shm_inbox {
     _Atomic uint32_t left;               /* producer: it closes on purpose */
     alignas(64) _Atomic uint32_t tail;   /* consumer: entries ever taken */
     alignas(64) _Atomic uint32_t asleep; /* consumer sets it, the producer that wakes it clears */
+    _Atomic uint32_t gone;               /* consumer: how many regions of its are no more */
     alignas(64) struct shm_entry entries[SHM_RING_ENTRIES];
     uint8_t messages[SHM_RING_ENTRIES][WRING_SEND_MAX];
 };
