@@ -6,8 +6,8 @@
 
 Both sides follow the same rules: the input is written anew before each call, a barrier goes before
 it, a call takes as long as its slowest rank, results are checked. Each figure is the median over
-the rounds of the medians of the runs. The table is Markdown. Ratios say more than times: a shared
-machine is slow and fast by turns.
+the rounds of the medians of the runs; the best round's follows in brackets, as a shared machine is
+slow and fast by turns. Bandwidth and ratio are those of the medians. The table is Markdown.
 """
 import argparse
 import json
@@ -58,14 +58,13 @@ def run_mpi(build, provider, ranks, sizes, seconds):
 
 
 def compare(arguments, provider, ranks, sizes):
-    """Rows of (bytes, wring us, Open MPI us)."""
+    """Rows of (bytes, wring us of each round, Open MPI us of each round)."""
     ours, theirs = [], []
     for _ in range(arguments.rounds):
         ours.append(run_wring(arguments.build, provider, ranks, sizes, arguments.seconds))
         theirs.append(run_mpi(arguments.build, provider, ranks, sizes, arguments.seconds))
     for size in sizes:
-        yield (size, statistics.median(run[size] for run in ours),
-               statistics.median(run[size] for run in theirs))
+        yield (size, [run[size] for run in ours], [run[size] for run in theirs])
 
 
 def show(size):
@@ -105,9 +104,11 @@ def main():
     for provider in arguments.providers.split(","):
         for ranks in map(int, arguments.ranks.split(",")):
             for size, ours, theirs in compare(arguments, provider, ranks, sizes):
-                print(f"| {provider} | {ranks} | {show(size)} | {ours:.1f} | {theirs:.1f} "
-                      f"| {size / ours / 1e3:.2f} | {size / theirs / 1e3:.2f} "
-                      f"| {theirs / ours:.2f} |", flush=True)
+                our, their = statistics.median(ours), statistics.median(theirs)
+                print(f"| {provider} | {ranks} | {show(size)} | {our:.1f} ({min(ours):.1f}) "
+                      f"| {their:.1f} ({min(theirs):.1f}) "
+                      f"| {size / our / 1e3:.2f} | {size / their / 1e3:.2f} "
+                      f"| {their / our:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
