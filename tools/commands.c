@@ -8,14 +8,6 @@
 
 #define NAME_MAX_BYTES 32
 
-const struct wring_command wring_commands[] = {
-    {"info", "what this build and this machine can do", wring_cmd_info},
-    {"bench", "measure collectives, and check their results", wring_cmd_bench},
-    {"run", "start the ranks of a job on this host", wring_cmd_run},
-    {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
-    {NULL, NULL, NULL},
-};
-
 const struct wring_command *wring_command_find(const struct wring_command *table, const char *name)
 {
     for (; table->name != NULL; table++)

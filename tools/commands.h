@@ -26,10 +26,7 @@ int wring_cmd_bench(int argc, char **argv);
 int wring_cmd_run(int argc, char **argv);
 int wring_cmd_demo(int argc, char **argv); /* tools/demo/, or demo_absent.c */
 
-/** All commands, in the order of help; {NULL} ends. */
-extern const struct wring_command wring_commands[];
-
-/** The command of that name in a table, or NULL. */
+/** The command of that name in a table, which ends with {NULL}; or NULL. */
 const struct wring_command *wring_command_find(const struct wring_command *table, const char *name);
 
 /** The command whose name is spelled most like `name`; NULL where none comes near. */

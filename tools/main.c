@@ -8,6 +8,15 @@
 
 #include "tools/commands.h"
 
+/* in the order of help */
+static const struct wring_command commands[] = {
+    {"info", "what this build and this machine can do", wring_cmd_info},
+    {"bench", "measure collectives, and check their results", wring_cmd_bench},
+    {"run", "start the ranks of a job on this host", wring_cmd_run},
+    {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
+    {NULL, NULL, NULL},
+};
+
 struct command_line {
     int first; /* index of the command's name; 0: none was given */
 };
@@ -35,7 +44,7 @@ static char *help_text(int key, const char *text, void *input)
     (void)input;
     if (key != ARGP_KEY_HELP_POST_DOC)
         return (char *)text;
-    return wring_command_help(wring_commands, "Commands:");
+    return wring_command_help(commands, "Commands:");
 }
 
 static const struct argp main_argp = {
@@ -63,7 +72,7 @@ static int run_help(int argc, char **argv)
     line[n++] = (char *)"--help";
     if (n == 2)
         return argp_parse(&main_argp, n, line, ARGP_IN_ORDER, NULL, &(struct command_line){0});
-    return wring_command_dispatch(wring_commands, n, line);
+    return wring_command_dispatch(commands, n, line);
 }
 
 int main(int argc, char **argv)
@@ -84,5 +93,5 @@ int main(int argc, char **argv)
     argv += line.first - 1;
     if (strcmp(argv[1], "help") == 0)
         return run_help(argc, argv);
-    return wring_command_dispatch(wring_commands, argc, argv);
+    return wring_command_dispatch(commands, argc, argv);
 }

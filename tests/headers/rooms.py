@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Check the source tree against its plan of rooms.
+
+    rooms.py ROOT
+
+- includes of our own follow the arrows: a room uses only itself and what stands to its left;
+- the planner sees codecs by <wring/codec.h> only; transport never includes offload;
+- files have unique names, so that a name in a message says where to look;
+- getenv stands in base/config.c only;
+- every C file says its licence.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+MAY_USE = {
+    "base": {"base"},
+    "compress": {"base", "compress"},
+    "transport": {"base", "compress", "transport"},
+    "offload": {"base", "compress", "transport", "offload"},
+    "planner": {"base", "planner"},
+    "runtime": {"base", "compress", "transport", "offload", "planner", "runtime"},
+}
+ALL = set(MAY_USE["runtime"])
+MAY_USE["dropin"] = ALL | {"dropin"}
+MAY_USE["tools"] = ALL | {"tools"}
+MAY_USE["tests"] = ALL | {"tools", "tests", "dropin"}
+EXTRA_HEADERS = {"planner": {"wring/codec.h"}}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(wring/[^>]+)>)', re.M)
+GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+REPEATED = {"meson.build", "README.md"}
+
+
+def list_sources(root):
+    for room in sorted(MAY_USE):
+        for pattern in ("*.c", "*.h"):
+            yield from sorted((root / room).rglob(pattern))
+
+
+def find_public(root):
+    """The room that each <wring/...> header belongs to."""
+    return {
+        f"wring/{path.name}": path.relative_to(root).parts[0]
+        for path in root.glob("*/include/wring/*.h")
+    }
+
+
+def room_of_include(root, path, include, public):
+    if include in public:
+        return public[include]
+    if (path.parent / include).exists():
+        return (path.parent / include).resolve().relative_to(root).parts[0]
+    if (root / include).exists():
+        return include.split("/", 1)[0]
+    return None
+
+
+def check_includes(root, path, text, public):
+    room = path.relative_to(root).parts[0]
+    for match in INCLUDE.finditer(text):
+        include = match.group(1) or match.group(2)
+        other = room_of_include(root, path, include, public)
+        if other is None:
+            yield f"includes {include}, which does not exist"
+        elif other not in MAY_USE[room] and include not in EXTRA_HEADERS.get(room, ()):
+            yield f"includes {include}: {room} may not use {other}"
+
+
+def check_file(root, path, public):
+    text = path.read_text(encoding="utf-8")
+    yield from check_includes(root, path, text, public)
+    if GETENV.search(COMMENT.sub("", text)) and path != root / "base/config.c":
+        yield "calls getenv, which belongs in base/config.c"
+    if not text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n"):
+        yield "does not begin with its SPDX line"
+
+
+def check_names(root, paths):
+    places = collections.defaultdict(list)
+    for path in paths:
+        # a public header may bear the name of the private one that completes it
+        public = "include" in path.relative_to(root).parts
+        places[(path.name, public)].append(str(path.relative_to(root)))
+    for (name, _), found in sorted(places.items()):
+        if len(found) > 1 and name not in REPEATED:
+            yield f"{name} names several files: {', '.join(found)}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    paths = list(list_sources(root))
+    public = find_public(root)
+    if len(paths) < 10 or len(public) < 5:
+        sys.exit(f"only {len(paths)} sources and {len(public)} public headers below {root}")
+    faults = list(check_names(root, paths))
+    for path in paths:
+        faults += [f"{path.relative_to(root)}: {fault}" for fault in check_file(root, path, public)]
+    for fault in faults:
+        print(fault)
+    print(f"{len(paths)} files, {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

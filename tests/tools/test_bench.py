@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wring bench allreduce: its results are checked, complete, and say so when a rank dies."""
+import json
+import os
+import re
+import signal
+import unittest
+
+import wringtest
+from wringtest import is_alive, start, wait_until, wring
+
+FIELDS = {"ranks", "provider", "codec", "bytes", "time_us", "algbw_gb_per_s", "busbw_gb_per_s",
+          "wire_bytes", "wrong", "nmse"}
+
+
+def bench(*arguments, **extra):
+    return wring("bench", "allreduce", "--iterations", "3", *arguments, **extra)
+
+
+class Results(unittest.TestCase):
+    def measure(self, *arguments):
+        result = bench("--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        results = json.loads(result.stdout)["results"]
+        for one in results:
+            self.assertLessEqual(FIELDS, one.keys())
+            self.assertEqual(one["wrong"], 0, one)
+            time = one["time_us"]
+            self.assertTrue(0 < time["min"] <= time["median"] <= time["p99"], one)
+        return results
+
+    def test_every_size_and_codec(self):
+        for provider in ("tcp", "shm"):
+            results = self.measure("-n", "2", "-p", provider, "-b", "4,4k,20k,1m",
+                                   "-c", "none,bf16,int8,onebit+ef,topk+ef")
+            self.assertEqual(len(results), 20)
+            self.assertEqual({r["provider"] for r in results}, {provider})
+            for one in results:
+                median = one["time_us"]["median"]
+                self.assertAlmostEqual(one["algbw_gb_per_s"], one["bytes"] / median / 1e3, 6)
+
+    def test_lossy_codecs_are_lossy_and_small(self):
+        results = {r["codec"]: r for r in self.measure("-b", "1m", "-c", "none,bf16,int8,onebit")}
+        self.assertEqual(results["none"]["nmse"], 0)
+        wire = [results[c]["wire_bytes"] for c in ("none", "bf16", "int8", "onebit")]
+        self.assertEqual(wire, sorted(wire, reverse=True))
+        self.assertLess(wire[1], 0.55 * wire[0])
+        nmse = [results[c]["nmse"] for c in ("none", "bf16", "int8", "onebit")]
+        self.assertEqual(nmse, sorted(nmse))
+        self.assertLess(nmse[1], 1e-4)
+        self.assertGreater(nmse[3], 0.01)
+
+    def test_odd_ranks_average_and_foreign_memory(self):
+        self.measure("-n", "3", "-b", "4,12,64k", "--op", "avg")
+        self.measure("-n", "3", "-b", "4,12,64k", "-c", "none,int8", "--foreign")
+        for scheme in ("divisible", "indivisible"):
+            self.measure("-n", "3", "-b", "64k", "-c", "none,int8", "--scheme", scheme)
+
+    def test_one_rank_is_a_job_too(self):
+        self.assertEqual(self.measure("-n", "1", "-b", "4k")[0]["ranks"], 1)
+
+    def test_under_a_launcher_it_starts_none(self):
+        result = wring("run", "-n", "2", "--", wringtest.WRING, "bench", "allreduce", "-i", "3",
+                       "-b", "4k", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["results"][0]["ranks"], 2)
+
+    def test_table(self):
+        result = bench("-b", "4k")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"codec +bytes .* wrong +nmse\n +none +4k ")
+
+
+class Failure(unittest.TestCase):
+    def children(self, pid):
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+
+    def test_killed_rank_ends_the_job_with_its_name(self):
+        job = start("bench", "allreduce", "-n", "3", "-b", "64k", "--iterations", "1000000")
+        self.addCleanup(job.kill)
+        self.assertTrue(wait_until(lambda: len(self.children(job.pid)) == 3))
+        ranks = self.children(job.pid)
+        self.assertTrue(wait_until(lambda: self.is_joined(ranks[2])), "ranks did not join")
+        os.kill(ranks[2], signal.SIGKILL)
+        _, errors = job.communicate(timeout=wringtest.PATIENCE)
+        self.assertEqual(job.returncode, 128 + signal.SIGKILL, errors)
+        self.assertIn("rank 2 was killed by signal 9", errors)
+        self.assertTrue(re.search(r"rank [01]: .*rank 2", errors), errors)
+        self.assertFalse([pid for pid in ranks if is_alive(pid)])
+
+    @staticmethod
+    def is_joined(pid):
+        """Its progress thread starts when all ranks are there."""
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+
+
+if __name__ == "__main__":
+    wringtest.main()

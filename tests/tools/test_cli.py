@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: help, bad usage, and what `wring info` says."""
+import json
+import unittest
+
+import wringtest
+from wringtest import wring
+
+
+class Help(unittest.TestCase):
+    def test_lists_commands(self):
+        result = wring("--help")
+        self.assertEqual(result.returncode, 0)
+        for command in ("info", "bench", "run", "demo"):
+            self.assertIn(f"\n  {command} ", result.stdout)
+        self.assertEqual(result.stderr, "")
+
+    def test_help_of_a_command_is_its_own_help(self):
+        for command in (["info"], ["run"], ["bench"], ["bench", "allreduce"]):
+            asked = wring("help", *command)
+            own = wring(*command, "--help")
+            self.assertEqual(asked.returncode, 0, command)
+            self.assertEqual(own.returncode, 0, command)
+            self.assertEqual(asked.stdout, own.stdout)
+            self.assertIn(f"Usage: wring {' '.join(command)} ", own.stdout)
+
+    def test_version(self):
+        result = wring("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^wring \d+\.\d+\.\d+\n$")
+
+
+class BadUsage(unittest.TestCase):
+    def check(self, *arguments, says=""):
+        result = wring(*arguments)
+        self.assertEqual(result.returncode, 2, f"{arguments}: {result.stderr}")
+        self.assertEqual(result.stdout, "")
+        self.assertIn(says, result.stderr)
+
+    def test_exits_with_2(self):
+        self.check()
+        self.check("--nonsense", says="nonsense")
+        self.check("info", "--nonsense", says="nonsense")
+        self.check("run", says="no program")
+        self.check("run", "-n", "0", "--", "true", says="1 to")
+        self.check("run", "-n", "two", "--", "true", says="1 to")
+        self.check("run", "-g", "-1", "--", "true", says="--grace")
+        self.check("bench", says="measured")
+        self.check("bench", "allreduce", "--bytes", "12q", says="12q")
+        self.check("bench", "allreduce", "--bytes", "5", says="5")
+        self.check("bench", "allreduce", "--op", "max", says="sum|avg")
+        self.check("bench", "allreduce", "--codec", "nonsense", says="nonsense")
+        self.check("bench", "allreduce", "--provider", "nonsense", says="nonsense")
+        self.check("bench", "allreduce", "--foreign", "--scheme", "divisible", says="--foreign")
+
+    def test_unknown_command_suggests_the_nearest(self):
+        self.check("inof", says="'info'")
+        self.check("benhc", says="'bench'")
+        self.check("bench", "allredcue", says="'allreduce'")
+        self.check("frobnicate", says="--help")
+
+
+class Info(unittest.TestCase):
+    def test_json_has_the_fields(self):
+        result = wring("info", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        info = json.loads(result.stdout)
+        self.assertGreaterEqual(len(info["providers"]), 2)
+        for provider in info["providers"]:
+            self.assertLessEqual({"name", "available", "reason"}, provider.keys())
+            self.assertEqual(provider["available"], provider["reason"] == "")
+        for codec in info["codecs"]:
+            self.assertLessEqual({"name", "tier", "summable", "unbiased", "params"}, codec.keys())
+        self.assertLessEqual({"none", "bf16", "int8", "onebit", "topk"},
+                             {codec["name"] for codec in info["codecs"]})
+        self.assertLessEqual({"packages", "numa", "cores", "nics", "gpus"},
+                             info["topology"].keys())
+        self.assertGreaterEqual(info["topology"]["cores"], 1)
+        for var in info["config"]:
+            self.assertLessEqual({"name", "value", "default", "doc"}, var.keys())
+
+    def test_tcp_is_always_there(self):
+        info = json.loads(wring("info", "--json", "--providers").stdout)
+        self.assertEqual(list(info), ["providers"])
+        self.assertTrue(any(p["name"] == "tcp" and p["available"] for p in info["providers"]))
+
+    def test_shows_what_is_set_but_no_secret(self):
+        result = wring("info", "--config", "--json", WRING_KEY="sesame", WRING_WINDOW="7")
+        config = {var["name"]: var for var in json.loads(result.stdout)["config"]}
+        self.assertNotIn("sesame", result.stdout + result.stderr)
+        self.assertEqual(config["WRING_KEY"]["value"], "(set)")
+        self.assertEqual(config["WRING_WINDOW"]["value"], "7")
+        self.assertEqual(config["WRING_WINDOW"]["default"], "4")
+
+    def test_tier_follows_the_setting(self):
+        result = wring("info", "--codecs", "--json", WRING_CPU="scalar")
+        self.assertEqual({c["tier"] for c in json.loads(result.stdout)["codecs"]}, {"scalar"})
+
+    def test_bad_setting_is_a_failure_in_one_line(self):
+        result = wring("info", WRING_WINDOW="many")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr.count("\n"), 1)
+        self.assertIn("WRING_WINDOW=many", result.stderr)
+
+    def test_table_fits_100_columns(self):
+        result = wring("info")
+        self.assertEqual(result.returncode, 0)
+        for line in result.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+
+
+if __name__ == "__main__":
+    wringtest.main()

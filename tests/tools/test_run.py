@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wring run: what ranks are told, whose failure is reported, and that nothing is left behind."""
+import os
+import re
+import signal
+import tempfile
+import time
+import unittest
+
+import wringtest
+from wringtest import is_alive, start, wait_until, wring
+
+
+class Ranks(unittest.TestCase):
+    def test_know_who_they_are(self):
+        result = wring("run", "-n", "3", "--tag", "--", "sh", "-c",
+                       'echo "$WRING_RANK/$WRING_SIZE/$WRING_LOCAL_SIZE $WRING_ROOT $WRING_KEY"; '
+                       'echo "fd ${WRING_ROOT_FD-none}"')
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = sorted(result.stdout.splitlines())
+        told = [re.fullmatch(r"\[(\d)\] (\d)/3/3 (127\.0\.0\.1:\d+) ([0-9a-f]{64})", line)
+                for line in lines if "/3/3" in line]
+        self.assertEqual([(m[1], m[2]) for m in told], [("0", "0"), ("1", "1"), ("2", "2")])
+        self.assertEqual(len({(m[3], m[4]) for m in told}), 1, "root and key are the job's")
+        self.assertRegex("\n".join(lines), r"\[0\] fd \d+")
+        self.assertIn("[1] fd none", lines)
+        self.assertIn("[2] fd none", lines)
+
+    def test_each_job_has_a_key_of_its_own(self):
+        keys = {wring("run", "-n", "1", "--", "sh", "-c", "echo $WRING_KEY",
+                      WRING_KEY="mine").stdout for _ in range(2)}
+        self.assertEqual(len(keys), 2)
+        self.assertNotIn("mine\n", keys)
+
+    def test_provider_is_passed_on(self):
+        result = wring("run", "-n", "1", "-p", "tcp", "--", "sh", "-c", "echo $WRING_PROVIDER")
+        self.assertEqual(result.stdout, "tcp\n")
+
+    def test_arguments_are_left_alone(self):
+        result = wring("run", "-n", "1", "printf", "%s|", "-n", "--help", "a b")
+        self.assertEqual(result.stdout, "-n|--help|a b|")
+
+    def test_tagged_lines_are_whole(self):
+        result = wring("run", "-n", "4", "-t", "--", "sh", "-c",
+                       "i=0; while [ $i -lt 2000 ]; do echo line$i; i=$((i+1)); done; printf end")
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), 4 * 2001)
+        for rank in range(4):
+            own = [line[4:] for line in lines if line.startswith(f"[{rank}] ")]
+            self.assertEqual(own, [f"line{i}" for i in range(2000)] + ["end"])
+
+
+class Failure(unittest.TestCase):
+    def test_exit_status_of_the_failing_rank(self):
+        result = wring("run", "-n", "3", "-g", "60", "--", "sh", "-c",
+                       '[ $WRING_RANK = 1 ] && exit 7; sleep 0.5; exit 0')
+        self.assertEqual(result.returncode, 7)
+        self.assertIn("rank 1 ended with exit status 7", result.stderr)
+
+    def test_first_failure_counts(self):
+        result = wring("run", "-n", "2", "--", "sh", "-c",
+                       '[ $WRING_RANK = 1 ] && exit 3; sleep 1; exit 4')
+        self.assertEqual(result.returncode, 3)
+        self.assertNotIn("status 4", result.stderr)
+
+    def test_killed_rank_is_named(self):
+        result = wring("run", "-n", "2", "--", "sh", "-c",
+                       '[ $WRING_RANK = 0 ] && kill -9 $$; sleep 0.2; exit 1')
+        self.assertEqual(result.returncode, 128 + signal.SIGKILL)
+        self.assertIn("rank 0 was killed by signal 9", result.stderr)
+
+    def test_survivors_are_ended_after_their_grace(self):
+        began = time.monotonic()
+        result = wring("run", "-n", "3", "-g", "0.2", "--", "sh", "-c",
+                       '[ $WRING_RANK = 2 ] && exit 5; trap "" TERM; sleep 300 & wait; sleep 300')
+        self.assertEqual(result.returncode, 5)
+        self.assertIn("SIGTERM to ranks 0, 1", result.stderr)
+        self.assertIn("SIGKILL to ranks 0, 1", result.stderr)
+        self.assertLess(time.monotonic() - began, 60)
+
+    def test_stopped_survivor_is_ended_too(self):
+        result = wring("run", "-n", "2", "-g", "0.2", "--", "sh", "-c",
+                       '[ $WRING_RANK = 0 ] && { sleep 0.3; exit 5; }; kill -STOP $$')
+        self.assertEqual(result.returncode, 5)
+
+    def test_program_that_cannot_start(self):
+        result = wring("run", "-n", "4", "--", "/nonexistent/program")
+        self.assertEqual(result.returncode, 127)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertIn("/nonexistent/program", result.stderr)
+        self.assertEqual(wring("run", "--", "/etc/passwd").returncode, 126)
+
+
+class NothingIsLeft(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
+    def pids(self, count):
+        """Process numbers that ranks wrote into the directory."""
+        def read():
+            found = []
+            for name in os.listdir(self.directory):
+                with open(os.path.join(self.directory, name), encoding="ascii") as file:
+                    found += [int(word) for word in file.read().split()]
+            return found
+        self.assertTrue(wait_until(lambda: len(read()) == count), "ranks did not start")
+        return read()
+
+    def script(self, body):
+        return body.replace("NOTE", f"> {self.directory}/$WRING_RANK.$$")
+
+    def test_not_even_what_left_its_group(self):
+        result = wring("run", "-n", "2", "--", "sh", "-c",
+                       self.script("setsid sleep 300 & echo $! NOTE; sleep 0.2; exit 0"))
+        self.assertEqual(result.returncode, 0)
+        self.assertFalse([pid for pid in self.pids(2) if is_alive(pid)])
+
+    def test_after_a_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            job = start("run", "-n", "2", "-g", "0.5", "--", "sh", "-c",
+                        self.script("sleep 300 & echo $$ $! NOTE; wait"))
+            pids = self.pids(4)
+            job.send_signal(number)
+            job.communicate(timeout=wringtest.PATIENCE)
+            self.assertEqual(job.returncode, 128 + number)
+            self.assertFalse([pid for pid in pids if is_alive(pid)])
+            for name in os.listdir(self.directory):
+                os.unlink(os.path.join(self.directory, name))
+
+    def test_signal_reaches_the_ranks(self):
+        job = start("run", "-n", "2", "--", "sh", "-c", self.script(
+            "trap 'echo heard; exit 0' TERM; echo $$ NOTE; while :; do sleep 0.1; done"))
+        self.pids(2)
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=wringtest.PATIENCE)
+        self.assertEqual(output, "heard\nheard\n")
+        self.assertEqual(job.returncode, 0)
+
+    def test_ranks_die_with_a_killed_launcher(self):
+        job = start("run", "-n", "2", "--", "sh", "-c",
+                    self.script("echo $$ NOTE; exec sleep 300"))
+        pids = self.pids(2)
+        job.kill()
+        job.communicate(timeout=wringtest.PATIENCE)
+        self.assertTrue(wait_until(lambda: not any(is_alive(pid) for pid in pids)))
+
+
+if __name__ == "__main__":
+    wringtest.main()
