@@ -72,8 +72,8 @@ int demo_model_init(struct demo_model *model, uint32_t batch, uint32_t hidden, u
     }
     uint64_t key = demo_random(seed, 0x6D6F64656C);
     fill(model->weights[DEMO_EMBEDDING], model->elems[DEMO_EMBEDDING], 0.5, key + 1);
-    fill(model->weights[DEMO_HIDDEN1], model->elems[DEMO_HIDDEN1], sqrt(6.0 / DEMO_INPUT), key + 2);
-    fill(model->weights[DEMO_HIDDEN2], model->elems[DEMO_HIDDEN2], sqrt(6.0 / hidden), key + 3);
+    fill(model->weights[DEMO_HIDDEN1], model->elems[DEMO_HIDDEN1], sqrt(3.0 / DEMO_INPUT), key + 2);
+    fill(model->weights[DEMO_HIDDEN2], model->elems[DEMO_HIDDEN2], sqrt(3.0 / hidden), key + 3);
     fill(model->weights[DEMO_OUTPUT], model->elems[DEMO_OUTPUT], sqrt(1.0 / hidden) * 0.5, key + 4);
     return 0;
 }
@@ -96,16 +96,16 @@ void demo_model_finish(struct demo_model *model)
     *model = (struct demo_model){0};
 }
 
-/** y[n][out] = x[n][in] w[in][out] + bias, rectified or not. */
+/** y[n][out] = x[n][in] w[in][out] + bias, squashed by tanh or not. */
 static void layer(float *y, const float *x, const float *w, const float *bias, uint32_t n,
-                  uint32_t in, uint32_t out, bool rectify)
+                  uint32_t in, uint32_t out, bool squash)
 {
     for (uint32_t i = 0; i < n; i++)
         memcpy(y + (size_t)i * out, bias, out * sizeof(float));
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)out, (int)in, 1, x, (int)in,
                 w, (int)out, 1, y, (int)out);
-    for (size_t i = 0; rectify && i < (size_t)n * out; i++)
-        y[i] = y[i] > 0 ? y[i] : 0;
+    for (size_t i = 0; squash && i < (size_t)n * out; i++)
+        y[i] = tanhf(y[i]);
 }
 
 /** Turn scores into probabilities. @return −log of that of the next byte */
@@ -154,14 +154,14 @@ static void layer_gradients(float *dw, float *dbias, const float *x, const float
                 dy, (int)out, 0, dw, (int)out);
 }
 
-/** dx = dy w', masked where x was rectified to 0. */
+/** dx = dy w', times the slope of tanh where x came out of it. */
 static void layer_back(float *dx, const float *x, const float *dy, const float *w, uint32_t n,
-                       uint32_t in, uint32_t out, bool rectified)
+                       uint32_t in, uint32_t out, bool squashed)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, (int)in, (int)out, 1, dy, (int)out,
                 w, (int)out, 0, dx, (int)in);
-    for (size_t i = 0; rectified && i < (size_t)n * in; i++)
-        dx[i] = x[i] > 0 ? dx[i] : 0;
+    for (size_t i = 0; squashed && i < (size_t)n * in; i++)
+        dx[i] *= 1 - x[i] * x[i];
 }
 
 void demo_model_backward(struct demo_model *model, demo_ready_fn ready, void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A byte-level language model: the last 16 bytes are embedded in 16 dimensions each, two hidden
- * layers of rectified units, one output for each next byte. float32, over a BLAS library.
+ * layers of tanh units, one output for each next byte. float32, over a BLAS library.
  */
 #ifndef WRING_DEMO_MODEL_H
 #define WRING_DEMO_MODEL_H

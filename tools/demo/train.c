@@ -11,7 +11,7 @@
 #include "base/config.h"
 #include "tools/demo/random.h"
 
-#define RATE 0.2
+#define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
 #define RATE_END 0.05 /* share of it that is left at the last step */
 #define MOMENTUM 0.9f
 #define WARM_UP_STEPS 50
