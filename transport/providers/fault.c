@@ -18,7 +18,7 @@ struct fault_conn {
     struct wring_conn base;
     struct wring_conn *inner;
     struct fault_conn *next;
-    bool closing; /* its CLOSED waits behind arrivals */
+    bool closed; /* its CLOSED came, and may still wait behind arrivals */
     char text[CLOSED_TEXT];
 };
 
@@ -202,15 +202,25 @@ static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double
     return *free_ns = begin + (double)bytes * ns_per_byte;
 }
 
+static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
+{
+    if (region == NULL)
+        return true; /* the inner provider judges */
+    uintptr_t begin = (uintptr_t)local, base = (uintptr_t)region->base;
+    return begin >= base && begin - base <= region->bytes &&
+           bytes <= region->bytes - (begin - base);
+}
+
 static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
                                    struct wring_region *region, const void *local,
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
     struct fault_provider *provider = of(base->provider);
-    if (remote_offset > remote->bytes || bytes > remote->bytes - remote_offset)
+    if (remote_offset > remote->bytes || bytes > remote->bytes - remote_offset ||
+        !lies_in(region, local, bytes))
         return WRING_ERR_INVALID;
-    if (conn_of(base)->closing)
+    if (conn_of(base)->closed)
         return WRING_ERR_CLOSED;
     if (provider->n_puts == PUTS_MAX)
         return WRING_ERR_AGAIN;
@@ -238,8 +248,8 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
 static enum wring_status fault_send(struct wring_conn *base, const void *data, size_t bytes)
 {
     struct fault_conn *conn = conn_of(base);
-    return conn->closing ? WRING_ERR_CLOSED
-                         : conn->inner->provider->ops->send(conn->inner, data, bytes);
+    return conn->closed ? WRING_ERR_CLOSED
+                        : conn->inner->provider->ops->send(conn->inner, data, bytes);
 }
 
 /** Let puts go whose time has come, in their order. */
@@ -247,7 +257,7 @@ static void release_puts(struct fault_provider *provider, uint64_t now)
 {
     while (provider->n_puts > 0) {
         struct fault_put *put = &provider->puts[provider->first_put];
-        if (put->conn != NULL && !put->conn->closing) {
+        if (put->conn != NULL && !put->conn->closed) {
             if (put->due_ns > now)
                 return;
             enum wring_status status = provider->inner->ops->put(
@@ -288,8 +298,9 @@ static bool take_event(struct fault_provider *provider, struct wring_event *even
         hold(provider, event, provider->ingress_free_ns);
         return false;
     }
+    if (event->kind == WRING_EVENT_CLOSED)
+        conn->closed = true;
     if (event->kind == WRING_EVENT_CLOSED && provider->n_events > 0) {
-        conn->closing = true;
         strncpy(conn->text, event->text != NULL ? event->text : "", sizeof(conn->text) - 1);
         event->text = conn->text;
         hold(provider, event, provider->ingress_free_ns);
