@@ -284,40 +284,58 @@ static bool is_sensible(const struct wring_allreduce_params *params)
     return true;
 }
 
-int wring_bench_allreduce(int argc, char **argv)
+/** As one rank of a job, or as the one who starts the ranks. */
+static int measure(struct command *command, int argc, char **argv)
 {
-    char sizes[] = "4k,64k,1m,16m", none[] = "none";
-    struct command command = {.params = {.name = argv[0], .seconds = 1}};
-    struct wring_allreduce_params *params = &command.params;
+    struct wring_allreduce_params *params = &command->params;
     struct wring_config config;
     struct wring_log log = {.level = WRING_LOG_WARN};
-    char **given = calloc((size_t)argc + 1, sizeof(*given)); /* parsing cuts argv's lists */
 
-    for (int i = 0; i < argc && given != NULL; i++)
-        given[i] = strdup(argv[i]);
-    parse_bytes(params, sizes, NULL);
-    parse_codecs(params, none, NULL);
-    argp_parse(&allreduce_argp, argc, argv, 0, NULL, params);
-    if (given == NULL || (command.results = json_array()) == NULL)
-        return wring_fail(params->name, "out of memory");
     if (!is_sensible(params))
         return WRING_EXIT_USAGE;
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
+    if (!wring_under_launcher(&config))
+        return start_ranks(params, argc, argv);
+    if (params->provider == NULL)
+        params->provider = config.provider;
+    int code = wring_allreduce_rank(params, add_result, command);
+    return code == WRING_EXIT_OK ? print_results(command) : code;
+}
 
+/** A copy of the arguments, as parsing cuts lists in place. NULL without memory. */
+static char **copy_arguments(int argc, char **argv)
+{
+    char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+    for (int i = 0; i < argc && copy != NULL; i++)
+        copy[i] = strdup(argv[i]);
+    return copy;
+}
+
+static void free_arguments(int argc, char **argv)
+{
+    for (int i = 0; i < argc && argv != NULL; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+int wring_bench_allreduce(int argc, char **argv)
+{
+    char sizes[] = "4k,64k,1m,16m", none[] = "none";
+    struct command command = {.params = {.name = argv[0], .seconds = 1}};
+    char **given = copy_arguments(argc, argv);
     int code;
-    if (!wring_under_launcher(&config)) {
-        code = start_ranks(params, argc, given);
-    } else {
-        if (params->provider == NULL)
-            params->provider = config.provider;
-        code = wring_allreduce_rank(params, add_result, &command);
-        if (code == WRING_EXIT_OK)
-            code = print_results(&command);
-    }
-    for (int i = 0; i < argc; i++)
-        free(given[i]);
-    free(given);
+
+    parse_bytes(&command.params, sizes, NULL);
+    parse_codecs(&command.params, none, NULL);
+    argp_parse(&allreduce_argp, argc, argv, 0, NULL, &command.params);
+    command.results = json_array();
+    if (given == NULL || command.results == NULL)
+        code = wring_fail(argv[0], "out of memory");
+    else
+        code = measure(&command, argc, given);
     json_decref(command.results);
+    free_arguments(argc, given);
     return code;
 }
