@@ -327,6 +327,38 @@ static void derived_secrets_match_the_standard(void)
     CHECK(memcmp(got, again, sizeof(got)) != 0, "label ignored");
 }
 
+/** The worked bytes of transport/WIRE.md, "Handshake", which another program computed. */
+static void worked_bytes_are_those_of_the_format(void)
+{
+    static const uint8_t proofs[2][WRING_AUTH_MAC_BYTES] = {
+        {0x5f, 0x41, 0xd8, 0x3d, 0x63, 0x30, 0x1c, 0x53, 0x4f, 0xa2, 0xf5,
+         0xe7, 0x20, 0x63, 0x24, 0x5e, 0x95, 0x66, 0xeb, 0x84, 0x4a, 0x4b,
+         0x58, 0xb9, 0x13, 0x1c, 0x8c, 0x34, 0xb5, 0x32, 0x71, 0xe0},
+        {0x95, 0x5e, 0x24, 0x9e, 0x80, 0x03, 0xc5, 0xab, 0x68, 0x06, 0x7b,
+         0x9c, 0xbd, 0x3e, 0x0b, 0x50, 0x54, 0x34, 0x36, 0x0d, 0x66, 0xfe,
+         0x93, 0xda, 0x80, 0x24, 0x2f, 0x18, 0x1a, 0x3d, 0x89, 0x70}};
+    struct wring_auth auth;
+    uint8_t secret[WRING_SECRET_BYTES], second[WRING_AUTH_SECOND_BYTES] = "WRNG\1\0\0\xA0";
+    const void *data;
+    for (size_t i = 0; i < sizeof(secret); i++)
+        secret[i] = (uint8_t)i;
+    memset(second + 8, 0x22, WRING_AUTH_NONCE_BYTES);
+    memcpy(second + 40, proofs[0], sizeof(proofs[0]));
+
+    wring_auth_init(&auth, true, WRING_AUTH_TCP, secret, "me", 2);
+    memset(auth.transcript + 12, 0x11, WRING_AUTH_NONCE_BYTES); /* in place of the random one */
+    size_t n = wring_auth_output(&auth, &data);
+    CHECK(n == WRING_AUTH_FIRST_BYTES && memcmp(data, "WRNG\1\0\2\0\2\0\0\0", 12) == 0, "first");
+    wring_auth_sent(&auth, n);
+    CHECK(wring_auth_input(&auth, second, sizeof(second)) == sizeof(second), "second");
+    CHECK(wring_auth_status(&auth) == WRING_ERR_AGAIN, "the proof is refused");
+    n = wring_auth_output(&auth, &data);
+    CHECK(n == sizeof(proofs[1]) && memcmp(data, proofs[1], n) == 0, "third");
+    wring_auth_sent(&auth, n);
+    wring_auth_input(&auth, "\1", 1);
+    CHECK(wring_auth_status(&auth) == WRING_OK, "fourth");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -344,6 +376,7 @@ int main(int argc, char **argv)
         {"another_kind_of_port_is_refused", another_kind_of_port_is_refused},
         {"long_hello_is_refused", long_hello_is_refused},
         {"bytes_after_the_handshake_are_left_alone", bytes_after_the_handshake_are_left_alone},
+        {"worked_bytes_are_those_of_the_format", worked_bytes_are_those_of_the_format},
         {"derived_secrets_match_the_standard", derived_secrets_match_the_standard},
         {NULL, NULL},
     };
