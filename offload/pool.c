@@ -165,12 +165,13 @@ static size_t pool_poll(struct wring_executor *executor, struct wring_job **done
     size_t n = 0;
 
     pthread_mutex_lock(&pool->lock);
-    pool->armed = false;
     for (; n < max; n++) {
         done[n] = queue_pop(&pool->done);
         if (done[n] == NULL)
             break;
     }
+    if (n > 0) /* a last look that finds nothing leaves it armed: the caller will sleep */
+        pool->armed = false;
     pthread_mutex_unlock(&pool->lock);
     return n;
 }

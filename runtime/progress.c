@@ -19,8 +19,9 @@ struct wring_progress {
     pthread_t thread;
     pthread_mutex_t driver;
 
-    int wake_fd;          /* ends the sleep of whoever drives */
-    atomic_bool sleeping; /* somebody sleeps, or is about to */
+    int wake_fd;                 /* ends the sleep of whoever drives */
+    atomic_bool sleeping;        /* the driver sleeps, or is about to */
+    atomic_bool thread_sleeping; /* the thread does, and others may drive meanwhile */
     atomic_bool stop;
 
     atomic_uint takers; /* callers that drive or want to */
@@ -34,13 +35,17 @@ struct wring_progress {
     atomic_ullong waiter_ns;
 };
 
+static void end_sleeps(struct wring_progress *progress)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(progress->wake_fd, &one, sizeof(one));
+    (void)ignored; /* full means that it will be seen anyway */
+}
+
 static void wake_driver(struct wring_progress *progress)
 {
-    if (atomic_exchange(&progress->sleeping, false)) {
-        uint64_t one = 1;
-        ssize_t ignored = write(progress->wake_fd, &one, sizeof(one));
-        (void)ignored; /* full means that it is awake already */
-    }
+    if (atomic_exchange(&progress->sleeping, false))
+        end_sleeps(progress);
 }
 
 static void tell_onlookers(struct wring_progress *progress)
@@ -52,10 +57,18 @@ static void tell_onlookers(struct wring_progress *progress)
     pthread_mutex_unlock(&progress->park_mutex);
 }
 
+/**
+ * The thread is to drive again, wherever it waits. One that sleeps may have been disarmed: whoever
+ * polled meanwhile took over what would have woken it.
+ */
 static void resume_thread(struct wring_progress *progress)
 {
     if (!progress->threaded)
         return;
+    if (atomic_load(&progress->thread_sleeping)) {
+        end_sleeps(progress);
+        return;
+    }
     pthread_mutex_lock(&progress->park_mutex);
     progress->resumed = true;
     pthread_cond_signal(&progress->resume);
@@ -119,11 +132,15 @@ static void drive_as_thread(struct wring_progress *progress)
         if (spin(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
-        if (!prepare_sleep(progress, &set))
+        atomic_store(&progress->thread_sleeping, true); /* before the last look at what is posted */
+        if (!prepare_sleep(progress, &set)) {
+            atomic_store(&progress->thread_sleeping, false);
             continue;
+        }
         pthread_mutex_unlock(&progress->driver); /* whoever waits may drive meanwhile */
         if (atomic_load(&progress->takers) == 0)
             wring_wait_set_sleep(&set);
+        atomic_store(&progress->thread_sleeping, false);
         end_sleep(progress);
         if (atomic_load(&progress->takers) > 0) {
             pthread_mutex_lock(&progress->driver);
@@ -243,8 +260,6 @@ void wring_progress_posted(struct wring_progress *progress, bool urgent)
     }
     if (atomic_load(&progress->takers) > 0)
         wake_driver(progress); /* the caller that drives may be asleep */
-    else if (atomic_load(&progress->sleeping))
-        wake_driver(progress);
     else
         resume_thread(progress);
 }
@@ -254,7 +269,10 @@ void wring_progress_nudge(struct wring_progress *progress)
     if (pthread_mutex_trylock(&progress->driver) != 0)
         return;
     wring_engine_poll(progress->engine);
+    bool idle = wring_engine_idle(progress->engine);
     pthread_mutex_unlock(&progress->driver);
+    if (!idle && atomic_load(&progress->thread_sleeping))
+        resume_thread(progress);
 }
 
 static bool still_waiting(const atomic_int *status)

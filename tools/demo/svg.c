@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#define WIDTH 760
+#define WIDTH 800
 #define HEIGHT 380
 #define LEFT 64
-#define RIGHT 170 /* room for the names at the curves' ends */
+#define RIGHT 220 /* room for the names at the curves' ends */
 #define TOP 36
 #define BOTTOM 48
 #define ROW 24

@@ -99,7 +99,8 @@ struct wring_executor_ops {
 
     /**
      * A descriptor that turns readable when a job finishes after this call; -1 where nothing can
-     * finish by itself. Poll once more after arming, before sleeping. The next poll disarms.
+     * finish by itself. Poll once more after arming, before sleeping; a poll that finds something
+     * disarms.
      */
     int (*arm)(struct wring_executor *executor);
 

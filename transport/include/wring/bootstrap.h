@@ -51,9 +51,9 @@ struct wring_bootstrap_ops {
      * Errors, logged with the rank at fault: WRING_ERR_PEER, WRING_ERR_AUTH, WRING_ERR_FRAME,
      * WRING_ERR_NO_MEMORY; WRING_ERR_CLOSED when called off (not logged).
      */
-    enum wring_status (*exchange)(struct wring_bootstrap *bootstrap, const void *blob,
-                                  size_t bytes, uint64_t deadline_ns,
-                                  const struct wring_cancel *cancel, struct wring_blobs *out);
+    enum wring_status (*exchange)(struct wring_bootstrap *bootstrap, const void *blob, size_t bytes,
+                                  uint64_t deadline_ns, const struct wring_cancel *cancel,
+                                  struct wring_blobs *out);
 
     /** The local address that reaches the other ranks, as text; "" where it cannot say. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);

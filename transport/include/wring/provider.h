@@ -197,7 +197,7 @@ struct wring_provider_ops {
 
     /**
      * Prepare for sleep: add descriptors, lower the deadline, or set busy. The caller polls once
-     * more after this, then sleeps in ppoll; the next poll ends it.
+     * more after this, and if that finds nothing sleeps in ppoll; the next poll ends it.
      */
     void (*arm)(struct wring_provider *provider, struct wring_wait_set *set);
 };
