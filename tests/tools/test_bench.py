@@ -82,7 +82,7 @@ class Failure(unittest.TestCase):
         self.addCleanup(job.kill)
         self.assertTrue(wait_until(lambda: len(self.children(job.pid)) == 3))
         ranks = self.children(job.pid)
-        self.assertTrue(wait_until(lambda: self.is_joined(ranks[2])), "ranks did not join")
+        self.assertTrue(wait_until(lambda: all(map(self.is_joined, ranks))), "ranks did not join")
         os.kill(ranks[2], signal.SIGKILL)
         _, errors = job.communicate(timeout=wringtest.PATIENCE)
         self.assertEqual(job.returncode, 128 + signal.SIGKILL, errors)
@@ -95,7 +95,11 @@ class Failure(unittest.TestCase):
     @staticmethod
     def is_joined(pid):
         """Its progress thread starts when all ranks are there."""
-        return len(os.listdir(f"/proc/{pid}/task")) > 1
+        threads = []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as file:
+                threads.append(file.read().strip())
+        return "wring-progress" in threads
 
 
 if __name__ == "__main__":
