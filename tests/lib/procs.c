@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/failure/procs.h"
+#include "tests/lib/procs.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
