@@ -11,7 +11,7 @@
 #define PUTS_MAX 1024 /* waiting for the link */
 #define EVENTS_MAX 1024
 #define BATCH 32
-#define SOON_NS 60000 /* sleeping is not more exact than this */
+#define SOON_NS 2000 /* not worth going to sleep for */
 #define CLOSED_TEXT 256
 
 struct fault_conn {
