@@ -187,7 +187,8 @@ int demo_measure_all(const struct demo_options *options, struct demo_results *ou
     struct demo_corpus corpus;
     struct demo_model model;
     *out = (struct demo_results){.options = options};
-    if (demo_corpus_load(options->texts, options->n_texts, options->seed, &corpus) != 0)
+    if (demo_corpus_load(options->texts, options->n_texts, options->seed, options->ranks,
+                         &corpus) != 0)
         return 1;
     struct measuring m = {
         .options = options, .corpus = &corpus, .control = demo_session_open("shm", NULL)};
