@@ -12,9 +12,12 @@
 
 #include "tools/demo/random.h"
 
-#define FILE_MAX_BYTES (64u << 10) /* so that no single file rules the text */
-#define TOTAL_MAX_BYTES (6u << 20)
+#define FILE_MAX_BYTES (64u << 10) /* of the system's, so that no single file rules the text */
+#define TOTAL_MAX_BYTES (6u << 20) /* of the system's */
+#define USER_MAX_BYTES (64u << 20) /* of the user's, all files together */
+#define PIECE_BYTES 4096u          /* the user's files are cut into these */
 #define MIN_BYTES 20000
+#define MIN_PART_BYTES 256 /* of a rank, and held out */
 #define HELD_OUT_SHARE 0.06
 
 struct text {
@@ -27,7 +30,8 @@ struct text {
 struct texts {
     struct text *all;
     uint32_t n, capacity;
-    uint64_t bytes, dropped;
+    uint64_t bytes;          /* of all */
+    uint64_t files, dropped; /* files of which something was kept; those that were known */
 };
 
 static bool is_known(const struct texts *texts, const uint8_t *digest)
@@ -43,38 +47,104 @@ static bool is_text(const uint8_t *data, uint64_t bytes)
     return bytes > 64 && memchr(data, 0, bytes) == NULL;
 }
 
-/** Take the beginning of a file, unless it is known or no text. @return 0, or -1 with errno */
-static int add_file(struct texts *texts, const char *path)
+/** Keep a copy of a text that is not known yet. @return 1 kept, 0 known, -1 with errno */
+static int add_text(struct texts *texts, const uint8_t *data, uint64_t bytes)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    uint8_t *data = malloc(FILE_MAX_BYTES);
-    uint64_t bytes = data != NULL ? fread(data, 1, FILE_MAX_BYTES, file) : 0;
-    int error = ferror(file) ? EIO : 0;
-    fclose(file);
-    struct text text = {.data = data, .bytes = bytes};
+    struct text text = {.bytes = bytes};
     SHA256(data, bytes, text.digest);
-    bool known = is_known(texts, text.digest);
-    texts->dropped += known;
-    if (error != 0 || known || !is_text(data, bytes)) {
-        free(data);
-        errno = error;
-        return error != 0 ? -1 : 0;
-    }
+    if (is_known(texts, text.digest))
+        return 0;
     if (texts->n == texts->capacity) {
         uint32_t capacity = texts->capacity * 2 + 64;
         struct text *grown = realloc(texts->all, capacity * sizeof(*grown));
-        if (grown == NULL) {
-            free(data);
+        if (grown == NULL)
             return -1;
-        }
         texts->all = grown;
         texts->capacity = capacity;
     }
+    text.data = malloc(bytes);
+    if (text.data == NULL)
+        return -1;
+    memcpy(text.data, data, bytes);
     texts->all[texts->n++] = text;
     texts->bytes += bytes;
-    return 0;
+    return 1;
+}
+
+/** Read at most max bytes. @param data out, the caller frees it @return 0, or -1 with errno */
+static int read_file(const char *path, uint64_t max, uint8_t **data, uint64_t *bytes)
+{
+    struct stat about;
+    int error = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return -1;
+    if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode)) {
+        fclose(file);
+        errno = EINVAL;
+        return -1;
+    }
+    uint64_t size = (uint64_t)about.st_size < max ? (uint64_t)about.st_size : max;
+    *data = malloc(size + 1);
+    *bytes = *data != NULL ? fread(*data, 1, size, file) : 0;
+    if (*data == NULL || ferror(file))
+        error = *data == NULL ? ENOMEM : EIO;
+    fclose(file);
+    if (error == 0)
+        return 0;
+    free(*data);
+    errno = error;
+    return -1;
+}
+
+/** Take the beginning of a file as one text, unless it is known, no text, or cannot be read. */
+static void add_system_file(struct texts *texts, const char *path)
+{
+    uint8_t *data;
+    uint64_t bytes;
+    if (read_file(path, FILE_MAX_BYTES, &data, &bytes) != 0)
+        return; /* what cannot be read is not missed */
+    int kept = is_text(data, bytes) ? add_text(texts, data, bytes) : -1;
+    texts->files += kept == 1;
+    texts->dropped += kept == 0;
+    free(data);
+}
+
+/** Cut into pieces, so that even one file can be split. @return pieces kept, or -1 with errno */
+static int add_pieces(struct texts *texts, const uint8_t *data, uint64_t bytes)
+{
+    int kept = 0;
+    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        uint64_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        int added = add_text(texts, data + at, piece);
+        if (added < 0)
+            return -1;
+        kept += added;
+    }
+    return kept;
+}
+
+/** Take all of a file that the user named. @return 0, or -1 after a line on standard error */
+static int add_user_file(struct texts *texts, const char *path)
+{
+    uint8_t *data;
+    uint64_t bytes;
+    if (read_file(path, USER_MAX_BYTES + 1, &data, &bytes) != 0) {
+        fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
+        return -1;
+    }
+    int kept = -1;
+    if (texts->bytes + bytes > USER_MAX_BYTES)
+        fprintf(stderr, "wring demo: %s: more than %u MiB of text in all\n", path,
+                USER_MAX_BYTES >> 20);
+    else if (!is_text(data, bytes))
+        fprintf(stderr, "wring demo: %s: no text: too short, or it has zero bytes\n", path);
+    else if ((kept = add_pieces(texts, data, bytes)) < 0)
+        fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
+    texts->files += kept > 0;
+    texts->dropped += kept == 0;
+    free(data);
+    return kept < 0 ? -1 : 0;
 }
 
 static int by_name(const FTSENT **a, const FTSENT **b)
@@ -103,7 +173,7 @@ static void add_system(struct texts *texts)
         if (entry->fts_info == FTS_F && entry->fts_statp->st_size > 0 &&
             (strncmp(entry->fts_path, licences, sizeof(licences) - 1) == 0 ||
              is_documentation(entry->fts_name)))
-            add_file(texts, entry->fts_path); /* what cannot be read is not missed */
+            add_system_file(texts, entry->fts_path);
     fts_close(tree);
 }
 
@@ -125,6 +195,7 @@ static int split(struct texts *texts, uint64_t seed, struct demo_corpus *out)
     struct demo_corpus corpus = {.train = malloc(texts->bytes), .held_out = malloc(texts->bytes)};
     if (corpus.train == NULL || corpus.held_out == NULL) {
         demo_corpus_free(&corpus);
+        fprintf(stderr, "wring demo: out of memory for the text\n");
         return -1;
     }
     uint64_t want = (uint64_t)((double)texts->bytes * HELD_OUT_SHARE);
@@ -135,32 +206,50 @@ static int split(struct texts *texts, uint64_t seed, struct demo_corpus *out)
         memcpy((held_out ? corpus.held_out : corpus.train) + *bytes, text->data, text->bytes);
         *bytes += text->bytes;
     }
-    corpus.files = texts->n;
+    corpus.files = texts->files;
     corpus.dropped = texts->dropped;
     *out = corpus;
     return 0;
 }
 
-int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, struct demo_corpus *out)
+static int complain_short(const struct texts *texts, uint32_t ranks)
+{
+    fprintf(stderr,
+            "wring demo: %llu bytes of text in %llu files are too little for %u ranks: give more "
+            "with --text\n",
+            (unsigned long long)texts->bytes, (unsigned long long)texts->files, ranks);
+    return -1;
+}
+
+static int gather(struct texts *texts, const char *const *paths, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (add_user_file(texts, paths[i]) != 0)
+            return -1;
+    if (n == 0)
+        add_system(texts);
+    return 0;
+}
+
+static bool is_enough(const struct demo_corpus *corpus, uint32_t ranks)
+{
+    return corpus->train_bytes / ranks >= MIN_PART_BYTES &&
+           corpus->held_out_bytes >= MIN_PART_BYTES;
+}
+
+int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, uint32_t ranks,
+                     struct demo_corpus *out)
 {
     struct texts texts = {0};
-    int failed = 0;
-    for (uint32_t i = 0; i < n && !failed; i++)
-        if (add_file(&texts, paths[i]) != 0) {
-            fprintf(stderr, "wring demo: %s: %s\n", paths[i], strerror(errno));
-            failed = -1;
-        }
-    if (n == 0)
-        add_system(&texts);
-    if (!failed && (texts.n < 2 || texts.bytes < MIN_BYTES)) {
-        fprintf(stderr,
-                "wring demo: %llu bytes of text in %u files are too little: give at least "
-                "2 different files and %d bytes with --text\n",
-                (unsigned long long)texts.bytes, texts.n, MIN_BYTES);
-        failed = -1;
-    }
+    int failed = gather(&texts, paths, n);
+    if (!failed && (texts.n < 2 || texts.bytes < MIN_BYTES))
+        failed = complain_short(&texts, ranks);
     if (!failed)
         failed = split(&texts, seed, out);
+    if (!failed && !is_enough(out, ranks)) {
+        demo_corpus_free(out);
+        failed = complain_short(&texts, ranks);
+    }
     for (uint32_t i = 0; i < texts.n; i++)
         free(texts.all[i].data);
     free(texts.all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The text that the demo trains on: read, rid of duplicates, split by whole files. */
+/** The text that the demo trains on: read, rid of duplicates, split. */
 #ifndef WRING_DEMO_CORPUS_H
 #define WRING_DEMO_CORPUS_H
 
@@ -12,10 +12,17 @@ struct demo_corpus {
 };
 
 /**
- * Read the files, or where there are none the documentation that every Debian system has.
- * All ranks get the same corpus for the same seed. Prints why not on standard error.
+ * Read the user's files, or where there are none the documentation that every Debian system has.
+ *
+ * The system's files are held out as wholes, the user's by pieces of 4 KiB; files and pieces with
+ * the same content count once. The same for the same seed on every rank.
+ *
+ * @param paths  [n] the user's files
+ * @param ranks  that will share the training part equally: each must get enough to sample from
+ * @return 0, or -1 after a line on standard error
  */
-int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, struct demo_corpus *out);
+int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, uint32_t ranks,
+                     struct demo_corpus *out);
 void demo_corpus_free(struct demo_corpus *corpus);
 
 #endif

@@ -10,8 +10,10 @@
 #include "base/config.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
+#include "tools/demo/corpus.h"
 #include "tools/launch.h"
 #include "tools/values.h"
+#include "transport/providers/fault.h"
 
 enum {
     OPTION_TEXT = 0x100,
@@ -64,6 +66,16 @@ static void check_only(char *arg, struct argp_state *state)
     free(copy);
 }
 
+static void check_link(const char *arg, struct argp_state *state)
+{
+    char text[64], why[128];
+    struct wring_fault_schedule schedule;
+    int length = snprintf(text, sizeof(text), "rate=%s", arg);
+    if (length >= (int)sizeof(text) || strchr(arg, ',') != NULL ||
+        !wring_fault_parse(text, &schedule, why, sizeof(why)))
+        argp_error(state, "--link needs a rate from 1kbit to 10000gbit, such as 1gbit");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct demo_options *o = state->input;
@@ -83,6 +95,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         parse_count("ranks", arg, 2, 64, &o->ranks, state);
         return 0;
     case OPTION_LINK:
+        check_link(arg, state);
         o->link = arg;
         return 0;
     case OPTION_STEPS:
@@ -132,6 +145,16 @@ static const struct argp demo_argp = {
         "bit-identical with it, which is checked. Takes one to three minutes on two cores.",
 };
 
+/** What can be wrong with the text is said once here, not by every rank. */
+static bool has_text(const struct demo_options *o)
+{
+    struct demo_corpus corpus;
+    if (demo_corpus_load(o->texts, o->n_texts, o->seed, o->ranks, &corpus) != 0)
+        return false;
+    demo_corpus_free(&corpus);
+    return true;
+}
+
 /** Become the launcher of ranks that run this same command line. */
 static int start_ranks(const struct demo_options *o, int argc, char **argv)
 {
@@ -152,18 +175,32 @@ static int start_ranks(const struct demo_options *o, int argc, char **argv)
     return code;
 }
 
+/** Results that depend on the link or differ between ranks are wrong, however fast they came. */
+static int judge(const struct demo_results *results)
+{
+    for (uint32_t i = 0; i < results->n; i++)
+        if (!results->measures[i].same_bits)
+            return wring_fail("wring demo",
+                              "%s: ranks, or runs with and without the link, came to "
+                              "different parameters",
+                              results->measures[i].config->name);
+    return WRING_EXIT_OK;
+}
+
 static int show(const struct demo_results *results)
 {
     const struct demo_options *o = results->options;
     bool report = o->report[0] != '\0' && !o->losses_only;
     if (report && !demo_report_write(results, o->report))
         return WRING_EXIT_FAILURE;
-    if (o->json)
-        return demo_print_json(results);
-    demo_print_table(results);
-    if (report)
-        printf("\nreport with pictures: %s\n", o->report);
-    return WRING_EXIT_OK;
+    if (o->json && demo_print_json(results) != 0)
+        return WRING_EXIT_FAILURE;
+    if (!o->json) {
+        demo_print_table(results);
+        if (report)
+            printf("\nreport with pictures: %s\n", o->report);
+    }
+    return judge(results);
 }
 
 int wring_cmd_demo(int argc, char **argv)
@@ -183,7 +220,7 @@ int wring_cmd_demo(int argc, char **argv)
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE;
     if (!wring_under_launcher(&config))
-        return start_ranks(&o, argc, argv);
+        return has_text(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
 
     static struct demo_results results;
     o.ranks = (uint32_t)config.size;

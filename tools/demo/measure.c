@@ -2,6 +2,7 @@
 /* Which runs the demo consists of, and what is made of their results. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
 #define WARM_STEPS 10
+#define ROUNDS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
 
 const struct demo_config demo_configs[DEMO_CONFIGS] = {
     {"fp32", "fp32, uncompressed", "none", WRING_SCHEME_DIVISIBLE,
@@ -61,8 +63,8 @@ static void show_progress(void *arg, uint32_t step, uint32_t steps)
 }
 
 /** Mean over all ranks of some numbers, and whether all of them have the same hash. */
-static int combine(struct wring_session *session, struct demo_run_result *result, uint64_t hash,
-                   bool *same)
+static enum wring_status combine(struct wring_session *session, struct demo_run_result *result,
+                                 uint64_t hash, bool *same)
 {
     float numbers[4] = {(float)result->step_us, (float)result->wire_bytes, (float)result->cpu_per_s,
                         0};
@@ -76,13 +78,14 @@ static int combine(struct wring_session *session, struct demo_run_result *result
     result->wire_bytes = numbers[1];
     result->cpu_per_s = numbers[2];
     *same &= numbers[3] == 0;
-    return status != WRING_OK;
+    return status;
 }
 
 struct measuring {
     const struct demo_options *options;
     const struct demo_corpus *corpus;
     struct wring_session *control; /* for what the ranks tell each other between runs */
+    atomic_bool settled;           /* it is open */
     uint32_t rank, ranks;
     struct show show;
 };
@@ -95,6 +98,7 @@ static int run(struct measuring *m, const struct demo_config *config, const char
         .corpus = m->corpus,
         .config = config,
         .link = link,
+        .control = m->control,
         .rank = m->rank,
         .ranks = m->ranks,
         .steps = steps,
@@ -109,29 +113,67 @@ static int run(struct measuring *m, const struct demo_config *config, const char
              evaluate       ? "loss"
              : link != NULL ? link
                             : "alone");
-    if (wring_barrier(wring_session_world(m->control)) != WRING_OK || demo_train(&run, result) != 0)
+    enum wring_status status = wring_barrier(wring_session_world(m->control));
+    if (status == WRING_OK && demo_train(&run, result) != 0)
         return 1;
-    return combine(m->control, result, result->hash, same);
+    if (status == WRING_OK)
+        status = combine(m->control, result, result->hash, same);
+    return status == WRING_OK ? 0 : demo_fail(m->control, m->rank, "between runs", status);
 }
 
-static int measure(struct measuring *m, const struct demo_config *config, struct demo_measure *out)
+static int measure_losses(struct measuring *m, const struct demo_config *config,
+                          struct demo_measure *out, uint64_t *hash)
 {
-    struct demo_run_result loss, link;
-    uint32_t timed = m->options->timed_steps;
-
+    struct demo_run_result loss;
     *out = (struct demo_measure){.config = config, .same_bits = true, .time_to_target_s = NAN};
     if (run(m, config, NULL, m->options->steps, true, &out->same_bits, &loss) != 0)
         return 1;
     memcpy(out->losses, loss.losses, sizeof(out->losses));
-    if (m->options->losses_only)
-        return 0;
-    if (run(m, config, m->options->link, timed + WARM_STEPS, false, &out->same_bits, &link) != 0)
-        return 1;
-    out->same_bits &= loss.hash == link.hash;
-    out->step_us = link.step_us;
-    out->wire_bytes = link.wire_bytes;
-    out->cores = link.cpu_per_s * m->ranks;
-    out->timeline = link.timeline;
+    *hash = loss.hash;
+    return 0;
+}
+
+static int by_step_us(const void *a, const void *b)
+{
+    const struct demo_run_result *x = a, *y = b;
+    return (x->step_us > y->step_us) - (x->step_us < y->step_us);
+}
+
+/** The round of median step time speaks for all. */
+static const struct demo_run_result *median_round(struct demo_run_result *rounds)
+{
+    qsort(rounds, ROUNDS, sizeof(*rounds), by_step_us);
+    return &rounds[ROUNDS / 2];
+}
+
+/** Compute alone, then every configuration on the link, and that ROUNDS times. */
+static int measure_times(struct measuring *m, struct demo_results *out, const uint64_t *hashes)
+{
+    struct demo_run_result compute[ROUNDS], link[DEMO_CONFIGS][ROUNDS];
+    uint32_t steps = WARM_STEPS + (m->options->timed_steps + ROUNDS - 1) / ROUNDS;
+    bool same = true;
+    if (steps < HASH_STEP)
+        steps = HASH_STEP;
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        if (run(m, NULL, NULL, 3 * steps, false, &same, &compute[r]) != 0)
+            return 1;
+        for (uint32_t i = 0; i < out->n; i++) {
+            struct demo_measure *measure = &out->measures[i];
+            if (run(m, measure->config, m->options->link, steps, false, &measure->same_bits,
+                    &link[i][r]) != 0)
+                return 1;
+            measure->same_bits &= link[i][r].hash == hashes[i];
+        }
+    }
+    double compute_us = median_round(compute)->step_us;
+    for (uint32_t i = 0; i < out->n; i++) {
+        const struct demo_run_result *median = median_round(link[i]);
+        out->measures[i].compute_us = compute_us;
+        out->measures[i].step_us = median->step_us;
+        out->measures[i].wire_bytes = median->wire_bytes;
+        out->measures[i].cores = median->cpu_per_s * m->ranks;
+        out->measures[i].timeline = median->timeline;
+    }
     return 0;
 }
 
@@ -164,20 +206,16 @@ static void conclude(struct demo_results *results)
 
 static int measure_wanted(struct measuring *m, struct demo_results *out)
 {
-    struct demo_run_result compute = {0};
-    bool same = true;
-    if (!m->options->losses_only &&
-        run(m, NULL, NULL, 3 * m->options->timed_steps + WARM_STEPS, false, &same, &compute) != 0)
-        return 1;
+    uint64_t hashes[DEMO_CONFIGS];
     for (int i = 0; i < DEMO_CONFIGS; i++) {
         if (!is_wanted(m->options, demo_configs[i].name))
             continue;
-        struct demo_measure *measured = &out->measures[out->n];
-        if (measure(m, &demo_configs[i], measured) != 0)
+        if (measure_losses(m, &demo_configs[i], &out->measures[out->n], &hashes[out->n]) != 0)
             return 1;
-        measured->compute_us = compute.step_us;
         out->n++;
     }
+    if (!m->options->losses_only && measure_times(m, out, hashes) != 0)
+        return 1;
     conclude(out);
     return 0;
 }
@@ -187,12 +225,14 @@ int demo_measure_all(const struct demo_options *options, struct demo_results *ou
     struct demo_corpus corpus;
     struct demo_model model;
     *out = (struct demo_results){.options = options};
-    if (demo_corpus_load(options->texts, options->n_texts, options->seed, &corpus) != 0)
+    if (demo_corpus_load(options->texts, options->n_texts, options->seed, options->ranks,
+                         &corpus) != 0)
         return 1;
-    struct measuring m = {
-        .options = options, .corpus = &corpus, .control = demo_session_open("shm", NULL)};
+    struct measuring m = {.options = options, .corpus = &corpus};
+    m.control = demo_session_open("shm", NULL, &m.settled);
     int failed = m.control == NULL;
     if (!failed) {
+        atomic_store(&m.settled, true);
         m.rank = wring_session_rank(m.control);
         m.ranks = wring_session_size(m.control);
         m.show.terminal = m.rank == 0 && isatty(STDERR_FILENO);

@@ -208,7 +208,9 @@ bool demo_report_write(const struct demo_results *results, const char *path)
     write_losses(file, results, false);
     write_losses(file, results, true);
     fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is exchange that hides "
-          "behind backward, orange is what one waits for. All on the same scale.</p>\n",
+          "behind backward, orange is what one waits for. Processes "
+          "wait for buckets from top to bottom, so a bar ends no earlier than those above. All on "
+          "the same scale.</p>\n",
           file);
     for (uint32_t i = 0; i < results->n; i++)
         if (&results->measures[i] == bf16 || &results->measures[i] == winner ||

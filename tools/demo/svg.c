@@ -7,7 +7,7 @@
 #define HEIGHT 380
 #define LEFT 64
 #define RIGHT 220 /* room for the names at the curves' ends */
-#define TOP 36
+#define TOP 48
 #define BOTTOM 48
 #define ROW 24
 #define LABEL 130
@@ -30,16 +30,27 @@ static double nice_step(double range, int parts)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
+/** The lowest value of all curves. */
+static double lowest(const struct svg_chart *chart)
+{
+    double low = INFINITY;
+    for (uint32_t c = 0; c < chart->n; c++)
+        for (uint32_t i = 0; i < chart->curves[c].n; i++)
+            low = fmin(low, chart->curves[c].y[i]);
+    return isfinite(low) ? low : 0;
+}
+
 static void bounds(const struct svg_chart *chart, struct scale *x, struct scale *y)
 {
+    double low = lowest(chart);
+    double top = chart->y_top > low ? chart->y_top : INFINITY; /* never cut everything off */
     *x = (struct scale){0, 0, LEFT, WIDTH - RIGHT};
-    *y = (struct scale){INFINITY, -INFINITY, HEIGHT - BOTTOM, TOP};
+    *y = (struct scale){low, low, HEIGHT - BOTTOM, TOP};
     for (uint32_t c = 0; c < chart->n; c++)
         for (uint32_t i = 0; i < chart->curves[c].n; i++) {
             double value = chart->curves[c].y[i];
             x->high = fmax(x->high, chart->curves[c].x[i]);
-            y->low = fmin(y->low, value);
-            if (chart->y_top == 0 || value <= chart->y_top)
+            if (value <= top && isfinite(value))
                 y->high = fmax(y->high, value);
         }
     double step = nice_step(y->high - y->low + 1e-9, 6);
@@ -72,7 +83,12 @@ static void write_axes(FILE *file, const struct svg_chart *chart, const struct s
             "<text class='tick' text-anchor='middle' x='%d' y='%d'>%s</text>"
             "<text class='tick' x='%d' y='%d'>%s</text>\n",
             LEFT, 16, chart->title, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart->x_title, LEFT,
-            TOP - 8, chart->y_title);
+            TOP - 12, chart->y_title);
+}
+
+static const char *dashes(const struct svg_curve *curve)
+{
+    return curve->dashed ? " stroke-dasharray='5 4'" : "";
 }
 
 /** Names at the ends of the curves, pushed apart where they would overlap. */
@@ -94,10 +110,10 @@ static void write_names(FILE *file, const struct svg_chart *chart, const struct 
         uint32_t i = order[k];
         double shifted = over > 0 ? at[i] - over : at[i];
         fprintf(file,
-                "<line class='curve c%u' x1='%d' x2='%d' y1='%.1f' y2='%.1f'/>"
+                "<line class='curve c%u'%s x1='%d' x2='%d' y1='%.1f' y2='%.1f'/>"
                 "<text class='legend' x='%d' y='%.1f'>%s</text>\n",
-                i, WIDTH - RIGHT + 10, WIDTH - RIGHT + 28, shifted, shifted, WIDTH - RIGHT + 34,
-                shifted + 4, chart->curves[i].name);
+                i, dashes(&chart->curves[i]), WIDTH - RIGHT + 10, WIDTH - RIGHT + 28, shifted,
+                shifted, WIDTH - RIGHT + 34, shifted + 4, chart->curves[i].name);
     }
 }
 
@@ -110,8 +126,7 @@ void svg_chart_write(FILE *file, const struct svg_chart *chart)
     write_axes(file, chart, &x, &y);
     for (uint32_t c = 0; c < chart->n; c++) {
         const struct svg_curve *curve = &chart->curves[c];
-        fprintf(file, "<polyline class='curve c%u'%s points='", c,
-                curve->dashed ? " stroke-dasharray='5 4'" : "");
+        fprintf(file, "<polyline class='curve c%u'%s points='", c, dashes(curve));
         for (uint32_t i = 0; i < curve->n; i++)
             if (curve->y[i] <= y.high)
                 fprintf(file, "%.1f,%.1f ", place(&x, curve->x[i]), place(&y, curve->y[i]));

@@ -21,7 +21,7 @@ struct svg_chart {
     const char *title, *x_title, *y_title;
     struct svg_curve curves[SVG_CURVES_MAX];
     uint32_t n;
-    double y_top; /* values above are cut off; 0: none are */
+    double y_top; /* values above are cut off, unless all are above; 0: none are */
 };
 
 void svg_chart_write(FILE *file, const struct svg_chart *chart);

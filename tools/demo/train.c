@@ -25,6 +25,7 @@ struct trainer {
     struct demo_model model;
     struct wring_session *session;
     struct wring_bucket *buckets[DEMO_TENSORS];
+    atomic_bool settled; /* the session is committed */
     uint64_t step_began_ns;
     bool failed;
     struct demo_timeline now, kept[TIMELINES];
@@ -35,20 +36,43 @@ static double us_since(uint64_t ns)
     return (double)(wring_now_ns() - ns) / 1e3;
 }
 
+/** Of a lost peer every other rank knows: one speaks for all. */
+static bool is_speaker(uint32_t rank, enum wring_status status,
+                       const struct wring_error_detail *detail)
+{
+    return status != WRING_ERR_PEER || rank == (detail->rank == 0 ? 1u : 0u);
+}
+
+int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
+              enum wring_status status)
+{
+    struct wring_error_detail detail = {.rank = -1, .text = ""};
+    if (session != NULL)
+        wring_session_error(session, &detail);
+    if (is_speaker(rank, status, &detail))
+        fprintf(stderr, "wring demo: rank %u: %s: %s%s%s\n", rank, what, wring_status_text(status),
+                detail.text[0] != '\0' ? ": " : "", detail.text);
+    return 1;
+}
+
 static int fail(const struct trainer *trainer, const char *what, enum wring_status status)
 {
-    struct wring_error_detail detail = {.text = ""};
-    if (trainer->session != NULL)
-        wring_session_error(trainer->session, &detail);
-    fprintf(stderr, "wring demo: rank %u: %s: %s%s%s\n", trainer->run->rank, what,
-            wring_status_text(status), detail.text[0] != '\0' ? ": " : "", detail.text);
-    return 1;
+    return demo_fail(trainer->session, trainer->run->rank, what, status);
+}
+
+/** Once a session works, its calls bring errors back, and demo_fail() says them once. */
+static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    const atomic_bool *settled = arg;
+    if (level != WRING_LOG_ERROR || !atomic_load(settled))
+        fprintf(stderr, "wring: %s: %s\n", module, text);
 }
 
 /**
  * Rank 0 keeps the launcher's socket for further sessions: each takes a copy of it.
  */
-struct wring_session *demo_session_open(const char *provider, const char *link)
+struct wring_session *demo_session_open(const char *provider, const char *link,
+                                        atomic_bool *settled)
 {
     char provider_text[64], fault_text[64];
     const char *settings[4] = {provider_text, NULL, NULL, NULL};
@@ -62,6 +86,8 @@ struct wring_session *demo_session_open(const char *provider, const char *link)
         settings[1] = fault_text;
     }
     params.settings = settings;
+    params.log = log_line;
+    params.log_arg = settled;
     if (fd_text != NULL)
         params.root_fd = dup(atoi(fd_text));
     enum wring_status status = wring_session_open(&params, &session);
@@ -97,7 +123,10 @@ static int make_buckets(struct trainer *trainer)
             return fail(trainer, "bucket", status);
     }
     enum wring_status status = wring_session_commit(trainer->session);
-    return status == WRING_OK ? 0 : fail(trainer, "commit", status);
+    if (status != WRING_OK)
+        return fail(trainer, "commit", status);
+    atomic_store(&trainer->settled, true);
+    return 0;
 }
 
 static int begin(struct trainer *trainer)
@@ -107,7 +136,8 @@ static int begin(struct trainer *trainer)
                         run->options->seed) != 0)
         return fail(trainer, "model", WRING_ERR_NO_MEMORY);
     if (run->config != NULL) {
-        trainer->session = demo_session_open(run->link != NULL ? "tcp" : "shm", run->link);
+        trainer->session =
+            demo_session_open(run->link != NULL ? "tcp" : "shm", run->link, &trainer->settled);
         return trainer->session != NULL ? make_buckets(trainer) : 1;
     }
     for (int t = 0; t < DEMO_TENSORS; t++) {
@@ -248,12 +278,12 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
 {
     const struct demo_run *run = trainer->run;
     struct wring_session_stats before = {0}, after = {0};
-    uint32_t timed = 0, every = run->steps / DEMO_EVALS;
+    uint32_t timed = 0, evals = 0;
     uint64_t began_ns = 0;
 
     for (uint32_t step = 0; step < run->steps; step++) {
-        if (run->evaluate && step % every == 0 && step / every <= DEMO_EVALS)
-            out->losses[step / every] = evaluate(trainer);
+        if (run->evaluate && step == (uint64_t)evals * run->steps / DEMO_EVALS)
+            out->losses[evals++] = evaluate(trainer);
         if (step == run->warm_steps) {
             if (trainer->session != NULL)
                 wring_session_stats(trainer->session, &before);
@@ -281,7 +311,22 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
     uint32_t kept = timed < TIMELINES ? timed : TIMELINES;
     qsort(trainer->kept, kept, sizeof(*trainer->kept), by_step_us);
     out->timeline = trainer->kept[kept / 2];
-    return trainer->failed;
+    if (!trainer->failed)
+        return 0;
+    struct wring_error_detail detail = {.status = WRING_ERR_CLOSED};
+    wring_session_error(trainer->session, &detail);
+    return fail(trainer, "held-out loss", detail.status);
+}
+
+/**
+ * A rank that has all of the last step may still have parts of it to send: nobody closes the run's
+ * session before everybody is through.
+ */
+static int all_done(const struct trainer *trainer)
+{
+    const struct demo_run *run = trainer->run;
+    enum wring_status status = wring_barrier(wring_session_world(run->control));
+    return status == WRING_OK ? 0 : demo_fail(run->control, run->rank, "end of a run", status);
 }
 
 int demo_train(const struct demo_run *run, struct demo_run_result *out)
@@ -293,7 +338,7 @@ int demo_train(const struct demo_run *run, struct demo_run_result *out)
     *out = (struct demo_run_result){0};
     if (trainer != NULL && step_us != NULL) {
         trainer->run = run;
-        failed = begin(trainer) || run_steps(trainer, step_us, out);
+        failed = begin(trainer) || run_steps(trainer, step_us, out) || all_done(trainer);
         end(trainer);
     }
     free(step_us);

@@ -3,6 +3,8 @@
 #ifndef WRING_DEMO_TRAIN_H
 #define WRING_DEMO_TRAIN_H
 
+#include <stdatomic.h>
+
 #include "tools/demo/corpus.h"
 #include "tools/demo/model.h"
 
@@ -11,6 +13,7 @@ struct demo_run {
     const struct demo_corpus *corpus;
     const struct demo_config *config; /* NULL: no exchange, compute only */
     const char *link;                 /* NULL: none emulated */
+    struct wring_session *control;    /* in which the ranks agree that a run is over */
     uint32_t rank, ranks;
     uint32_t steps;
     bool evaluate;       /* held-out loss at DEMO_EVALS points */
@@ -32,7 +35,16 @@ struct demo_run_result {
 /** @return 0, or an exit status after a line on standard error */
 int demo_train(const struct demo_run *run, struct demo_run_result *out);
 
-/** Open a session like those of the runs. NULL after a line on standard error. */
-struct wring_session *demo_session_open(const char *provider, const char *link);
+/**
+ * Open a session like those of the runs.
+ * @param settled  while true, the session's error lines are dropped; outlives the session
+ * @return NULL after a line on standard error
+ */
+struct wring_session *demo_session_open(const char *provider, const char *link,
+                                        atomic_bool *settled);
+
+/** Say why something failed on this rank, unless another rank says the same. @return 1 */
+int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
+              enum wring_status status);
 
 #endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wring demo from outside: one JSON object, a report, one line where something is wrong. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "tests/lib/test.h"
+
+#define REPORT_TEMPLATE "/tmp/wring-demo-report-XXXXXX"
+
+/** Run `wring demo arguments`, one of its streams read to the end. @return exit status */
+static int run_demo(const char *arguments, const char *streams, char *text, size_t bytes)
+{
+    char command[512];
+    snprintf(command, sizeof(command), "timeout -k 5 150 '%s' demo %s %s", WRING_TOOL, arguments,
+             streams);
+    FILE *pipe = popen(command, "r");
+    text[0] = '\0';
+    if (pipe == NULL)
+        return -1;
+    size_t n = fread(text, 1, bytes - 1, pipe);
+    text[n] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static double number(const json_t *run, const char *key)
+{
+    const json_t *value = json_object_get(run, key);
+    CHECK(json_is_number(value), "%s is no number", key);
+    return json_number_value(value);
+}
+
+static void check_run(const json_t *run)
+{
+    const char *config = json_string_value(json_object_get(run, "config"));
+    REQUIRE(config != NULL, "a run without its configuration");
+    double compute_us = number(run, "compute_us"), step_us = number(run, "step_us");
+    CHECK(compute_us > 0 && step_us > 0, "%s: compute %g, step %g", config, compute_us, step_us);
+    CHECK(fabs(number(run, "exposed_us") - (step_us - compute_us)) < 1, "%s: exposed", config);
+    CHECK(number(run, "loss") > 0.5 && number(run, "loss") < 6, "%s: loss", config);
+    CHECK(number(run, "cores") > 0, "%s: exchange costs no processor time", config);
+    CHECK(json_is_true(json_object_get(run, "same_bits")), "%s: bits depend on the link", config);
+    CHECK(json_object_get(run, "time_to_target_s") != NULL, "%s: no time to target", config);
+}
+
+/** Two ranks, direct allreduce: each sends half of its tensors and gets the other half summed. */
+static void check_sizes(const json_t *runs, double parameters)
+{
+    double wire[6];
+    for (size_t i = 0; i < 6; i++)
+        wire[i] = number(json_array_get(runs, i), "wire_bytes");
+    CHECK(fabs(wire[0] / (4 * parameters) - 1) < 0.05, "fp32 sends %g bytes", wire[0]);
+    CHECK(fabs(wire[1] / (2 * parameters) - 1) < 0.05, "bf16 sends %g bytes", wire[1]);
+    CHECK(wire[2] < 0.6 * wire[1], "int8 sends %g bytes", wire[2]);
+    CHECK(wire[3] < 0.3 * wire[2], "onebit sends %g bytes", wire[3]);
+    CHECK(wire[4] < wire[3], "topk sends %g bytes", wire[4]);
+    CHECK(wire[5] == wire[3], "error feedback changes what is sent: %g, %g", wire[3], wire[5]);
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *run = json_array_get(runs, i);
+        double fp32 = number(json_array_get(runs, 0), "step_us") / number(run, "step_us");
+        CHECK(fabs(number(run, "speedup_fp32") / fp32 - 1) < 1e-6, "speed-up of run %zu", i);
+    }
+}
+
+static void check_report(const char *path)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL, "no report at %s", path);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    text[n] = '\0';
+    fclose(file);
+    CHECK(strstr(text, "</html>") != NULL, "the report has no end");
+    CHECK(strstr(text, "negative control") != NULL, "the negative control is not named");
+    CHECK(strstr(text, "<polyline") != NULL, "no loss curve");
+    CHECK(strstr(text, "http://") == NULL && strstr(text, "https://") == NULL &&
+              strstr(text, "src=") == NULL,
+          "the report needs something else than itself");
+    CHECK(strstr(text, "nan") == NULL && strstr(text, "inf'") == NULL, "a picture of no number");
+}
+
+static void all_configurations(void)
+{
+    static char text[1 << 16];
+    char arguments[128], path[] = REPORT_TEMPLATE;
+    int fd = mkstemp(path);
+    REQUIRE(fd >= 0, "%s", strerror(errno));
+    close(fd);
+    snprintf(arguments, sizeof(arguments),
+             "-n 2 --steps 47 --timed-steps 20 --hidden 64 --seed 5 --json --report %s", path);
+    int code = run_demo(arguments, "", text, sizeof(text));
+    CHECK(code == 0, "exit status %d", code);
+    json_t *all = json_loads(text, 0, NULL);
+    const json_t *runs = json_object_get(all, "runs");
+    CHECK(json_array_size(runs) == 6, "no JSON object of six runs: %.200s", text);
+    for (size_t i = 0; i < json_array_size(runs); i++)
+        check_run(json_array_get(runs, i));
+    if (json_array_size(runs) == 6)
+        check_sizes(runs, number(all, "parameters"));
+    CHECK(number(all, "ranks") == 2 && number(all, "steps") == 47 && number(all, "seed") == 5,
+          "options that were not taken");
+    const char *report = json_string_value(json_object_get(all, "report"));
+    CHECK(report != NULL && strcmp(report, path) == 0, "report");
+    check_report(path);
+    json_decref(all);
+    unlink(path);
+}
+
+static void bad_input_is_one_line(void)
+{
+    static const struct {
+        const char *arguments, *says;
+        int code;
+    } bad[] = {
+        {"--link fast", "--link needs a rate", 2},
+        {"--ranks 1", "--ranks needs a number", 2},
+        {"--only fp31", "fp31 is none of", 2},
+        {"--text /nonexistent/text", "/nonexistent/text: No such file", 1},
+        {"--text /proc/self/exe", "no text", 1},
+    };
+    char text[4096];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        int code = run_demo(bad[i].arguments, "2>&1 >/dev/null", text, sizeof(text));
+        CHECK(code == bad[i].code, "%s: exit status %d", bad[i].arguments, code);
+        CHECK(strstr(text, bad[i].says) != NULL, "%s: %s", bad[i].arguments, text);
+        const char *first = strstr(text, "wring demo:");
+        CHECK(first != NULL && strstr(first + 1, "wring demo:") == NULL, "%s: says it twice: %s",
+              bad[i].arguments, text);
+    }
+}
+
+/** Rank 1 is the one child of the launcher with WRING_RANK=1 in its environment. */
+static const char kill_rank_1[] =
+    "& demo=$!; n=0; victim=; while [ -z \"$victim\" ] && [ $n -lt 600 ]; do n=$((n+1)); sleep 0.1;"
+    " for p in $(cat /proc/$demo/task/$demo/children 2>/dev/null); do"
+    " tr '\\0' '\\n' </proc/$p/environ 2>/dev/null | grep -qx WRING_RANK=1 && victim=$p; done; "
+    "done;"
+    " sleep 1; all=$(cat /proc/$demo/task/$demo/children); kill -9 $victim; wait $demo;"
+    " code=$?; for p in $all; do [ -d /proc/$p ] && echo left $p; done; exit $code";
+
+static void a_killed_rank_ends_it_all(void)
+{
+    char command[2048], text[8192];
+    snprintf(command, sizeof(command),
+             "exec 2>&1; '%s' demo -n 3 --steps 1000000 --hidden 64 --losses-only --only fp32 %s",
+             WRING_TOOL, kill_rank_1);
+    FILE *pipe = popen(command, "r");
+    REQUIRE(pipe != NULL, "%s", strerror(errno));
+    size_t n = fread(text, 1, sizeof(text) - 1, pipe);
+    text[n] = '\0';
+    int status = pclose(pipe);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 0, "status %d: %s", status, text);
+    CHECK(strstr(text, "rank 1") != NULL, "does not name rank 1: %s", text);
+    size_t lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    CHECK(lines <= 3, "takes %zu lines to say it: %s", lines, text);
+    CHECK(strstr(text, "left") == NULL, "processes are left: %s", text);
+}
+
+static const struct wring_test_case cases[] = {
+    {"all configurations", all_configurations},
+    {"bad input is one line", bad_input_is_one_line},
+    {"a killed rank ends it all", a_killed_rank_ends_it_all},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}
