@@ -3,6 +3,7 @@
 #include "transport/bootstrap/rendezvous_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -236,6 +237,8 @@ static enum wring_status open_listener(const struct wring_rendezvous_params *par
     if (is_name && !wring_rendezvous_is_loopback(&address))
         to_wildcard(&address);
     *out = given ? params->root_fd : listen_on(&address, bytes);
+    if (given) /* whoever made it may have left it blocking, and accept must not */
+        fcntl(*out, F_SETFL, fcntl(*out, F_GETFL) | O_NONBLOCK);
     if (*out < 0) {
         wring_error(params->log, "cannot listen on %s: %s", params->root, strerror(errno));
         return WRING_ERR_ADDRESS;
