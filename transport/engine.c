@@ -267,13 +267,13 @@ static void return_owed_credits(struct wring_engine *engine)
             wring_channel_return_credits(engine->channels[i]);
 }
 
-/** Nothing moves any more, and somebody whom a collective needs has left: it never will. */
+/** Nothing moves, and somebody from whom a collective needs more has left: it never will. */
 static void check_departed(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
             struct wring_peer *peer = &engine->fabric->peers[at->members.ranks[i]];
-            if (peer->gone && peer->left) {
+            if (peer->gone && peer->left && at->ops->needs(at, i)) {
                 wring_engine_put_failed(engine, peer, WRING_ERR_PEER);
                 return;
             }

@@ -446,6 +446,25 @@ static void rank_that_leaves_early_is_named(void)
     }
 }
 
+static const char *const slow_link[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=20mbit", NULL};
+
+/** Each rank closes right after its last wait, while others still receive over slow links. */
+static int run_short(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 2, NULL);
+}
+
+static void closing_after_the_last_wait_harms_nobody(void)
+{
+    for (int i = 0; i < 5; i++) {
+        start(4, slow_link, run_short);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t r = 0; r < 4; r++)
+            CHECK(job.codes[r] == 0, "rank %u (code %d) said:\n%s", r, job.codes[r], job.texts[r]);
+    }
+}
+
 static int run_no_key(struct procs_rank *rank, void *arg)
 {
     (void)arg;
@@ -479,6 +498,7 @@ int main(int argc, char **argv)
         {"garbage_at_the_rendezvous_does_no_harm", garbage_at_the_rendezvous_does_no_harm},
         {"garbage_at_the_provider_does_no_harm", garbage_at_the_provider_does_no_harm},
         {"rank_that_leaves_early_is_named", rank_that_leaves_early_is_named},
+        {"closing_after_the_last_wait_harms_nobody", closing_after_the_last_wait_harms_nobody},
         {"no_key_means_loopback_only", no_key_means_loopback_only},
         {NULL, NULL},
     };

@@ -86,9 +86,16 @@ static void broadcast_job_done(struct wring_collective *collective, struct wring
     (void)collective, (void)task; /* it has none */
 }
 
+static bool broadcast_needs(const struct wring_collective *collective, uint32_t member)
+{
+    bool sends = collective->members.me == collective->root;
+    return (sends || member == collective->root) && collective->encoded < chunks_of(collective);
+}
+
 const struct wring_collective_ops wring_broadcast_ops = {
     .name = "broadcast",
     .start = broadcast_start,
     .advance = broadcast_advance,
     .job_done = broadcast_job_done,
+    .needs = broadcast_needs,
 };

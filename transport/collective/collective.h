@@ -82,6 +82,8 @@ struct wring_collective_ops {
     /** Do all that can be done now; call wring_engine_finish() at the end. */
     void (*advance)(struct wring_collective *collective);
     void (*job_done)(struct wring_collective *collective, struct wring_task *task);
+    /** Can this step not be completed without hearing more from, or sending more to, a member? */
+    bool (*needs)(const struct wring_collective *collective, uint32_t member);
 };
 
 struct wring_collective {

@@ -117,9 +117,19 @@ static void gathered_job_done(struct wring_collective *collective, struct wring_
     wring_collective_free_task(task);
 }
 
+static bool gathered_needs(const struct wring_collective *collective, uint32_t member)
+{
+    size_t bytes;
+    uint64_t chunks = chunks_of(collective);
+    return collective->encoded < chunks ||
+           (collective->reduced < chunks &&
+            wring_channel_peek(collective->gather, member, &bytes) == NULL);
+}
+
 const struct wring_collective_ops wring_gathered = {
     .name = "gathered",
     .start = gathered_start,
     .advance = gathered_advance,
     .job_done = gathered_job_done,
+    .needs = gathered_needs,
 };

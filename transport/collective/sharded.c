@@ -170,9 +170,24 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
     }
 }
 
+static bool sharded_needs(const struct wring_collective *collective, uint32_t member)
+{
+    size_t bytes;
+    if (collective->sent[member] < chunks_of(collective, member))
+        return true;
+    if (collective->reduced < chunks_of(collective, collective->members.me) &&
+        wring_channel_peek(collective->scatter, member, &bytes) == NULL)
+        return true;
+    if (collective->placed)
+        return collective->gather->in[member].arrivals != collective->arrivals[member];
+    return collective->decoded[member] < chunks_of(collective, member) &&
+           wring_channel_peek(collective->gather, member, &bytes) == NULL;
+}
+
 const struct wring_collective_ops wring_sharded = {
     .name = "sharded",
     .start = sharded_start,
     .advance = sharded_advance,
     .job_done = sharded_job_done,
+    .needs = sharded_needs,
 };
