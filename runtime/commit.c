@@ -11,6 +11,8 @@
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4
 #define ALIGN 64
+#define SMALL_WINDOW 16
+#define SMALL_BYTES (64u << 10) /* of slots for one member */
 
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
@@ -57,6 +59,8 @@ static struct layout lay_out(const struct wring_bucket *bucket)
     layout.slot_bytes =
         layout.pieces > 0 ? wring_codec_bound(bucket->codec, piece.end - piece.begin) : 0;
     layout.window = wring_window(config, layout.pieces + 1);
+    while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
+        layout.window *= 2; /* room costs little here, and credits come back in batches of half */
 
     uint64_t peers = n - 1;
     layout.send_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX)
