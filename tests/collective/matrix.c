@@ -51,19 +51,12 @@ static void set_flush(bool flush)
 #endif
 }
 
-static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
+enum wring_status wring_matrix_steps(struct wring_session *session,
+                                     const struct wring_matrix_case *c, float *data)
 {
-    const struct run *run = arg;
-    const struct wring_matrix_case *c = run->c;
-    size_t bytes = c->elems * sizeof(float);
-    void *data = NULL;
+    uint32_t rank = wring_session_rank(session);
     struct wring_bucket *bucket;
     char text[256];
-
-    if (c->foreign)
-        data = calloc(1, bytes + 64);
-    else
-        REQUIRE(wring_buffer_alloc(session, bytes, &data) == WRING_OK, "alloc");
     struct wring_bucket_params params = {.name = "b",
                                          .data = data,
                                          .elems = c->elems,
@@ -84,6 +77,21 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
         CHECK(status == WRING_OK, "rank %u step %u: %s: %s", rank, step, wring_status_text(status),
               wring_matrix_text(c, text, sizeof(text)));
     }
+    return status;
+}
+
+static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const struct run *run = arg;
+    const struct wring_matrix_case *c = run->c;
+    size_t bytes = c->elems * sizeof(float);
+    void *data = NULL;
+
+    if (c->foreign)
+        data = calloc(1, bytes + 64);
+    else
+        REQUIRE(wring_buffer_alloc(session, bytes, &data) == WRING_OK, "alloc");
+    wring_matrix_steps(session, c, data);
     if (bytes > 0)
         memcpy(run->results[rank], data, bytes);
     if (c->foreign) {

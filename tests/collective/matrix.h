@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <wring/types.h>
+#include <wring/wring.h>
 
 struct wring_matrix_case {
     uint32_t ranks;
@@ -30,6 +30,10 @@ struct wring_matrix_case {
  * last step; @return false when a check failed
  */
 bool wring_matrix_run(const struct wring_matrix_case *c, float *out);
+
+/** This rank's part: register, commit, and run all steps on data, [elems]; checks each call. */
+enum wring_status wring_matrix_steps(struct wring_session *session,
+                                     const struct wring_matrix_case *c, float *data);
 
 /** The input of one rank in one step. */
 void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step,

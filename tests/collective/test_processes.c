@@ -9,7 +9,6 @@
 #include "tests/lib/test.h"
 
 #define DEADLINE_S 120
-#define WAIT_NS (60ull * 1000000000)
 
 static const struct wring_matrix_case cases_to_run[] = {
     {.ranks = 2, .elems = 100001, .codec = "none", .provider = "tcp", .chunk = "16k"},
@@ -31,28 +30,6 @@ static const struct wring_matrix_case cases_to_run[] = {
     {.ranks = 7, .elems = 1, .codec = "none", .provider = "shm", .chunk = "16k"},
 };
 
-static enum wring_status run_steps(struct wring_session *session, const struct wring_matrix_case *c,
-                                   float *data)
-{
-    struct wring_bucket *bucket;
-    struct wring_bucket_params params = {.name = "b",
-                                         .data = data,
-                                         .elems = c->elems,
-                                         .op = c->op,
-                                         .codec = c->codec,
-                                         .scheme = c->scheme};
-    enum wring_status status = wring_bucket_register(session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(session);
-    for (unsigned step = 0; step < c->steps && status == WRING_OK; step++) {
-        wring_matrix_input(c, wring_session_rank(session), step, data);
-        status = wring_bucket_post(bucket);
-        if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, WAIT_NS);
-    }
-    return status;
-}
-
 static int run_rank(struct procs_rank *rank, void *arg)
 {
     const struct wring_matrix_case *c = arg;
@@ -63,7 +40,7 @@ static int run_rank(struct procs_rank *rank, void *arg)
     if (status == WRING_OK)
         status = wring_buffer_alloc(session, c->elems * sizeof(float), &data);
     if (status == WRING_OK)
-        status = run_steps(session, c, data);
+        status = wring_matrix_steps(session, c, data);
     if (status != WRING_OK) {
         procs_say(rank, "%s", wring_status_text(status));
         return 2;

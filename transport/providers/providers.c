@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Best first: what "auto" tries from the top. */
+/* Best first, as the fabric tries them; which of them "auto" stands for, it says itself. */
 static const struct wring_provider_ops *const providers[] = {
     &wring_provider_shm,
     &wring_provider_verbs,
