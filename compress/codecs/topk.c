@@ -5,13 +5,16 @@
  */
 #include "compress/codec.h"
 
-#include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
 #include "compress/kernels/pick.h"
 
 #define HEAD 4                 /* bytes of the count */
 #define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
 #define ENTRY_BYTES(count) (((count)*6 + 3) & ~(size_t)3)
+
+#define SAMPLE_STRIDE 16  /* one element of every so many is looked at */
+#define SAMPLE_FROM 16384 /* shorter blocks are not worth sampling */
+#define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / SAMPLE_STRIDE)
 
 enum {
     PARAM_RATIO,
@@ -44,7 +47,7 @@ static enum wring_status topk_init(struct wring_codec *codec, char *why, size_t 
 
 static bool is_sampled(const struct wring_codec *codec, uint64_t n)
 {
-    return codec->params[PARAM_SELECT] == SELECT_SAMPLED && n >= WRING_SAMPLE_FROM;
+    return codec->params[PARAM_SELECT] == SELECT_SAMPLED && n >= SAMPLE_FROM;
 }
 
 /** How many elements of a block of n are meant to be sent: ratio * n, rounded up, at least 1. */
@@ -73,12 +76,18 @@ static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
            (tail != 0 ? HEAD + ENTRY_BYTES(most(codec, tail)) : 0);
 }
 
-static uint64_t count_map(const uint64_t *map, uint64_t n)
+/** An estimate of the k-th largest magnitude: FORMAT.md, "Sampled selection", has the rule. */
+static uint32_t sampled_threshold(const struct wring_pick_kernels *kernels, const float *src,
+                                  const float *residual, uint64_t n, uint64_t k)
 {
-    uint64_t count = 0;
-    for (uint64_t word = 0; word < WRING_PICK_WORDS(n); word++)
-        count += (uint64_t)__builtin_popcountll(map[word]);
-    return count;
+    float sample[SAMPLE_MAX];
+    uint64_t count = n / SAMPLE_STRIDE;
+
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t offset = (uint32_t)i * 0x9E3779B1u >> 28; /* so that no column is favoured */
+        sample[i] = wring_fed(src, residual, i * SAMPLE_STRIDE + offset);
+    }
+    return kernels->rank(sample, NULL, count, (k * count + n - 1) / n);
 }
 
 /** Take marks off elements that only equal the threshold, the highest indices first. */
@@ -95,33 +104,37 @@ static void drop_ties(uint64_t *map, const float *src, const float *residual, ui
 }
 
 /** Mark the k largest magnitudes, of equal ones those of lower index; never a zero. */
-static uint32_t mark_exact(const struct wring_pick_kernels *kernels, uint64_t *map,
-                           const float *src, const float *residual, uint64_t n, uint64_t k)
+static struct wring_pick_found mark_exact(const struct wring_pick_kernels *kernels, uint64_t *map,
+                                          const float *src, const float *residual, uint64_t n,
+                                          uint64_t k)
 {
-    uint32_t threshold = wring_threshold_exact(src, residual, n, k);
+    uint32_t threshold = kernels->rank(src, residual, n, k);
     threshold = threshold > 0 ? threshold : 1;
-    uint32_t peak = kernels->mark(map, src, residual, n, threshold);
-    uint64_t count = peak < WRING_INF_BITS ? count_map(map, n) : 0;
+    struct wring_pick_found found = kernels->mark(map, src, residual, n, threshold);
 
-    if (count > k)
-        drop_ties(map, src, residual, n, threshold, count - k);
-    return peak;
+    if (found.peak < WRING_INF_BITS && found.count > k) {
+        drop_ties(map, src, residual, n, threshold, found.count - k);
+        found.count = (uint32_t)k;
+    }
+    return found;
 }
 
-/** @return the bits of the largest magnitude; the map is of use only when that is finite. */
-static uint32_t mark(const struct wring_codec *codec, uint64_t *map, const float *src,
-                     const float *residual, uint64_t n)
+/** Map and count are of use only when the peak is finite. */
+static struct wring_pick_found mark(const struct wring_codec *codec, uint64_t *map,
+                                    const float *src, const float *residual, uint64_t n)
 {
     const struct wring_pick_tier *tier = codec->kernels;
+    const struct wring_pick_kernels *kernels = tier->kernels;
     uint64_t k = wanted(codec, n);
 
     if (!is_sampled(codec, n))
-        return mark_exact(tier->kernels, map, src, residual, n, k);
-    uint32_t threshold = wring_threshold_sampled(src, residual, n, k);
-    uint32_t peak = tier->kernels->mark(map, src, residual, n, threshold > 0 ? threshold : 1);
-    if (peak < WRING_INF_BITS && count_map(map, n) > most(codec, n))
-        mark_exact(tier->kernels, map, src, residual, n, most(codec, n));
-    return peak;
+        return mark_exact(kernels, map, src, residual, n, k);
+    uint32_t threshold = sampled_threshold(kernels, src, residual, n, k);
+    struct wring_pick_found found =
+        kernels->mark(map, src, residual, n, threshold > 0 ? threshold : 1);
+    if (found.peak < WRING_INF_BITS && found.count > most(codec, n))
+        found = mark_exact(kernels, map, src, residual, n, most(codec, n));
+    return found;
 }
 
 static size_t encode_block(const struct wring_codec *codec, const float *src, uint64_t n,
@@ -130,15 +143,15 @@ static size_t encode_block(const struct wring_codec *codec, const float *src, ui
     const struct wring_pick_tier *tier = codec->kernels;
     uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
 
-    if (mark(codec, map, src, residual, n) >= WRING_INF_BITS) {
+    struct wring_pick_found found = mark(codec, map, src, residual, n);
+    if (found.peak >= WRING_INF_BITS) {
         wring_put_u32(code, NOT_FINITE);
         return HEAD;
     }
-    uint64_t count = count_map(map, n);
-    size_t bytes = HEAD + ENTRY_BYTES(count);
+    size_t count = found.count, bytes = HEAD + ENTRY_BYTES(count);
     unsigned char *values = code + HEAD, *indices = values + 4 * count;
 
-    wring_put_u32(code, (uint32_t)count);
+    wring_put_u32(code, found.count);
     tier->kernels->gather(values, indices, map, src, residual, n);
     memset(indices + 2 * count, 0, (size_t)(code + bytes - (indices + 2 * count)));
     if (residual != NULL)

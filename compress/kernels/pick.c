@@ -3,18 +3,57 @@
 
 #include "compress/kernels/bits.h"
 
-static uint32_t mark_scalar(uint64_t *map, const float *src, const float *residual, uint64_t n,
-                            uint32_t threshold)
+#define DIGIT_BINS 2048
+
+/** The digits of a 31-bit magnitude, highest first. */
+static const struct {
+    unsigned shift, bits;
+} digits[] = {{20, 11}, {10, 10}, {0, 10}};
+
+/** Count by one digit the magnitudes whose higher digits are those of `prefix`. */
+static void count_digit(uint32_t bins[DIGIT_BINS], const float *src, const float *residual,
+                        uint64_t n, uint32_t prefix, size_t digit)
 {
-    uint32_t peak = 0;
+    unsigned shift = digits[digit].shift, above = shift + digits[digit].bits;
+    uint32_t mask = (1u << digits[digit].bits) - 1;
+
+    memset(bins, 0, DIGIT_BINS * sizeof(*bins));
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
+        if (magnitude >> above == prefix >> above)
+            bins[magnitude >> shift & mask]++;
+    }
+}
+
+/** Digit by digit, as a radix sort would. */
+static uint32_t rank_scalar(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    uint32_t bins[DIGIT_BINS];
+    uint32_t prefix = 0;
+
+    for (size_t digit = 0; digit < sizeof(digits) / sizeof(digits[0]); digit++) {
+        count_digit(bins, src, residual, n, prefix, digit);
+        uint32_t bin = (1u << digits[digit].bits) - 1;
+        for (; k > bins[bin]; bin--) /* ends: the bins hold at least k */
+            k -= bins[bin];
+        prefix |= bin << digits[digit].shift;
+    }
+    return prefix;
+}
+
+static struct wring_pick_found mark_scalar(uint64_t *map, const float *src, const float *residual,
+                                           uint64_t n, uint32_t threshold)
+{
+    struct wring_pick_found found = {0, 0};
 
     memset(map, 0, WRING_PICK_WORDS(n) * sizeof(*map));
     for (uint64_t i = 0; i < n; i++) {
         uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
-        peak = magnitude > peak ? magnitude : peak;
+        found.peak = magnitude > found.peak ? magnitude : found.peak;
+        found.count += magnitude >= threshold;
         map[i / 64] |= (uint64_t)(magnitude >= threshold) << i % 64;
     }
-    return peak;
+    return found;
 }
 
 void wring_pick_gather(void *values, void *indices, const uint64_t *map, const float *src,
@@ -38,7 +77,8 @@ static void retain_scalar(float *residual, const float *src, const uint64_t *map
         residual[i] = map[i / 64] >> i % 64 & 1 ? 0 : src[i] + residual[i];
 }
 
-static const struct wring_pick_kernels scalar = {mark_scalar, wring_pick_gather, retain_scalar};
+static const struct wring_pick_kernels scalar = {rank_scalar, mark_scalar, wring_pick_gather,
+                                                 retain_scalar};
 
 const struct wring_pick_tier wring_pick_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

@@ -13,14 +13,21 @@
 #define WRING_PICK_BLOCK_MAX 65536
 #define WRING_PICK_WORDS(n) (((n) + 63) / 64)
 
+/** What marking found. */
+struct wring_pick_found {
+    uint32_t peak;  /* the bits of max|v|; WRING_INF_BITS or more when some v is not finite */
+    uint32_t count; /* of marks */
+};
+
 struct wring_pick_kernels {
+    /** The k-th largest magnitude as bits, 1 <= k <= n; exact, whatever the values. */
+    uint32_t (*rank)(const float *src, const float *residual, uint64_t n, uint64_t k);
     /**
      * Mark the elements whose magnitude bits are at least `threshold`.
      * @param map  out, [WRING_PICK_WORDS(n)]
-     * @return the bits of max|v|; WRING_INF_BITS or more when some v is not finite
      */
-    uint32_t (*mark)(uint64_t *map, const float *src, const float *residual, uint64_t n,
-                     uint32_t threshold);
+    struct wring_pick_found (*mark)(uint64_t *map, const float *src, const float *residual,
+                                    uint64_t n, uint32_t threshold);
     /**
      * Write marked elements in order: their values and their indices, little endian, packed.
      * @param values   out, 4 bytes each, at any address

@@ -5,6 +5,7 @@
  *
  * The argument "quick" takes fewer lengths, for emulated processors.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cpu.h"
@@ -297,6 +298,33 @@ static uint64_t count_marks(const uint64_t *map, uint64_t n)
     return count;
 }
 
+static int downward(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/** The magnitudes of some ranks against those of a sorted copy. */
+static void check_rank(const void *entry, const struct trial *trial)
+{
+    const struct wring_pick_tier *tier = entry;
+    uint64_t n = trial->n, ranks[] = {1, (n + 99) / 100, n / 2 + 1, n};
+    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    uint32_t *sorted = wring_test_guarded(n * sizeof(*sorted));
+
+    for (int fed = 0; fed < 2; fed++) {
+        for (uint64_t i = 0; i < n; i++)
+            sorted[i] = wring_magnitude(wring_fed(src, fed ? left : NULL, i));
+        qsort(sorted, n, sizeof(*sorted), downward);
+        for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++) {
+            uint32_t got = tier->kernels->rank(src, fed ? left : NULL, n, ranks[r]);
+            uint32_t want = sorted[ranks[r] - 1];
+            CHECK(same_peak(got, want), "%s rank %zu of %zu kind=%d: %#x, not %#x", trial->tier,
+                  (size_t)ranks[r], (size_t)n, trial->kind, got, want);
+        }
+    }
+}
+
 static void check_pick_at(const struct wring_pick_kernels *kernels, const struct trial *trial,
                           uint32_t threshold, bool fed)
 {
@@ -306,14 +334,17 @@ static void check_pick_at(const struct wring_pick_kernels *kernels, const struct
     float *other = copy(left, n * 4);
     uint64_t *map = wring_test_guarded(words * 8), *other_map = wring_test_guarded(words * 8);
 
-    uint32_t peak = ref->mark(map, src, fed ? left : NULL, n, threshold);
-    CHECK(same_peak(kernels->mark(other_map, src, fed ? left : NULL, n, threshold), peak),
-          "%s peak n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    struct wring_pick_found want = ref->mark(map, src, fed ? left : NULL, n, threshold);
+    struct wring_pick_found got = kernels->mark(other_map, src, fed ? left : NULL, n, threshold);
+    uint64_t count = count_marks(map, n);
+    CHECK(same_peak(got.peak, want.peak), "%s peak n=%zu kind=%d", trial->tier, (size_t)n,
+          trial->kind);
     AGREE("mark", map, other_map, words * 8);
-    if (peak >= WRING_INF_BITS)
+    CHECK(want.count == count && got.count == count, "%s count n=%zu kind=%d", trial->tier,
+          (size_t)n, trial->kind);
+    if (want.peak >= WRING_INF_BITS)
         return;
 
-    uint64_t count = count_marks(map, n);
     void *value = wring_test_guarded(count * 4), *other_value = wring_test_guarded(count * 4);
     void *index = wring_test_guarded(count * 2), *other_index = wring_test_guarded(count * 2);
     ref->gather(value, index, map, src, fed ? left : NULL, n);
@@ -337,8 +368,10 @@ static void check_pick(const void *entry, const struct trial *trial)
 
 static void pick(void)
 {
-    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name; tier++)
+    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name; tier++) {
+        sweep(&tier->head, check_rank, quick ? 4096 : 65536);
         sweep(&tier->head, check_pick, quick ? 4096 : 65536);
+    }
 }
 
 /** The tests mean little if the tables hold the reference alone, where there is more. */

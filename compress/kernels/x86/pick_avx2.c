@@ -12,6 +12,55 @@ static inline __m256 fed(const float *src, const float *residual)
     return residual == NULL ? value : _mm256_add_ps(value, _mm256_loadu_ps(residual));
 }
 
+static inline __m256i magnitude_of(__m256 value)
+{
+    return _mm256_and_si256(_mm256_castps_si256(value), _mm256_set1_epi32(WRING_ABS_BITS));
+}
+
+/** Of 8: -1 in the lanes whose magnitude is above the limit. */
+static inline __m256i above(const float *src, const float *residual, __m256i limit)
+{
+    return _mm256_cmpgt_epi32(magnitude_of(fed(src, residual)), limit);
+}
+
+/** How many magnitudes are at least the threshold, which is above 0. */
+static uint64_t count_from(const float *src, const float *residual, uint64_t n, uint32_t threshold)
+{
+    __m256i limit = _mm256_set1_epi32((int)threshold - 1);
+    __m256i counts[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    uint64_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (unsigned v = 0; v < 2; v++)
+            counts[v] = _mm256_sub_epi32(
+                counts[v],
+                above(src + i + 8 * v, residual == NULL ? NULL : residual + i + 8 * v, limit));
+    for (; i < n; i += 8) { /* lanes past the end are +0, which is below any threshold */
+        uint64_t left = n - i < 8 ? n - i : 8;
+        float rest[8] = {0}, fed_back[8] = {0};
+        memcpy(rest, src + i, left * sizeof(*src));
+        if (residual != NULL)
+            memcpy(fed_back, residual + i, left * sizeof(*src));
+        counts[0] = _mm256_sub_epi32(counts[0], above(rest, fed_back, limit));
+    }
+    uint32_t lanes[8];
+    uint64_t count = 0;
+    _mm256_storeu_si256((__m256i *)lanes, _mm256_add_epi32(counts[0], counts[1]));
+    for (int lane = 0; lane < 8; lane++)
+        count += lanes[lane];
+    return count;
+}
+
+/** Bit by bit from the highest: the largest magnitude that k elements reach. */
+static uint32_t rank_avx2(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    uint32_t reached = 0;
+    for (uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
+        if (count_from(src, residual, n, reached | bit) >= k)
+            reached |= bit;
+    return reached;
+}
+
 /** threshold is at most 2^31, so that "at least it" is "above one less" among signed numbers. */
 static inline uint64_t mark_64(const float *src, const float *residual, uint32_t threshold,
                                __m256i *peak)
@@ -21,8 +70,7 @@ static inline uint64_t mark_64(const float *src, const float *residual, uint32_t
 
     for (int v = 0; v < 8; v++) {
         __m256 value = fed(src + 8 * v, residual == NULL ? NULL : residual + 8 * v);
-        __m256i magnitude =
-            _mm256_and_si256(_mm256_castps_si256(value), _mm256_set1_epi32(WRING_ABS_BITS));
+        __m256i magnitude = magnitude_of(value);
         __m256i chosen = _mm256_cmpgt_epi32(magnitude, limit);
         *peak = _mm256_max_epu32(*peak, magnitude);
         marks |= (uint64_t)(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(chosen)) << 8 * v;
@@ -39,14 +87,16 @@ static inline uint32_t reduce_max(__m256i peaks)
     return peak;
 }
 
-static uint32_t mark_avx2(uint64_t *map, const float *src, const float *residual, uint64_t n,
-                          uint32_t threshold)
+static struct wring_pick_found mark_avx2(uint64_t *map, const float *src, const float *residual,
+                                         uint64_t n, uint32_t threshold)
 {
     __m256i peak = _mm256_setzero_si256();
-    uint64_t i = 0;
+    uint64_t i = 0, count = 0;
 
-    for (; i + STEP <= n; i += STEP)
+    for (; i + STEP <= n; i += STEP) {
         map[i / 64] = mark_64(src + i, residual == NULL ? NULL : residual + i, threshold, &peak);
+        count += (uint64_t)__builtin_popcountll(map[i / 64]);
+    }
     if (i < n) {
         float rest[STEP] = {0}, left[STEP] = {0};
         memcpy(rest, src + i, (n - i) * sizeof(*src));
@@ -54,8 +104,9 @@ static uint32_t mark_avx2(uint64_t *map, const float *src, const float *residual
             memcpy(left, residual + i, (n - i) * sizeof(*src));
         uint64_t marks = mark_64(rest, residual == NULL ? NULL : left, threshold, &peak);
         map[i / 64] = marks & ((1ull << (n - i)) - 1);
+        count += (uint64_t)__builtin_popcountll(map[i / 64]);
     }
-    return reduce_max(peak);
+    return (struct wring_pick_found){reduce_max(peak), (uint32_t)count};
 }
 
 static inline void retain_8(float *residual, const float *src, uint8_t marks)
@@ -81,4 +132,5 @@ static void retain_avx2(float *residual, const float *src, const uint64_t *map, 
     }
 }
 
-const struct wring_pick_kernels wring_pick_avx2 = {mark_avx2, wring_pick_gather, retain_avx2};
+const struct wring_pick_kernels wring_pick_avx2 = {rank_avx2, mark_avx2, wring_pick_gather,
+                                                   retain_avx2};

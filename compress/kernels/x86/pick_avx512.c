@@ -8,6 +8,12 @@ static inline __mmask16 live_lanes(uint64_t left)
     return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }
 
+static inline __m512 fed_whole(const float *src, const float *residual, uint64_t i)
+{
+    __m512 value = _mm512_loadu_ps(src + i);
+    return residual == NULL ? value : _mm512_add_ps(value, _mm512_loadu_ps(residual + i));
+}
+
 static inline __m512 fed(const float *src, const float *residual, uint64_t i, __mmask16 live)
 {
     __m512 value = _mm512_maskz_loadu_ps(live, src + i);
@@ -16,32 +22,70 @@ static inline __m512 fed(const float *src, const float *residual, uint64_t i, __
     return value;
 }
 
-/** 16 elements: their marks; *peak takes their magnitudes. */
-static inline uint64_t mark_16(const float *src, const float *residual, uint64_t i, __mmask16 live,
-                               __m512i threshold, __m512i *peak)
+/** How many magnitudes are at least the threshold. */
+static uint64_t count_from(const float *src, const float *residual, uint64_t n, uint32_t threshold)
 {
-    __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(fed(src, residual, i, live)),
-                                         _mm512_set1_epi32(WRING_ABS_BITS));
+    const __m512i abs = _mm512_set1_epi32(WRING_ABS_BITS), one = _mm512_set1_epi32(1);
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    __m512i counts[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    uint64_t i = 0;
+
+    for (; i + 32 <= n; i += 32)
+        for (unsigned v = 0; v < 2; v++) {
+            __m512i bits = _mm512_castps_si512(fed_whole(src, residual, i + 16 * v));
+            __mmask16 above = _mm512_cmpge_epu32_mask(_mm512_and_si512(bits, abs), limit);
+            counts[v] = _mm512_mask_add_epi32(counts[v], above, counts[v], one);
+        }
+    for (; i < n; i += 16) {
+        __mmask16 live = live_lanes(n - i);
+        __m512i bits = _mm512_castps_si512(fed(src, residual, i, live));
+        __mmask16 above = _mm512_mask_cmpge_epu32_mask(live, _mm512_and_si512(bits, abs), limit);
+        counts[0] = _mm512_mask_add_epi32(counts[0], above, counts[0], one);
+    }
+    return (uint64_t)_mm512_reduce_add_epi32(_mm512_add_epi32(counts[0], counts[1]));
+}
+
+/** Bit by bit from the highest: the largest magnitude that k elements reach. */
+static uint32_t rank_avx512(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    uint32_t reached = 0;
+    for (uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
+        if (count_from(src, residual, n, reached | bit) >= k)
+            reached |= bit;
+    return reached;
+}
+
+/** 16 elements: their marks; *peak takes their magnitudes. */
+static inline uint64_t mark_16(__m512 value, __mmask16 live, __m512i threshold, __m512i *peak)
+{
+    __m512i magnitude =
+        _mm512_and_si512(_mm512_castps_si512(value), _mm512_set1_epi32(WRING_ABS_BITS));
     *peak = _mm512_max_epu32(*peak, magnitude);
     return _mm512_mask_cmpge_epu32_mask(live, magnitude, threshold);
 }
 
-static uint32_t mark_avx512(uint64_t *map, const float *src, const float *residual, uint64_t n,
-                            uint32_t threshold)
+static struct wring_pick_found mark_avx512(uint64_t *map, const float *src, const float *residual,
+                                           uint64_t n, uint32_t threshold)
 {
     __m512i peak = _mm512_setzero_si512(), limit = _mm512_set1_epi32((int)threshold);
-    uint64_t i = 0;
+    uint64_t i = 0, count = 0;
 
-    for (; i + 64 <= n; i += 64)
-        map[i / 64] = mark_16(src, residual, i, 0xFFFF, limit, &peak) |
-                      mark_16(src, residual, i + 16, 0xFFFF, limit, &peak) << 16 |
-                      mark_16(src, residual, i + 32, 0xFFFF, limit, &peak) << 32 |
-                      mark_16(src, residual, i + 48, 0xFFFF, limit, &peak) << 48;
-    if (i < n)
-        map[i / 64] = 0;
-    for (uint64_t word = i; i < n; i += 16)
-        map[word / 64] |= mark_16(src, residual, i, live_lanes(n - i), limit, &peak) << (i - word);
-    return _mm512_reduce_max_epu32(peak);
+    for (; i + 64 <= n; i += 64) {
+        uint64_t marks = 0;
+        for (unsigned v = 0; v < 64; v += 16)
+            marks |= mark_16(fed_whole(src, residual, i + v), 0xFFFF, limit, &peak) << v;
+        map[i / 64] = marks;
+        count += (uint64_t)__builtin_popcountll(marks);
+    }
+    uint64_t marks = 0, word = i;
+    for (; i < n; i += 16) {
+        __mmask16 live = live_lanes(n - i);
+        marks |= mark_16(fed(src, residual, i, live), live, limit, &peak) << (i - word);
+    }
+    if (word < n)
+        map[word / 64] = marks;
+    count += (uint64_t)__builtin_popcountll(marks);
+    return (struct wring_pick_found){_mm512_reduce_max_epu32(peak), (uint32_t)count};
 }
 
 static inline unsigned gather_16(char *value, char *index, const float *src, const float *residual,
@@ -77,11 +121,20 @@ static void gather_avx512(void *values, void *indices, const uint64_t *map, cons
 
 static void retain_avx512(float *residual, const float *src, const uint64_t *map, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i += 16) {
+    uint64_t i = 0;
+
+    for (; i + 64 <= n; i += 64)
+        for (unsigned v = 0; v < 64; v += 16) {
+            __mmask16 kept = (__mmask16)(~map[i / 64] >> v);
+            _mm512_storeu_ps(residual + i + v,
+                             _mm512_maskz_mov_ps(kept, fed_whole(src, residual, i + v)));
+        }
+    for (; i < n; i += 16) {
         __mmask16 live = live_lanes(n - i), marks = (__mmask16)(map[i / 64] >> i % 64);
         __m512 value = _mm512_maskz_mov_ps(_knot_mask16(marks), fed(src, residual, i, live));
         _mm512_mask_storeu_ps(residual + i, live, value);
     }
 }
 
-const struct wring_pick_kernels wring_pick_avx512 = {mark_avx512, gather_avx512, retain_avx512};
+const struct wring_pick_kernels wring_pick_avx512 = {rank_avx512, mark_avx512, gather_avx512,
+                                                     retain_avx512};
