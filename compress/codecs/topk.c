@@ -186,7 +186,7 @@ static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *va
         uint32_t at = wring_take_u16(indices + 2 * (size_t)i);
         if (at < next || at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS)
             return WRING_ERR_FRAME;
-        dst[at] = wring_canonical(dst[at] + wring_float_of(bits));
+        dst[at] += wring_float_of(bits);
         next = at + 1;
     }
     return WRING_OK;

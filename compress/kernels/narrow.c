@@ -58,7 +58,7 @@ static void decode_scalar(float *dst, const void *code, uint64_t n)
 static void decode_add_scalar(float *dst, const void *code, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = wring_canonical(dst[i] + widen(load(code, i)));
+        dst[i] = dst[i] + widen(load(code, i));
 }
 
 static const struct wring_narrow_kernels scalar = {encode_scalar, encode_feedback_scalar,

@@ -44,7 +44,7 @@ static void decode_scalar(float *dst, const int8_t *code, uint64_t n, float scal
 static void decode_add_scalar(float *dst, const int8_t *code, uint64_t n, float scale)
 {
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = wring_canonical(dst[i] + (float)code[i] * scale);
+        dst[i] = dst[i] + (float)code[i] * scale;
 }
 
 static const struct wring_quant_kernels scalar = {

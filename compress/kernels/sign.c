@@ -61,7 +61,7 @@ static void spread_add_scalar(float *dst, const uint8_t *bits, uint64_t n, float
                               float negative)
 {
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = wring_canonical(dst[i] + (bits[i / 8] >> i % 8 & 1 ? negative : positive));
+        dst[i] = dst[i] + (bits[i / 8] >> i % 8 & 1 ? negative : positive);
 }
 
 static const struct wring_sign_kernels scalar = {signs_scalar, signs_split_scalar, keep_scalar,

@@ -87,6 +87,19 @@ struct trial {
     CHECK(same(a, b, bytes), "%s %s n=%zu kind=%d seed=%u", trial->tier, what, (size_t)trial->n, \
           trial->kind, trial->seed)
 
+/** Bits agree, but for the payloads of NaN, which adding kernels leave to the end of a sum. */
+static bool same_but_nan(const float *a, const float *b, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (wring_bits_of(wring_canonical(a[i])) != wring_bits_of(wring_canonical(b[i])))
+            return false;
+    return true;
+}
+
+#define AGREE_BUT_NAN(what, a, b, n)                                               \
+    CHECK(same_but_nan(a, b, n), "%s %s n=%zu kind=%d seed=%u", trial->tier, what, \
+          (size_t)trial->n, trial->kind, trial->seed)
+
 /** Peaks agree; of blocks that are not finite only that is promised, not the NaN's own bits. */
 static bool same_peak(uint32_t a, uint32_t b)
 {
@@ -165,7 +178,7 @@ static void check_narrow(const void *entry, const struct trial *trial)
     AGREE("decode", left, other, n * 4);
     ref->decode_add(sum, want, n);
     kernels->decode_add(other_sum, want, n);
-    AGREE("decode_add", sum, other_sum, n * 4);
+    AGREE_BUT_NAN("decode_add", sum, other_sum, n);
 }
 
 static void narrow(void)
@@ -232,7 +245,7 @@ static void check_quant(const void *entry, const struct trial *trial)
     AGREE("decode", left, other, n * 4);
     ref->decode_add(sum, want, n, 0x1.234p-3f);
     kernels->decode_add(other_sum, want, n, 0x1.234p-3f);
-    AGREE("decode_add", sum, other_sum, n * 4);
+    AGREE_BUT_NAN("decode_add", sum, other_sum, n);
 }
 
 static void quant(void)
@@ -281,7 +294,7 @@ static void check_sign(const void *entry, const struct trial *trial)
     AGREE("spread", left, other, n * 4);
     ref->spread_add(sum, want, n, 0.25f, -0.5f);
     kernels->spread_add(other_sum, want, n, 0.25f, -0.5f);
-    AGREE("spread_add", sum, other_sum, n * 4);
+    AGREE_BUT_NAN("spread_add", sum, other_sum, n);
 }
 
 static void sign(void)

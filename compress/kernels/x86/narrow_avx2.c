@@ -112,10 +112,7 @@ static void decode_avx2(float *dst, const void *code, uint64_t n)
 
 static inline void add_8(float *dst, const uint16_t *code)
 {
-    __m256 sum = _mm256_add_ps(_mm256_loadu_ps(dst), widen(code));
-    __m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
-    __m256 one_nan = _mm256_castsi256_ps(_mm256_set1_epi32(WRING_NAN_BITS));
-    _mm256_storeu_ps(dst, _mm256_blendv_ps(sum, one_nan, nan));
+    _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), widen(code)));
 }
 
 static void decode_add_avx2(float *dst, const void *code, uint64_t n)

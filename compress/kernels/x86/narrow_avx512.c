@@ -39,13 +39,6 @@ static inline __m512 widen(__m256i code)
         _mm512_mask_mov_epi32(_mm512_set1_epi32(WRING_NAN_BITS), is_finite(magnitude), bits));
 }
 
-static inline __m512 add(__m512 a, __m512 b)
-{
-    __m512 sum = _mm512_add_ps(a, b);
-    __mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
-    return _mm512_mask_mov_ps(sum, nan, _mm512_castsi512_ps(_mm512_set1_epi32(WRING_NAN_BITS)));
-}
-
 static void encode_avx512(void *code, const float *src, uint64_t n)
 {
     uint16_t *out = code;
@@ -98,12 +91,13 @@ static void decode_add_avx512(float *dst, const void *code, uint64_t n)
 
     for (; i + 16 <= n; i += 16) {
         __m512 value = widen(_mm256_loadu_si256((const __m256i *)(in + i)));
-        _mm512_storeu_ps(dst + i, add(_mm512_loadu_ps(dst + i), value));
+        _mm512_storeu_ps(dst + i, _mm512_add_ps(_mm512_loadu_ps(dst + i), value));
     }
     if (i < n) {
         __mmask16 live = live_lanes(n - i);
         __m512 value = widen(_mm256_maskz_loadu_epi16(live, in + i));
-        _mm512_mask_storeu_ps(dst + i, live, add(_mm512_maskz_loadu_ps(live, dst + i), value));
+        _mm512_mask_storeu_ps(dst + i, live,
+                              _mm512_add_ps(_mm512_maskz_loadu_ps(live, dst + i), value));
     }
 }
 

@@ -143,10 +143,7 @@ static void decode_avx2(float *dst, const int8_t *code, uint64_t n, float scale)
 
 static inline void add_8(float *dst, const int8_t *code, float scale)
 {
-    __m256 sum = _mm256_add_ps(_mm256_loadu_ps(dst), value_of(code, scale));
-    __m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
-    __m256 one_nan = _mm256_castsi256_ps(_mm256_set1_epi32(WRING_NAN_BITS));
-    _mm256_storeu_ps(dst, _mm256_blendv_ps(sum, one_nan, nan));
+    _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), value_of(code, scale)));
 }
 
 static void decode_add_avx2(float *dst, const int8_t *code, uint64_t n, float scale)

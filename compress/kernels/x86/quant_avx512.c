@@ -87,24 +87,18 @@ static void decode_avx512(float *dst, const int8_t *code, uint64_t n, float scal
     }
 }
 
-static inline __m512 add(__m512 a, __m512 b)
-{
-    __m512 sum = _mm512_add_ps(a, b);
-    __mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
-    return _mm512_mask_mov_ps(sum, nan, _mm512_castsi512_ps(_mm512_set1_epi32(WRING_NAN_BITS)));
-}
-
 static void decode_add_avx512(float *dst, const int8_t *code, uint64_t n, float scale)
 {
     uint64_t i = 0;
     for (; i + 16 <= n; i += 16) {
         __m512 value = value_of(_mm_loadu_si128((const __m128i *)(code + i)), scale);
-        _mm512_storeu_ps(dst + i, add(_mm512_loadu_ps(dst + i), value));
+        _mm512_storeu_ps(dst + i, _mm512_add_ps(_mm512_loadu_ps(dst + i), value));
     }
     if (i < n) {
         __mmask16 live = live_lanes(n - i);
         __m512 value = value_of(_mm_maskz_loadu_epi8(live, code + i), scale);
-        _mm512_mask_storeu_ps(dst + i, live, add(_mm512_maskz_loadu_ps(live, dst + i), value));
+        _mm512_mask_storeu_ps(dst + i, live,
+                              _mm512_add_ps(_mm512_maskz_loadu_ps(live, dst + i), value));
     }
 }
 

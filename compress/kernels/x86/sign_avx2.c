@@ -163,10 +163,7 @@ static void spread_avx2(float *dst, const uint8_t *bits, uint64_t n, float posit
 
 static inline void add_8(float *dst, uint8_t bits, float positive, float negative)
 {
-    __m256 sum = _mm256_add_ps(_mm256_loadu_ps(dst), levels_8(bits, positive, negative));
-    __m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
-    __m256 one_nan = _mm256_castsi256_ps(_mm256_set1_epi32(WRING_NAN_BITS));
-    _mm256_storeu_ps(dst, _mm256_blendv_ps(sum, one_nan, nan));
+    _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), levels_8(bits, positive, negative)));
 }
 
 static void spread_add_avx2(float *dst, const uint8_t *bits, uint64_t n, float positive,

@@ -43,11 +43,25 @@ static inline float fold(const __m512 lanes[2])
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+static inline __m512 fed_whole(const float *src, const float *residual, uint64_t i)
+{
+    __m512 value = _mm512_loadu_ps(src + i);
+    return residual == NULL ? value : _mm512_add_ps(value, _mm512_loadu_ps(residual + i));
+}
+
 static float signs_avx512(uint8_t *bits, const float *src, const float *residual, uint64_t n)
 {
     __m512 lanes[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    uint64_t i = 0;
 
-    for (uint64_t i = 0; i < n; i += 32) {
+    for (; i + 32 <= n; i += 32) {
+        __m512 low = fed_whole(src, residual, i), high = fed_whole(src, residual, i + 16);
+        uint32_t negative = negative_lanes(low) | (uint32_t)negative_lanes(high) << 16;
+        lanes[0] = _mm512_add_ps(lanes[0], absolute(low));
+        lanes[1] = _mm512_add_ps(lanes[1], absolute(high));
+        memcpy(bits + i / 8, &negative, 4);
+    }
+    for (; i < n; i += 32) {
         uint32_t live = live_lanes(n - i), negative = 0;
         for (unsigned v = 0; v < 2; v++) {
             __mmask16 here = (__mmask16)(live >> 16 * v);
@@ -57,10 +71,7 @@ static float signs_avx512(uint8_t *bits, const float *src, const float *residual
             negative |= (uint32_t)negative_lanes(value) << 16 * v;
             lanes[v] = _mm512_add_ps(lanes[v], absolute(value));
         }
-        if (n - i >= 32)
-            memcpy(bits + i / 8, &negative, 4);
-        else
-            memcpy(bits + i / 8, &negative, live_bytes(n - i));
+        memcpy(bits + i / 8, &negative, live_bytes(n - i));
     }
     return fold(lanes);
 }
@@ -94,8 +105,14 @@ static void keep_avx512(float *residual, const float *src, uint64_t n, float pos
                         float negative)
 {
     __m512 above = _mm512_set1_ps(positive), below = _mm512_set1_ps(negative);
+    uint64_t i = 0;
 
-    for (uint64_t i = 0; i < n; i += 16) {
+    for (; i + 16 <= n; i += 16) {
+        __m512 value = fed_whole(src, residual, i);
+        __m512 level = _mm512_mask_mov_ps(above, negative_lanes(value), below);
+        _mm512_storeu_ps(residual + i, _mm512_sub_ps(value, level));
+    }
+    for (; i < n; i += 16) {
         __mmask16 live = (__mmask16)live_lanes(n - i);
         __m512 value = fed(src + i, residual + i, live);
         __m512 level = _mm512_mask_mov_ps(above, negative_lanes(value), below);
@@ -131,13 +148,6 @@ static void spread_avx512(float *dst, const uint8_t *bits, uint64_t n, float pos
     }
 }
 
-static inline __m512 add(__m512 a, __m512 b)
-{
-    __m512 sum = _mm512_add_ps(a, b);
-    __mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
-    return _mm512_mask_mov_ps(sum, nan, _mm512_castsi512_ps(_mm512_set1_epi32(WRING_NAN_BITS)));
-}
-
 static void spread_add_avx512(float *dst, const uint8_t *bits, uint64_t n, float positive,
                               float negative)
 {
@@ -149,14 +159,15 @@ static void spread_add_avx512(float *dst, const uint8_t *bits, uint64_t n, float
         for (unsigned v = 0; v < 2; v++) {
             __m512 level = _mm512_mask_mov_ps(above, (__mmask16)(word >> 16 * v), below);
             float *at = dst + i + 16 * v;
-            _mm512_storeu_ps(at, add(_mm512_loadu_ps(at), level));
+            _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), level));
         }
     }
     for (; i < n; i += 16) {
         __mmask16 live = (__mmask16)live_lanes(n - i);
         uint32_t word = bits_of(bits + i / 8, n - i);
         __m512 level = _mm512_mask_mov_ps(above, (__mmask16)word, below);
-        _mm512_mask_storeu_ps(dst + i, live, add(_mm512_maskz_loadu_ps(live, dst + i), level));
+        _mm512_mask_storeu_ps(dst + i, live,
+                              _mm512_add_ps(_mm512_maskz_loadu_ps(live, dst + i), level));
     }
 }
 
