@@ -8,7 +8,8 @@
 #include <wring/executor.h>
 
 #define SCRATCH_ALIGN 64
-#define RAW_SOURCES 64 /* so many are added in one pass; more take further passes */
+#define RAW_SOURCES 64  /* so many are added in one pass; more take further passes */
+#define TILE_ELEMS 4096 /* 16 KiB of sum and as much of scratch stay in the first cache */
 
 size_t wring_job_scratch_bytes(uint64_t max_elems)
 {
@@ -36,21 +37,51 @@ static enum wring_status run_encode(struct wring_job *job)
     return WRING_OK;
 }
 
+/** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
+struct tile {
+    uint64_t begin, n;
+};
+
+/** @param codec  NULL: raw */
+static size_t code_bytes(const struct wring_codec *codec, uint64_t elems)
+{
+    return codec == NULL ? elems * sizeof(float) : wring_codec_bound(codec, elems);
+}
+
+/** A source's part of a tile; less than all of it is only asked for where codes have fixed sizes.
+ */
+static struct wring_source part_of(const struct wring_job *job, uint32_t index, struct tile tile)
+{
+    struct wring_source part = job->sources[index];
+    if (tile.n < job->elems) {
+        part.data = (const char *)part.data + code_bytes(part.codec, tile.begin);
+        part.bytes = code_bytes(part.codec, tile.n);
+    }
+    return part;
+}
+
+static struct wring_codec_context context_of(const struct wring_job *job, struct tile tile)
+{
+    struct wring_codec_context context = job->context;
+    context.element += tile.begin;
+    return context;
+}
+
 /** acc = source, or acc += source with `add`. */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
-                                     float *acc, bool add)
+                                     struct tile tile, float *acc, bool add)
 {
-    const struct wring_source *source = &job->sources[index];
-    const void *runs[] = {add ? acc : source->data, source->data};
+    struct wring_source part = part_of(job, index, tile);
+    struct wring_codec_context context = context_of(job, tile);
+    const void *runs[] = {add ? acc : part.data, part.data};
     enum wring_status status = WRING_OK;
 
-    if (!is_raw(source))
-        status = wring_codec_decode(source->codec, &job->context, source->data, source->bytes, acc,
-                                    job->elems, add);
-    else if (source->bytes != job->elems * sizeof(float))
+    if (!is_raw(&part))
+        status = wring_codec_decode(part.codec, &context, part.data, part.bytes, acc, tile.n, add);
+    else if (part.bytes != tile.n * sizeof(float))
         status = WRING_ERR_FRAME;
     else
-        sum(acc, runs, add ? 2 : 1, job->elems, 1);
+        sum(acc, runs, add ? 2 : 1, tile.n, 1);
     if (status == WRING_ERR_FRAME)
         job->bad_source = index;
     return status;
@@ -60,7 +91,7 @@ static enum wring_status run_decode(struct wring_job *job)
 {
     if (job->n_sources != 1)
         return WRING_ERR_INVALID;
-    return take_source(job, best_sum(), 0, job->dst, false);
+    return take_source(job, best_sum(), 0, (struct tile){0, job->elems}, job->dst, false);
 }
 
 /** The usual case without codecs: every source is read once and the sum written once. */
@@ -80,47 +111,78 @@ static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
 }
 
 /** dst itself, unless it is a source that is still to be read after the sum has begun. */
-static float *accumulator(const struct wring_job *job, void *scratch)
+static float *accumulator(const struct wring_job *job, struct tile tile, void *scratch)
 {
     for (uint32_t i = 1; i < job->n_sources; i++)
         if (job->sources[i].data == job->dst)
             return scratch;
-    return job->dst;
+    return job->dst + tile.begin;
 }
 
 /** dst = the sum in source order, divided. */
-static enum wring_status sum_sources(struct wring_job *job, void *scratch)
+static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struct tile tile,
+                                  void *scratch)
 {
-    wring_sum_fn sum = best_sum();
-    if (sum_raw(job, sum))
-        return WRING_OK;
-
-    float *acc = accumulator(job, scratch);
+    float *acc = accumulator(job, tile, scratch), *dst = job->dst + tile.begin;
     for (uint32_t i = 0; i < job->n_sources; i++) {
-        enum wring_status status = take_source(job, sum, i, acc, i > 0);
+        enum wring_status status = take_source(job, sum, i, tile, acc, i > 0);
         if (status != WRING_OK)
             return status;
     }
     const void *runs[] = {acc};
-    if (acc != job->dst || job->divisor != 1)
-        sum(job->dst, runs, 1, job->elems, job->divisor);
+    sum(dst, runs, 1, tile.n, job->divisor); /* also makes every NaN the one NaN */
     return WRING_OK;
+}
+
+/** The sum's way back. The owner goes on with what its peers will decode, not what it knows. */
+static enum wring_status encode_sum(struct wring_job *job, struct tile tile)
+{
+    struct wring_codec_context context = context_of(job, tile);
+    float *dst = job->dst + tile.begin;
+    float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
+    unsigned char *code = (unsigned char *)job->code + job->code_bytes;
+
+    size_t bytes = wring_codec_encode(job->codec_out, &context, dst, tile.n, residual, code);
+    job->code_bytes += bytes;
+    return wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
+}
+
+/** May this codec's part of the job be cut into tiles? */
+static bool can_cut(const struct wring_codec *codec, uint64_t tile)
+{
+    if (codec == NULL)
+        return true;
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    return info->flags & WRING_CODEC_FIXED && info->unit != 0 && tile % info->unit == 0;
+}
+
+static uint64_t tile_elems(const struct wring_job *job)
+{
+    bool cut = can_cut(job->codec_out, TILE_ELEMS);
+    for (uint32_t i = 0; cut && i < job->n_sources; i++)
+        cut = can_cut(job->sources[i].codec, TILE_ELEMS) &&
+              job->sources[i].bytes == code_bytes(job->sources[i].codec, job->elems);
+    return cut && job->elems > TILE_ELEMS ? TILE_ELEMS : job->elems;
 }
 
 static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 {
+    wring_sum_fn sum = best_sum();
+    uint64_t length = tile_elems(job);
+    enum wring_status status = WRING_OK;
+
     if (job->n_sources == 0)
         return WRING_ERR_INVALID;
-    enum wring_status status = sum_sources(job, scratch);
-    if (status != WRING_OK || job->codec_out == NULL)
-        return status;
-
-    status = WRING_OK;
-    job->code_bytes = wring_codec_encode(job->codec_out, &job->context, job->dst, job->elems,
-                                         job->residual, job->code);
-    /* The owner goes on with what its peers will decode, not with what it knows better. */
-    return wring_codec_decode(job->codec_out, &job->context, job->code, job->code_bytes, job->dst,
-                              job->elems, false);
+    if (job->codec_out == NULL && sum_raw(job, sum))
+        return WRING_OK;
+    for (uint64_t begin = 0; begin < job->elems && status == WRING_OK; begin += length) {
+        uint64_t left = job->elems - begin;
+        struct tile tile = {begin, left < length ? left : length};
+        status = sum_tile(job, sum, tile, scratch);
+        if (status == WRING_OK && job->codec_out != NULL)
+            status = encode_sum(job, tile);
+    }
+    return status;
 }
 
 static enum wring_status run(struct wring_job *job, void *scratch)

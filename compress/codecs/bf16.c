@@ -52,6 +52,7 @@ static enum wring_status bf16_decode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_bf16 = {
     .name = "bf16",
     .doc = "float32 rounded to its upper 16 bits",
+    .flags = WRING_CODEC_FIXED,
     .init = bf16_init,
     .unit = bf16_unit,
     .bound = bf16_bound,

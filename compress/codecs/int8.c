@@ -122,6 +122,7 @@ static enum wring_status int8_decode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_int8 = {
     .name = "int8",
     .doc = "8-bit steps of each block's largest magnitude",
+    .flags = WRING_CODEC_FIXED,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
     .init = int8_init,

@@ -151,6 +151,7 @@ static enum wring_status onebit_decode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_onebit = {
     .name = "onebit",
     .doc = "signs, and the mean magnitude of each block",
+    .flags = WRING_CODEC_FIXED,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
     .init = onebit_init,

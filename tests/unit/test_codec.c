@@ -83,8 +83,9 @@ static unsigned char *encode(const struct wring_codec *codec, const float *src, 
     size_t bound = wring_codec_bound(codec, n);
     unsigned char *code = wring_test_guarded(bound);
     *bytes = wring_codec_encode(codec, &context, src, n, residual, code);
-    CHECK(*bytes <= bound, "%s n=%zu: %zu bytes, bound %zu", wring_codec_info(codec)->spec,
-          (size_t)n, *bytes, bound);
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    CHECK(info->flags & WRING_CODEC_FIXED ? *bytes == bound : *bytes <= bound,
+          "%s n=%zu: %zu bytes, bound %zu", info->spec, (size_t)n, *bytes, bound);
     unsigned char *tight = wring_test_guarded(*bytes);
     memcpy(tight, code, *bytes);
     return tight;

@@ -8,7 +8,7 @@
 #include "tests/lib/test.h"
 #include <wring/executor.h>
 
-#define N 3001
+#define N 9001 /* more than two of the tiles that a job works in */
 #define SOURCES 4
 
 /** One reduction with all it points to. */

@@ -13,12 +13,13 @@ static void canonical_form(void)
         uint64_t unit;
         unsigned flags;
     } good[] = {
-        {"none", "none", 1, WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED},
-        {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK},
-        {"int8", "int8", 512, 0},
-        {"int8:block=512", "int8", 512, 0},
-        {"int8:block=0256+ef", "int8:block=256+ef", 256, WRING_CODEC_FEEDBACK},
-        {"onebit:means=2:block=2048", "onebit:block=2048:means=2", 2048, 0},
+        {"none", "none", 1,
+         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
+        {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
+        {"int8", "int8", 512, WRING_CODEC_FIXED},
+        {"int8:block=512", "int8", 512, WRING_CODEC_FIXED},
+        {"int8:block=0256+ef", "int8:block=256+ef", 256, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
+        {"onebit:means=2:block=2048", "onebit:block=2048:means=2", 2048, WRING_CODEC_FIXED},
         {"topk:ratio=.01+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
         {"topk:ratio=1.000", "topk:ratio=1", 65536, 0},
         {"topk:ratio=0.001:select=exact+ef", "topk:ratio=0.001:select=exact+ef", 65536,

@@ -37,6 +37,7 @@ enum wring_codec_flag {
     WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are */
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
+    WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
 };
 
 /** Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. */
@@ -80,7 +81,7 @@ struct wring_codec_info {
 struct wring_codec_ops {
     const char *name;
     const char *doc; /* one line */
-    unsigned flags;  /* RAW, SUMMABLE, UNBIASED */
+    unsigned flags;  /* RAW, SUMMABLE, UNBIASED, FIXED */
     unsigned rounds;
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
@@ -104,7 +105,8 @@ struct wring_codec_ops {
                      const float *src, uint64_t elems, float *residual, void *code);
 
     /**
-     * dst = decode(code), or dst += decode(code) with `add`. Checks code before it trusts it.
+     * dst = decode(code), or dst += decode(code) with `add`, where a NaN may have any payload.
+     * Checks code before it trusts it.
      * Errors: WRING_ERR_FRAME; dst is then undefined within [0, elems).
      */
     enum wring_status (*decode)(const struct wring_codec *codec,
