@@ -10,7 +10,8 @@
 #include <wring/wring.h>
 
 #define DEMO_EVALS 20  /* points of a loss curve */
-#define DEMO_TENSORS 7 /* buckets, in the order in which backward makes them */
+#define DEMO_TENSORS 7 /* in the order in which backward makes them */
+#define DEMO_BUCKETS 4
 #define DEMO_CONFIGS 6
 #define DEMO_TEXTS_MAX 64
 
@@ -43,7 +44,7 @@ struct demo_span {
 
 struct demo_timeline {
     double forward_us, backward_us, step_us;
-    struct demo_span buckets[DEMO_TENSORS];
+    struct demo_span buckets[DEMO_BUCKETS];
 };
 
 struct demo_measure {

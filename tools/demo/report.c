@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/demo/buckets.h"
 #include "tools/demo/model.h"
 #include "tools/demo/svg.h"
 
@@ -130,16 +131,16 @@ static void write_losses(FILE *file, const struct demo_results *results, bool by
 
 static void write_timeline(FILE *file, const struct demo_measure *m, double to_us)
 {
-    struct svg_bar bars[2 + 2 * DEMO_TENSORS];
+    struct svg_bar bars[2 + 2 * DEMO_BUCKETS];
     const struct demo_timeline *t = &m->timeline;
     char title[128];
     uint32_t n = 0;
     bars[n++] = (struct svg_bar){"compute", "compute", "forward", 0, t->forward_us};
     bars[n++] = (struct svg_bar){NULL, "compute", "backward", t->forward_us, t->backward_us};
-    for (int i = 0; i < DEMO_TENSORS; i++) {
+    for (int i = 0; i < DEMO_BUCKETS; i++) {
         const struct demo_span *span = &t->buckets[i];
         double seen = span->done_us < t->backward_us ? span->done_us : t->backward_us;
-        const char *row = demo_tensor_names[i];
+        const char *row = demo_buckets[i].name;
         bars[n++] = (struct svg_bar){row, "hidden", "exchange behind backward", span->ready_us,
                                      seen > span->ready_us ? seen : span->ready_us};
         if (span->done_us > t->backward_us)

@@ -9,13 +9,13 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "tools/demo/buckets.h"
 #include "tools/demo/random.h"
 
 #define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
 #define RATE_END 0.05 /* share of it that is left at the last step */
 #define MOMENTUM 0.9f
 #define WARM_UP_STEPS 50
-#define SMALL_ELEMS 2048      /* tensors below are not compressed */
 #define HELD_OUT_SAMPLES 4096 /* of all ranks together */
 #define BLOCKS 9              /* of timed steps, whose median counts */
 #define TIMELINES 32          /* steps kept, of which the median one is shown */
@@ -24,8 +24,9 @@ struct trainer {
     const struct demo_run *run;
     struct demo_model model;
     struct wring_session *session;
-    struct wring_bucket *buckets[DEMO_TENSORS];
-    atomic_bool settled; /* the session is committed */
+    struct wring_bucket *buckets[DEMO_BUCKETS];
+    float *own_gradients[DEMO_BUCKETS]; /* without a session */
+    atomic_bool settled;                /* the session is committed */
     uint64_t step_began_ns;
     bool failed;
     struct demo_timeline now, kept[TIMELINES];
@@ -100,25 +101,25 @@ struct wring_session *demo_session_open(const char *provider, const char *link,
 static int make_buckets(struct trainer *trainer)
 {
     const struct demo_config *config = trainer->run->config;
-    for (int t = 0; t < DEMO_TENSORS; t++) {
-        uint64_t elems = trainer->model.elems[t];
-        bool small = elems < SMALL_ELEMS;
+    for (int b = 0; b < DEMO_BUCKETS; b++) {
+        const struct demo_bucket *bucket = &demo_buckets[b];
+        uint64_t elems = demo_bucket_elems(bucket, &trainer->model);
         void *data;
         enum wring_status status =
             wring_buffer_alloc(trainer->session, elems * sizeof(float), &data);
         if (status != WRING_OK)
             return fail(trainer, "buffer", status);
-        trainer->model.gradients[t] = data;
+        demo_bucket_place(bucket, &trainer->model, data);
         struct wring_bucket_params params = {
-            .name = demo_tensor_names[t],
+            .name = bucket->name,
             .data = data,
             .elems = elems,
             .op = WRING_AVG,
-            .codec = small ? "none" : config->codec,
-            .scheme = small ? WRING_SCHEME_AUTO : config->scheme,
-            .priority = t,
+            .codec = bucket->compressed ? config->codec : "none",
+            .scheme = bucket->compressed ? config->scheme : WRING_SCHEME_AUTO,
+            .priority = b,
         };
-        status = wring_bucket_register(trainer->session, &params, &trainer->buckets[t]);
+        status = wring_bucket_register(trainer->session, &params, &trainer->buckets[b]);
         if (status != WRING_OK)
             return fail(trainer, "bucket", status);
     }
@@ -140,18 +141,20 @@ static int begin(struct trainer *trainer)
             demo_session_open(run->link != NULL ? "tcp" : "shm", run->link, &trainer->settled);
         return trainer->session != NULL ? make_buckets(trainer) : 1;
     }
-    for (int t = 0; t < DEMO_TENSORS; t++) {
-        trainer->model.gradients[t] = calloc(trainer->model.elems[t], sizeof(float));
-        if (trainer->model.gradients[t] == NULL)
+    for (int b = 0; b < DEMO_BUCKETS; b++) {
+        uint64_t elems = demo_bucket_elems(&demo_buckets[b], &trainer->model);
+        float *data = trainer->own_gradients[b] = calloc(elems, sizeof(*data));
+        if (data == NULL)
             return fail(trainer, "gradients", WRING_ERR_NO_MEMORY);
+        demo_bucket_place(&demo_buckets[b], &trainer->model, data);
     }
     return 0;
 }
 
 static void end(struct trainer *trainer)
 {
-    for (int t = 0; t < DEMO_TENSORS && trainer->run->config == NULL; t++)
-        free(trainer->model.gradients[t]);
+    for (int b = 0; b < DEMO_BUCKETS; b++)
+        free(trainer->own_gradients[b]);
     wring_session_close(trainer->session);
     demo_model_finish(&trainer->model);
 }
@@ -206,9 +209,12 @@ static double evaluate(struct trainer *trainer)
 static void on_ready(void *arg, enum demo_tensor tensor)
 {
     struct trainer *trainer = arg;
+    int bucket = demo_bucket_completed_by(tensor);
     demo_model_momentum(&trainer->model, tensor, MOMENTUM);
-    trainer->now.buckets[tensor].ready_us = us_since(trainer->step_began_ns);
-    if (trainer->session != NULL && wring_bucket_post(trainer->buckets[tensor]) != WRING_OK)
+    if (bucket < 0)
+        return;
+    trainer->now.buckets[bucket].ready_us = us_since(trainer->step_began_ns);
+    if (trainer->session != NULL && wring_bucket_post(trainer->buckets[bucket]) != WRING_OK)
         trainer->failed = true;
 }
 
@@ -230,14 +236,15 @@ static int run_step(struct trainer *trainer, uint32_t step)
     now->forward_us = us_since(trainer->step_began_ns);
     demo_model_backward(&trainer->model, on_ready, trainer);
     now->backward_us = us_since(trainer->step_began_ns);
-    for (int t = 0; t < DEMO_TENSORS; t++) {
+    for (int b = 0; b < DEMO_BUCKETS; b++) {
         if (trainer->session != NULL) {
-            enum wring_status status = wring_bucket_wait(trainer->buckets[t], WRING_FOREVER);
+            enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER);
             if (status != WRING_OK || trainer->failed)
                 return fail(trainer, "exchange", status);
         }
-        now->buckets[t].done_us = us_since(trainer->step_began_ns);
-        demo_model_update(&trainer->model, (enum demo_tensor)t, rate);
+        now->buckets[b].done_us = us_since(trainer->step_began_ns);
+        for (uint32_t i = 0; i < demo_buckets[b].n; i++)
+            demo_model_update(&trainer->model, demo_buckets[b].tensors[i], rate);
     }
     now->step_us = us_since(trainer->step_began_ns);
     return 0;
