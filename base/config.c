@@ -35,7 +35,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_FAULT",        "",        "",      "wrap the provider: rate=1gbit emulates a slow link",            STRING,                           FIELD(fault), false },
     { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
     { "WRING_VERBS_DEVICE", "",        "",      "RDMA device to use, as dev[:port]; empty: the best one",         STRING,                           FIELD(verbs_device), false },
-    { "WRING_CHUNK_BYTES",  "256k",    "bytes", "uncompressed bytes that travel as one piece",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
+    { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket; more if they are small",                BYTES(2, 1024),                   FIELD(window), false },
     { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
     { "WRING_JOIN_TIMEOUT", "60",      "s",     "how long to wait for all ranks to join or to agree",            SECONDS(10 * MS, 86400 * S),      FIELD(join_timeout_ns), false },

@@ -84,7 +84,8 @@ static enum wring_status make_channels(struct wring_group *group)
     if (status == WRING_OK)
         status = wring_collective_prepare(&group->collective);
     if (status == WRING_OK)
-        status = session->executor->ops->reserve(session->executor, slot_bytes / sizeof(float));
+        status =
+            session->executor->ops->reserve(session->executor, wring_geometry_most(slot_bytes));
     return status;
 }
 

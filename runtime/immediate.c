@@ -150,16 +150,13 @@ static enum wring_status cut(struct wring_group *group, struct wring_request *re
     size_t slot_bytes = group->scatter.slot_bytes;
     request->geometry = wring_geometry_make(elems, group->members.n, codec, slot_bytes);
     struct wring_geometry *geometry = &request->geometry;
-    while (codec != NULL && wring_codec_bound(codec, geometry->chunk_elems) > slot_bytes) {
-        if (geometry->chunk_elems <= geometry->grain) {
-            wring_error(&group->session->log,
-                        "codec %s needs larger pieces than WRING_CHUNK_BYTES: register a bucket",
-                        wring_codec_info(codec)->spec);
-            return WRING_ERR_UNSUPPORTED;
-        }
-        geometry->chunk_elems -= geometry->grain;
-    }
-    return WRING_OK;
+    if (codec == NULL || (wring_codec_bound(codec, geometry->chunk_elems) <= slot_bytes &&
+                          geometry->chunk_elems <= wring_geometry_most(slot_bytes)))
+        return WRING_OK;
+    wring_error(&group->session->log,
+                "codec %s needs larger pieces than WRING_CHUNK_BYTES: register a bucket",
+                wring_codec_info(codec)->spec);
+    return WRING_ERR_UNSUPPORTED;
 }
 
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,

@@ -39,6 +39,8 @@ struct wring_span {
 
 struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
                                           const struct wring_codec *codec, size_t chunk_bytes);
+/** The most elements of a chunk, unless a single grain has more. */
+uint64_t wring_geometry_most(size_t chunk_bytes);
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard);
 uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span);
 struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,

@@ -2,6 +2,27 @@
 #include "transport/collective/collective.h"
 
 #define RAW_GRAIN 32 /* elements, 128 bytes: what suits stores and cache lines */
+#define GATHER_UP 4  /* times the bytes of a piece may be encoded into one */
+
+/**
+ * As many grains as travel in chunk_bytes, of at most GATHER_UP times as many bytes: with a codec
+ * of few bits each message would cost more than what it carries, and without that limit nothing
+ * would be left to overlap.
+ */
+static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, size_t chunk_bytes)
+{
+    uint64_t chunk = chunk_bytes / sizeof(float);
+    if (codec != NULL) {
+        chunk = wring_geometry_most(chunk_bytes);
+        uint64_t bytes = wring_codec_bound(codec, chunk);
+        if (bytes > chunk_bytes)
+            chunk = (uint64_t)((double)chunk * (double)chunk_bytes / (double)bytes);
+    }
+    chunk = chunk / grain * grain;
+    while (codec != NULL && chunk > grain && wring_codec_bound(codec, chunk) > chunk_bytes)
+        chunk -= grain;
+    return chunk > grain ? chunk : grain;
+}
 
 struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
                                           const struct wring_codec *codec, size_t chunk_bytes)
@@ -12,8 +33,12 @@ struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
     uint64_t grain = unit;
     while (grain < RAW_GRAIN)
         grain *= 2;
-    uint64_t chunk = chunk_bytes / sizeof(float) / grain * grain;
-    return (struct wring_geometry){elems, grain, chunk > grain ? chunk : grain, shards};
+    return (struct wring_geometry){elems, grain, chunk_of(codec, grain, chunk_bytes), shards};
+}
+
+uint64_t wring_geometry_most(size_t chunk_bytes)
+{
+    return chunk_bytes / sizeof(float) * GATHER_UP;
 }
 
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard)
