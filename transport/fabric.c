@@ -35,6 +35,8 @@ static enum wring_status open_device(struct wring_fabric *fabric,
         .log = fabric->log,
         .config = fabric->config,
         .bind = params->bind[0] != '\0' ? params->bind : NULL,
+        .rank = params->rank,
+        .size = params->size,
     };
     memcpy(provider_params.secret, params->secret, WRING_SECRET_BYTES);
 

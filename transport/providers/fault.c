@@ -394,6 +394,7 @@ static const struct wring_provider_ops fault_ops = {
     .remote_map = wring_unsupported_remote_map,
     .put = fault_put,
     .send = fault_send,
+    .spoil = wring_unsupported_spoil,
     .poll = fault_poll,
     .arm = fault_arm,
 };

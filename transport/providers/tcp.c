@@ -264,6 +264,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .remote_map = wring_unsupported_remote_map,
     .put = wring_tcp_put,
     .send = wring_tcp_send,
+    .spoil = wring_unsupported_spoil,
     .poll = tcp_poll,
     .arm = tcp_arm,
 };

@@ -478,6 +478,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .remote_map = wring_unsupported_remote_map,
     .put = wring_verbs_put,
     .send = wring_verbs_send,
+    .spoil = wring_unsupported_spoil,
     .poll = provider_poll,
     .arm = provider_arm,
 };
