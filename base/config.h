@@ -32,6 +32,7 @@ struct wring_config {
     char fault[WRING_CONFIG_TEXT];
     char bind[WRING_CONFIG_TEXT];
     char verbs_device[WRING_CONFIG_TEXT];
+    char tcp_checksum[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;
     uint64_t flat_bytes;
