@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "tests/lib/test.h"
 #include "transport/memory.h"
+#include "transport/providers/tcp.h"
 
 #define WAIT_NS (20 * WRING_NS_PER_S)
 #define SPACE 65536
@@ -301,6 +302,30 @@ static void checksums_catch_every_byte(void)
     set_checksum("off");
 }
 
+/** The bytes that WIRE.md works out. */
+static void checked_frames_look_as_documented(void)
+{
+    static const uint8_t want[TCP_HEADER_MAX] = {
+        0x52, 0x57, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x41, 0x9a,
+        0x0c, 0x1d, 0x00, 0x40, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00,
+        0x04, 0x03, 0x02, 0x01, 0xa4, 0xc4, 0xc0, 0x72, 0x18, 0x86, 0x5b, 0x9a};
+    static const uint8_t zeros[65536];
+    struct wring_crc32c crc;
+    wring_crc32c_init(&crc, WRING_CPU_SCALAR);
+    const struct tcp_frame frame = {.kind = TCP_FRAME_PUT,
+                                    .region = 2,
+                                    .generation = 0x1d0c9a41,
+                                    .offset = 0x4000,
+                                    .bytes = sizeof(zeros),
+                                    .imm = 0x01020304,
+                                    .checked = true,
+                                    .payload_crc =
+                                        wring_crc32c_update(&crc, 0, zeros, sizeof(zeros))};
+    uint8_t got[TCP_HEADER_MAX];
+    CHECK(wring_tcp_frame_pack(&frame, &crc, got) == sizeof(want), "length");
+    CHECK(memcmp(got, want, sizeof(want)) == 0, "bytes");
+}
+
 static void spoiled_bytes_arrive_without_checksums(void)
 {
     struct end a, b;
@@ -398,6 +423,7 @@ int main(int argc, char **argv)
         {"disconnects_by_seed", disconnects_by_seed},
         {"corruption_hits_what_the_seed_names", corruption_hits_what_the_seed_names},
         {"checksums_catch_every_byte", checksums_catch_every_byte},
+        {"checked_frames_look_as_documented", checked_frames_look_as_documented},
         {"spoiled_bytes_arrive_without_checksums", spoiled_bytes_arrive_without_checksums},
         {"faults_over_checksums_end_with_a_reason", faults_over_checksums_end_with_a_reason},
         {"a_peer_without_checksums_is_told", a_peer_without_checksums_is_told},
