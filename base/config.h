@@ -47,6 +47,7 @@ struct wring_config {
     char progress[WRING_CONFIG_TEXT];
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
+    char rollback[WRING_CONFIG_TEXT];
     char log_level[WRING_CONFIG_TEXT];
 };
 

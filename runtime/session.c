@@ -328,9 +328,7 @@ static void free_buckets(struct wring_session *session)
     while (session->buckets != NULL) {
         struct wring_bucket *bucket = session->buckets;
         session->buckets = bucket->next;
-        wring_codec_destroy(bucket->codec);
-        free(bucket->residual);
-        free(bucket);
+        wring_bucket_free(bucket);
     }
 }
 
@@ -395,17 +393,4 @@ enum wring_status wring_session_error(struct wring_session *session,
     detail->rank = failure.rank;
     snprintf(detail->text, sizeof(detail->text), "%s", failure.text);
     return status;
-}
-
-void wring_session_stats(struct wring_session *session, struct wring_session_stats *out)
-{
-    const struct wring_fabric *fabric = session->fabric;
-    *out = (struct wring_session_stats){
-        .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
-        .wire_bytes_received = atomic_load(&fabric->bytes_received),
-        .puts_sent = atomic_load(&fabric->puts_sent),
-        .steps = atomic_load(&session->engine->finished),
-        .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
-    };
-    wring_progress_cpu(session->progress, &out->progress_cpu_ns, &out->waiter_cpu_ns);
 }

@@ -162,6 +162,7 @@ void wring_engine_finish(struct wring_engine *engine, struct wring_collective *c
 {
     remove_active(engine, collective);
     collective->step++;
+    collective->cost.exchange_ns += wring_now_ns() - collective->started_ns;
     wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
@@ -230,6 +231,7 @@ static bool poll_jobs(struct wring_engine *engine)
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
+        task->collective->cost.codec_ns += done[i]->took_ns;
         if (done[i]->status != WRING_OK) {
             job_failed(engine, task);
             continue;

@@ -88,6 +88,11 @@ struct wring_collective_ops {
     bool (*needs)(const struct wring_collective *collective, uint32_t member);
 };
 
+/** What all steps so far took. Written by the thread that makes progress. */
+struct wring_cost {
+    uint64_t wire_bytes, exchange_ns, codec_ns;
+};
+
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
@@ -122,6 +127,7 @@ struct wring_collective {
     bool runnable, blocked;
     uint64_t step;
     uint64_t started_ns;
+    struct wring_cost cost;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] sharded: chunks begun per shard */
     uint64_t *decoded;        /* [n] chunks begun */
