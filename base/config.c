@@ -48,6 +48,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_CPU",          "best",    "",      "highest kernel tier",                                           CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
     { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
+    { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },
 };
 /* clang-format on */
 

@@ -49,6 +49,7 @@ struct wring_config {
     char cpu[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
     char log_level[WRING_CONFIG_TEXT];
+    char trace[WRING_CONFIG_TEXT];
 };
 
 enum wring_config_type {

@@ -83,6 +83,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .ops = layout->sharded ? &wring_sharded : &wring_gathered,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
+        .label = wring_trace_label(session->trace, bucket->name),
         .seed = session->seed,
         .priority = bucket->priority,
         .codec = layout->raw ? NULL : bucket->codec,

@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "runtime/progress.h"
 #include "transport/collective/collective.h"
+#include "transport/trace.h"
 #include <wring/wring.h>
 
 struct wring_buffer {
@@ -56,6 +57,9 @@ struct wring_session {
     struct wring_bucket *buckets; /* in the order of registration */
     struct wring_group *world;
     struct wring_group *groups;
+    struct wring_trace *trace; /* NULL: not recorded */
+    bool all_trace;            /* every rank records */
+    int64_t clock_ahead_ns;    /* of rank 0's */
 
     /* of the last commit */
     struct wring_block slots;

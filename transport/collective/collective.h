@@ -73,6 +73,7 @@ struct wring_task {
     bool held;         /* SEND of gathered: our own reduction still reads the piece */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
+    uint64_t ready_ns; /* since when, if the session is traced */
     size_t piece_bytes;
     bool *put_to; /* [members] */
     uint32_t puts_left, puts_under_way;
@@ -99,6 +100,7 @@ struct wring_collective {
     const struct wring_collective_ops *ops;
     struct wring_members members;
     uint32_t bucket; /* id */
+    uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
     const struct wring_codec *codec; /* NULL: raw float32 */
@@ -140,6 +142,13 @@ struct wring_collective {
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_broadcast_ops;
+
+/** For the session's trace; nothing happens without one. */
+void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
+void wring_collective_trace_job(const struct wring_task *task);
+void wring_collective_trace_sent(const struct wring_task *task);
+void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
+                                    size_t bytes);
 
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);

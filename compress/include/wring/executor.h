@@ -63,6 +63,7 @@ struct wring_job {
     float *dst;                          /* DECODE, REDUCE: out, [elems] */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
+    uint64_t began_ns;        /* out: when the work began, CLOCK_MONOTONIC */
     uint64_t took_ns;         /* out: wall time of the work itself */
     uint32_t bad_source;      /* out: which one, where status says so */
     void *cookie;             /* the submitter's */
@@ -73,7 +74,7 @@ struct wring_job {
 size_t wring_job_scratch_bytes(uint64_t max_elems);
 
 /**
- * Run a job now, in this thread, and set its status, took_ns, code_bytes and bad_source.
+ * Run a job now, in this thread, and set its status, times, code_bytes and bad_source.
  * Sets the floating-point mode for the while. Threads: safe on different jobs and scratch.
  *
  * @param scratch  [wring_job_scratch_bytes(job->elems)], 64-byte aligned, the thread's own
