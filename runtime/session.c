@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session.h"
-#include "runtime/trace.h"
+#include "runtime/trace_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** WRING_TRACE: the record of a session, as a file that Perfetto shows. */
-#ifndef WRING_RUNTIME_TRACE_H
-#define WRING_RUNTIME_TRACE_H
+#ifndef WRING_RUNTIME_TRACE_FILE_H
+#define WRING_RUNTIME_TRACE_FILE_H
 
 #include "runtime/session.h"
 

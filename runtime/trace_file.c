@@ -5,7 +5,7 @@
  * the file; so the file is whole after every rank, also when the job failed. Hosts that share no
  * file system write a file each; the arrays can be joined.
  */
-#include "runtime/trace.h"
+#include "runtime/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
