@@ -32,6 +32,7 @@ struct wring_progress {
     bool resumed;
     atomic_uint onlookers; /* callers that wait while another drives */
 
+    atomic_bool metered; /* somebody asks for waiter_ns; to count it enters the kernel */
     atomic_ullong waiter_ns;
 };
 
@@ -324,7 +325,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (reached(&goal))
         return true;
 
-    uint64_t began_ns = wring_thread_cpu_ns();
+    bool metered = atomic_load(&progress->metered);
+    uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
     atomic_fetch_add(&progress->takers, 1);
     atomic_fetch_add(&progress->taken, 1);
     while (!reached(&goal) && wring_now_ns() < deadline_ns) {
@@ -341,7 +343,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     bool more = atomic_load(&progress->engine->n_active) > 0;
     if (atomic_fetch_sub(&progress->takers, 1) == 1 && more)
         resume_thread(progress);
-    atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
+    if (metered)
+        atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
     return reached(&goal);
 }
 
@@ -364,5 +367,6 @@ void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, ui
     *thread_ns = 0;
     if (progress->threaded && pthread_getcpuclockid(progress->thread, &clock) == 0)
         *thread_ns = wring_clock_ns(clock);
+    atomic_store(&progress->metered, true);
     *waiter_ns = atomic_load(&progress->waiter_ns);
 }

@@ -44,7 +44,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
 enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
                                       uint64_t deadline_ns);
 
-/** CPU time of the thread, and of callers while they drove, in ns. Threads: safe. */
+/** CPU time of the thread, and since the first call of this, of callers while they drove, in ns.
+ *  Threads: safe. */
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns);
 
 #endif

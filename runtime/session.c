@@ -305,10 +305,10 @@ static enum wring_status open_session(struct wring_session *session,
         status =
             wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
                                   session->config.spin_ns, &session->progress);
+    if (status != WRING_OK)
+        return status;
     session->engine->trace = session->trace;
-    if (status == WRING_OK)
-        status = wring_session_trace_clocks(session);
-    return status;
+    return wring_session_trace_clocks(session);
 }
 
 enum wring_status wring_session_open(const struct wring_session_params *params,

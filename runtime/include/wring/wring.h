@@ -196,7 +196,8 @@ struct wring_session_stats {
     uint64_t puts_sent;
     uint64_t steps;           /* bucket and immediate operations finished */
     uint64_t progress_cpu_ns; /* used by the progress thread, inline codecs included */
-    uint64_t waiter_cpu_ns;   /* used by callers while they made progress in a wait */
+    uint64_t
+        waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
 };
 void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
