@@ -9,6 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_status {
     WRING_OK = 0,
@@ -40,6 +41,7 @@ enum wring_status {
 /** A short English text for a status; a static string, never NULL. Threads: safe. */
 const char *wring_status_text(enum wring_status status);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

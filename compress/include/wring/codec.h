@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_CODEC_SPEC_MAX 128 /* bytes of a spec, its NUL included */
 #define WRING_CODEC_PARAMS_MAX 8
@@ -146,6 +147,7 @@ enum wring_status wring_codec_decode(const struct wring_codec *codec,
 /** The table of all codecs, NULL-terminated, in the order of documentation. */
 const struct wring_codec_ops *const *wring_codec_list(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_job_kind {
     /** code = encode(src + residual), residual updated. */
@@ -114,6 +115,7 @@ struct wring_executor_ops {
 /** Runs each job inside submit(). */
 enum wring_status wring_executor_inline_create(struct wring_executor **out);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

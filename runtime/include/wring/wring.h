@@ -36,6 +36,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_FOREVER UINT64_MAX
 #define WRING_NAME_MAX 64 /* bytes of a bucket's name, its NUL included */
@@ -181,6 +182,7 @@ struct wring_session_stats {
 };
 void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_BLOB_MAX (64u << 20) /* bytes one rank may contribute */
 
@@ -67,6 +68,7 @@ struct wring_bootstrap_ops {
  */
 enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_bootstrap **ends);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

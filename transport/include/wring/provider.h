@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_ADDRESS_MAX 128   /* bytes of an address blob (NCCL's handles are no larger) */
 #define WRING_REGION_KEY_MAX 64 /* bytes of an exported region */
@@ -211,6 +212,7 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
