@@ -41,8 +41,8 @@ enum wring_status {
 /** A short English text for a status; a static string, never NULL. Threads: safe. */
 const char *wring_status_text(enum wring_status status);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -112,11 +112,11 @@ struct wring_executor_ops {
     void (*destroy)(struct wring_executor *executor);
 };
 
-/** Runs each job inside submit(). */
+/** Make an executor that runs each job inside submit(). Free it with its ops->destroy. */
 enum wring_status wring_executor_inline_create(struct wring_executor **out);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -79,9 +79,10 @@ struct wring_session_params {
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
 
-/** Leave. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
+/** Leave the job. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
 void wring_session_close(struct wring_session *session);
 
+/** This process's rank, 0-based, and the number of ranks in the job. Threads: safe. */
 uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
 
@@ -127,10 +128,11 @@ enum wring_status wring_session_commit(struct wring_session *session);
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
-/** Done? WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little progress. */
+/** Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
+ * progress. */
 enum wring_status wring_bucket_test(struct wring_bucket *bucket);
 
-/** Wait until done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
+/** Wait until a bucket is done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
 
 /**
@@ -145,9 +147,10 @@ void wring_group_destroy(struct wring_group *group);
 /** The group of all ranks; lives as long as the session. */
 struct wring_group *wring_session_world(struct wring_session *session);
 
-/*
- * Immediate calls. All members call the same ones in the same order. Several may be under way;
- * they run one after the other. buf may be any memory. NULL request: the call waits.
+/**
+ * Immediate collectives, without a bucket or a commit. All members call the same ones in the same
+ * order. Several may be under way; they run one after the other. buf may be any memory. NULL
+ * request: the call waits.
  */
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
@@ -156,7 +159,8 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                                   uint32_t root, struct wring_request **request);
 enum wring_status wring_barrier(struct wring_group *group);
 
-/** As for buckets. On WRING_OK and on failure the request is freed and must not be used again. */
+/** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
+ * must not be used again. */
 enum wring_status wring_request_test(struct wring_request *request);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
 
@@ -167,11 +171,12 @@ struct wring_error_detail {
     char text[256]; /* one line */
 };
 
-/** WRING_OK while the session works; else its failure, with the detail. Threads: safe. */
+/** Why the session failed: WRING_OK while it works, else its failure, with the detail. Threads:
+ * safe. */
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail);
 
-/** Counters since open. */
+/** Counters since a session was opened. */
 struct wring_session_stats {
     uint64_t wire_bytes_sent, wire_bytes_received; /* payload of puts */
     uint64_t puts_sent;
@@ -180,10 +185,11 @@ struct wring_session_stats {
     uint64_t waiter_cpu_ns;   /* used by callers while they made progress in a wait */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
 };
+/** Take the counters of a session since it was opened. */
 void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

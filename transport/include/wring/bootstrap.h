@@ -30,6 +30,7 @@ struct wring_blobs {
     uint8_t *storage; /* freed with wring_blobs_finish() */
 };
 
+/** Free what an exchange returned. */
 void wring_blobs_finish(struct wring_blobs *blobs);
 
 struct wring_bootstrap {
@@ -63,13 +64,13 @@ struct wring_bootstrap_ops {
 };
 
 /**
- * A bootstrap for ranks that are threads of this process. Makes all `size` ends; rank r takes
- * ends[r].
+ * Make a bootstrap for ranks that are threads of this process.
+ * @param ends  out, [size]; rank r takes ends[r] and closes it
  */
 enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_bootstrap **ends);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -212,8 +212,8 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif
