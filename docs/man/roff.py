@@ -47,9 +47,11 @@ def title(name, section, release, date):
 
 
 def finish(lines):
-    """The page's text: without empty lines and paragraphs, which mean space of their own."""
+    """The page's text: without empty lines, and paragraphs where another macro makes the space."""
     kept = []
     for line in "\n".join(lines).split("\n"):
+        if line.startswith((".TP", ".PP", ".SH", ".SS")) and kept and kept[-1] == ".PP":
+            kept.pop()
         after_heading = kept and kept[-1].startswith((".SH", ".SS"))
         if line.strip() and not (line == ".PP" and after_heading):
             kept.append(line.rstrip())
