@@ -156,6 +156,28 @@ class Install(unittest.TestCase):
         self.assertNotIn("libwring", run("readelf", "-d", program))
         self.run_ranks(2, program)
 
+    def test_commands_of_the_readme(self):
+        """What a newcomer types after installing, word for word; the compiler is the build's."""
+        self.need("shared")
+        readme = pathlib.Path(SOURCE, "README.md").read_text(encoding="utf-8")
+        compiling = re.search(r"^    cc (program\.c .*)$", readme, re.M).group(1)
+        starting = re.search(r"^    (wring run .*\./program)$", readme, re.M).group(1)
+        shutil.copy(f"{SOURCE}/docs/examples/allreduce.c", self.folder / "program.c")
+        run("sh", "-e", "-c", f'cd "$0"; "$@" {compiling}; {starting}', self.folder, *CC,
+            PATH=f"{self.tool.parent}:{os.environ['PATH']}", LD_LIBRARY_PATH=str(self.lib),
+            PKG_CONFIG_SYSROOT_DIR=str(self.root), PKG_CONFIG_LIBDIR=str(self.lib / "pkgconfig"))
+
+    def test_numbers_of_versions_md(self):
+        table = pathlib.Path(SOURCE, "docs/versions.md").read_text(encoding="utf-8")
+        said = dict(re.findall(r"^\| (release|ABI|wire) \| (\S+) \|", table, re.M))
+        release = self.pkg_config("--modversion")[0]
+        build = pathlib.Path(SOURCE, "meson.build").read_text(encoding="utf-8")
+        auth = pathlib.Path(SOURCE, "transport/auth.h").read_text(encoding="utf-8")
+        self.assertEqual(said, {
+            "release": release,
+            "ABI": re.search(r"^abi_version = '(\d+)'", build, re.M).group(1),
+            "wire": re.search(r"^#define WRING_WIRE_VERSION (\d+)", auth, re.M).group(1)})
+
     def test_a_program_in_cxx(self):
         self.need("shared")
         compiler = shutil.which("g++") or shutil.which("clang++")

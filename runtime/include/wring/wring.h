@@ -74,7 +74,8 @@ struct wring_session_params {
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
  * Errors: WRING_ERR_INVALID (a setting), WRING_ERR_PEER (a rank never joined: the log line names
- * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (versions), WRING_ERR_SYSTEM.
+ * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (a rank given twice, another size),
+ * WRING_ERR_VERSION (another wire version), WRING_ERR_SYSTEM.
  */
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
