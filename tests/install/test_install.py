@@ -24,7 +24,8 @@ sys.path.insert(0, os.path.join(SOURCE, "docs", "man"))
 import public_headers  # noqa: E402  (how the man pages read them)
 
 CXX_PROGRAM = """
-#include <wring/wring.h>
+%s
+const void *const functions[] = {%s};
 int main()
 {
     wring_session_params params{};
@@ -34,7 +35,7 @@ int main()
     bool both = wring_session_size(session) == 2;
     bool met = wring_barrier(wring_session_world(session)) == WRING_OK;
     wring_session_close(session);
-    return both && met ? 0 : 1;
+    return both && met && functions[0] != nullptr ? 0 : 1;
 }
 """
 
@@ -179,12 +180,15 @@ class Install(unittest.TestCase):
             "wire": re.search(r"^#define WRING_WIRE_VERSION (\d+)", auth, re.M).group(1)})
 
     def test_a_program_in_cxx(self):
+        """It takes the address of every function, and calls some."""
         self.need("shared")
         compiler = shutil.which("g++") or shutil.which("clang++")
         if compiler is None:
             self.skipTest("neither g++ nor clang++ is here")
         source, program = self.folder / "program.cc", self.folder / "cxx"
-        source.write_text(CXX_PROGRAM)
+        includes = "\n".join(f"#include <wring/{path.name}>" for path in self.headers)
+        functions = ", ".join(f"reinterpret_cast<const void *>({f})" for f in self.declared)
+        source.write_text(CXX_PROGRAM % (includes, functions))
         run(compiler, "-std=c++17", *STRICT, source, *self.pkg_config("--cflags", "--libs"),
             "-o", program)
         self.run_ranks(2, program)
