@@ -11,8 +11,8 @@
  * to step (residuals) belongs to the caller and is passed to the call.
  *
  * Every kernel gives the same bits on every CPU and tier. Callers go through wring_job_run()
- * (executor.h), which sets the floating-point mode; call these functions directly only with the
- * mode of base/fpenv.h in force.
+ * (executor.h), which sets the floating-point mode; call these functions directly only in the mode
+ * that a process starts with: round to nearest even, denormals kept.
  */
 #ifndef WRING_CODEC_H
 #define WRING_CODEC_H
