@@ -59,8 +59,8 @@ def dissect(comment):
         for tag, text in split_tags(paragraph):
             text = take_labels(text, parts)
             if tag == "param":
-                name, _, rest = text.partition(" ")
-                parts["params"].append((name, rest.strip()))
+                names = re.match(r"\w+(?:, \w+)*", text).group(0)
+                parts["params"].append((names, text[len(names):].strip()))
             elif tag == "return":
                 parts["returned"].append(text)
             elif text.strip():
@@ -73,7 +73,8 @@ def dissect(comment):
 
 def show_prototype(function):
     params = ", ".join(roff.bold(kind) + roff.italic(name) for kind, name in function.params)
-    return f"{roff.bold(function.type + function.name + '(')}{params or roff.bold('void')}\\fB);\\fP"
+    opening = roff.bold(function.type + function.name + "(")
+    return f"{opening}{params or roff.bold('void')}\\fB);\\fP"
 
 
 def show_paragraph(text):
@@ -98,7 +99,7 @@ def show_types(group, types):
     for tag in find_types(group, types):
         comment, text = types[tag]
         if "(*" in text:
-            lines += [".PP", f"{roff.bold(tag)} is a table of functions; its header documents them."]
+            lines += [".PP", f"{roff.bold(tag)} is a table of functions:", "see its header."]
             continue
         lines += show_paragraph(" ".join(comment.split())) if comment else []
         lines += roff.verbatim(text)
@@ -108,16 +109,18 @@ def show_types(group, types):
 def show_returned(group, parts):
     lines = [line for text in parts["returned"] for line in show_paragraph(text)]
     if any(function.type == STATUS for function in group.functions):
-        lines += [".PP", "\\fBWRING_OK\\fP on success, else another value of \\fBenum wring_status\\fP:",
+        lines += [".PP", "\\fBWRING_OK\\fP on success, else another \\fBenum wring_status\\fP:",
                   "see \\fBwring_status_text\\fP(3). Outputs are written on success only."]
     return [".SH RETURN VALUE", *lines] if lines else []
 
 
-def show_references(function, group, known):
-    """What the comment mentions, its companions, and what else there is for the same object."""
+def show_references(function, group, groups):
+    """What the comment mentions, who shares it, and what else there is for the same object."""
     family = "_".join(function.name.split("_")[:2]) + "_"
-    names = {mention for mention in MENTION.findall(group.comment) if mention in known}
-    names |= {member.name for member in group.functions}
+    known = {member.name for other in groups for member in other.functions}
+    names = set(MENTION.findall(group.comment + group.remark)) & known
+    names |= {member.name for other in groups for member in other.functions
+              if other is group or (other.remark and other.remark == group.remark)}
     names |= {name for name in known if name.startswith(family)}
     names -= {function.name}
     if not names:
@@ -126,8 +129,9 @@ def show_references(function, group, known):
             "\\fBwring\\fP(3), \\fBwring\\fP(7)"]
 
 
-def show_page(function, group, types, known, release, date):
-    parts = dissect(group.comment)
+def show_page(function, group, types, groups, release, date):
+    shared = group.remark if group.remark != group.comment else ""
+    parts = dissect(f"{group.comment}\n\n{shared}")
     names = [function.name] + [f.name for f in group.functions if f is not function]
     lines = roff.title(function.name, 3, release, date)
     lines += [".SH NAME", f"{', '.join(names)} \\-\n{roff.prose(summarize(group.comment))}"]
@@ -145,7 +149,7 @@ def show_page(function, group, types, known, release, date):
         if parts[section]:
             text = " ".join(parts[section])
             lines += [f".SH {section}", roff.prose(text[0].upper() + text[1:])]
-    return roff.finish(lines + show_types(group, types) + show_references(function, group, known))
+    return roff.finish(lines + show_types(group, types) + show_references(function, group, groups))
 
 
 # ---- wring(3) ------------------------------------------------------------------------------
@@ -184,8 +188,9 @@ def find_faults(group):
     for name, text in dissect(group.comment)["params"]:
         if not text:
             yield f"{names} ({group.header}): nothing is said about @param {name}"
-        if not any(name == param for f in group.functions for _, param in f.params):
-            yield f"{names} ({group.header}): has no parameter {name}"
+        for word in name.split(", "):
+            if not any(word == param for f in group.functions for _, param in f.params):
+                yield f"{names} ({group.header}): has no parameter {word}"
 
 
 def check(headers):
@@ -196,21 +201,20 @@ def check(headers):
             faults += find_faults(group)
         for mention in MENTION.findall(header.comment + "".join(g.comment for g in header.groups)):
             if mention not in known:
-                faults.append(f"{header.name} speaks of {mention}(), which no public header declares")
+                faults.append(f"{header.name} speaks of {mention}(), which is not public")
     print("\n".join(faults + [f"{len(known)} functions, {len(faults)} faults"]))
     return 1 if faults or not known else 0
 
 
 def write(folder, headers, release, date):
     types = {tag: text for header in headers for tag, text in header.types.items()}
-    known = {function.name for header in headers for g in header.groups for function in g.functions}
+    groups = [group for header in headers for group in header.groups]
     folder = pathlib.Path(folder)
     (folder / "wring.3").write_text(show_overview(headers, release, date), encoding="ascii")
-    for header in headers:
-        for group in header.groups:
-            for function in group.functions:
-                page = show_page(function, group, types, known, release, date)
-                (folder / f"{function.name}.3").write_text(page, encoding="ascii")
+    for group in groups:
+        for function in group.functions:
+            page = show_page(function, group, types, groups, release, date)
+            (folder / f"{function.name}.3").write_text(page, encoding="ascii")
 
 
 def main():

@@ -2,7 +2,8 @@
 """What the public headers say: their functions, types and doc comments.
 
 The headers keep to the house style, and only that is understood: a doc comment stands right above
-what it speaks of, and functions that follow without an empty line between share it.
+what it speaks of, and functions that follow without an empty line between share it. An ordinary
+comment of several lines speaks of all functions from there to the next type or such comment.
 """
 import dataclasses
 import re
@@ -30,7 +31,8 @@ class Function:
 class Group:
     """Functions that share one doc comment."""
     header: str  # "wring/wring.h"
-    comment: str  # "" where there is none
+    comment: str  # "" where there is none at all
+    remark: str  # on all functions of this part of the header, or ""
     functions: list
 
 
@@ -107,12 +109,14 @@ def read(path):
         text = GUARD.sub("", file.read())
     name = "wring/" + str(path).rsplit("/", 1)[-1]
     header = Header(name, "", [], {})
-    comment, group = "", None
+    comment, remark, group = "", "", None
     for kind, piece in split(text):
         if kind == "doc":
             comment, group = strip_comment(piece), None
             if not header.comment:
                 header.comment = comment
+        elif kind == "remark" and piece.startswith("/*\n"):
+            comment, remark, group = "", strip_comment(piece), None
         elif kind != "code":
             comment, group = "", None
         else:
@@ -120,10 +124,11 @@ def read(path):
             type_match = TYPE.match(piece)
             if type_match:
                 header.types[type_match.group("tag")] = (comment, piece)
+                remark = ""
             if function is None:
                 continue
             if group is None:
-                group = Group(name, comment, [])
+                group = Group(name, comment or remark, remark, [])
                 header.groups.append(group)
             group.functions.append(function)
     return header

@@ -137,7 +137,8 @@ class Install(unittest.TestCase):
     # ---- using it --------------------------------------------------------------------------
 
     def test_versions_agree(self):
-        self.assertEqual(run(self.tool, "--version"), f"wring {self.pkg_config('--modversion')[0]}\n")
+        release = self.pkg_config("--modversion")[0]
+        self.assertEqual(run(self.tool, "--version"), f"wring {release}\n")
 
     def test_example_with_the_shared_library(self):
         self.need("shared")

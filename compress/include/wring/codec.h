@@ -116,9 +116,8 @@ struct wring_codec_ops {
 };
 
 /**
- * Make a codec from a spec.
+ * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef".
  *
- * @param spec  such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef"
  * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best");
  *              NULL = best
  * @param why   out, [why_bytes], one line that names the fault and the remedy; may be NULL

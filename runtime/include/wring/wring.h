@@ -148,10 +148,9 @@ void wring_group_destroy(struct wring_group *group);
 /** The group of all ranks; lives as long as the session. */
 struct wring_group *wring_session_world(struct wring_session *session);
 
-/**
- * Immediate collectives, without a bucket or a commit. All members call the same ones in the same
- * order. Several may be under way; they run one after the other. buf may be any memory. NULL
- * request: the call waits.
+/*
+ * Immediate calls. All members call the same ones in the same order. Several may be under way;
+ * they run one after the other. buf may be any memory. NULL request: the call waits.
  */
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
