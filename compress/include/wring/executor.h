@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_job_kind {
     /** code = encode(src + residual), residual updated. */
@@ -113,10 +114,11 @@ struct wring_executor_ops {
     void (*destroy)(struct wring_executor *executor);
 };
 
-/** Runs each job inside submit(). */
+/** Make an executor that runs each job inside submit(). Free it with its ops->destroy. */
 enum wring_status wring_executor_inline_create(struct wring_executor **out);
 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -37,6 +37,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_FOREVER UINT64_MAX
 #define WRING_NAME_MAX 64 /* bytes of a bucket's name, its NUL included */
@@ -74,14 +75,16 @@ struct wring_session_params {
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
  * Errors: WRING_ERR_INVALID (a setting), WRING_ERR_PEER (a rank never joined: the log line names
- * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (versions), WRING_ERR_SYSTEM.
+ * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (a rank given twice, another size),
+ * WRING_ERR_VERSION (another wire version), WRING_ERR_SYSTEM.
  */
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
 
-/** Leave. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
+/** Leave the job. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
 void wring_session_close(struct wring_session *session);
 
+/** This process's rank, 0-based, and the number of ranks in the job. Threads: safe. */
 uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
 
@@ -127,10 +130,11 @@ enum wring_status wring_session_commit(struct wring_session *session);
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
-/** Done? WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little progress. */
+/** Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
+ * progress. */
 enum wring_status wring_bucket_test(struct wring_bucket *bucket);
 
-/** Wait until done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
+/** Wait until a bucket is done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
 
 /**
@@ -175,7 +179,8 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                                   uint32_t root, struct wring_request **request);
 enum wring_status wring_barrier(struct wring_group *group);
 
-/** As for buckets. On WRING_OK and on failure the request is freed and must not be used again. */
+/** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
+ * must not be used again. */
 enum wring_status wring_request_test(struct wring_request *request);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
 
@@ -186,11 +191,12 @@ struct wring_error_detail {
     char text[256]; /* one line */
 };
 
-/** WRING_OK while the session works; else its failure, with the detail. Threads: safe. */
+/** Why the session failed: WRING_OK while it works, else its failure, with the detail. Threads:
+ * safe. */
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail);
 
-/** Counters since open. */
+/** Counters since a session was opened. */
 struct wring_session_stats {
     uint64_t wire_bytes_sent, wire_bytes_received; /* payload of puts */
     uint64_t puts_sent;
@@ -200,6 +206,7 @@ struct wring_session_stats {
         waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
 };
+/** Take the counters of a session since it was opened. */
 void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
 
 /** What one bucket's steps really were since it was registered, and what they cost this rank. */
@@ -253,4 +260,5 @@ enum wring_status wring_session_load_state(struct wring_session *session, const 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif
