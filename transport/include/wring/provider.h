@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_ADDRESS_MAX 128   /* bytes of an address blob (NCCL's handles are no larger) */
 #define WRING_REGION_KEY_MAX 64 /* bytes of an exported region */
@@ -223,4 +224,5 @@ enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif
