@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "tests/lib/procs.h"
+#include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
 #define ELEMS 60000
@@ -190,6 +191,48 @@ static void bad_schedules_are_refused(void)
     check_codes("rank=2", 2, "the job has only the ranks 0 to 1");
 }
 
+static void drop_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module, (void)text;
+}
+
+static void run_until_lost(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket *bucket;
+    struct wring_error_detail detail = {.rank = -1};
+    void *data;
+    (void)arg;
+    REQUIRE(wring_buffer_alloc(session, ELEMS * sizeof(float), &data) == WRING_OK, "alloc");
+    struct wring_bucket_params params = {
+        .name = "b", .data = data, .elems = ELEMS, .codec = "int8+ef"};
+    enum wring_status status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    for (unsigned step = 0; step < 100000 && status == WRING_OK; step++) {
+        status = wring_bucket_post(bucket);
+        if (status == WRING_OK)
+            status = wring_bucket_wait(bucket, STEP_NS);
+    }
+    wring_session_error(session, &detail);
+    CHECK(status == WRING_ERR_PEER && detail.rank >= 0, "rank %u: %s, rank %d, %s", rank,
+          wring_status_text(status), detail.rank, detail.text);
+}
+
+/** Sessions that share a process share nothing else: each sees the end, none disturbs another. */
+static void threads_of_one_process_end_alike(void)
+{
+    static const char *const faults[] = {"WRING_FAULT=disconnect=after:60,rank=2,delay=1ms",
+                                         "WRING_FAULT=disconnect=0.005,jitter=300us,seed=8"};
+    static const char *const providers[] = {"WRING_PROVIDER=tcp", "WRING_PROVIDER=shm"};
+    for (int p = 0; p < 2; p++)
+        for (int f = 0; f < 2; f++) {
+            const char *settings[] = {providers[p], faults[f], NULL};
+            const struct wring_test_job threads = {
+                .ranks = 4, .settings = settings, .run = run_until_lost, .log = drop_line};
+            wring_test_run_ranks(&threads);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -198,6 +241,7 @@ int main(int argc, char **argv)
         {"checksums_end_the_job_before_a_sum_is_wrong",
          checksums_end_the_job_before_a_sum_is_wrong},
         {"corruption_without_checksums_only_ends", corruption_without_checksums_only_ends},
+        {"threads_of_one_process_end_alike", threads_of_one_process_end_alike},
         {"bad_schedules_are_refused", bad_schedules_are_refused},
         {NULL, NULL},
     };
