@@ -31,6 +31,8 @@ struct wring_config {
     char provider[WRING_CONFIG_TEXT];
     char fault[WRING_CONFIG_TEXT];
     char bind[WRING_CONFIG_TEXT];
+    char iface[WRING_CONFIG_TEXT];
+    char ports[WRING_CONFIG_TEXT];
     char verbs_device[WRING_CONFIG_TEXT];
     char tcp_checksum[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;

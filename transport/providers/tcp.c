@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "transport/interface.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
 
@@ -18,6 +19,18 @@ static enum wring_status tcp_probe(char *reason, size_t bytes)
 {
     (void)reason, (void)bytes;
     return WRING_OK; /* a kernel without TCP is not one that this runs on */
+}
+
+static enum wring_status set_up_ports(struct tcp_provider *provider,
+                                      const struct wring_config *config)
+{
+    const char *text = config != NULL ? config->ports : "";
+    if (wring_ports_parse(text, &provider->first_port, &provider->last_port))
+        return WRING_OK;
+    wring_error(provider->log,
+                "WRING_PORTS=%s: needs first-last, ports from 1 to 65535, such as 40000-40100",
+                text);
+    return WRING_ERR_INVALID;
 }
 
 /** Checksums as the configuration says; without one there are none. */
@@ -44,7 +57,9 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     memcpy(provider->secret, params->secret, sizeof(provider->secret));
     set_up_checks(provider, params->config);
 
-    enum wring_status status = WRING_OK;
+    enum wring_status status = set_up_ports(provider, params->config);
+    if (status != WRING_OK)
+        goto free_provider;
     if ((size_t)snprintf(provider->bind, sizeof(provider->bind), "%s", local) >=
         sizeof(provider->bind)) {
         wring_error(provider->log, "'%s' is no address to listen on", local);

@@ -149,6 +149,7 @@ struct tcp_provider {
     struct wring_crc32c crc;
     bool checks; /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
     char bind[64];
+    uint16_t first_port, last_port; /* to listen on; 0: any */
     int epoll, listener;
     bool listener_ready;
     uint64_t listener_retry_ns; /* no accept before then; 0: at once */

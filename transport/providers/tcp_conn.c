@@ -357,17 +357,51 @@ void wring_tcp_accept_some(struct tcp_provider *provider)
     }
 }
 
-static int open_listener(const struct tcp_provider *provider,
-                         const struct sockaddr_storage *address, socklen_t bytes)
+static void set_port(struct sockaddr_storage *address, uint16_t port)
 {
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)address, bytes) == 0 &&
-        listen(fd, BACKLOG) == 0)
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)address)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
+}
+
+/** @return the socket, or -1 and errno */
+static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, bool chosen)
+{
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0)
+        return -1;
+    /* a chosen port serves again while connections of an earlier job linger */
+    if (chosen)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (const struct sockaddr *)address, bytes) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
-    wring_error(provider->log, "cannot listen on %s: %s", provider->bind, strerrordesc_np(errno));
-    if (fd >= 0)
-        close(fd);
+    int error = errno;
+    close(fd);
+    errno = error;
     return -1;
+}
+
+/** On the first port of the range that is free. */
+static int open_listener(const struct tcp_provider *provider, struct sockaddr_storage *address,
+                         socklen_t bytes)
+{
+    int fd = -1;
+    errno = EADDRINUSE;
+    for (uint32_t port = provider->first_port;
+         fd < 0 && errno == EADDRINUSE && port <= provider->last_port; port++) {
+        set_port(address, (uint16_t)port);
+        fd = listen_at(address, bytes, port != 0);
+    }
+    if (fd < 0 && errno == EADDRINUSE && provider->first_port != 0)
+        wring_error(provider->log,
+                    "cannot listen on %s: all ports from %u to %u are in use: widen WRING_PORTS, "
+                    "every rank of a host takes one",
+                    provider->bind, provider->first_port, provider->last_port);
+    else if (fd < 0)
+        wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
+                    strerrordesc_np(errno));
+    return fd;
 }
 
 enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, size_t *bytes)
