@@ -301,13 +301,13 @@ static enum wring_status open_session(struct wring_session *session,
         status = connect_all(session);
     if (status == WRING_OK)
         status = make_world(session);
-    if (status == WRING_OK)
-        status =
-            wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
-                                  session->config.spin_ns, &session->progress);
     if (status != WRING_OK)
         return status;
-    session->engine->trace = session->trace;
+    session->engine->trace = session->trace; /* before there is a thread that looks at it */
+    status = wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
+                                   session->config.spin_ns, &session->progress);
+    if (status != WRING_OK)
+        return status;
     return wring_session_trace_clocks(session);
 }
 
