@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test_two_hosts.py WRING DOCUMENT: type what the walk-through says, on two hosts.
 
-The hosts are network namespaces joined by a virtual cable, with the document's addresses, and a
+The hosts are network namespaces joined by two virtual cables, with the document's addresses, and a
 home directory each. `scp`, for which there would have to be an ssh server, is a stand-in that copies
 from one home to the other. All else is the document's. Needs root, or user namespaces, and
 iproute2; where that is not given the test is skipped.
@@ -19,6 +19,7 @@ import time
 
 BOX_DEADLINE_S = 60
 ADDRESSES = {"A": "192.0.2.1", "B": "192.0.2.2"}
+CABLES = {"eth0": "192.0.2.{}", "eth1": "198.51.100.{}"}
 INSIDE = "WRINGTEST_INSIDE"  # set in the run that is in a namespace already
 
 SCP = """#!/bin/sh
@@ -66,11 +67,8 @@ def enter_namespace():
     os.execvp("unshare", unshare + [sys.executable, *sys.argv])
 
 
-def ip(*words):
-    result = subprocess.run(["ip", *words], capture_output=True, text=True,
-                            stdin=subprocess.DEVNULL)
-    if result.returncode != 0:
-        raise RuntimeError(f"ip {' '.join(words)}: {result.stderr.strip()}")
+def run(words):
+    subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 class Host:
@@ -168,18 +166,17 @@ def join_hosts():
         time.sleep(0.01)
     inside = ["nsenter", f"--net=/proc/{keeper.pid}/ns/net"]
     try:
-        ip("link", "set", "lo", "up")
-        ip("link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
-           str(keeper.pid))
-        ip("addr", "add", ADDRESSES["A"] + "/24", "dev", "cable")
-        ip("link", "set", "cable", "up")
-        for words in (["link", "set", "lo", "up"], ["link", "set", "cable", "up"],
-                      ["addr", "add", ADDRESSES["B"] + "/24", "dev", "cable"]):
-            subprocess.run([*inside, "ip", *words], check=True, capture_output=True,
-                           stdin=subprocess.DEVNULL)
-    except (RuntimeError, subprocess.CalledProcessError) as error:
+        for prefix in ([], inside):
+            run([*prefix, "ip", "link", "set", "lo", "up"])
+        for cable, address in CABLES.items():
+            run(["ip", "link", "add", cable, "type", "veth", "peer", "name", cable, "netns",
+                 str(keeper.pid)])
+            for number, prefix in ((1, []), (2, inside)):
+                run([*prefix, "ip", "addr", "add", address.format(number) + "/24", "dev", cable])
+                run([*prefix, "ip", "link", "set", cable, "up"])
+    except subprocess.CalledProcessError as error:
         keeper.kill()
-        skip(f"no virtual cable here: {getattr(error, 'stderr', None) or error}")
+        skip(f"no virtual cables here: {error.stderr.strip()}")
     return keeper, inside
 
 

@@ -429,6 +429,9 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
         return WRING_ERR_SYSTEM;
     }
     provider->listener = fd;
+    char text[64];
+    wring_tcp_address_text(&local, text, sizeof(text));
+    wring_info(provider->log, "listening on %s", text);
     *bytes = wring_tcp_address_pack(&local, address);
     return WRING_OK;
 }
