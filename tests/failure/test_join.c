@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that never come, or are not what they say. */
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,8 +13,16 @@ static void missing_rank_is_named(void)
     job.processes = 3;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t i = 0; i < 3; i++)
-        CHECK(strstr(job.texts[i], "rank 3 did not join") != NULL && job.codes[i] == 2,
-              "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+        SAID(i, 2, "rank 3 did not join in time", "3 of 4 are here", "open peer lost");
+}
+
+static void missing_ranks_are_all_named(void)
+{
+    start(5, impatient, run_plain);
+    job.processes = 2;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 2; i++)
+        SAID(i, 2, "ranks 2, 3, 4 did not join in time", "2 of 5 are here");
 }
 
 static int run_wrong_key(struct procs_rank *rank, void *arg)
@@ -28,11 +37,15 @@ static void wrong_key_is_refused(void)
 {
     start(3, impatient, run_wrong_key);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
-    CHECK(strstr(job.texts[1], "WRING_KEY") != NULL && job.codes[1] == 2, "rank 1 said:\n%s",
+    SAID(1, 2, "does not have this job's key", "WRING_KEY", "open wrong or missing job key");
+    CHECK(strstr(job.texts[1], "of 3") == NULL, "a stranger was told of the job:\n%s",
           job.texts[1]);
+    SAID(0, 2,
+         "refused someone from 127.0.0.1 who wanted to join: the peer does not have this job's key",
+         " yet to come");
     for (uint32_t i = 0; i < 3; i += 2)
-        CHECK(strstr(job.texts[i], "rank 1 did not join") != NULL && job.codes[i] == 2,
-              "rank %u said:\n%s", i, job.texts[i]);
+        SAID(i, 2, "rank 1 did not join in time",
+             "someone from 127.0.0.1 was refused for a wrong WRING_KEY", "open peer lost");
 }
 
 static int run_same_rank(struct procs_rank *rank, void *arg)
@@ -45,26 +58,62 @@ static int run_same_rank(struct procs_rank *rank, void *arg)
 
 static void rank_given_twice_is_named(void)
 {
-    start(3, impatient, run_same_rank);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
-    CHECK(strstr(job.texts[0], "two processes joined as rank 1") != NULL, "rank 0 said:\n%s",
-          job.texts[0]);
+    start(3, tcp, run_same_rank);
+    CHECK(procs_run(&job, DEADLINE_S / 2), "hangs");
+    for (uint32_t i = 0; i < 3; i++)
+        SAID(i, 2,
+             "two processes joined as rank 1, from 127.0.0.1 and from 127.0.0.1: give each its own "
+             "WRING_RANK",
+             "open ranks disagree");
 }
 
 static int run_wrong_size(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    if (rank->rank == 1)
-        rank->params.size = 5;
+    if (rank->index == 1)
+        rank->params.size = 3;
     return exchange(rank, 20, NULL);
 }
 
 static void wrong_size_is_named(void)
 {
-    start(3, impatient, run_wrong_size);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
-    CHECK(strstr(job.texts[0], "says that the job has 5 ranks") != NULL, "rank 0 said:\n%s",
-          job.texts[0]);
+    start(4, tcp, run_wrong_size);
+    CHECK(procs_run(&job, DEADLINE_S / 2), "hangs");
+    for (uint32_t i = 0; i < 4; i++)
+        SAID(i, 2, "says that the job has 3 ranks, rank 0 says 4", "rank 1 (127.0.0.1)",
+             "WRING_SIZE", "open ranks disagree");
+}
+
+/** Rank 1 joins, contributes to the first exchange and is gone before rank 2 comes. */
+static int run_dying(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank == 1 && fork() == 0) {
+        usleep(300000);
+        kill(getppid(), SIGKILL);
+        _exit(0);
+    }
+    if (rank->rank == 2)
+        usleep(800000); /* late, but it must hear of it as well */
+    if (rank->rank == 3)
+        pause(); /* never comes */
+    return exchange(rank, 20, NULL);
+}
+
+static void end_the_sleeper(const struct procs_job *running)
+{
+    sleep(3);
+    kill(running->pids[3], SIGKILL);
+}
+
+static void rank_that_dies_while_others_join_is_named(void)
+{
+    start(4, tcp, run_dying); /* WRING_JOIN_TIMEOUT is a minute */
+    job.meddle = end_the_sleeper;
+    CHECK(procs_run(&job, DEADLINE_S / 2), "noticed only at the deadline");
+    CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
+    for (uint32_t i = 0; i < 3; i += 2)
+        SAID(i, 2, "rank 1 ended while the others were joining", "open peer lost");
 }
 
 static int run_no_key(struct procs_rank *rank, void *arg)
@@ -91,6 +140,8 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"missing_rank_is_named", missing_rank_is_named},
+        {"missing_ranks_are_all_named", missing_ranks_are_all_named},
+        {"rank_that_dies_while_others_join_is_named", rank_that_dies_while_others_join_is_named},
         {"wrong_key_is_refused", wrong_key_is_refused},
         {"rank_given_twice_is_named", rank_given_twice_is_named},
         {"wrong_size_is_named", wrong_size_is_named},
