@@ -21,11 +21,21 @@ bool wring_rendezvous_is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
+/** 1..65535 in digits; getaddrinfo() would take 65537 for 1. */
+static bool is_port(const char *text)
+{
+    unsigned long port = 0;
+    size_t n = strspn(text, "0123456789");
+    for (size_t i = 0; i < n && port <= UINT16_MAX; i++)
+        port = port * 10 + (unsigned long)(text[i] - '0');
+    return text[n] == '\0' && port >= 1 && port <= UINT16_MAX;
+}
+
 /** Cut "host:port" or "[v6]:port" in two. */
 static bool split(const char *root, char *host, size_t host_bytes, const char **port)
 {
     const char *colon = strrchr(root, ':');
-    if (colon == NULL || colon == root || colon[1] == '\0')
+    if (colon == NULL || colon == root || !is_port(colon + 1))
         return false;
     const char *begin = root, *end = colon;
     if (*begin == '[' && end[-1] == ']')
