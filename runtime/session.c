@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "offload/pool.h"
@@ -135,7 +136,18 @@ static enum wring_status meet(struct wring_session *session,
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
+    if (session->progress != NULL)
+        wring_progress_nudge(session->progress);
     return session->fabric != NULL && wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+}
+
+/** The bootstrap lost a rank; a moment later connections show which: that is what callers ask. */
+static void await_failure(struct wring_session *session)
+{
+    static const struct timespec pause = {0, 5 * WRING_NS_PER_MS};
+    uint64_t until_ns = wring_deadline_in(WRING_NS_PER_S);
+    while (!job_has_failed(session) && wring_now_ns() < until_ns)
+        nanosleep(&pause, NULL);
 }
 
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
@@ -145,6 +157,8 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
     enum wring_status status =
         session->bootstrap->ops->exchange(session->bootstrap, blob, bytes, deadline, &cancel, out);
+    if (status == WRING_ERR_PEER && session->progress != NULL)
+        await_failure(session);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }
 
@@ -266,7 +280,7 @@ static enum wring_status connect_all(struct wring_session *session)
     status = wring_session_exchange_writer(session, &description, &blobs);
     if (status != WRING_OK)
         return status;
-    status = wring_fabric_connect(session->fabric, &blobs,
+    status = wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
                                   wring_deadline_in(session->config.join_timeout_ns));
     wring_blobs_finish(&blobs);
     return status;

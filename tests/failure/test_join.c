@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that never come, or are not what they say. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -116,6 +117,64 @@ static void rank_that_dies_while_others_join_is_named(void)
         SAID(i, 2, "rank 1 ended while the others were joining", "open peer lost");
 }
 
+static int run_for_long(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 1000000, NULL);
+}
+
+static useconds_t kill_after_us;
+static uint32_t victim;
+
+static void kill_the_victim(const struct procs_job *running)
+{
+    usleep(kill_after_us);
+    kill(running->pids[victim], SIGKILL);
+}
+
+/** A rank is named, and nobody had to wait for it in vain, unless it had never joined. */
+static void check_blamed(uint32_t rank, const char *provider)
+{
+    char named[16];
+    snprintf(named, sizeof(named), "rank %u", victim);
+    const char *text = job.texts[rank];
+    const char *in_vain = strstr(text, " in time");
+    CHECK(job.codes[rank] >= 2 && strstr(text, named) != NULL &&
+              (in_vain == NULL || strstr(text, "did not join in time") != NULL),
+          "%s, killed rank %u after %u us; rank %u (code %d) said:\n%s", provider, victim,
+          kill_after_us, rank, job.codes[rank], text);
+    for (uint32_t other = 0; other < 4; other++) {
+        char lost[3][48];
+        snprintf(lost[0], sizeof(lost[0]), "no connection to rank %u ", other);
+        snprintf(lost[1], sizeof(lost[1]), "rank %u is lost", other);
+        snprintf(lost[2], sizeof(lost[2]), "rank %u ended", other);
+        for (int i = 0; i < 3 && other != victim; i++)
+            CHECK(strstr(text, lost[i]) == NULL,
+                  "%s, killed rank %u after %u us; rank %u blames another:\n%s", provider, victim,
+                  kill_after_us, rank, text);
+    }
+}
+
+static const char *const tcp_soon[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=5s", NULL};
+static const char *const shm_soon[] = {"WRING_PROVIDER=shm", "WRING_JOIN_TIMEOUT=5s", NULL};
+
+/** Whatever the job was doing: meeting, connecting, making its group, committing, exchanging. */
+static void rank_killed_at_any_moment_is_named(void)
+{
+    for (unsigned i = 0; i < 40; i++) {
+        const char *const *settings = i % 2 == 0 ? tcp_soon : shm_soon;
+        start(4, settings, run_for_long);
+        victim = 1 + i % 3;
+        kill_after_us = (2 + i) * 1000; /* earlier it has not joined, and is waited for */
+        job.meddle = kill_the_victim;
+        CHECK(procs_run(&job, DEADLINE_S), "%s, killed after %u us: hangs", settings[0],
+              kill_after_us);
+        for (uint32_t r = 0; r < 4; r++)
+            if (r != victim)
+                check_blamed(r, settings[0]);
+    }
+}
+
 static int run_no_key(struct procs_rank *rank, void *arg)
 {
     (void)arg;
@@ -142,6 +201,7 @@ int main(int argc, char **argv)
         {"missing_rank_is_named", missing_rank_is_named},
         {"missing_ranks_are_all_named", missing_ranks_are_all_named},
         {"rank_that_dies_while_others_join_is_named", rank_that_dies_while_others_join_is_named},
+        {"rank_killed_at_any_moment_is_named", rank_killed_at_any_moment_is_named},
         {"wrong_key_is_refused", wrong_key_is_refused},
         {"rank_given_twice_is_named", rank_given_twice_is_named},
         {"wrong_size_is_named", wrong_size_is_named},

@@ -28,6 +28,13 @@ static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, 
     return wring_rendezvous_contribute(rendezvous, blob, bytes, &patience, out);
 }
 
+static enum wring_status rendezvous_check(struct wring_bootstrap *bootstrap)
+{
+    struct wring_rendezvous *rendezvous = (struct wring_rendezvous *)bootstrap;
+    return bootstrap->rank == 0 ? wring_rendezvous_find_lost(rendezvous)
+                                : wring_rendezvous_hear(rendezvous);
+}
+
 static const char *rendezvous_local_address(struct wring_bootstrap *bootstrap)
 {
     return ((struct wring_rendezvous *)bootstrap)->local_address;
@@ -49,6 +56,7 @@ static void rendezvous_close(struct wring_bootstrap *bootstrap)
 static const struct wring_bootstrap_ops rendezvous_ops = {
     .name = "rendezvous",
     .exchange = rendezvous_exchange,
+    .check = rendezvous_check,
     .local_address = rendezvous_local_address,
     .close = rendezvous_close,
 };

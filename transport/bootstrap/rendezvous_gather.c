@@ -65,6 +65,16 @@ static enum wring_status fail(struct wring_rendezvous *rendezvous, enum wring_st
     return status;
 }
 
+enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous)
+{
+    for (uint32_t i = 1; i < rendezvous->base.size; i++) {
+        struct pollfd pollfd = {rendezvous->fds[i], POLLRDHUP, 0};
+        if (poll(&pollfd, 1, 0) > 0 && (pollfd.revents & WRING_RENDEZVOUS_GONE) != 0)
+            return fail(rendezvous, WRING_ERR_PEER, i, "ended while ranks connected to each other");
+    }
+    return WRING_OK;
+}
+
 /** Read what there is. Errors: PEER (closed), FRAME, NO_MEMORY. */
 static enum wring_status read_some(struct wring_rendezvous *rendezvous, int fd,
                                    struct contribution *from)
@@ -115,10 +125,13 @@ static enum wring_status fail_late(struct wring_rendezvous *rendezvous,
 
 /** Take what has come from rank i. @param pollfd in: of the last wait; out: for the next */
 static enum wring_status collect_from(struct wring_rendezvous *rendezvous, uint32_t i,
-                                      struct contribution *from, struct pollfd *pollfd)
+                                      struct contribution *from, struct pollfd *pollfd,
+                                      const struct wring_patience *patience)
 {
     enum wring_status status = read_some(rendezvous, rendezvous->fds[i], from);
     bool left = from->complete && (pollfd->revents & WRING_RENDEZVOUS_GONE) != 0;
+    if ((status == WRING_ERR_PEER || left) && wring_patience_is_over(patience))
+        return WRING_ERR_CLOSED; /* it left because the job failed; the cause is known */
     if (status == WRING_ERR_PEER || left)
         return fail(rendezvous, WRING_ERR_PEER, i,
                     "ended, or closed its session, while the others "
@@ -137,7 +150,7 @@ static enum wring_status collect(struct wring_rendezvous *rendezvous, struct con
     for (;;) {
         bool waiting = false;
         for (uint32_t i = 1; i < size; i++) {
-            enum wring_status status = collect_from(rendezvous, i, &from[i], &fds[i]);
+            enum wring_status status = collect_from(rendezvous, i, &from[i], &fds[i], patience);
             if (status != WRING_OK)
                 return status;
             waiting |= !from[i].complete;

@@ -73,8 +73,16 @@ static enum wring_status handshake(struct wring_rendezvous *rendezvous, int fd,
     return status;
 }
 
-static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status)
+/**
+ * Where the job has failed and the root left for that, whoever may call us off is about to know:
+ * WRING_ERR_CLOSED then, without a line.
+ */
+static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status,
+                                   const struct wring_patience *patience)
 {
+    struct wring_patience brief = {wring_now_ns() + WRING_NS_PER_S, patience->cancel};
+    if (patience->cancel != NULL && wring_stream_poll(NULL, 0, &brief) == WRING_ERR_CLOSED)
+        return WRING_ERR_CLOSED;
     if (status == WRING_ERR_PEER)
         wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");
     else if (status == WRING_ERR_TIMEOUT)
@@ -97,7 +105,7 @@ enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezv
         return malformed(rendezvous);
     enum wring_status status = wring_stream_read(fd, text, frame->bytes, patience);
     if (status != WRING_OK)
-        return lost_root(rendezvous, status);
+        return lost_root(rendezvous, status, patience);
     wring_rendezvous_make_printable(text, frame->bytes);
     wring_error(rendezvous->log, "%s", text);
     return wring_rendezvous_failure_status(frame);
@@ -196,6 +204,23 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
     return status;
 }
 
+enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous)
+{
+    struct wring_patience patience = {wring_now_ns() + WRING_NS_PER_S, NULL};
+    struct pollfd pollfd = {rendezvous->fds[0], POLLIN | POLLRDHUP, 0};
+    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
+    struct wring_rendezvous_frame frame;
+
+    if (poll(&pollfd, 1, 0) <= 0)
+        return WRING_OK;
+    enum wring_status status = wring_stream_read(pollfd.fd, head, sizeof(head), &patience);
+    if (status != WRING_OK)
+        return lost_root(rendezvous, status, &patience);
+    if (!wring_rendezvous_parse(head, &frame) || frame.kind != WRING_RENDEZVOUS_FAILURE)
+        return malformed(rendezvous);
+    return wring_rendezvous_read_failure(rendezvous, pollfd.fd, &frame, &patience);
+}
+
 enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous, const void *blob,
                                               size_t bytes, const struct wring_patience *patience,
                                               struct wring_blobs *out)
@@ -212,7 +237,7 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
     /* even if writing failed, the root may have said why before it closed */
     enum wring_status read_status = wring_stream_read(fd, head, sizeof(head), patience);
     if (read_status != WRING_OK)
-        return lost_root(rendezvous, read_status);
+        return lost_root(rendezvous, read_status, patience);
     if (!wring_rendezvous_parse(head, &frame) ||
         frame.bytes > (uint64_t)rendezvous->base.size * (WRING_BLOB_MAX + sizeof(uint64_t)))
         return malformed(rendezvous);
@@ -226,7 +251,7 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
         return WRING_ERR_NO_MEMORY;
     status = wring_stream_read(fd, body, frame.bytes, patience);
     if (status != WRING_OK)
-        status = lost_root(rendezvous, status);
+        status = lost_root(rendezvous, status, patience);
     else
         status = wring_rendezvous_unpack_result(rendezvous->base.size, body, frame.bytes, out);
     if (status != WRING_OK)

@@ -92,6 +92,11 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
                                               size_t bytes, const struct wring_patience *patience,
                                               struct wring_blobs *out);
 
+/** Between exchanges: the root looks for ranks that have ended, and tells the others; the others
+ *  hear whether it has told them so, or has ended itself. Errors, logged: WRING_ERR_PEER, … */
+enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous);
+enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous);
+
 /** Resolve "host:port". @param found out, for freeaddrinfo()
  *  @param is_name out, true where the host is a name, not a number */
 enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,

@@ -9,11 +9,16 @@
 
 #define SLICE_MS 50
 
+bool wring_patience_is_over(const struct wring_patience *patience)
+{
+    return patience->cancel != NULL && patience->cancel->cancelled(patience->cancel->arg);
+}
+
 enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
                                     const struct wring_patience *patience)
 {
     for (;;) {
-        if (patience->cancel != NULL && patience->cancel->cancelled(patience->cancel->arg))
+        if (wring_patience_is_over(patience))
             return WRING_ERR_CLOSED;
         uint64_t now = wring_now_ns();
         if (now >= patience->deadline_ns)

@@ -14,6 +14,9 @@ struct wring_patience {
     const struct wring_cancel *cancel; /* may be NULL */
 };
 
+/** Has it been called off? */
+bool wring_patience_is_over(const struct wring_patience *patience);
+
 /**
  * poll() in slices. @return WRING_OK when a descriptor is ready, WRING_ERR_TIMEOUT,
  * WRING_ERR_CLOSED when called off

@@ -57,6 +57,12 @@ struct wring_bootstrap_ops {
                                   uint64_t deadline_ns, const struct wring_cancel *cancel,
                                   struct wring_blobs *out);
 
+    /**
+     * Between two exchanges: has a rank left for good? Never blocks.
+     * @return WRING_OK: none, or it cannot say; errors as of exchange(), logged with the rank
+     */
+    enum wring_status (*check)(struct wring_bootstrap *bootstrap);
+
     /** The local address that reaches the other ranks, as text; "" where it cannot say. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);
 
