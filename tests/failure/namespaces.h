@@ -27,6 +27,9 @@ void hosts_unmake(struct hosts *hosts);
 /** Move this process to a host. @return false with errno */
 bool hosts_enter(const struct hosts *hosts, int host);
 
+/** In a rank: what this process reads as /etc/hosts from now on. @return false with errno */
+bool hosts_name(const char *lines);
+
 /** Pull the cable at host 0's end, or plug it in again. @return false when ip failed */
 bool hosts_plug(const struct hosts *hosts, bool in);
 

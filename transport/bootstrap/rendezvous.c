@@ -61,6 +61,16 @@ static const struct wring_bootstrap_ops rendezvous_ops = {
     .close = rendezvous_close,
 };
 
+/** Our end of the first stream that does not stay on this host; of any where all do. */
+static void find_local_address(struct wring_rendezvous *rendezvous)
+{
+    uint32_t n = rendezvous->base.rank == 0 ? rendezvous->base.size : 1;
+    bool found = false;
+    for (uint32_t i = 0; i < n && !found; i++)
+        if (rendezvous->fds[i] >= 0)
+            found = wring_rendezvous_local(rendezvous->fds[i], rendezvous->local_address);
+}
+
 enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *params,
                                           struct wring_bootstrap **out)
 {
@@ -89,7 +99,7 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
         rendezvous_close(&rendezvous->base);
         return status;
     }
-    wring_rendezvous_local(params->rank == 0 ? fds[1] : fds[0], rendezvous->local_address);
+    find_local_address(rendezvous);
     *out = &rendezvous->base;
     return WRING_OK;
 }

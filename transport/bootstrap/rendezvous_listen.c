@@ -105,11 +105,15 @@ static int listen_everywhere(const struct sockaddr *like)
                                           : listen_on((const struct sockaddr *)&v4, sizeof(v4));
 }
 
+static bool has_key(const struct wring_rendezvous_params *params)
+{
+    return params->key != NULL && *params->key != '\0';
+}
+
 enum wring_status wring_rendezvous_check_key(const struct wring_rendezvous_params *params,
                                              const struct sockaddr *address)
 {
-    bool has_key = params->key != NULL && *params->key != '\0';
-    if (has_key || wring_rendezvous_is_loopback(address))
+    if (has_key(params) || wring_rendezvous_is_loopback(address))
         return WRING_OK;
     if (params->rank == 0)
         wring_error(params->log, "without a key the rendezvous listens on loopback only: set the "
@@ -142,6 +146,20 @@ static enum wring_status take_given(const struct wring_rendezvous_params *params
     return WRING_OK;
 }
 
+/** A name other than localhost may stand for another address of this host, or for none, as seen
+ *  from elsewhere; many systems map their own name to a loopback address. */
+static int listen_at(const struct wring_rendezvous_params *params, const struct addrinfo *found,
+                     bool is_name)
+{
+    int fd = -1;
+    if (is_name && has_key(params) && strncmp(params->root, "localhost:", 10) != 0)
+        return listen_everywhere(found->ai_addr);
+    for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
+        if (has_key(params) || wring_rendezvous_is_loopback(at->ai_addr))
+            fd = listen_on(at->ai_addr, at->ai_addrlen);
+    return fd;
+}
+
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out)
 {
     struct addrinfo *found;
@@ -155,9 +173,7 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
         return status;
     status = wring_rendezvous_check_key(params, found->ai_addr);
     if (status == WRING_OK) {
-        bool everywhere = is_name && !wring_rendezvous_is_loopback(found->ai_addr);
-        *out = everywhere ? listen_everywhere(found->ai_addr)
-                          : listen_on(found->ai_addr, found->ai_addrlen);
+        *out = listen_at(params, found, is_name);
         if (*out < 0) {
             wring_error(params->log, "cannot listen on %s: %s", params->root, strerror(errno));
             status = WRING_ERR_ADDRESS;

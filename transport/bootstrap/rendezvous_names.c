@@ -41,17 +41,18 @@ static void unmap(struct sockaddr_storage *address, socklen_t *bytes)
     *bytes = sizeof(v4);
 }
 
-void wring_rendezvous_local(int fd, char *text)
+bool wring_rendezvous_local(int fd, char *text)
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof(address);
     text[0] = '\0';
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
-        return;
+        return false;
     unmap(&address, &bytes);
     if (getnameinfo((struct sockaddr *)&address, bytes, text, WRING_RENDEZVOUS_ADDRESS, NULL, 0,
                     NI_NUMERICHOST) != 0)
         text[0] = '\0';
+    return text[0] != '\0' && !wring_rendezvous_is_loopback((struct sockaddr *)&address);
 }
 
 void wring_rendezvous_peer(int fd, char *text)

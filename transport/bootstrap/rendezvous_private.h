@@ -111,8 +111,11 @@ bool wring_rendezvous_is_loopback(const struct sockaddr *address);
 enum wring_status wring_rendezvous_check_key(const struct wring_rendezvous_params *params,
                                              const struct sockaddr *address);
 
-/** The address of either end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS] */
-void wring_rendezvous_local(int fd, char *text);
+/** The address of our end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS]; "" if unknown
+ *  @return true where others than this host may reach it */
+bool wring_rendezvous_local(int fd, char *text);
+
+/** The address of the other end, for a message. @param text out, [WRING_RENDEZVOUS_ADDRESS] */
 void wring_rendezvous_peer(int fd, char *text);
 
 /** A list of ranks for a message: "rank 3", "ranks 1, 2", "ranks 1, … and 9 more". {0} is empty. */
