@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that never come, or are not what they say. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/failure/failing_job.h"
@@ -47,6 +51,99 @@ static void wrong_key_is_refused(void)
     for (uint32_t i = 0; i < 3; i += 2)
         SAID(i, 2, "rank 1 did not join in time",
              "someone from 127.0.0.1 was refused for a wrong WRING_KEY", "open peer lost");
+}
+
+#define FIRST_BYTES 76 /* of the handshake's first message; WIRE.md */
+
+/** Say hello as another version would. @return false unless the answer names version 1 and 0xA001
+ */
+static bool join_as_version_2(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    static const uint8_t want[] = {'W', 'R', 'N', 'G', 1, 0, 0x01, 0xA0};
+    uint8_t first[FIRST_BYTES] = {'W', 'R', 'N', 'G', 2, 0, 1, 0}, answer[16];
+    size_t got = 0;
+    ssize_t n = 0;
+
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool sent = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+                send(fd, first, sizeof(first), MSG_NOSIGNAL) == (ssize_t)sizeof(first);
+    while (sent && got < sizeof(answer) &&
+           (n = recv(fd, answer + got, sizeof(answer) - got, 0)) > 0)
+        got += (size_t)n;
+    close(fd);
+    return n == 0 && got == sizeof(want) && memcmp(answer, want, sizeof(want)) == 0;
+}
+
+static void send_version_2(const struct procs_job *running)
+{
+    CHECK(join_as_version_2(running->port), "version 2 is not told why it is refused");
+}
+
+static void other_version_is_refused(void)
+{
+    start(3, impatient, run_plain);
+    job.processes = 2;
+    job.meddle = send_version_2;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(0, 2,
+         "refused someone from 127.0.0.1 who wanted to join: the peer speaks wire version 2, "
+         "this side version 1");
+    for (uint32_t i = 0; i < 2; i++)
+        SAID(i, 2, "rank 2 did not join in time",
+             "someone from 127.0.0.1 for another version of wring", "open peer lost");
+}
+
+/** What a root of another kind says to whoever connects, then the end. */
+struct false_root {
+    const void *says;
+    size_t bytes;
+};
+
+static int run_false_root(struct procs_rank *rank, void *arg)
+{
+    const struct false_root *root = arg;
+    uint8_t first[FIRST_BYTES];
+    if (rank->index != 0)
+        return exchange(rank, 20, NULL);
+    for (;;) { /* until the job's end */
+        struct pollfd pollfd = {rank->params.root_fd, POLLIN, 0};
+        if (poll(&pollfd, 1, 5000) <= 0)
+            return 0;
+        int fd = accept(rank->params.root_fd, NULL, NULL);
+        if (recv(fd, first, sizeof(first), MSG_WAITALL) > 0 &&
+            send(fd, root->says, root->bytes, MSG_NOSIGNAL) < 0)
+            return 9;
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, first, sizeof(first), 0) > 0)
+            ;
+        close(fd);
+    }
+}
+
+static void root_of_another_kind_is_recognised(void)
+{
+    static const uint8_t version_2[] = {'W', 'R', 'N', 'G', 2, 0, 0x01, 0xA0};
+    static const char http[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    static const struct {
+        struct false_root root;
+        const char *want, *status;
+    } kinds[] = {
+        {{version_2, sizeof(version_2)},
+         "rank 1 was not let in by the root: the peer speaks wire version 2, this side version 1",
+         "open incompatible version"},
+        {{http, sizeof(http) - 1},
+         "rank 1 was not let in by the root: what is on the other end does not speak this protocol",
+         "open malformed"},
+    };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct false_root root = kinds[i].root;
+        start(2, tcp, run_false_root); /* WRING_JOIN_TIMEOUT is a minute */
+        job.arg = &root;
+        CHECK(procs_run(&job, DEADLINE_S / 2), "hangs");
+        SAID(1, 2, kinds[i].want, kinds[i].status);
+    }
 }
 
 static int run_same_rank(struct procs_rank *rank, void *arg)
@@ -203,6 +300,8 @@ int main(int argc, char **argv)
         {"rank_that_dies_while_others_join_is_named", rank_that_dies_while_others_join_is_named},
         {"rank_killed_at_any_moment_is_named", rank_killed_at_any_moment_is_named},
         {"wrong_key_is_refused", wrong_key_is_refused},
+        {"other_version_is_refused", other_version_is_refused},
+        {"root_of_another_kind_is_recognised", root_of_another_kind_is_recognised},
         {"rank_given_twice_is_named", rank_given_twice_is_named},
         {"wrong_size_is_named", wrong_size_is_named},
         {"no_key_means_loopback_only", no_key_means_loopback_only},

@@ -76,6 +76,38 @@ static void garbage_at_the_rendezvous_does_no_harm(void)
         CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
 }
 
+#define IDLERS 300 /* many times the places that the root has for strangers */
+
+static int idlers[IDLERS];
+
+static void crowd_the_rendezvous(const struct procs_job *running)
+{
+    for (int i = 0; i < IDLERS; i++)
+        idlers[i] = connect_to(running->port);
+    CHECK(idlers[IDLERS - 1] >= 0, "the queue of the port is too short for this test");
+}
+
+static int run_latest(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank > 0)
+        usleep(600000); /* behind everybody else */
+    return exchange(rank, 20, NULL);
+}
+
+/** They are there before the ranks and stay to the end. */
+static void idle_connections_do_not_keep_ranks_out(void)
+{
+    start(3, tcp, run_latest);
+    job.meddle = crowd_the_rendezvous;
+    CHECK(procs_run(&job, DEADLINE_S / 2), "ranks do not get in");
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+    for (int i = 0; i < IDLERS; i++)
+        if (idlers[i] >= 0)
+            close(idlers[i]);
+}
+
 /** Loopback ports of 127.0.0.1 that are listened on now. */
 static int listening_ports(uint16_t *ports, int max)
 {
@@ -174,6 +206,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"garbage_at_the_rendezvous_does_no_harm", garbage_at_the_rendezvous_does_no_harm},
+        {"idle_connections_do_not_keep_ranks_out", idle_connections_do_not_keep_ranks_out},
         {"garbage_at_the_provider_does_no_harm", garbage_at_the_provider_does_no_harm},
         {NULL, NULL},
     };
