@@ -133,12 +133,12 @@ static enum wring_status meet(struct wring_session *session,
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }
 
+/** Once there is someone who drives the fabric. */
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
-    if (session->progress != NULL)
-        wring_progress_nudge(session->progress);
-    return session->fabric != NULL && wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+    wring_progress_nudge(session->progress);
+    return wring_fabric_failure(session->fabric, NULL) != WRING_OK;
 }
 
 /** The bootstrap lost a rank; a moment later connections show which: that is what callers ask. */
@@ -154,10 +154,11 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
                                          size_t bytes, struct wring_blobs *out)
 {
     struct wring_cancel cancel = {job_has_failed, session};
+    bool is_open = session->progress != NULL;
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
-    enum wring_status status =
-        session->bootstrap->ops->exchange(session->bootstrap, blob, bytes, deadline, &cancel, out);
-    if (status == WRING_ERR_PEER && session->progress != NULL)
+    enum wring_status status = session->bootstrap->ops->exchange(
+        session->bootstrap, blob, bytes, deadline, is_open ? &cancel : NULL, out);
+    if (status == WRING_ERR_PEER && is_open)
         await_failure(session);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that never come, or end while others join. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/failure/failing_job.h"
@@ -58,78 +60,94 @@ static void rank_that_dies_while_others_join_is_named(void)
         SAID(i, 2, "rank 1 ended while the others were joining", "open peer lost");
 }
 
+static useconds_t kill_after_us;
+static uint32_t victim;
+static atomic_bool
+    *has_joined; /* the victim; of rank 0: everybody. Its job's processes and we see it */
+
+/** The root's log, which tells who has joined. */
+static void log_joining(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    char want[32];
+    snprintf(want, sizeof(want), "rank %u joined", victim);
+    if (strstr(text, victim == 0 ? "joined from 127.0.0.1, 4 of 4" : want) != NULL)
+        atomic_store(has_joined, true);
+    if (level <= WRING_LOG_WARN)
+        procs_say(arg, "log %s: %s", module, text);
+}
+
 static int run_for_long(struct procs_rank *rank, void *arg)
 {
     (void)arg;
+    if (rank->index == 0)
+        rank->params.log = log_joining;
     return exchange(rank, 1000000, NULL);
 }
 
-static useconds_t kill_after_us;
-static uint32_t victim;
-
 static void kill_the_victim(const struct procs_job *running)
 {
+    for (int i = 0; i < 20000 && !atomic_load(has_joined); i++)
+        usleep(1000);
+    CHECK(atomic_load(has_joined), "rank %u does not join", victim);
     usleep(kill_after_us);
     kill(running->pids[victim], SIGKILL);
 }
 
-/** A rank is named, and nobody had to wait for it in vain, unless it had never joined. */
+/** The victim is named and nobody else, and nobody waited for it in vain. */
 static void check_blamed(uint32_t rank, const char *provider)
 {
-    char named[16];
-    snprintf(named, sizeof(named), "rank %u", victim);
+    static const char *const ways[] = {"no connection to rank %u ", "rank %u is lost",
+                                       "rank %u ended", "rank %u did not", "to rank %u:"};
     const char *text = job.texts[rank];
-    const char *in_vain = strstr(text, " in time");
-    CHECK(job.codes[rank] >= 2 && strstr(text, named) != NULL &&
-              (in_vain == NULL || strstr(text, "did not join in time") != NULL),
+    char named[16];
+
+    snprintf(named, sizeof(named), "rank %u", victim);
+    CHECK(job.codes[rank] >= 2 && strstr(text, named) != NULL && strstr(text, " in time") == NULL,
           "%s, killed rank %u after %u us; rank %u (code %d) said:\n%s", provider, victim,
           kill_after_us, rank, job.codes[rank], text);
-    for (uint32_t other = 0; other < 4; other++) {
-        char lost[3][48];
-        snprintf(lost[0], sizeof(lost[0]), "no connection to rank %u ", other);
-        snprintf(lost[1], sizeof(lost[1]), "rank %u is lost", other);
-        snprintf(lost[2], sizeof(lost[2]), "rank %u ended", other);
-        for (int i = 0; i < 3 && other != victim; i++)
-            CHECK(strstr(text, lost[i]) == NULL,
+    for (uint32_t other = 0; other < 4; other++)
+        for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && other != victim; i++) {
+            char blame[48], *at = blame;
+            for (const char *from = ways[i]; *from != '\0'; from++)
+                if (from[0] == '%' && from[1] == 'u')
+                    *at++ = (char)('0' + other), from++;
+                else
+                    *at++ = *from;
+            *at = '\0';
+            CHECK(strstr(text, blame) == NULL,
                   "%s, killed rank %u after %u us; rank %u blames another:\n%s", provider, victim,
                   kill_after_us, rank, text);
-    }
+        }
 }
 
-static const char *const tcp_soon[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=5s", NULL};
-static const char *const shm_soon[] = {"WRING_PROVIDER=shm", "WRING_JOIN_TIMEOUT=5s", NULL};
+/** A job of four whose victim is killed a while after it has joined. */
+static void kill_one(uint32_t rank, useconds_t after_us, const char *const *settings)
+{
+    start(4, settings, run_for_long);
+    victim = rank;
+    kill_after_us = after_us;
+    atomic_store(has_joined, false);
+    job.meddle = kill_the_victim;
+    CHECK(procs_run(&job, DEADLINE_S), "%s, killed after %u us: hangs", settings[0], after_us);
+    for (uint32_t r = 0; r < 4; r++)
+        if (r != victim)
+            check_blamed(r, settings[0]);
+}
+
+static const char *const tcp_loud[] = {"WRING_PROVIDER=tcp", "WRING_LOG=debug", NULL};
+static const char *const shm_loud[] = {"WRING_PROVIDER=shm", "WRING_LOG=debug", NULL};
 
 /** Whatever the job was doing: meeting, connecting, making its group, committing, exchanging. */
 static void rank_killed_at_any_moment_is_named(void)
 {
-    for (unsigned i = 0; i < 40; i++) {
-        const char *const *settings = i % 2 == 0 ? tcp_soon : shm_soon;
-        start(4, settings, run_for_long);
-        victim = 1 + i % 3;
-        kill_after_us = (2 + i) * 1000; /* earlier it has not joined, and is waited for */
-        job.meddle = kill_the_victim;
-        CHECK(procs_run(&job, DEADLINE_S), "%s, killed after %u us: hangs", settings[0],
-              kill_after_us);
-        for (uint32_t r = 0; r < 4; r++)
-            if (r != victim)
-                check_blamed(r, settings[0]);
-    }
+    for (unsigned i = 0; i < 48; i++)
+        kill_one(1 + i % 3, i / 2 * 500, i % 2 == 0 ? tcp_loud : shm_loud);
 }
 
-/** The port may still be open when the root is gone, as it was made by others. */
 static void root_killed_at_any_moment_is_named(void)
 {
-    for (unsigned i = 0; i < 20; i++) {
-        const char *const *settings = i % 2 == 0 ? tcp_soon : shm_soon;
-        start(4, settings, run_for_long);
-        victim = 0;
-        kill_after_us = (2 + 2 * i) * 1000;
-        job.meddle = kill_the_victim;
-        CHECK(procs_run(&job, DEADLINE_S), "%s, killed after %u us: hangs", settings[0],
-              kill_after_us);
-        for (uint32_t r = 1; r < 4; r++)
-            check_blamed(r, settings[0]);
-    }
+    for (unsigned i = 0; i < 24; i++)
+        kill_one(0, 1000 + i / 2 * 1000, i % 2 == 0 ? tcp_loud : shm_loud);
 }
 
 int main(int argc, char **argv)
@@ -142,5 +160,7 @@ int main(int argc, char **argv)
         {"root_killed_at_any_moment_is_named", root_killed_at_any_moment_is_named},
         {NULL, NULL},
     };
-    return wring_test_main(argc, argv, cases);
+    has_joined =
+        mmap(NULL, sizeof(*has_joined), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return has_joined == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
 }

@@ -130,9 +130,10 @@ static enum wring_status collect_from(struct wring_rendezvous *rendezvous, uint3
 {
     enum wring_status status = read_some(rendezvous, rendezvous->fds[i], from);
     bool left = from->complete && (pollfd->revents & WRING_RENDEZVOUS_GONE) != 0;
-    if ((status == WRING_ERR_PEER || left) && wring_patience_is_over(patience))
-        return WRING_ERR_CLOSED; /* it left because the job failed; the cause is known */
-    if (status == WRING_ERR_PEER || left)
+    left |= status == WRING_ERR_PEER;
+    if (left && wring_stream_called_off(patience))
+        return WRING_ERR_CLOSED;
+    if (left)
         return fail(rendezvous, WRING_ERR_PEER, i,
                     "ended, or closed its session, while the others "
                     "were opening, committing or making a group");
@@ -199,7 +200,9 @@ static enum wring_status hand_out(struct wring_rendezvous *rendezvous,
     enum wring_status status = WRING_OK;
     for (uint32_t i = 1; i < size && status == WRING_OK; i++) {
         status = wring_stream_write(rendezvous->fds[i], message.data, message.bytes, patience);
-        if (status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT)
+        if (status == WRING_ERR_PEER && wring_stream_called_off(patience))
+            status = WRING_ERR_CLOSED;
+        else if (status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT)
             status = fail(rendezvous, WRING_ERR_PEER, i, "stopped listening to the rendezvous");
     }
     free(message.data);

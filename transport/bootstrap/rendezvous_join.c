@@ -73,15 +73,10 @@ static enum wring_status handshake(struct wring_rendezvous *rendezvous, int fd,
     return status;
 }
 
-/**
- * Where the job has failed and the root left for that, whoever may call us off is about to know:
- * WRING_ERR_CLOSED then, without a line.
- */
 static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    const struct wring_patience *patience)
 {
-    struct wring_patience brief = {wring_now_ns() + WRING_NS_PER_S, patience->cancel};
-    if (patience->cancel != NULL && wring_stream_poll(NULL, 0, &brief) == WRING_ERR_CLOSED)
+    if (wring_stream_called_off(patience))
         return WRING_ERR_CLOSED;
     if (status == WRING_ERR_PEER)
         wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");

@@ -9,16 +9,11 @@
 
 #define SLICE_MS 50
 
-bool wring_patience_is_over(const struct wring_patience *patience)
-{
-    return patience->cancel != NULL && patience->cancel->cancelled(patience->cancel->arg);
-}
-
 enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
                                     const struct wring_patience *patience)
 {
     for (;;) {
-        if (wring_patience_is_over(patience))
+        if (patience->cancel != NULL && patience->cancel->cancelled(patience->cancel->arg))
             return WRING_ERR_CLOSED;
         uint64_t now = wring_now_ns();
         if (now >= patience->deadline_ns)
@@ -28,6 +23,12 @@ enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
         if (ready > 0)
             return WRING_OK;
     }
+}
+
+bool wring_stream_called_off(const struct wring_patience *patience)
+{
+    struct wring_patience brief = {wring_now_ns() + WRING_NS_PER_S, patience->cancel};
+    return patience->cancel != NULL && wring_stream_poll(NULL, 0, &brief) == WRING_ERR_CLOSED;
 }
 
 static enum wring_status wait_for(int fd, short events, const struct wring_patience *patience)
