@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "offload/pool.h"
@@ -133,7 +132,7 @@ static enum wring_status meet(struct wring_session *session,
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }
 
-/** Once there is someone who drives the fabric. */
+/** Asked once there is somebody who drives the connections. */
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
@@ -141,25 +140,29 @@ static bool job_has_failed(void *arg)
     return wring_fabric_failure(session->fabric, NULL) != WRING_OK;
 }
 
-/** The bootstrap lost a rank; a moment later connections show which: that is what callers ask. */
-static void await_failure(struct wring_session *session)
+/** The bootstrap says who is at fault: let the fabric tell everyone and the application so. */
+static void adopt_failure(struct wring_session *session, enum wring_status status)
 {
-    static const struct timespec pause = {0, 5 * WRING_NS_PER_MS};
-    uint64_t until_ns = wring_deadline_in(WRING_NS_PER_S);
-    while (!job_has_failed(session) && wring_now_ns() < until_ns)
-        nanosleep(&pause, NULL);
+    int32_t rank = session->bootstrap->at_fault;
+    if (session->progress != NULL)
+        wring_progress_lock(session->progress);
+    if (rank >= 0 && session->fabric != NULL && session->fabric->state == WRING_FABRIC_WORKING)
+        wring_fabric_fail(session->fabric, status, rank,
+                          "rank %" PRId32 " was lost while ranks opened, committed or made a group",
+                          rank);
+    if (session->progress != NULL)
+        wring_progress_unlock(session->progress);
 }
 
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
                                          size_t bytes, struct wring_blobs *out)
 {
     struct wring_cancel cancel = {job_has_failed, session};
-    bool is_open = session->progress != NULL;
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
     enum wring_status status = session->bootstrap->ops->exchange(
-        session->bootstrap, blob, bytes, deadline, is_open ? &cancel : NULL, out);
-    if (status == WRING_ERR_PEER && is_open)
-        await_failure(session);
+        session->bootstrap, blob, bytes, deadline, session->progress != NULL ? &cancel : NULL, out);
+    if (status == WRING_ERR_PEER)
+        adopt_failure(session, status);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }
 
@@ -326,6 +329,19 @@ static enum wring_status open_session(struct wring_session *session,
     return wring_session_trace_clocks(session);
 }
 
+/** A session that failed while it opened has nobody else to tell its peers why. */
+static void tell_peers(struct wring_session *session)
+{
+    struct wring_fabric *fabric = session->fabric;
+    while (fabric != NULL && fabric->state == WRING_FABRIC_FAILING) { /* half a second at most */
+        struct wring_wait_set set = {.deadline_ns = wring_deadline_in(10 * WRING_NS_PER_MS)};
+        if (wring_fabric_poll(fabric))
+            continue;
+        wring_fabric_arm(fabric, &set);
+        wring_wait_set_sleep(&set);
+    }
+}
+
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out)
 {
@@ -334,6 +350,8 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
         return WRING_ERR_NO_MEMORY;
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
+        if (session->progress == NULL)
+            tell_peers(session);
         wring_session_close(session);
         return status;
     }

@@ -172,7 +172,7 @@ enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_boots
         made[i] = calloc(1, sizeof(**made));
         failed = made[i] == NULL;
         if (!failed)
-            *made[i] = (struct local_end){{&local_ops, i, size}, meeting};
+            *made[i] = (struct local_end){{&local_ops, i, size, -1}, meeting};
     }
     if (failed) {
         for (uint32_t i = 0; made != NULL && i < size; i++)

@@ -87,7 +87,7 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
     for (uint32_t i = 0; i < n; i++)
         fds[i] = -1;
     *rendezvous = (struct wring_rendezvous){
-        .base = {&rendezvous_ops, params->rank, params->size}, .log = params->log, .fds = fds};
+        .base = {&rendezvous_ops, params->rank, params->size, -1}, .log = params->log, .fds = fds};
 
     const char *key = params->key != NULL ? params->key : "";
     enum wring_status status =

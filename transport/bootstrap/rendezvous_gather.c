@@ -50,6 +50,7 @@ void wring_rendezvous_send_admitted(int fd)
 void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    uint32_t rank, const char *text)
 {
+    rendezvous->base.at_fault = (int32_t)rank;
     for (uint32_t i = 1; i < rendezvous->base.size; i++)
         if (rendezvous->fds[i] >= 0)
             wring_rendezvous_send_failure(rendezvous->fds[i], status, rank, text);

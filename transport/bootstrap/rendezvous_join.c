@@ -78,6 +78,7 @@ static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wri
 {
     if (wring_stream_called_off(patience))
         return WRING_ERR_CLOSED;
+    rendezvous->base.at_fault = 0;
     if (status == WRING_ERR_PEER)
         wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");
     else if (status == WRING_ERR_TIMEOUT)
@@ -85,9 +86,10 @@ static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wri
     return status == WRING_ERR_TIMEOUT ? WRING_ERR_PEER : status;
 }
 
-static enum wring_status malformed(const struct wring_rendezvous *rendezvous)
+static enum wring_status malformed(struct wring_rendezvous *rendezvous)
 {
     wring_error(rendezvous->log, "rank 0 sent malformed bytes to the rendezvous");
+    rendezvous->base.at_fault = 0;
     return WRING_ERR_FRAME;
 }
 
@@ -103,6 +105,7 @@ enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezv
         return lost_root(rendezvous, status, patience);
     wring_rendezvous_make_printable(text, frame->bytes);
     wring_error(rendezvous->log, "%s", text);
+    rendezvous->base.at_fault = frame->rank < rendezvous->base.size ? (int32_t)frame->rank : -1;
     return wring_rendezvous_failure_status(frame);
 }
 
