@@ -48,6 +48,7 @@ struct fault_event {
 struct fault_provider {
     struct wring_provider base;
     struct wring_provider *inner;
+    struct wring_provider_caps caps; /* of inner */
     struct wring_fault_schedule schedule;
     struct fault_conn *conns;
     struct fault_put puts[PUTS_MAX];
@@ -95,7 +96,7 @@ static void fault_close(struct wring_provider *base)
 
 static void fault_capabilities(struct wring_provider *base, struct wring_provider_caps *out)
 {
-    of(base)->inner->ops->capabilities(of(base)->inner, out);
+    *out = of(base)->caps;
     out->remote_map = false; /* it would go round the link */
 }
 
@@ -204,11 +205,23 @@ static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double
 
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
 {
-    if (region == NULL)
-        return true; /* the inner provider judges */
     uintptr_t begin = (uintptr_t)local, base = (uintptr_t)region->base;
     return begin >= base && begin - base <= region->bytes &&
            bytes <= region->bytes - (begin - base);
+}
+
+/** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
+static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
+                         const struct wring_region *region, const void *local,
+                         const struct wring_remote *remote, uint64_t offset, size_t bytes)
+{
+    if (lane >= caps->lanes || bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
+        return false;
+    if (offset > remote->bytes || bytes > remote->bytes - offset)
+        return false;
+    if (region == NULL)
+        return caps->local_any;
+    return bytes == 0 || lies_in(region, local, bytes);
 }
 
 static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
@@ -217,8 +230,9 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
     struct fault_provider *provider = of(base->provider);
-    if (remote_offset > remote->bytes || bytes > remote->bytes - remote_offset ||
-        !lies_in(region, local, bytes))
+    struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
+    if (remote->conn != base ||
+        !put_is_sound(&provider->caps, lane, region, local, inner_remote, remote_offset, bytes))
         return WRING_ERR_INVALID;
     if (conn_of(base)->closed)
         return WRING_ERR_CLOSED;
@@ -234,7 +248,7 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
         .conn = conn_of(base),
         .region = region,
         .local = local,
-        .remote = ((struct fault_remote *)remote)->inner,
+        .remote = inner_remote,
         .remote_offset = remote_offset,
         .cookie = cookie,
         .due_ns = (uint64_t)due,
@@ -265,7 +279,7 @@ static void release_puts(struct fault_provider *provider, uint64_t now)
                 put->remote_offset, put->bytes, put->imm, put->cookie);
             if (status == WRING_ERR_AGAIN)
                 return;
-            /* any other failure shows as the connection's end */
+            /* it was sound: any other failure shows as the connection's end */
         }
         provider->first_put = (provider->first_put + 1) % PUTS_MAX;
         provider->n_puts--;
@@ -412,6 +426,7 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
     }
     provider->base.ops = &fault_ops;
     provider->inner = inner;
+    inner->ops->capabilities(inner, &provider->caps);
     *out = &provider->base;
     return WRING_OK;
 }
