@@ -42,11 +42,14 @@ struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, 
     return conn;
 }
 
-/** Let the peer tell a close on purpose from a death. */
+/** Leave, so that the peer can tell it from a death, and before it writes to us again. */
 static void say_goodbye(struct shm_conn *conn)
 {
     if (conn->out.inbox != NULL)
         atomic_store_explicit(&conn->out.inbox->left, 1, memory_order_release);
+    wring_shm_socket_finish(&conn->sock); /* by this the peer sees that we left */
+    if (conn->in.inbox != NULL)
+        atomic_fetch_add(&conn->in.inbox->gone, 1); /* by this it looks there first */
 }
 
 void wring_shm_conn_destroy(struct shm_conn *conn)
@@ -55,7 +58,6 @@ void wring_shm_conn_destroy(struct shm_conn *conn)
     wring_shm_mappings_finish(conn);
     wring_shm_ring_finish(&conn->in);
     wring_shm_ring_finish(&conn->out);
-    wring_shm_socket_finish(&conn->sock); /* last: by this the peer sees that we left */
     free(conn);
 }
 
@@ -70,7 +72,6 @@ void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const 
     conn->status = status;
     conn->state = SHM_DEAD;
     say_goodbye(conn);
-    wring_shm_socket_finish(&conn->sock);
     conn->in_epoll = conn->room_in_epoll = false;
 }
 
