@@ -48,8 +48,36 @@ static void a_full_wait_set_stays_awake(void)
     end_close(&a);
 }
 
+/** A large put lies in the system's hands, whole, before the receiver looks: one look, then sleep.
+ */
+static void what_one_poll_left_is_not_slept_on(void)
+{
+    enum {
+        WARM = 20
+    };
+    size_t bytes = 3 << 20;
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
+    for (unsigned i = 0; i < WARM; i++) { /* buffers grow with use */
+        CHECK(end_put(&b, b.base, 0, bytes, i, i) == WRING_OK, "put %u", i);
+        UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
+    }
+    CHECK(can_sleep(&a), "after the last one");
+    CHECK(end_put(&b, b.base, 0, bytes, WARM, WARM) == WRING_OK, "put");
+    for (uint64_t limit = wring_deadline_in(WRING_NS_PER_S / 4); wring_now_ns() < limit;)
+        end_turn(&b);
+    for (unsigned i = 0; i < 100 && a.arrived == WARM; i++) {
+        bool woken = end_sleep(&a, wring_deadline_in(b.done > WARM ? WAIT_NS : WRING_NS_PER_MS));
+        CHECK(woken || b.done <= WARM, "asleep, and all of it is there");
+        end_turn(&b);
+    }
+    UNTIL(&a, &b, a.arrived == WARM + 1 && b.done == WARM + 1);
+    ends_close(&a, &b);
+}
+
 struct partner {
     struct end *end;
+    size_t bytes; /* of a put */
     uint32_t random;
     unsigned rounds;
     bool messages, sleeps;
@@ -69,7 +97,7 @@ static bool say(struct partner *partner, unsigned round)
     enum wring_status status;
     do {
         status = partner->messages ? end->provider->ops->send(end->conn, end->base, 8)
-                                   : end_put(end, end->base, 0, 8, round, round);
+                                   : end_put(end, end->base, 0, partner->bytes, round, round);
         if (status == WRING_ERR_AGAIN)
             end_turn(end);
     } while (status == WRING_ERR_AGAIN && wring_now_ns() < limit);
@@ -108,15 +136,15 @@ static void *answer(void *arg)
     return NULL;
 }
 
-static void ping_pong(bool messages, bool asker_sleeps)
+static void ping_pong(bool messages, bool asker_sleeps, size_t bytes, unsigned rounds)
 {
     struct end a, b;
     pthread_t thread;
-    REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
-    struct partner asker = {&a, 77, ROUNDS, messages, asker_sleeps};
-    struct partner answerer = {&b, 99, ROUNDS, messages, true};
+    REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
+    struct partner asker = {&a, bytes, 77, rounds, messages, asker_sleeps};
+    struct partner answerer = {&b, bytes, 99, rounds, messages, true};
     REQUIRE(pthread_create(&thread, NULL, answer, &answerer) == 0, "thread");
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds; i++) {
         dawdle(&asker.random);
         bool good = say(&asker, i) && hear(&asker, i);
         CHECK(good, "round %u: the asker heard nothing", i);
@@ -129,13 +157,20 @@ static void ping_pong(bool messages, bool asker_sleeps)
 
 static void sleepers_are_woken_by_puts(void)
 {
-    ping_pong(false, true);
-    ping_pong(false, false);
+    ping_pong(false, true, 8, ROUNDS);
+    ping_pong(false, false, 8, ROUNDS);
 }
 
 static void sleepers_are_woken_by_messages(void)
 {
-    ping_pong(true, true);
+    ping_pong(true, true, 8, ROUNDS);
+}
+
+/** Puts that take many polls, most of which give no event. */
+static void sleepers_are_woken_by_every_part(void)
+{
+    ping_pong(false, true, 5 << 20, 40);
+    ping_pong(false, false, 5 << 20, 40);
 }
 
 static void *connect_later(void *arg)
@@ -233,8 +268,10 @@ static void senders_without_room_are_woken(void)
 
 const struct wring_test_case suite_cases_sleep[] = {
     {"the_idle_can_sleep", the_idle_can_sleep},
+    {"what_one_poll_left_is_not_slept_on", what_one_poll_left_is_not_slept_on},
     {"a_full_wait_set_stays_awake", a_full_wait_set_stays_awake},
     {"sleepers_are_woken_by_puts", sleepers_are_woken_by_puts},
+    {"sleepers_are_woken_by_every_part", sleepers_are_woken_by_every_part},
     {"sleepers_are_woken_by_messages", sleepers_are_woken_by_messages},
     {"sleepers_are_woken_by_peers", sleepers_are_woken_by_peers},
     {"senders_without_room_are_woken", senders_without_room_are_woken},

@@ -138,6 +138,15 @@ static void check_counts(struct subject *s)
         }
 }
 
+/** Every size of chunks there is room for a few grains in: the last one must not be too much. */
+static void check_tight_chunks(struct subject *s)
+{
+    for (s->chunk_bytes = 1; s->chunk_bytes < 9000; s->chunk_bytes++) {
+        s->geometry = wring_geometry_make(1 << 20, 3, s->codec, s->chunk_bytes);
+        check_sizes(s);
+    }
+}
+
 static void shards_and_chunks_are_partitions(void)
 {
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
@@ -148,6 +157,7 @@ static void shards_and_chunks_are_partitions(void)
                         WRING_OK,
                     "%s: %s", specs[i], why);
         check_counts(&subject);
+        check_tight_chunks(&subject);
         wring_codec_destroy(subject.codec);
     }
 }
