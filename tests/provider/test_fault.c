@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What is particular to fault: test_fault NAME [CASE …], around the provider of that name. */
+#include <poll.h>
+
 #include "base/log.h"
 #include "tests/provider/ends.h"
 #include "transport/providers/fault.h"
@@ -199,6 +201,49 @@ static void the_link_is_shared(void)
     expect_near(two_into_one);
 }
 
+static unsigned take_arrivals(struct end *hub)
+{
+    struct wring_event events[16];
+    unsigned arrived = 0;
+    size_t n = hub->provider->ops->poll(hub->provider, events, 16);
+    for (size_t i = 0; i < n; i++)
+        arrived += events[i].kind == WRING_EVENT_ARRIVED;
+    return arrived;
+}
+
+/** Between arm and sleep something comes that is not yet to be told: its time wakes the sleeper. */
+static void what_is_held_back_wakes_sleepers(void)
+{
+    struct trio trio;
+    schedule = "rate=1mbit"; /* 400 ms for each put */
+    REQUIRE(trio_open(&trio), "no trio: %s", line);
+    struct end *hub = &trio.hub, *second = &trio.ends[1];
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(end_put(&trio.ends[i], trio.ends[i].base, 0, SHARED_BYTES, 0, 0) == WRING_OK, "put");
+    uint64_t limit = wring_deadline_in(WAIT_NS);
+    while (trio.arrived < 1 && wring_now_ns() < limit) {
+        end_turn(&trio.ends[0]);
+        trio.arrived += take_arrivals(hub);
+    }
+    take_arrivals(hub);
+    limit = wring_deadline_in(WAIT_NS);
+    while (trio.arrived < 2 && wring_now_ns() < limit) {
+        struct wring_wait_set set = {.deadline_ns = limit};
+        hub->provider->ops->arm(hub->provider, &set);
+        for (unsigned i = 0; i < 1000; i++)
+            end_turn(second);
+        trio.arrived += take_arrivals(hub);
+        uint64_t now = wring_now_ns();
+        uint64_t ns = set.busy || set.deadline_ns < now ? 0 : set.deadline_ns - now;
+        if (trio.arrived < 2)
+            poll(set.fds, set.n, (int)((ns + WRING_NS_PER_MS - 1) / WRING_NS_PER_MS));
+        trio.arrived += take_arrivals(hub);
+    }
+    CHECK(trio.arrived == 2 && wring_now_ns() < limit, "slept on it: %u arrived", trio.arrived);
+    ends_close(&trio.ends[0], second);
+    end_close(hub);
+}
+
 /** Puts that wait for the link when their connection goes are neither sent nor reported. */
 static void waiting_puts_go_with_their_connection(void)
 {
@@ -243,6 +288,7 @@ int main(int argc, char **argv)
         {"the_rate_is_the_cap", the_rate_is_the_cap},
         {"the_link_is_full_duplex", the_link_is_full_duplex},
         {"the_link_is_shared", the_link_is_shared},
+        {"what_is_held_back_wakes_sleepers", what_is_held_back_wakes_sleepers},
         {"waiting_puts_go_with_their_connection", waiting_puts_go_with_their_connection},
         {"bad_schedules_are_refused", bad_schedules_are_refused},
         {NULL, NULL},
