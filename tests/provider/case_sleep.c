@@ -169,8 +169,8 @@ static void sleepers_are_woken_by_messages(void)
 /** Puts that take many polls, most of which give no event. */
 static void sleepers_are_woken_by_every_part(void)
 {
-    ping_pong(false, true, 5 << 20, 40);
-    ping_pong(false, false, 5 << 20, 40);
+    ping_pong(false, true, 3 << 20, 8);
+    ping_pong(false, false, 3 << 20, 8);
 }
 
 static void *connect_later(void *arg)
