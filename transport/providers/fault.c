@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/fault_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -34,12 +38,13 @@ static void fault_close(struct wring_provider *base)
         provider->conns = conn->next;
         free(conn);
     }
+    close(provider->timer);
     free(provider);
 }
 
 static void fault_capabilities(struct wring_provider *base, struct wring_provider_caps *out)
 {
-    fault_of(base)->inner->ops->capabilities(fault_of(base)->inner, out);
+    *out = fault_of(base)->caps;
     out->remote_map = false; /* it would go round the link */
 }
 
@@ -135,11 +140,23 @@ static void fault_remote_release(struct wring_remote *base)
 
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
 {
-    if (region == NULL)
-        return true; /* the inner provider judges */
     uintptr_t begin = (uintptr_t)local, base = (uintptr_t)region->base;
     return begin >= base && begin - base <= region->bytes &&
            bytes <= region->bytes - (begin - base);
+}
+
+/** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
+static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
+                         const struct wring_region *region, const void *local,
+                         const struct wring_remote *remote, uint64_t offset, size_t bytes)
+{
+    if (lane >= caps->lanes || bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
+        return false;
+    if (offset > remote->bytes || bytes > remote->bytes - offset)
+        return false;
+    if (region == NULL)
+        return caps->local_any;
+    return bytes == 0 || lies_in(region, local, bytes);
 }
 
 static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
@@ -148,8 +165,9 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
     struct fault_provider *provider = fault_of(base->provider);
-    if (remote_offset > remote->bytes || bytes > remote->bytes - remote_offset ||
-        !lies_in(region, local, bytes))
+    struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
+    if (remote->conn != base ||
+        !put_is_sound(&provider->caps, lane, region, local, inner_remote, remote_offset, bytes))
         return WRING_ERR_INVALID;
     if (fault_conn_of(base)->closed)
         return WRING_ERR_CLOSED;
@@ -157,7 +175,7 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
         .conn = fault_conn_of(base),
         .region = region,
         .local = local,
-        .remote = ((struct fault_remote *)remote)->inner,
+        .remote = inner_remote,
         .remote_offset = remote_offset,
         .cookie = cookie,
         .bytes = bytes,
@@ -167,9 +185,17 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
     return wring_fault_queue_put(provider, &put);
 }
 
-static size_t fault_poll(struct wring_provider *base, struct wring_event *events, size_t max)
+/** Set the timer to an absolute time; 0 stops it. */
+static void set_timer(struct fault_provider *provider, uint64_t at_ns)
 {
-    struct fault_provider *provider = fault_of(base);
+    const struct itimerspec when = {
+        .it_value = {(time_t)(at_ns / WRING_NS_PER_S), (long)(at_ns % WRING_NS_PER_S)}};
+    timerfd_settime(provider->timer, TFD_TIMER_ABSTIME, &when, NULL);
+    provider->timing = at_ns != 0;
+}
+
+static size_t poll_link(struct fault_provider *provider, struct wring_event *events, size_t max)
+{
     uint64_t now = wring_now_ns();
     wring_fault_release_puts(provider, now);
     size_t n = wring_fault_release_events(provider, events, max, now);
@@ -187,15 +213,33 @@ static size_t fault_poll(struct wring_provider *base, struct wring_event *events
     return n;
 }
 
+static size_t fault_poll(struct wring_provider *base, struct wring_event *events, size_t max)
+{
+    struct fault_provider *provider = fault_of(base);
+    bool armed = provider->armed;
+    provider->armed = false;
+    if (provider->timing)
+        set_timer(provider, 0);
+    size_t n = poll_link(provider, events, max);
+    uint64_t due = wring_fault_next_due(provider);
+    if (armed && n == 0 && due < provider->known_due_ns) /* it came after arm */
+        set_timer(provider, due > 0 ? due : 1);
+    return n;
+}
+
 static void fault_arm(struct wring_provider *base, struct wring_wait_set *set)
 {
     struct fault_provider *provider = fault_of(base);
     provider->inner->ops->arm(provider->inner, set);
     uint64_t due = wring_fault_next_due(provider);
+    provider->armed = true;
+    provider->known_due_ns = due;
     if (due < set->deadline_ns)
         set->deadline_ns = due;
-    if (due < wring_now_ns() + SOON_NS)
+    if (due < wring_now_ns() + SOON_NS || set->n == sizeof(set->fds) / sizeof(set->fds[0]))
         set->busy = true;
+    else
+        set->fds[set->n++] = (struct pollfd){.fd = provider->timer, .events = POLLIN};
 }
 
 static enum wring_status fault_probe(char *reason, size_t bytes)
@@ -241,7 +285,6 @@ static enum wring_status read_schedule(struct fault_provider *provider, const ch
                                        const struct wring_provider_params *params)
 {
     struct wring_fault_schedule *schedule = &provider->schedule;
-    struct wring_provider_caps caps;
     char why[160];
     if (!wring_fault_parse(text, schedule, why, sizeof(why))) {
         wring_error(params->log, "WRING_FAULT=%s: %s", text, why);
@@ -252,8 +295,7 @@ static enum wring_status read_schedule(struct fault_provider *provider, const ch
                     params->size - 1);
         return WRING_ERR_INVALID;
     }
-    provider->inner->ops->capabilities(provider->inner, &caps);
-    if (schedule->corrupt > 0 && !caps.local_any) {
+    if (schedule->corrupt > 0 && !provider->caps.local_any) {
         wring_error(params->log,
                     "WRING_FAULT=%s: what %s carries cannot be corrupted, its device checks it; "
                     "take WRING_PROVIDER=tcp or shm for corrupt=",
@@ -275,11 +317,20 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
     provider->inner = inner;
     provider->log = params->log;
     provider->rank = params->rank;
+    inner->ops->capabilities(inner, &provider->caps);
     enum wring_status status = read_schedule(provider, schedule, params);
-    if (status != WRING_OK) {
-        free(provider);
-        return status;
+    if (status != WRING_OK)
+        goto free_provider;
+    provider->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (provider->timer < 0) {
+        wring_error(params->log, "no timer for WRING_FAULT: %s", strerrordesc_np(errno));
+        status = WRING_ERR_SYSTEM;
+        goto free_provider;
     }
     *out = &provider->base;
     return WRING_OK;
+
+free_provider:
+    free(provider);
+    return status;
 }

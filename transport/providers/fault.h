@@ -59,8 +59,9 @@ bool wring_fault_hits(const struct wring_fault_schedule *schedule, double chance
 
 /**
  * Wrap a provider, which is owned by the wrapper from then on.
- * Errors: WRING_ERR_INVALID (the schedule, logged), WRING_ERR_UNSUPPORTED (corrupt= over a provider
- * that can do neither of the above, logged), WRING_ERR_NO_MEMORY; inner is untouched then.
+ * Errors: WRING_ERR_INVALID (the schedule), WRING_ERR_UNSUPPORTED (corrupt= over a provider that
+ * can do neither of the above), WRING_ERR_SYSTEM, all logged; WRING_ERR_NO_MEMORY. Inner is
+ * untouched then.
  */
 enum wring_status wring_fault_wrap(const char *schedule, const struct wring_provider_params *params,
                                    struct wring_provider *inner, struct wring_provider **out);

@@ -36,7 +36,7 @@ void wring_fault_release_puts(struct fault_provider *provider, uint64_t now)
             if (!wring_fault_cut(provider, put->conn, put->bytes) &&
                 wring_fault_deliver(provider, put) == WRING_ERR_AGAIN)
                 return;
-            /* any other failure shows as the connection's end */
+            /* it was sound: any other failure shows as the connection's end */
         }
         provider->first_waiting = (provider->first_waiting + 1) % FAULT_PUTS_MAX;
         provider->n_waiting--;

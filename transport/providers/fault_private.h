@@ -61,6 +61,7 @@ struct fault_copy {
 struct fault_provider {
     struct wring_provider base;
     struct wring_provider *inner;
+    struct wring_provider_caps caps; /* of inner */
     const struct wring_log *log;
     struct wring_fault_schedule schedule;
     uint32_t rank;
@@ -74,6 +75,9 @@ struct fault_provider {
     struct fault_queue arrived;                      /* and CLOSED, which comes last */
     struct fault_queue heard;                        /* control messages */
     uint8_t texts[FAULT_EVENTS_MAX][WRING_SEND_MAX]; /* of the messages in `heard` */
+    int timer;             /* wakes a sleeper who does not know of what is due */
+    bool armed, timing;    /* the caller may sleep after the next poll; the timer is set */
+    uint64_t known_due_ns; /* what arm told him */
     double egress_free_ns, ingress_free_ns; /* when the link's two directions are idle again */
 };
 

@@ -151,6 +151,7 @@ struct tcp_provider {
     char bind[64];
     uint16_t first_port, last_port; /* to listen on; 0: any */
     int epoll, listener;
+    bool armed; /* the caller may sleep after the next poll */
     bool listener_ready;
     uint64_t listener_retry_ns; /* no accept before then; 0: at once */
     struct tcp_conn *conns;     /* newest first */
@@ -193,9 +194,9 @@ void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, 
 
 /* tcp_frame.c */
 
-/** @param out the header @return its bytes */
+/** @param out the header, up to TCP_HEADER_MAX @return its bytes */
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
-                            uint8_t out[TCP_HEADER_MAX]);
+                            uint8_t *out);
 
 /** How long is the header that begins with these bytes, as far as they tell? */
 size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have);
@@ -230,6 +231,9 @@ enum wring_status wring_tcp_connect(struct wring_provider *provider, const void 
 void wring_tcp_disconnect(struct wring_conn *conn);
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
+
+/** Have the epoll set tell again of whatever was seen and is not done with. */
+void wring_tcp_repeat_edges(struct tcp_provider *provider);
 
 /** Go on with a connection that is not open yet. */
 void wring_tcp_handshake(struct tcp_conn *conn);

@@ -28,7 +28,7 @@ static uint32_t get_u32(const uint8_t *from)
 }
 
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
-                            uint8_t out[TCP_HEADER_MAX])
+                            uint8_t *out)
 {
     out[MAGIC_AT] = TCP_FRAME_MAGIC & 0xFF;
     out[MAGIC_AT + 1] = TCP_FRAME_MAGIC >> 8;
