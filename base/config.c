@@ -38,7 +38,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_FAULT",        "",        "",      "make the link worse: rate=1gbit,delay=2ms,...; docs/faults.md",  STRING,                           FIELD(fault), false },
     { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
     { "WRING_IFACE",        "",        "",      "or the interface that they use: eth,ib by prefix, =eth0 exactly, ^docker all others", STRING,     FIELD(iface), false },
-    { "WRING_PORTS",        "",        "",      "ports to listen on, as first-last; empty: any",                 STRING,                           FIELD(ports), false },
+    { "WRING_PORTS",        "",        "",      "ports to listen on, as first-last; empty: any that is free",                 STRING,                           FIELD(ports), false },
     { "WRING_VERBS_DEVICE", "",        "",      "RDMA device to use, as dev[:port]; empty: the best one",         STRING,                           FIELD(verbs_device), false },
     { "WRING_TCP_CHECKSUM", "off",     "",      "tcp frames carry a CRC32C; the same on every rank",              CHOICE("on|off"),                 FIELD(tcp_checksum), false },
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },

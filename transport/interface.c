@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -124,28 +124,4 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
     }
     freeifaddrs(all);
     return name != NULL ? WRING_OK : WRING_ERR_ADDRESS;
-}
-
-static bool parse_port(const char *text, const char **end, uint16_t *out)
-{
-    char *after;
-    if (*text < '0' || *text > '9')
-        return false;
-    unsigned long port = strtoul(text, &after, 10);
-    *end = after;
-    *out = (uint16_t)port;
-    return port >= 1 && port <= UINT16_MAX;
-}
-
-bool wring_ports_parse(const char *text, uint16_t *first, uint16_t *last)
-{
-    *first = *last = 0;
-    if (*text == '\0')
-        return true;
-    if (!parse_port(text, &text, first))
-        return false;
-    *last = *first;
-    if (*text == '-' && !parse_port(text + 1, &text, last))
-        return false;
-    return *text == '\0' && *first <= *last;
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Which of this host's networks a session uses (WRING_IFACE), and which ports (WRING_PORTS). */
+/** Which of this host's networks a session uses: WRING_IFACE. */
 #ifndef WRING_TRANSPORT_INTERFACE_H
 #define WRING_TRANSPORT_INTERFACE_H
 
 #include <ifaddrs.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include <wring/status.h>
 
@@ -39,8 +36,5 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
 /** The same, of this host's. Errors, logged: WRING_ERR_ADDRESS, WRING_ERR_SYSTEM. */
 enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
                                        const char *like, char *text);
-
-/** "first-last" or one port. @return false: it is neither. An empty text gives 0-0: any port. */
-bool wring_ports_parse(const char *text, uint16_t *first, uint16_t *last);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "tests/lib/test.h"
+#include "transport/ports.h"
 #include <wring/provider.h>
 
 static void lists_match_by_prefix_exactly_or_all_but(void)
@@ -163,11 +164,34 @@ static void ranges_are_read(void)
         {"ssh", false, 0, 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        uint16_t first, last;
-        bool good = wring_ports_parse(cases[i].text, &first, &last);
+        struct wring_ports ports;
+        bool good = wring_ports_read(NULL, cases[i].text, &ports) == WRING_OK;
         CHECK(good == cases[i].good, "'%s': %d", cases[i].text, good);
-        CHECK(!good || (first == cases[i].first && last == cases[i].last), "'%s': %u-%u",
-              cases[i].text, first, last);
+        CHECK(!good || (ports.first == cases[i].first && ports.last == cases[i].last),
+              "'%s': %u-%u", cases[i].text, ports.first, ports.last);
+    }
+}
+
+static void roots_get_the_first_port(void)
+{
+    static const struct {
+        const char *root, *want;
+    } cases[] = {
+        {"192.0.2.1", "192.0.2.1:40000"},
+        {"192.0.2.1:5555", "192.0.2.1:5555"},
+        {"node7", "node7:40000"},
+        {"[2001:db8::1]", "[2001:db8::1]:40000"},
+        {"", ""},
+        {"[2001:db8::1]:5555", "[2001:db8::1]:5555"},
+    };
+    const struct wring_ports range = {40000, 40100}, any = {0, 0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char root[64];
+        snprintf(root, sizeof(root), "%s", cases[i].root);
+        wring_ports_complete(&any, root, sizeof(root));
+        CHECK(strcmp(root, cases[i].root) == 0, "%s became %s", cases[i].root, root);
+        wring_ports_complete(&range, root, sizeof(root));
+        CHECK(strcmp(root, cases[i].want) == 0, "%s became %s", cases[i].root, root);
     }
 }
 
@@ -243,6 +267,7 @@ int main(int argc, char **argv)
         {"addresses_are_chosen", addresses_are_chosen},
         {"this_host_has_loopback", this_host_has_loopback},
         {"ranges_are_read", ranges_are_read},
+        {"roots_get_the_first_port", roots_get_the_first_port},
         {"tcp_listens_within_the_range", tcp_listens_within_the_range},
         {NULL, NULL},
     };

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "transport/interface.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
 
@@ -19,18 +18,6 @@ static enum wring_status tcp_probe(char *reason, size_t bytes)
 {
     (void)reason, (void)bytes;
     return WRING_OK; /* a kernel without TCP is not one that this runs on */
-}
-
-static enum wring_status set_up_ports(struct tcp_provider *provider,
-                                      const struct wring_config *config)
-{
-    const char *text = config != NULL ? config->ports : "";
-    if (wring_ports_parse(text, &provider->first_port, &provider->last_port))
-        return WRING_OK;
-    wring_error(provider->log,
-                "WRING_PORTS=%s: needs first-last, ports from 1 to 65535, such as 40000-40100",
-                text);
-    return WRING_ERR_INVALID;
 }
 
 /** Checksums as the configuration says; without one there are none. */
@@ -57,7 +44,8 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     memcpy(provider->secret, params->secret, sizeof(provider->secret));
     set_up_checks(provider, params->config);
 
-    enum wring_status status = set_up_ports(provider, params->config);
+    enum wring_status status = wring_ports_read(
+        provider->log, params->config != NULL ? params->config->ports : "", &provider->ports);
     if (status != WRING_OK)
         goto free_provider;
     if ((size_t)snprintf(provider->bind, sizeof(provider->bind), "%s", local) >=

@@ -20,6 +20,7 @@
 
 #include "base/crc32c.h"
 #include "transport/auth.h"
+#include "transport/ports.h"
 #include "transport/providers/providers.h"
 #include <wring/provider.h>
 
@@ -149,7 +150,7 @@ struct tcp_provider {
     struct wring_crc32c crc;
     bool checks; /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
     char bind[64];
-    uint16_t first_port, last_port; /* to listen on; 0: any */
+    struct wring_ports ports; /* to listen on */
     int epoll, listener;
     bool armed; /* the caller may sleep after the next poll */
     bool listener_ready;

@@ -377,53 +377,6 @@ void wring_tcp_accept_some(struct tcp_provider *provider)
     }
 }
 
-static void set_port(struct sockaddr_storage *address, uint16_t port)
-{
-    if (address->ss_family == AF_INET)
-        ((struct sockaddr_in *)address)->sin_port = htons(port);
-    else
-        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
-}
-
-/** @return the socket, or -1 and errno */
-static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, bool chosen)
-{
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
-    if (fd < 0)
-        return -1;
-    /* a chosen port serves again while connections of an earlier job linger */
-    if (chosen)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (const struct sockaddr *)address, bytes) == 0 && listen(fd, BACKLOG) == 0)
-        return fd;
-    int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/** On the first port of the range that is free. */
-static int open_listener(const struct tcp_provider *provider, struct sockaddr_storage *address,
-                         socklen_t bytes)
-{
-    int fd = -1;
-    errno = EADDRINUSE;
-    for (uint32_t port = provider->first_port;
-         fd < 0 && errno == EADDRINUSE && port <= provider->last_port; port++) {
-        set_port(address, (uint16_t)port);
-        fd = listen_at(address, bytes, port != 0);
-    }
-    if (fd < 0 && errno == EADDRINUSE && provider->first_port != 0)
-        wring_error(provider->log,
-                    "cannot listen on %s: all ports from %u to %u are in use: widen WRING_PORTS, "
-                    "every rank of a host takes one",
-                    provider->bind, provider->first_port, provider->last_port);
-    else if (fd < 0)
-        wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
-                    strerrordesc_np(errno));
-    return fd;
-}
-
 enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct tcp_provider *provider = (struct tcp_provider *)base;
@@ -436,9 +389,12 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
     if (status != WRING_OK)
         return status;
 
-    int fd = open_listener(provider, &local, local_bytes);
-    if (fd < 0)
+    char why[160];
+    int fd = wring_ports_listen(&provider->ports, &local, local_bytes, BACKLOG, why, sizeof(why));
+    if (fd < 0) {
+        wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
         return WRING_ERR_ADDRESS;
+    }
     local_bytes = sizeof(local);
     if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
         ask_for_peers(provider, EPOLL_CTL_ADD, fd) != 0) {
