@@ -8,8 +8,13 @@
 #include "compress/spec.h"
 
 static const struct wring_codec_ops *const codecs[] = {
-    &wring_codec_none,   &wring_codec_bf16, &wring_codec_int8,
-    &wring_codec_onebit, &wring_codec_topk, NULL,
+    &wring_codec_none,
+    &wring_codec_bf16,
+    &wring_codec_fp16,
+    &wring_codec_int8,
+    &wring_codec_onebit,
+    &wring_codec_topk,
+    NULL,
 };
 
 const struct wring_codec_ops *const *wring_codec_list(void)

@@ -29,10 +29,14 @@ static float one_nan(float x)
 
 /** scratch[span] = decode(encode(in + residual)). */
 static void through_codec(struct oracle *o, const float *in, float *residual,
-                          struct wring_span span, unsigned step, uint32_t rank)
+                          struct wring_span span, unsigned step, uint32_t rank, uint32_t phase)
 {
-    struct wring_codec_context context = {
-        .seed = 1234, .rank = rank, .ranks = o->c->ranks, .step = step, .element = span.begin};
+    struct wring_codec_context context = {.seed = 1234,
+                                          .rank = rank,
+                                          .ranks = o->c->ranks,
+                                          .phase = phase,
+                                          .step = step,
+                                          .element = span.begin};
     uint64_t n = span.end - span.begin;
     size_t bytes = wring_codec_encode(o->codec, &context, in + span.begin, n,
                                       o->feedback ? residual + span.begin : NULL, o->code);
@@ -59,7 +63,7 @@ static void reduce_span(struct oracle *o, struct wring_span span, uint32_t owner
     for (uint32_t r = 0; r < o->c->ranks; r++) {
         const float *x = o->inputs[r];
         if (!o->raw && r != owner) {
-            through_codec(o, x, o->residuals[r], span, step, r);
+            through_codec(o, x, o->residuals[r], span, step, r, 0);
             x = o->scratch;
         }
         add(o, x, span, r == 0);
@@ -84,7 +88,7 @@ static void step_sharded(struct oracle *o, unsigned step)
             continue;
         reduce_span(o, span, owner, step);
         if (!o->raw) {
-            through_codec(o, o->sum, o->residuals[owner], span, step, owner);
+            through_codec(o, o->sum, o->residuals[owner], span, step, owner, 1);
             memcpy(o->sum + span.begin, o->scratch + span.begin,
                    (span.end - span.begin) * sizeof(float));
         }
@@ -112,6 +116,8 @@ static double step_error(const char *codec, double x, double peak)
         return 0;
     if (strcmp(codec, "bf16") == 0)
         return fabs(x) * 0x1p-8 + 1e-40;
+    if (strcmp(codec, "fp16") == 0)
+        return fabs(x) * 0x1p-11 + 0x1p-25;
     return peak / 127 * 0.5001 + 1e-35; /* int8 */
 }
 
@@ -155,7 +161,7 @@ static bool has_plain_bound(const struct wring_matrix_case *c)
 {
     return c->special == 0 &&
            (strcmp(c->codec, "none") == 0 || strcmp(c->codec, "bf16") == 0 ||
-            strncmp(c->codec, "int8", 4) == 0) &&
+            strcmp(c->codec, "fp16") == 0 || strncmp(c->codec, "int8", 4) == 0) &&
            strchr(c->codec, '+') == NULL;
 }
 

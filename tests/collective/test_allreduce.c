@@ -12,6 +12,8 @@ static const char *const codecs[] = {
     "none",
     "bf16",
     "bf16+ef",
+    "fp16",
+    "fp16+ef",
     "int8:block=64",
     "int8+ef",
     "onebit:block=128+ef",
@@ -110,7 +112,7 @@ static void every_codec_scheme_and_provider(void)
 
 static void large(void)
 {
-    for (size_t codec = 0; codec < 10; codec += 3) {
+    for (size_t codec = 0; codec < 12; codec += 3) {
         struct wring_matrix_case c = plain;
         c.elems = 3000001;
         c.codec = codecs[codec];

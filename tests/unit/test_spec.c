@@ -16,6 +16,7 @@ static void canonical_form(void)
         {"none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
         {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
+        {"fp16", "fp16", 1, WRING_CODEC_FIXED},
         {"int8", "int8", 512, WRING_CODEC_FIXED},
         {"int8:block=512", "int8", 512, WRING_CODEC_FIXED},
         {"int8:block=0256+ef", "int8:block=256+ef", 256, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
@@ -44,8 +45,8 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"", "no codec ''; there are none, bf16, int8, onebit, topk"},
-        {"int9", "no codec 'int9'; there are none, bf16, int8, onebit, topk"},
+        {"", "no codec ''; there are none, bf16, fp16, int8, onebit, topk"},
+        {"int9", "no codec 'int9'; there are none, bf16, fp16, int8, onebit, topk"},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},
         {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
