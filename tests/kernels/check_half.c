@@ -149,6 +149,10 @@ static void set_odd_mode(void)
 /** Converting does not even need the library's floating-point mode. */
 void check_half_in_any_mode(void)
 {
+    if (trial_is_quick()) {
+        puts("not on an emulated processor: QEMU 7.2 flushes in conversions, processors do not");
+        return;
+    }
     uint16_t *codes = wring_test_guarded(CODES * 2), *want = wring_test_guarded(CODES * 2);
     float *values = wring_test_guarded(CODES * 4), *wide = wring_test_guarded(CODES * 4);
     for (uint32_t i = 0; i < CODES; i++)
