@@ -203,8 +203,6 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, 
 
     if (strlen(spec) >= WRING_CODEC_SPEC_MAX)
         return refuse(&parser, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
-    if (strchr(spec, '>') != NULL)
-        return refuse(&parser, "%s: both ways use one codec here; name just one", spec);
 
     const char *rest = spec;
     struct piece name = cut(&rest, ":+");
