@@ -3,7 +3,8 @@
  * Every tier of every kernel against the scalar reference: same bits for each tail and alignment,
  * on values that tell tiers apart, in buffers that end at an unmapped page.
  *
- * The argument "quick" takes fewer lengths, for emulated processors.
+ *     test_kernels quick          fewer lengths, for emulated processors
+ *     test_kernels --bench [N]    no checks: how fast each is, on N elements (default 4096)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
 #include "compress/kernels/sum.h"
+#include "tests/kernels/bench.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/trial.h"
 
@@ -327,8 +329,18 @@ static const struct wring_test_case cases[] = {
     {0},
 };
 
+static int bench(const char *elems)
+{
+    uint64_t mode = wring_fp_enter();
+    int code = bench_run(elems != NULL ? strtoull(elems, NULL, 10) : 4096);
+    wring_fp_leave(mode);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0)
+        return bench(argv[2]);
     if (argc > 1 && strcmp(argv[1], "quick") == 0) {
         trial_be_quick();
         argc--, argv++;
