@@ -1,11 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "offload/cores.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
 #define WRING_MODULE "pool"
 #define NUMBER_MAX 65535 /* no machine has a processor of a higher number */
+
+enum wring_status wring_cores_load(const struct wring_log *log, hwloc_topology_t *out)
+{
+    hwloc_topology_t topology;
+
+    if (hwloc_topology_init(&topology) != 0)
+        return WRING_ERR_NO_MEMORY;
+    if (hwloc_topology_load(topology) != 0) {
+        wring_error(log, "hwloc cannot read this machine's topology: %s", strerror(errno));
+        hwloc_topology_destroy(topology);
+        return WRING_ERR_SYSTEM;
+    }
+    /* A container's limits are left out by hwloc itself; an affinity mask is not. */
+    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+    if (bound != NULL && hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) == 0)
+        hwloc_topology_restrict(topology, bound, 0);
+    hwloc_bitmap_free(bound);
+    *out = topology;
+    return WRING_OK;
+}
+
+/** What counts as a core; on a machine that does not tell, each processor. */
+static hwloc_obj_type_t core_type(hwloc_topology_t topology)
+{
+    return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+}
+
+uint32_t wring_cores_count(hwloc_topology_t topology)
+{
+    int n = hwloc_get_nbobjs_by_type(topology, core_type(topology));
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+hwloc_obj_t wring_cores_get(hwloc_topology_t topology, uint32_t index)
+{
+    return hwloc_get_obj_by_type(topology, core_type(topology), index);
+}
 
 /** A plain number at *text; false where there is none. */
 static bool parse_number(const char **text, unsigned *out)
@@ -73,14 +111,12 @@ static enum wring_status take_listed(hwloc_const_bitmap_t allowed, hwloc_const_b
  */
 static size_t rank_processors(hwloc_topology_t topology, int own, unsigned *order, size_t max)
 {
-    int n_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-    hwloc_obj_type_t type = n_cores > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
-    int n_objects = hwloc_get_nbobjs_by_type(topology, type);
+    uint32_t n_cores = wring_cores_count(topology);
     size_t n = 0;
 
     for (int way = 0; way < 4; way++) { /* others' first threads, own; others' second, own */
-        for (int i = n_objects - 1; i >= 0; i--) {
-            hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, (unsigned)i);
+        for (uint32_t i = n_cores; i > 0; i--) {
+            hwloc_obj_t object = wring_cores_get(topology, i - 1);
             bool is_own = own >= 0 && hwloc_bitmap_isset(object->cpuset, (unsigned)own);
             int first = hwloc_bitmap_first(object->cpuset);
             int processor = way < 2 ? first : hwloc_bitmap_next(object->cpuset, first);

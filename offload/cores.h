@@ -1,14 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Which cores a pool's threads run on. */
+/** The cores of this machine: which of them this process may use, and which a pool takes. */
 #ifndef WRING_OFFLOAD_CORES_H
 #define WRING_OFFLOAD_CORES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <hwloc.h>
 
 #include "base/log.h"
 #include <wring/status.h>
+
+/**
+ * A topology of the processors that this process may use, a container's limits and the affinity
+ * mask respected. The caller destroys it.
+ *
+ * Errors: WRING_ERR_NO_MEMORY; WRING_ERR_SYSTEM, logged.
+ */
+enum wring_status wring_cores_load(const struct wring_log *log, hwloc_topology_t *out);
+
+/** How many cores it has, neighbours next to each other, and core `index` of them. */
+uint32_t wring_cores_count(hwloc_topology_t topology);
+hwloc_obj_t wring_cores_get(hwloc_topology_t topology, uint32_t index);
 
 /**
  * Choose cores by the text of struct wring_pool_params.

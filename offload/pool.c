@@ -226,27 +226,6 @@ static const struct wring_executor_ops pool_ops = {
     .destroy = pool_destroy,
 };
 
-/** A topology of the processors that this process may use. */
-static enum wring_status load_topology(const struct wring_log *log, hwloc_topology_t *out)
-{
-    hwloc_topology_t topology;
-
-    if (hwloc_topology_init(&topology) != 0)
-        return WRING_ERR_NO_MEMORY;
-    if (hwloc_topology_load(topology) != 0) {
-        wring_error(log, "hwloc cannot read this machine's topology: %s", strerror(errno));
-        hwloc_topology_destroy(topology);
-        return WRING_ERR_SYSTEM;
-    }
-    /* A container's limits are left out by hwloc itself; an affinity mask is not. */
-    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-    if (bound != NULL && hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) == 0)
-        hwloc_topology_restrict(topology, bound, 0);
-    hwloc_bitmap_free(bound);
-    *out = topology;
-    return WRING_OK;
-}
-
 static void pin(hwloc_topology_t topology, const struct worker *worker, const struct wring_log *log)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -316,7 +295,7 @@ enum wring_status wring_executor_pool_create(const struct wring_pool_params *par
     hwloc_topology_t topology;
     struct pool *pool;
 
-    enum wring_status status = load_topology(params->log, &topology);
+    enum wring_status status = wring_cores_load(params->log, &topology);
     if (status != WRING_OK)
         return status;
     status = wring_cores_choose(topology, params->cores, sched_getcpu(), params->log, cores,

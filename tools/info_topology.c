@@ -136,10 +136,9 @@ json_t *wring_info_executor(const struct wring_config *config)
     hwloc_topology_t topology;
     json_t *cores = NULL;
 
-    if (hwloc_topology_init(&topology) != 0)
+    if (wring_cores_load(NULL, &topology) != WRING_OK)
         return NULL;
-    if (hwloc_topology_load(topology) == 0)
-        cores = pool_cores(topology, text);
+    cores = pool_cores(topology, text);
     hwloc_topology_destroy(topology);
     return cores == NULL ? NULL
                          : json_pack("{s:s, s:b, s:o}", "asked", config->executor, "pool", pool,

@@ -114,6 +114,8 @@ __attribute__((noreturn)) static void become_rank(const struct wring_local_job *
     setpgid(0, 0);
     set_environment(job, rank);
     set_descriptors(job, rank, out);
+    if (job->topology != NULL)
+        wring_binding_apply(job->params, job->topology, rank);
     sigprocmask(SIG_SETMASK, &job->before, NULL);
     execvp(job->params->argv[0], job->params->argv);
 
@@ -194,8 +196,12 @@ int wring_local_job_start(struct wring_local_job *job)
     if (code == 0)
         code = take_signals(job);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    job->topology = wring_binding_load(job->params);
     for (uint32_t rank = 0; rank < job->params->ranks && code == 0; rank++)
         code = start_rank(job, rank);
+    if (job->topology != NULL)
+        hwloc_topology_destroy(job->topology);
+    job->topology = NULL;
     if (job->listen_fd >= 0)
         close(job->listen_fd);
     job->listen_fd = -1;

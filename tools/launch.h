@@ -16,6 +16,7 @@ struct wring_launch_params {
     const char *name;  /* of the command, before each message: "wring run" */
     uint32_t ranks;    /* 1..WRING_LAUNCH_RANKS_MAX */
     bool tag;          /* prefix each line of output with its rank */
+    bool unbound;      /* let every rank run on every core */
     uint64_t grace_ns; /* how long the others may go on after one failed */
     char **argv;       /* program and arguments, NULL-terminated; looked up in PATH */
 };
@@ -23,6 +24,9 @@ struct wring_launch_params {
 /**
  * Run the job: WRING_ROOT (a loopback socket made here, which rank 0 inherits as WRING_ROOT_FD),
  * a fresh WRING_KEY, WRING_RANK, WRING_SIZE and WRING_LOCAL_SIZE are set for each rank.
+ *
+ * Each rank is bound to its share of the cores that this process may use, where they share out
+ * evenly: as many cores as ranks or more, or the same number of ranks on each core.
  *
  * When a rank fails, it is named on standard error; the others get the grace time to end by
  * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks.

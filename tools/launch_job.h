@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <hwloc.h>
+
 #include "tools/launch.h"
 
 #define WRING_LINE_MAX 65536 /* longer lines are passed on in pieces */
@@ -37,6 +39,7 @@ struct wring_local_job {
     sigset_t blocked, before; /* signals taken by signal_fd, and the mask as it was */
     int signal_fd;
     int listen_fd;
+    hwloc_topology_t topology; /* to share out among the ranks; NULL: they run unbound */
     char root[64], key[65];
 };
 
@@ -48,6 +51,13 @@ int wring_local_job_watch(struct wring_local_job *job);
 
 /** Send a signal to all that a rank started. */
 void wring_local_job_signal(struct wring_local_job *job, int number);
+
+/** The cores to share out; NULL where ranks are to run unbound. The caller destroys it. */
+hwloc_topology_t wring_binding_load(const struct wring_launch_params *params);
+
+/** In the rank's process: run on its share from here on. A failure is said on standard error. */
+void wring_binding_apply(const struct wring_launch_params *params, hwloc_topology_t topology,
+                         uint32_t rank);
 
 int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank);
 void wring_lines_finish(struct wring_lines *lines);

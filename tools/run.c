@@ -13,6 +13,8 @@ static const struct argp_option options[] = {
     {"ranks", 'n', "N", 0, "start N ranks (default 2)", 0},
     {"provider", 'p', "NAME", 0, "transport provider; see wring info", 0},
     {"tag", 't', NULL, 0, "begin each line of output with its rank, as [3]", 0},
+    {"bind", 'b', "HOW", 0,
+     "cores: each rank gets its share of the cores, if they share out evenly (default); none", 0},
     {"grace", 'g', "SECONDS", 0,
      "when one rank fails, how long the others may go on before they are ended (default 5)", 0},
     {0},
@@ -35,6 +37,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'p':
         run->provider = arg;
+        return 0;
+    case 'b':
+        run->launch.unbound = strcmp(arg, "none") == 0;
+        if (!run->launch.unbound && strcmp(arg, "cores") != 0)
+            argp_error(state, "--bind needs cores or none");
         return 0;
     case 't':
         run->launch.tag = true;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """wring run: what ranks are told, whose failure is reported, and that nothing is left behind."""
+import json
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 import unittest
@@ -49,6 +51,31 @@ class Ranks(unittest.TestCase):
         for rank in range(4):
             own = [line[4:] for line in lines if line.startswith(f"[{rank}] ")]
             self.assertEqual(own, [f"line{i}" for i in range(2000)] + ["end"])
+
+    SHOW_CORES = [sys.executable, "-c",
+                  "import os; os.write(1, f'{sorted(os.sched_getaffinity(0))}\\n'.encode())"]
+
+    def cores_of(self, ranks, *options):
+        result = wring("run", "-n", str(ranks), *options, "--", *self.SHOW_CORES)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [set(json.loads(line)) for line in result.stdout.splitlines()]
+
+    def test_share_out_the_cores(self):
+        ours = os.sched_getaffinity(0)
+        alone = self.cores_of(1)
+        self.assertEqual(alone, [ours])
+        pair = self.cores_of(2)
+        self.assertEqual(pair[0] | pair[1], ours)
+        if len(ours) % 2 == 0 and len(ours) > 1:
+            self.assertFalse(pair[0] & pair[1], "two ranks on different cores")
+
+    def test_are_bound_to_no_cores_when_asked_or_uneven(self):
+        ours = os.sched_getaffinity(0)
+        self.assertEqual(self.cores_of(2, "--bind", "none"), [ours, ours])
+        uneven = len(ours) + 1
+        if uneven > 2:
+            self.assertEqual(self.cores_of(uneven), [ours] * uneven)
+        self.assertEqual(wring("run", "--bind", "some", "true").returncode, 2)
 
 
 class Failure(unittest.TestCase):

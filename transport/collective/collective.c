@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 #define SLOT_ALIGN 64
 
 static size_t slot_stride(const struct wring_collective *collective)
@@ -148,6 +150,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
     task->piece = piece;
     task->piece_bytes = bytes;
     task->puts_left = puts;
+    if (task->collective->engine->trace != NULL)
+        task->ready_ns = wring_now_ns();
     memset(task->put_to, 0, task->collective->members.n * sizeof(*task->put_to));
 }
 
@@ -261,6 +265,7 @@ static bool send_task(struct wring_task *task)
             return any;
         }
         task->put_to[member] = true;
+        collective->cost.wire_bytes += task->piece_bytes;
         task->puts_left--;
         task->puts_under_way++;
         any = true;
@@ -281,7 +286,10 @@ void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    if (task->puts_left == 0 && task->puts_under_way == 0 && !task->held)
+    if (task->puts_left > 0 || task->puts_under_way > 0)
+        return;
+    wring_collective_trace_sent(task);
+    if (!task->held)
         wring_collective_free_task(task);
 }
 
