@@ -6,7 +6,7 @@
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
 #include "compress/kernels/sum.h"
-#include "tests/kernels/bench.h"
+#include "tests/kernels/time_kernels.h"
 
 #define CALL(family, name, ...)                                                             \
     static void family##_##name(const void *tier, const struct bench_memory *m, uint64_t n) \

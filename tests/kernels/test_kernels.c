@@ -16,8 +16,8 @@
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
 #include "compress/kernels/sum.h"
-#include "tests/kernels/bench.h"
 #include "tests/kernels/checks.h"
+#include "tests/kernels/time_kernels.h"
 #include "tests/kernels/trial.h"
 
 /** Peaks agree; of blocks that are not finite only that is promised, not the NaN's own bits. */

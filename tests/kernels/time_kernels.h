@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** test_kernels --bench: how fast each kernel is, beside memcpy and beside its twin. */
-#ifndef WRING_TESTS_KERNELS_BENCH_H
-#define WRING_TESTS_KERNELS_BENCH_H
+#ifndef WRING_TESTS_TIME_KERNELS_H
+#define WRING_TESTS_TIME_KERNELS_H
 
 #include "compress/kernels/kernels.h"
 #include "tests/kernels/twin.h"

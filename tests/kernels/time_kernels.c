@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/kernels/bench.h"
+#include "tests/kernels/time_kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
