@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "tests/lib/test.h"
+#include <wring/codec.h>
 
 static const char *const codecs[] = {
     "none",
@@ -94,6 +95,16 @@ static void random_cases(void)
     draw(20240607, 275);
 }
 
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++)
+            found |= strncmp(codecs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        CHECK(found, "codec %s is not among the codecs of this test", (*ops)->name);
+    }
+}
+
 static void every_rank_count(void)
 {
     for (uint32_t ranks = 1; ranks <= 9; ranks++)
@@ -139,6 +150,7 @@ static void large(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"every_codec_is_listed", every_codec_is_listed},
         {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
         {"every_rank_count", every_rank_count},
         {"random_cases", random_cases},

@@ -27,8 +27,20 @@ static const char *const specs[] = {
 
 static struct fuzz_codec made[SPECS];
 
+static void check_all_are_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < SPECS; i++)
+            found |= strncmp(specs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        FUZZ_CHECK(found, "codec %s is not fuzzed: add it to %s", (*ops)->name, __FILE__);
+    }
+}
+
 const struct fuzz_codec *fuzz_codec(uint32_t number)
 {
+    if (made[0].tiers[0] == NULL)
+        check_all_are_listed();
     if (number >= SPECS)
         return NULL;
     struct fuzz_codec *codec = &made[number];

@@ -554,7 +554,19 @@ static void worked_bytes(void)
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
 }
 
+/** What is not in the list above has no property tested. */
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t s = 0; s < SPECS; s++)
+            found |= strcmp(specs[s], (*ops)->name) == 0;
+        CHECK(found, "codec %s is not among the specs of this test", (*ops)->name);
+    }
+}
+
 static const struct wring_test_case cases[] = {
+    {"every_codec_is_listed", every_codec_is_listed},
     {"error_bounds", error_bounds},
     {"concatenation", concatenation},
     {"feedback", feedback},
