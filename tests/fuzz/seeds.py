@@ -24,11 +24,14 @@ def known_specs():
 
 
 def records():
+    """@return name, record"""
     for path in sorted(GOLDEN.glob("*.golden")):
+        number = 0
         for block in path.read_text().split("\n\n"):
             lines = [l.split(" ", 1) for l in block.splitlines() if l and not l.startswith("#")]
             if lines:
-                yield dict(lines)
+                number += 1
+                yield f"{path.stem}-{number}", dict(lines)
 
 
 def elements(text):
@@ -42,11 +45,10 @@ def elements(text):
 
 def codes():
     specs = known_specs()
-    for i, record in enumerate(records()):
+    for i, (name, record) in enumerate(records()):
         if record["spec"] not in specs:
             continue
         number, phase = specs.index(record["spec"]), int(record.get("phase", 0))
-        name = f"{record['spec'].split(':')[0].split('+')[0]}-{i}"
         if "refused" in record:
             code, n = bytes.fromhex(record["refused"]), int(record["elems"])
         else:
@@ -73,8 +75,10 @@ def specs():
     bad = ["", "int8:", "int8:block", "int8:block=-32", "topk:ratio=nan", "onebit+ef+ef", "a>b>c",
            "onebit+ef:means=2", "int8:block=64:block=64", "int8:block=96>onebit", ">", "int8>",
            "topk:ratio=0.0000000000000001", "topk:ratio=1.", "x" * 200]
-    for i, text in enumerate(good + bad):
-        write("spec", f"{i:02}", text)
+    for text in good:
+        write("spec", "good-" + re.sub("[^a-z0-9.]+", "-", text), text)
+    for i, text in enumerate(bad):
+        write("spec", f"bad-{i:02}", text)
 
 
 def config():
