@@ -147,5 +147,36 @@ def settings():
         write("settings", f"{i:02}", text)
 
 
-for make in (codes, specs, config, tcp, handshake, control, settings):
+def text(words):
+    return struct.pack("<I", len(words)) + words.encode()
+
+
+def span(whose, begin, end):
+    return struct.pack("<IQQ", whose, begin, end) + struct.pack(f"<{end - begin}f",
+                                                                 *range(end - begin))
+
+
+def saved(name, elems, spec, steps, *spans):
+    return (text(name) + struct.pack("<Q", elems) + text(spec) +
+            struct.pack("<QI", steps, len(spans)) + b"".join(spans))
+
+
+def state():
+    a = saved("a", 40, "int8:block=32+ef", 5, span(0, 0, 0), span(1, 0, 40), span(0, 40, 40))
+    b = saved("b", 30, "onebit+ef", 5, span(0, 0, 0), span(1, 0, 0), span(0, 0, 30))
+    head = struct.pack("<3I", 0, 1, 2)
+    write("state", "both", head + a + b)
+    write("state", "other-rank", struct.pack("<3I", 1, 2, 2) + b + a)
+    write("state", "one", struct.pack("<3I", 0, 1, 1) + a)
+    write("state", "unknown-bucket", head + saved("c", 3, "bf16+ef", 1, span(0, 0, 3)) + a)
+    write("state", "other-codec", head + a.replace(b"int8", b"int9") + b)
+    write("state", "pieces", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 2**63, *(span(i % 2, i, i + 7) for i in range(0, 23))))
+    write("state", "second-is-bad", head + a + b[:-1])
+    write("state", "outside", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 1, span(0, 20, 40)))
+    write("state", "empty", struct.pack("<3I", 0, 1, 0))
+
+
+for make in (codes, specs, config, tcp, handshake, control, settings, state):
     make()
