@@ -178,5 +178,20 @@ def state():
     write("state", "empty", struct.pack("<3I", 0, 1, 0))
 
 
-for make in (codes, specs, config, tcp, handshake, control, settings, state):
+def shm():
+    def publish(kind, size, region=0, offset=0):
+        return struct.pack("<BBIHB", 2, region, offset, size, kind)
+
+    take = b"\x06\x07"
+    write("shm", "put", publish(1, 64) + take)
+    write("shm", "message", publish(2, 256) + take)
+    write("shm", "long-message", publish(2, 257) + take)
+    write("shm", "full", publish(1, 8) * 256 + take * 40)
+    write("shm", "too-many", publish(1, 8) * 257 + take)
+    write("shm", "head", b"\x00" + struct.pack("<HI", 0, 0x80000000) + take)
+    write("shm", "tail", b"\x03\xff" + bytes(255) + b"\x01" + struct.pack("<HI", 16, 999) + b"\x03\x05")
+    write("shm", "push", (b"\x03\xf0" + bytes(240) + b"\x05\xf0") * 5)
+
+
+for make in (shm, codes, specs, config, tcp, handshake, control, settings, state):
     make()
