@@ -193,5 +193,19 @@ def shm():
     write("shm", "push", (b"\x03\xf0" + bytes(240) + b"\x05\xf0") * 5)
 
 
-for make in (shm, codes, specs, config, tcp, handshake, control, settings, state):
+def signature():
+    def say(codec="int8", seed=1, elems=1000):
+        return (f"elems={elems}\ntype=f32\nop=sum\ncodec={codec}\nscheme=auto\nseed={seed}\n"
+                "WRING_CHUNK_BYTES=262144\nWRING_FLAT_BYTES=8192\nWRING_WINDOW=4\n")
+
+    write("signature", "same", say() + "\0" + say())
+    write("signature", "codec", say() + "\0" + say(codec="bf16"))
+    write("signature", "several", say() + "\0" + say(codec="topk+ef", seed=2))
+    write("signature", "long", say(codec="x" * 100 + "y") + "\0" + say(codec="x" * 100 + "z"))
+    write("signature", "longest", say(codec="x" * 600) + "\0" + say())
+    write("signature", "other-terms", say() + "\0" + "a=b\nc\n=\n\n")
+    write("signature", "nothing", "")
+
+
+for make in (shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
