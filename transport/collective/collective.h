@@ -103,7 +103,7 @@ struct wring_collective {
     uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
-    const struct wring_codec *codec; /* NULL: raw float32 */
+    const struct wring_codec *codec; /* NULL: raw float32; perhaps another for the way back */
     struct wring_channel *scatter;   /* sharded: to the owners */
     struct wring_channel *gather;    /* to all */
     struct wring_block *data_block;  /* where data lies, if registered; else NULL */
