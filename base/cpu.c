@@ -3,7 +3,20 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
+
+#if defined(__x86_64__)
+/** Conversions of binary16; asked for by hand, as not every compiler's check knows their name. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 bool wring_cpu_has(enum wring_cpu_tier tier)
 {
@@ -13,7 +26,7 @@ bool wring_cpu_has(enum wring_cpu_tier tier)
 #if defined(__x86_64__)
     case WRING_CPU_AVX2: /* the compiler's run-time check includes XCR0, so the OS agrees */
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi2");
+               __builtin_cpu_supports("bmi2") && has_f16c();
     case WRING_CPU_AVX512:
         return wring_cpu_has(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -23,12 +23,14 @@ extern "C" {
 enum wring_job_kind {
     /** code = encode(src + residual), residual updated. */
     WRING_JOB_ENCODE,
-    /** dst = decode(sources[0]). */
+    /** dst = decode(sources[0]); without a codec its bytes as they are, of any type. */
     WRING_JOB_DECODE,
     /**
      * acc = sum of sources in their order, in float32; divided by `divisor` if that is not 1.
      * With codec_out: code = encode(acc + residual), residual updated, dst = decode(code).
      * Without: dst = acc.
+     * Other types than float32, and `op` min or max: dst = the reduction that FORMAT.md,
+     * "Reductions", defines; no codecs.
      */
     WRING_JOB_REDUCE,
 };
@@ -37,7 +39,7 @@ enum wring_job_kind {
 struct wring_source {
     const void *data; /* borrowed until the job is done */
     size_t bytes;
-    const struct wring_codec *codec; /* NULL: data is float32, [elems], 4-byte aligned */
+    const struct wring_codec *codec; /* NULL: data is [elems] of dtype, aligned to its size */
 };
 
 /**
@@ -48,6 +50,7 @@ struct wring_source {
 struct wring_job {
     enum wring_job_kind kind;
     enum wring_dtype dtype;
+    enum wring_op op; /* REDUCE; AVG is a sum whose divisor is not 1 */
     uint64_t elems;
     struct wring_codec_context context;
 
@@ -60,7 +63,7 @@ struct wring_job {
     float *residual;                     /* ENCODE, REDUCE: [elems] or NULL */
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
-    float *dst;                          /* DECODE, REDUCE: out, [elems] */
+    void *dst;                           /* DECODE, REDUCE: out, [elems] of dtype */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
     uint32_t bad_source;      /* out: which one, where status says so */
