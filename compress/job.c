@@ -89,15 +89,14 @@ static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, ui
     return status;
 }
 
-/** What no codec made is taken as it is, whatever its type. */
 static enum wring_status run_copy(struct wring_job *job)
 {
-    const struct wring_source *source = &job->sources[0];
-    size_t bytes = job->elems * wring_dtype_bytes(job->dtype);
-    if (source->bytes != bytes)
+    if (job->n_sources != 1 || !is_raw(&job->sources[0]))
+        return WRING_ERR_INVALID;
+    if (job->sources[0].bytes != job->elems)
         return WRING_ERR_FRAME;
-    if (bytes > 0 && job->dst != source->data)
-        memcpy(job->dst, source->data, bytes);
+    if (job->elems > 0)
+        memcpy(job->dst, job->sources[0].data, job->elems);
     return WRING_OK;
 }
 
@@ -201,8 +200,6 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
-    if (job->kind == WRING_JOB_DECODE && job->n_sources == 1 && is_raw(&job->sources[0]))
-        return run_copy(job);
     if (wring_reduce_takes(job))
         return wring_reduce_run(job);
     switch (job->kind) {
@@ -212,6 +209,8 @@ static enum wring_status run(struct wring_job *job, void *scratch)
         return run_decode(job);
     case WRING_JOB_REDUCE:
         return run_reduce(job, scratch);
+    case WRING_JOB_COPY:
+        return run_copy(job);
     }
     return WRING_ERR_INVALID;
 }

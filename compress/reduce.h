@@ -7,10 +7,11 @@
 
 #include <wring/executor.h>
 
-/** Is this a job for wring_reduce_run()? The others are sums of float32, perhaps with codecs. */
+/** Is this a job for wring_reduce_run()? The others are copies, and what codecs can take part in.
+ */
 static inline bool wring_reduce_takes(const struct wring_job *job)
 {
-    return job->dtype != WRING_F32 || job->op > WRING_AVG;
+    return job->kind != WRING_JOB_COPY && (job->dtype != WRING_F32 || job->op > WRING_AVG);
 }
 
 /**

@@ -199,7 +199,7 @@ static void bad_calls(void)
     CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
 }
 
-/** A reduction of any type, and the copy that decoding is without a codec. */
+/** A reduction of any type, and a copy. */
 static void check_type(enum wring_dtype dtype, enum wring_op op)
 {
     static uint64_t in[SOURCES][N], want[N], got[N];
@@ -227,9 +227,9 @@ static void check_type(enum wring_dtype dtype, enum wring_op op)
     CHECK(reduce.status == WRING_OK && memcmp(want, got, bytes) == 0, "%s %s: %s",
           wring_dtype_name(dtype), wring_op_name(op), wring_status_text(reduce.status));
 
-    struct wring_job copy = {.kind = WRING_JOB_DECODE,
+    struct wring_job copy = {.kind = WRING_JOB_COPY,
                              .dtype = dtype,
-                             .elems = N,
+                             .elems = bytes,
                              .sources = &sources[2],
                              .n_sources = 1,
                              .dst = got};

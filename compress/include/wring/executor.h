@@ -23,7 +23,7 @@ extern "C" {
 enum wring_job_kind {
     /** code = encode(src + residual), residual updated. */
     WRING_JOB_ENCODE,
-    /** dst = decode(sources[0]); without a codec its bytes as they are, of any type. */
+    /** dst = decode(sources[0]). */
     WRING_JOB_DECODE,
     /**
      * acc = sum of sources in their order, in float32; divided by `divisor` if that is not 1.
@@ -33,6 +33,8 @@ enum wring_job_kind {
      * "Reductions", defines; no codecs.
      */
     WRING_JOB_REDUCE,
+    /** dst = sources[0] as it is; `elems` counts bytes. No codec. */
+    WRING_JOB_COPY,
 };
 
 /** One contribution to a reduction. */
@@ -54,8 +56,9 @@ struct wring_job {
     uint64_t elems;
     struct wring_codec_context context;
 
-    const float *src;                   /* ENCODE: in, [elems] */
-    const struct wring_source *sources; /* DECODE: one; REDUCE: n_sources, summed in this order */
+    const float *src; /* ENCODE: in, [elems] */
+    const struct wring_source
+        *sources; /* DECODE, COPY: one; REDUCE: n_sources, summed in this order */
     uint32_t n_sources;
     float divisor; /* REDUCE: 1 for a sum, the number of ranks for an average */
 
@@ -63,7 +66,7 @@ struct wring_job {
     float *residual;                     /* ENCODE, REDUCE: [elems] or NULL */
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
-    void *dst;                           /* DECODE, REDUCE: out, [elems] of dtype */
+    void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
     uint32_t bad_source;      /* out: which one, where status says so */
