@@ -41,9 +41,9 @@ static void sign(const struct wring_bucket *bucket, char *text)
 {
     const struct wring_config *config = &bucket->session->config;
     snprintf(text, SIGNATURE_MAX,
-             "%" PRIu64 " x f32, %s, codec %s, scheme %s, seed %" PRIu64 ", chunk %" PRIu64
+             "%" PRIu64 " x %s, %s, codec %s, scheme %s, seed %" PRIu64 ", chunk %" PRIu64
              ", flat %" PRIu64 ", window %" PRIu64,
-             bucket->elems, bucket->op == WRING_AVG ? "avg" : "sum",
+             bucket->elems, wring_dtype_name(bucket->dtype), wring_op_name(bucket->op),
              wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
              bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window);
 }

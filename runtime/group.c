@@ -53,7 +53,6 @@ static enum wring_status make_channels(struct wring_group *group)
 
     group->collective = (struct wring_collective){
         .engine = session->engine,
-        .ops = &wring_sharded,
         .members = group->members,
         .seed = session->seed,
         .scatter = &group->scatter,

@@ -304,6 +304,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL)
         return WRING_ERR_NO_MEMORY;
+    pthread_mutex_init(&session->buffers_mutex, NULL);
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
         wring_session_close(session);
@@ -361,6 +362,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    pthread_mutex_destroy(&session->buffers_mutex);
     free(session);
 }
 

@@ -77,7 +77,7 @@ static bool is_sharded(const struct oracle *o)
 static void step_sharded(struct oracle *o, unsigned step)
 {
     struct wring_geometry geometry =
-        wring_geometry_make(o->c->elems, o->c->ranks, o->raw ? NULL : o->codec, 4096);
+        wring_geometry_make(o->c->elems, 4, o->c->ranks, o->raw ? NULL : o->codec, 4096);
     for (uint32_t owner = 0; owner < o->c->ranks; owner++) {
         struct wring_span span = wring_geometry_shard(&geometry, owner);
         if (span.begin == span.end)
