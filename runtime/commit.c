@@ -167,8 +167,6 @@ static enum wring_status make_all(struct wring_session *session)
          at = at->next) {
         uint64_t piece = at->collective.work.geometry.chunk_elems;
         piece = piece < at->elems ? piece : at->elems;
-        if (at->collective.work.codec == NULL)
-            piece *= wring_dtype_bytes(at->dtype); /* is copied, byte by byte */
         most = piece > most ? piece : most;
         status = make_bucket(at);
     }

@@ -74,6 +74,12 @@ struct wring_job {
     struct wring_job *next;   /* the executor's */
 };
 
+/** Elements for which a job needs scratch: at most what its executor was told to reserve. */
+static inline uint64_t wring_job_scratch_elems(const struct wring_job *job)
+{
+    return job->kind == WRING_JOB_COPY ? 0 : job->elems;
+}
+
 /** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */
 size_t wring_job_scratch_bytes(uint64_t max_elems);
 
