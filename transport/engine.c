@@ -217,10 +217,11 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
     const struct wring_collective *collective = task->collective;
     uint32_t member = task->kind == WRING_TASK_REDUCE ? task->job.bad_source : task->member;
     int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
-    wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, rank,
-                      "rank %" PRId32 " sent a piece that this rank cannot read: do all ranks "
-                      "pass the same count, type and codec?",
-                      rank);
+    bool raw = collective->work.codec == NULL; /* then it has but a length to be wrong */
+    wring_fabric_fail(engine->fabric, raw ? WRING_ERR_MISMATCH : WRING_ERR_FRAME, rank,
+                      "rank %" PRId32 " sent a piece that %s: do all ranks pass the same count, "
+                      "type and codec?",
+                      rank, raw ? "has another size than here" : "its codec cannot decode");
 }
 
 static bool poll_jobs(struct wring_engine *engine)

@@ -71,10 +71,40 @@ static void refused_calls(void)
     wring_test_run_ranks(&job);
 }
 
+/** Rank 1 passes another count: everyone learns that somebody did, and nobody waits for ever. */
+static void other_count(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const char *codec = arg;
+    struct wring_group *world = wring_session_world(session);
+    struct wring_error_detail detail = {.rank = -2};
+    static _Thread_local float in[1000], out[3000];
+    enum wring_status want = codec == NULL ? WRING_ERR_MISMATCH : WRING_ERR_FRAME;
+
+    enum wring_status status =
+        wring_allgather(world, in, out, rank == 1 ? 999 : 1000, WRING_F32, codec, NULL);
+    if (status == WRING_OK) /* a rank may have had all it wants before the others found out */
+        status = wring_barrier(world);
+    CHECK(status == want || status == WRING_ERR_PEER, "rank %u: %s", rank,
+          wring_status_text(status)); /* whom the others blame hears that they gave it up */
+    CHECK(wring_session_error(session, &detail) == status && detail.rank >= 0 && detail.rank < 3 &&
+              strstr(detail.text, "same count"),
+          "rank %u blames %d: %s", rank, (int)detail.rank, detail.text);
+}
+
+static void counts_that_differ(void)
+{
+    static char bf16[] = "bf16";
+    struct wring_test_job job = {.ranks = 3, .run = other_count, .log = keep_line};
+    wring_test_run_ranks(&job);
+    job.arg = bf16;
+    wring_test_run_ranks(&job);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"refused_calls", refused_calls},
+        {"counts_that_differ", counts_that_differ},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
