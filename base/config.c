@@ -46,7 +46,9 @@ static const struct wring_config_var vars[] = {
     { "WRING_PROGRESS",     "thread",  "",      "who drives the exchange: a thread of ours, or only callers",    CHOICE("thread|caller"),          FIELD(progress), false },
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier",                                           CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
+    { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
+    { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },
 };
 /* clang-format on */
 

@@ -86,6 +86,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .engine = session->engine,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
+        .label = wring_trace_label(session->trace, bucket->name),
         .seed = session->seed,
         .priority = bucket->priority,
         .scatter = layout->sharded ? &bucket->scatter : NULL,
@@ -107,6 +108,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
                  .placed = bucket->placed && layout->raw && layout->sharded,
                  .staged = staged},
         .step = bucket->collective.step,
+        .cost = bucket->collective.cost,
     };
 }
 
@@ -328,6 +330,19 @@ void wring_commit_undo(struct wring_session *session)
     wring_block_finish(&session->slots);
 }
 
+static void free_dropped(struct wring_session *session)
+{
+    for (struct wring_bucket **at = &session->buckets; *at != NULL;) {
+        struct wring_bucket *bucket = *at;
+        if (!bucket->dropped) {
+            at = &bucket->next;
+            continue;
+        }
+        *at = bucket->next;
+        wring_bucket_free(bucket);
+    }
+}
+
 /** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 static enum wring_status find_data(struct wring_session *session)
 {
@@ -389,6 +404,7 @@ enum wring_status wring_session_commit(struct wring_session *session)
     wring_progress_lock(session->progress);
     if (wring_engine_idle(session->engine)) {
         wring_commit_undo(session);
+        free_dropped(session);
         status = find_data(session);
     } else {
         status = WRING_ERR_BUSY;

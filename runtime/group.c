@@ -53,6 +53,7 @@ static enum wring_status make_channels(struct wring_group *group)
 
     group->collective = (struct wring_collective){
         .engine = session->engine,
+        .label = wring_trace_label(session->trace, "immediate"),
         .members = group->members,
         .seed = session->seed,
         .scatter = &group->scatter,

@@ -84,6 +84,7 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
         return;
     }
     channel->owner->runnable = true;
+    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 
 static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
@@ -162,8 +163,11 @@ static void remove_active(struct wring_engine *engine, struct wring_collective *
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status)
 {
+    uint64_t took_ns = wring_now_ns() - collective->started_ns;
     remove_active(engine, collective);
+    wring_collective_trace_step(collective, took_ns);
     collective->step++;
+    collective->cost.exchange_ns += took_ns;
     wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
@@ -233,6 +237,8 @@ static bool poll_jobs(struct wring_engine *engine)
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
+        task->collective->cost.codec_ns += done[i]->took_ns;
+        wring_collective_trace_job(task);
         if (done[i]->status != WRING_OK) {
             job_failed(engine, task);
             continue;

@@ -48,6 +48,7 @@ static void check_run(const json_t *run)
     CHECK(number(run, "cores") > 0, "%s: exchange costs no processor time", config);
     CHECK(json_is_true(json_object_get(run, "same_bits")), "%s: bits depend on the link", config);
     CHECK(json_object_get(run, "time_to_target_s") != NULL, "%s: no time to target", config);
+    CHECK(number(run, "bf16_loss_then") > 0.5, "%s: bf16's loss by then", config);
 }
 
 /** Two ranks, direct allreduce: each sends half of its tensors and gets the other half summed. */

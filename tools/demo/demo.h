@@ -54,6 +54,7 @@ struct demo_measure {
     double cores;                  /* progress and codecs of all ranks, while a step runs */
     double losses[DEMO_EVALS + 1]; /* held out, nats per byte, at steps * i / DEMO_EVALS */
     double time_to_target_s;       /* NAN: not reached */
+    double bf16_loss_then;         /* bf16's loss when this one's steps had all been made */
     bool same_bits;                /* link and no link, and all ranks, gave the same parameters */
     struct demo_timeline timeline;
 };
@@ -65,6 +66,9 @@ struct demo_results {
     uint64_t text_files, text_bytes, dropped_files, held_out_bytes, parameters;
     double target_loss; /* bf16's last one; NAN where bf16 did not run */
 };
+
+/** The one of that name, or NULL. */
+const struct demo_measure *demo_measure_find(const struct demo_results *results, const char *name);
 
 /** Run everything on this rank. Rank 0's results are complete. @return exit status */
 int demo_measure_all(const struct demo_options *options, struct demo_results *out);

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "tools/demo/corpus.h"
+#include "tools/demo/curve.h"
 #include "tools/demo/train.h"
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
@@ -32,6 +33,14 @@ const struct demo_config *demo_config_find(const char *name)
     for (int i = 0; i < DEMO_CONFIGS; i++)
         if (strcmp(demo_configs[i].name, name) == 0)
             return &demo_configs[i];
+    return NULL;
+}
+
+const struct demo_measure *demo_measure_find(const struct demo_results *results, const char *name)
+{
+    for (uint32_t i = 0; i < results->n; i++)
+        if (strcmp(results->measures[i].config->name, name) == 0)
+            return &results->measures[i];
     return NULL;
 }
 
@@ -177,30 +186,18 @@ static int measure_times(struct measuring *m, struct demo_results *out, const ui
     return 0;
 }
 
-/** When a loss curve, taken as straight between its points, first comes down to a target. */
-static double steps_to(const double *losses, uint32_t steps, double target)
-{
-    for (int i = 1; i <= DEMO_EVALS; i++)
-        if (losses[i] <= target) {
-            double above = losses[i - 1] - target, fall = losses[i - 1] - losses[i];
-            double part = fall > 0 && above > 0 ? above / fall : 0;
-            return ((double)(i - 1) + part) / DEMO_EVALS * steps;
-        }
-    return NAN;
-}
-
 static void conclude(struct demo_results *results)
 {
-    const struct demo_options *options = results->options;
-    results->target_loss = NAN;
-    for (uint32_t i = 0; i < results->n; i++)
-        if (strcmp(results->measures[i].config->name, "bf16") == 0)
-            results->target_loss = results->measures[i].losses[DEMO_EVALS];
+    uint32_t steps = results->options->steps;
+    const struct demo_measure *bf16 = demo_measure_find(results, "bf16");
+    results->target_loss = bf16 != NULL ? bf16->losses[DEMO_EVALS] : NAN;
     for (uint32_t i = 0; i < results->n; i++) {
-        struct demo_measure *measure = &results->measures[i];
-        measure->time_to_target_s =
-            steps_to(measure->losses, options->steps, results->target_loss) * measure->step_us /
-            1e6;
+        struct demo_measure *m = &results->measures[i];
+        m->time_to_target_s =
+            demo_curve_steps_to(m->losses, steps, results->target_loss) * m->step_us / 1e6;
+        m->bf16_loss_then =
+            bf16 != NULL ? demo_curve_at(bf16->losses, steps, steps * m->step_us / bf16->step_us)
+                         : NAN;
     }
 }
 

@@ -10,10 +10,8 @@
 
 static double step_of(const struct demo_results *results, const char *name)
 {
-    for (uint32_t i = 0; i < results->n; i++)
-        if (strcmp(results->measures[i].config->name, name) == 0)
-            return results->measures[i].step_us;
-    return NAN;
+    const struct demo_measure *measure = demo_measure_find(results, name);
+    return measure != NULL ? measure->step_us : NAN;
 }
 
 static void cell(struct wring_table *table, double value, const char *format)
@@ -43,6 +41,18 @@ static void print_row(struct wring_table *table, const struct demo_results *resu
     wring_table_cell(table, "%s", m->same_bits ? "yes" : "NO");
 }
 
+/** What a dash in the column of times stands for, and what it is worth. */
+static void print_unreached(const struct demo_results *results)
+{
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        if (isfinite(results->target_loss) && !isfinite(m->time_to_target_s))
+            printf("%s ended %.3f above the target, after %.1f s. bf16 was at %.3f by then.\n",
+                   m->config->name, m->losses[DEMO_EVALS] - results->target_loss,
+                   results->options->steps * m->step_us / 1e6, m->bf16_loss_then);
+    }
+}
+
 void demo_print_table(const struct demo_results *results)
 {
     static const struct wring_table_column columns[] = {
@@ -70,6 +80,7 @@ void demo_print_table(const struct demo_results *results)
            "byte, after\nequal steps. target: bf16's last loss. onebit without +ef is the negative "
            "control.\nThe model is small and the link slow on purpose: the exchange is the "
            "bottleneck here.\n");
+    print_unreached(results);
 }
 
 static json_t *real_or_null(double value)
@@ -91,13 +102,14 @@ static json_t *run_object(const struct demo_results *results, const struct demo_
     double fp32 = step_of(results, "fp32") / m->step_us;
     double bf16 = step_of(results, "bf16") / m->step_us;
     return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "config",
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "config",
         m->config->name, "codec", m->config->codec, "compute_us",
         real_or_null(timed ? m->compute_us : NAN), "step_us",
         real_or_null(timed ? m->step_us : NAN), "exposed_us",
         real_or_null(timed ? m->step_us - m->compute_us : NAN), "wire_bytes",
         real_or_null(timed ? m->wire_bytes : NAN), "loss", real_or_null(m->losses[DEMO_EVALS]),
-        "time_to_target_s", real_or_null(timed ? m->time_to_target_s : NAN), "speedup_fp32",
+        "time_to_target_s", real_or_null(timed ? m->time_to_target_s : NAN), "bf16_loss_then",
+        real_or_null(timed ? m->bf16_loss_then : NAN), "speedup_fp32",
         real_or_null(timed ? fp32 : NAN), "speedup_bf16", real_or_null(timed ? bf16 : NAN), "cores",
         real_or_null(timed ? m->cores : NAN), "same_bits", m->same_bits, "losses",
         curve(m->losses));

@@ -30,14 +30,6 @@ static const char style[] =
     ".c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.compute{fill:var(--c2)}.hidden{fill:var(--go)}"
     ".exposed{fill:var(--wait)}.scroll{overflow-x:auto}";
 
-static const struct demo_measure *find(const struct demo_results *results, const char *name)
-{
-    for (uint32_t i = 0; i < results->n; i++)
-        if (strcmp(results->measures[i].config->name, name) == 0)
-            return &results->measures[i];
-    return NULL;
-}
-
 /** The fastest of those that keep a residual. */
 static const struct demo_measure *best(const struct demo_results *results)
 {
@@ -63,10 +55,11 @@ static void number(FILE *file, double value, const char *format)
 
 static void write_table(FILE *file, const struct demo_results *results)
 {
-    const struct demo_measure *fp32 = find(results, "fp32"), *bf16 = find(results, "bf16");
+    const struct demo_measure *fp32 = demo_measure_find(results, "fp32"),
+                              *bf16 = demo_measure_find(results, "bf16");
     fputs("<div class='scroll'><table><tr><th>exchange<th>step ms<th>compute ms<th>exposed ms"
           "<th>wire kB<th>× fp32<th>× bf16<th>cores<th>loss<th>loss − fp32<th>s to bf16's loss"
-          "</tr>\n",
+          "<th>bf16 after as long</tr>\n",
           file);
     for (uint32_t i = 0; i < results->n; i++) {
         const struct demo_measure *m = &results->measures[i];
@@ -83,6 +76,7 @@ static void write_table(FILE *file, const struct demo_results *results)
         number(file, fp32 != NULL ? m->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS] : NAN,
                "%+.3f");
         number(file, m->time_to_target_s, "%.1f");
+        number(file, m->bf16_loss_then, "%.3f");
         fputs("</tr>\n", file);
     }
     fputs("</table></div>\n", file);
@@ -90,7 +84,8 @@ static void write_table(FILE *file, const struct demo_results *results)
 
 static void write_cards(FILE *file, const struct demo_results *results)
 {
-    const struct demo_measure *fp32 = find(results, "fp32"), *bf16 = find(results, "bf16");
+    const struct demo_measure *fp32 = demo_measure_find(results, "fp32"),
+                              *bf16 = demo_measure_find(results, "bf16");
     const struct demo_measure *winner = best(results);
     if (fp32 == NULL || bf16 == NULL || winner == NULL)
         return;
@@ -199,7 +194,7 @@ bool demo_report_write(const struct demo_results *results, const char *path)
         fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
         return false;
     }
-    const struct demo_measure *bf16 = find(results, "bf16"), *winner = best(results);
+    const struct demo_measure *bf16 = demo_measure_find(results, "bf16"), *winner = best(results);
     double longest_us = 0;
     write_intro(file, results);
     write_cards(file, results);

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 #define SLOT_ALIGN 64
 
 static size_t slot_stride(const struct wring_collective *collective)
@@ -110,6 +112,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
     task->piece = piece;
     task->piece_bytes = bytes;
     task->puts_left = task->member == WRING_EVERYBODY ? collective->members.n - 1 : 1;
+    if (collective->engine->trace != NULL)
+        task->ready_ns = wring_now_ns();
     memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));
 }
 
@@ -168,6 +172,7 @@ static bool send_task(struct wring_task *task)
             return any;
         }
         task->put_to[member] = true;
+        collective->cost.wire_bytes += task->piece_bytes;
         task->puts_left--;
         task->puts_under_way++;
         any = true;
@@ -184,23 +189,27 @@ bool wring_collective_send(struct wring_collective *collective)
     return any;
 }
 
-static void free_if_done(struct wring_task *task)
+static bool is_sent(const struct wring_task *task)
 {
-    if (task->puts_left == 0 && task->puts_under_way == 0 && !task->held)
-        wring_collective_free_task(task);
+    return task->puts_left == 0 && task->puts_under_way == 0;
 }
 
 void wring_collective_let_go(struct wring_task *task)
 {
     task->held = false;
-    free_if_done(task);
+    if (is_sent(task))
+        wring_collective_free_task(task);
 }
 
 void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    free_if_done(task);
+    if (!is_sent(task))
+        return;
+    wring_collective_trace_sent(task);
+    if (!task->held)
+        wring_collective_free_task(task);
 }
 
 uint32_t wring_collective_missing(const struct wring_collective *collective)

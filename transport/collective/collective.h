@@ -87,6 +87,7 @@ struct wring_task {
     bool held;         /* SEND: we ourselves still read the piece */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
+    uint64_t ready_ns; /* since when, if the session is traced */
     size_t piece_bytes;
     bool *put_to; /* [members] */
     uint32_t puts_left, puts_under_way;
@@ -123,11 +124,17 @@ struct wring_work {
     bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
+/** What all steps so far took. Written by the thread that makes progress. */
+struct wring_cost {
+    uint64_t wire_bytes, exchange_ns, codec_ns;
+};
+
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
     struct wring_members members;
     uint32_t bucket; /* id */
+    uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
     struct wring_channel *scatter; /* to one member, another piece to each */
@@ -147,6 +154,7 @@ struct wring_collective {
     bool runnable, blocked;
     uint64_t step;
     uint64_t started_ns;
+    struct wring_cost cost;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
     uint64_t *decoded;        /* [n] chunks begun, of each member */
@@ -158,6 +166,13 @@ struct wring_collective {
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_exchange;
+
+/** For the session's trace; nothing happens without one. */
+void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
+void wring_collective_trace_job(const struct wring_task *task);
+void wring_collective_trace_sent(const struct wring_task *task);
+void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
+                                    size_t bytes);
 
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);

@@ -8,6 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_dtype {
     WRING_F32 = 0,  /* IEEE binary32 */
@@ -51,4 +52,5 @@ const char *wring_op_name(enum wring_op op);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_BLOB_MAX (64u << 20) /* bytes one rank may contribute */
 
@@ -29,6 +30,7 @@ struct wring_blobs {
     uint8_t *storage; /* freed with wring_blobs_finish() */
 };
 
+/** Free what an exchange returned. */
 void wring_blobs_finish(struct wring_blobs *blobs);
 
 struct wring_bootstrap {
@@ -62,12 +64,13 @@ struct wring_bootstrap_ops {
 };
 
 /**
- * A bootstrap for ranks that are threads of this process. Makes all `size` ends; rank r takes
- * ends[r].
+ * Make a bootstrap for ranks that are threads of this process.
+ * @param ends  out, [size]; rank r takes ends[r] and closes it
  */
 enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_bootstrap **ends);
 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif
