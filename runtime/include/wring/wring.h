@@ -111,8 +111,8 @@ void wring_buffer_free(struct wring_session *session, void *data);
 
 struct wring_bucket_params {
     const char *name; /* unique in the session; ranks agree on it */
-    void *data;       /* [elems]; any memory that lives until the session is closed */
-    uint64_t elems;   /* 0 is fine */
+    void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there */
+    uint64_t elems; /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec; /* spec, NULL = "none"; others take sums and averages of f32 only */
