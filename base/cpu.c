@@ -5,18 +5,16 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+/** Asked by hand: not every compiler's run-time check knows the name. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
 #endif
 
 static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
-
-#if defined(__x86_64__)
-/** Conversions of binary16; asked for by hand, as not every compiler's check knows their name. */
-static bool has_f16c(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-#endif
 
 bool wring_cpu_has(enum wring_cpu_tier tier)
 {

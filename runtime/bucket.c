@@ -108,6 +108,14 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                     bucket->name, info->spec);
         return WRING_ERR_INVALID;
     }
+    if (info->flags & WRING_CODEC_TWO_WAYS && bucket->scheme == WRING_SCHEME_INDIVISIBLE) {
+        wring_error(&session->log,
+                    "bucket '%s': codec %s has a way back, which the indivisible scheme "
+                    "has not; use the divisible scheme, or %s alone",
+                    bucket->name, info->spec,
+                    wring_codec_info(wring_codec_way(bucket->codec, 0))->spec);
+        return WRING_ERR_INVALID;
+    }
     return WRING_OK;
 }
 

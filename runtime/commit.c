@@ -31,6 +31,8 @@ static bool is_sharded(const struct wring_bucket *bucket)
 
     if (bucket->scheme != WRING_SCHEME_AUTO)
         return bucket->scheme == WRING_SCHEME_DIVISIBLE;
+    if (info->flags & WRING_CODEC_TWO_WAYS)
+        return true;
     if (info->flags & WRING_CODEC_RAW)
         return wring_bucket_bytes(bucket) > bucket->session->config.flat_bytes;
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "commit"
-#define SIGNATURE_MAX 192
+#define SIGNATURE_MAX 320
 
 /** What one rank says of one bucket. */
 struct entry {

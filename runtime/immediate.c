@@ -13,6 +13,7 @@ struct call {
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec; /* spec or NULL */
+    bool sends_back;   /* what was reduced is encoded once more */
 };
 
 static bool is_placed(const void *data, enum wring_dtype dtype)
@@ -36,6 +37,19 @@ static enum wring_status check_call(const struct call *call)
         return WRING_ERR_INVALID;
     }
     return WRING_OK;
+}
+
+static enum wring_status find_codec(const struct call *call, const struct wring_codec **out)
+{
+    enum wring_status status =
+        wring_group_codec(call->group, call->codec, call->dtype, call->op, out);
+    if (status != WRING_OK || *out == NULL || call->sends_back ||
+        !(wring_codec_info(*out)->flags & WRING_CODEC_TWO_WAYS))
+        return status;
+    wring_error(&call->group->session->log,
+                "codec %s has a way back, which only an allreduce has: use %s",
+                wring_codec_info(*out)->spec, wring_codec_info(wring_codec_way(*out, 0))->spec);
+    return WRING_ERR_UNSUPPORTED;
 }
 
 /** Chunks that fit a slot when encoded. */
@@ -82,7 +96,7 @@ static enum wring_status begin(const struct call *call, uint64_t contributed,
     };
     enum wring_status status = check_call(call);
     if (status == WRING_OK)
-        status = wring_group_codec(call->group, call->codec, call->dtype, call->op, &work->codec);
+        status = find_codec(call, &work->codec);
     if (status == WRING_OK)
         status = cut(call, work);
     if (status == WRING_OK)
@@ -97,18 +111,25 @@ static void copy_alone(const struct call *call)
         memmove(call->out, call->in, call->elems * wring_dtype_bytes(call->dtype));
 }
 
+/** Two members send as much either way, and round once less without. */
+static bool has_way_back(const struct wring_codec *codec, uint32_t members)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    return info->flags & WRING_CODEC_TWO_WAYS || (members > 2 && info->unit != 0);
+}
+
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **out)
 {
-    struct call call = {group, buf, buf, elems, dtype, op, codec};
+    struct call call = {group, buf, buf, elems, dtype, op, codec, true};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
         return status;
     bool gathered = work.codec == NULL
                         ? elems * wring_dtype_bytes(dtype) <= group->session->config.flat_bytes
-                        : group->members.n == 2 || wring_codec_info(work.codec)->unit == 0;
+                        : !has_way_back(work.codec, group->members.n);
     work.ops = gathered ? &wring_gathered : &wring_sharded;
     return wring_request_start(group, &work, out);
 }
@@ -117,7 +138,7 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const char *codec, struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, op, codec};
+    struct call call = {group, in, out, elems, dtype, op, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)
@@ -134,7 +155,7 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   uint64_t elems, enum wring_dtype dtype, const char *codec,
                                   struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec};
+    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
@@ -151,7 +172,7 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
                                  struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec};
+    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)

@@ -14,6 +14,8 @@ static long double codec_error(const char *codec, long double x, long double pea
         return 0;
     if (strcmp(codec, "bf16") == 0)
         return fabsl(x) * 0x1p-8L + 1e-40L;
+    if (strcmp(codec, "fp16") == 0)
+        return fabsl(x) * 0x1p-11L + 0x1p-25L;
     return peak / 127 * 0.5001L + 1e-35L; /* int8 */
 }
 
@@ -22,8 +24,8 @@ static bool has_bound(const struct wring_matrix_case *c)
     bool reduces = c->what == WRING_MATRIX_BUCKET || c->what == WRING_MATRIX_ALLREDUCE ||
                    c->what == WRING_MATRIX_REDUCE_SCATTER;
     bool known = strcmp(c->codec, "none") == 0 || strcmp(c->codec, "bf16") == 0 ||
-                 strncmp(c->codec, "int8", 4) == 0;
-    return reduces && known && c->special == 0 && strchr(c->codec, '+') == NULL;
+                 strcmp(c->codec, "fp16") == 0 || strncmp(c->codec, "int8", 4) == 0;
+    return reduces && known && c->special == 0 && strpbrk(c->codec, "+>") == NULL;
 }
 
 /** Half a unit of the last place of the precision that sums have, and of the result's. */

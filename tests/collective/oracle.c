@@ -19,7 +19,7 @@ struct oracle {
     const struct wring_matrix_case *c;
     uint32_t rank; /* whose result is wanted */
     struct wring_codec *codec;
-    bool raw, feedback;
+    bool raw;
     void **inputs;     /* [ranks][in_elems] */
     float **residuals; /* [ranks][in_elems] */
     float *scratch;    /* [in_elems] */
@@ -32,16 +32,29 @@ static float one_nan(float x)
     return isnan(x) ? NAN : x;
 }
 
-/** to[0..n) = decode(encode(from[0..n) + residual)); `at` is where codecs take it to be. */
-static void through_codec(struct oracle *o, const float *from, float *to, float *residual,
-                          uint64_t n, uint64_t at, unsigned step, uint32_t rank)
+/** Elements on their way: `at` is where codecs take them to be. */
+struct way {
+    uint64_t n, at;
+    unsigned step;
+    uint32_t rank, phase;
+};
+
+/** to = decode(encode(from + residual)), by the codec of that way. */
+static void through_codec(struct oracle *o, struct way way, const float *from, float *to,
+                          float *residual)
 {
-    struct wring_codec_context context = {
-        .seed = 1234, .rank = rank, .ranks = o->c->ranks, .step = step, .element = at};
+    struct wring_codec_context context = {.seed = 1234,
+                                          .rank = way.rank,
+                                          .ranks = o->c->ranks,
+                                          .phase = way.phase,
+                                          .step = way.step,
+                                          .element = way.at};
+    const struct wring_codec *codec = wring_codec_way(o->codec, way.phase);
+    bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
     size_t bytes =
-        wring_codec_encode(o->codec, &context, from, n, o->feedback ? residual : NULL, o->code);
-    CHECK(bytes <= wring_codec_bound(o->codec, n), "%zu bytes", bytes);
-    CHECK(wring_codec_decode(o->codec, &context, o->code, bytes, to, n, false) == WRING_OK,
+        wring_codec_encode(codec, &context, from, way.n, feedback ? residual : NULL, o->code);
+    CHECK(bytes <= wring_codec_bound(codec, way.n), "%zu bytes", bytes);
+    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, way.n, false) == WRING_OK,
           "decode");
 }
 
@@ -53,7 +66,8 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
     for (uint32_t r = 0; r < o->c->ranks; r++) {
         const float *x = (const float *)o->inputs[r] + span.begin;
         if (r != owner) {
-            through_codec(o, x, o->scratch, o->residuals[r] + span.begin, n, span.begin, step, r);
+            through_codec(o, (struct way){n, span.begin, step, r, 0}, x, o->scratch,
+                          o->residuals[r] + span.begin);
             x = o->scratch;
         }
         for (uint64_t i = 0; i < n; i++)
@@ -67,7 +81,7 @@ static bool is_sharded(const struct oracle *o)
 {
     if (o->c->what == WRING_MATRIX_BUCKET && o->c->scheme != WRING_SCHEME_AUTO)
         return o->c->scheme == WRING_SCHEME_DIVISIBLE;
-    return o->c->ranks > 2;
+    return wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS || o->c->ranks > 2;
 }
 
 static void encoded_allreduce(struct oracle *o, unsigned step)
@@ -85,8 +99,8 @@ static void encoded_allreduce(struct oracle *o, unsigned step)
         if (n == 0)
             continue;
         reduce_span(o, out + span.begin, span, owner, step);
-        through_codec(o, out + span.begin, o->scratch, o->residuals[owner] + span.begin, n,
-                      span.begin, step, owner);
+        through_codec(o, (struct way){n, span.begin, step, owner, 1}, out + span.begin, o->scratch,
+                      o->residuals[owner] + span.begin);
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
 }
@@ -100,7 +114,7 @@ static void encoded_exchange(struct oracle *o, unsigned step)
         const float *in = (const float *)o->inputs[from] + (all ? 0 : o->rank * n);
         float *out = (float *)o->out + from * n;
         if (all || from != o->rank)
-            through_codec(o, in, out, NULL, n, 0, step, from);
+            through_codec(o, (struct way){n, 0, step, from, 0}, in, out, NULL);
         else
             memcpy(out, in, n * sizeof(float));
     }
@@ -198,7 +212,6 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_RAW) != 0;
-    o.feedback = (info->flags & WRING_CODEC_FEEDBACK) != 0;
     o.inputs = calloc(c->ranks, sizeof(*o.inputs));
     o.residuals = calloc(c->ranks, sizeof(*o.residuals));
     for (uint32_t r = 0; r < c->ranks; r++) {

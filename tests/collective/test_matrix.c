@@ -10,26 +10,37 @@
 
 #include "tests/collective/cover.h"
 #include "tests/lib/test.h"
+#include <wring/codec.h>
 
 #define SEED 20240607
 #define RANDOM_CASES 60
 #define RUN_ELEMS_MAX 20000 /* of one member's run, in collectives that have one for each */
 
-/* the first ones go into immediate calls: no residual, units that fit the smallest slot */
-#define IMMEDIATE_CODECS 6
+/* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
+ * the last ones, with a way back, only into allreduces */
+#define EXCHANGE_CODECS 7
+#define IMMEDIATE_CODECS 9
 static const char *const codecs[] = {
     "none",
     "bf16",
+    "fp16",
     "int8:block=64",
     "onebit:block=128",
     "onebit:block=32:means=2",
     "topk:ratio=0.1:block=256",
+    "fp16>none",
+    "none>int8:block=64",
     "onebit",
     "bf16+ef",
+    "fp16+ef",
     "int8+ef",
     "onebit:block=128+ef",
     "topk:ratio=0.01:select=exact+ef",
     "topk:ratio=1:block=1024",
+    "onebit+ef>int8",
+    "topk:ratio=0.1:block=256+ef>bf16",
+    "none>int8:block=64+ef",
+    "int8:block=64+ef>onebit:block=128+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 static const char *const providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
@@ -96,8 +107,10 @@ static void mend(void *arg, uint32_t *choice)
     (void)arg;
     if (what != WRING_MATRIX_BUCKET) {
         choice[SCHEME] = WRING_SCHEME_AUTO;
-        choice[CODEC] %= IMMEDIATE_CODECS;
+        choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : EXCHANGE_CODECS;
     }
+    if (choice[SCHEME] == WRING_SCHEME_INDIVISIBLE && strchr(codecs[choice[CODEC]], '>') != NULL)
+        choice[SCHEME] = WRING_SCHEME_DIVISIBLE;
     if (!reduces(what))
         choice[OP] = WRING_SUM;
     if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG || what == WRING_MATRIX_BROADCAST)
@@ -191,6 +204,16 @@ static void every_rank_and_count(void)
         }
 }
 
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < COUNT(codecs); i++)
+            found |= strncmp(codecs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        CHECK(found, "codec %s is not among the codecs of this test", (*ops)->name);
+    }
+}
+
 static void every_codec_scheme_and_provider(void)
 {
     for (size_t codec = 0; codec < COUNT(codecs); codec++)
@@ -201,7 +224,8 @@ static void every_codec_scheme_and_provider(void)
                 c.scheme = (enum wring_scheme)scheme;
                 c.provider = providers[p];
                 c.special = (codec + (size_t)scheme + p) % 2 ? 2 : 0;
-                wring_matrix_run(&c);
+                if (scheme != WRING_SCHEME_INDIVISIBLE || strchr(c.codec, '>') == NULL)
+                    wring_matrix_run(&c);
             }
 }
 
@@ -251,6 +275,7 @@ static void large(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"every_codec_is_listed", every_codec_is_listed},
         {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
         {"every_type_and_operation", every_type_and_operation},
         {"every_rank_and_count", every_rank_and_count},

@@ -34,6 +34,10 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
           "the greatest of codes: %s", line);
     CHECK(wring_allgather(world, x, x, 4, WRING_F32, "bf16+ef", NULL) == WRING_ERR_UNSUPPORTED,
           "a residual in an immediate call");
+    CHECK(wring_reduce_scatter(world, x, x, 4, WRING_F32, WRING_SUM, "fp16>bf16", NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
+              strstr(line, "use fp16"),
+          "a way back where there is none: %s", line);
     CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_UNSUPPORTED &&
               strstr(line, "'b'"),
           "a bucket of integers with a codec: %s", line);

@@ -124,6 +124,7 @@ static void sums(void)
         {NULL, NULL, NULL, NULL},
         {"none", "none", "none", "none"},
         {"bf16", NULL, "bf16", NULL},
+        {"fp16", "fp16", NULL, "bf16"},
         {NULL, "int8", "onebit", "topk"},
         {"onebit", "onebit", "onebit", "onebit"},
         {"topk:block=256:ratio=0.1", "topk", "int8", NULL},
@@ -164,6 +165,7 @@ static void check_reencode(const char *spec)
 static void reencode(void)
 {
     check_reencode("bf16");
+    check_reencode("fp16");
     check_reencode("int8");
     check_reencode("onebit");
     check_reencode("onebit:means=2");
@@ -315,7 +317,7 @@ static void shrink(struct reduction *r)
 static void callers_mode(void)
 {
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
-    static const char *const outs[] = {NULL, "bf16", "int8", "onebit", "topk:ratio=0.1"};
+    static const char *const outs[] = {NULL, "bf16", "fp16", "int8", "onebit", "topk:ratio=0.1"};
     for (size_t o = 0; o < sizeof(outs) / sizeof(outs[0]); o++) {
         struct reduction *plain = set_up(specs, outs[o]), *flushed = set_up(specs, outs[o]);
         plain->job.divisor = flushed->job.divisor = 3;

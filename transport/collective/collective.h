@@ -109,7 +109,7 @@ struct wring_collective_ops {
 struct wring_work {
     const struct wring_collective_ops *ops;
     struct wring_geometry geometry;
-    const struct wring_codec *codec; /* NULL: raw */
+    const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
     enum wring_op op;
     const void *in; /* what we contribute, from element in_origin on */
@@ -211,7 +211,7 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
  * Begin to take the next piece of a member into its place in a shard of the result, if it has come
  * and there is a free task.
  *
- * @param phase  of the codec context under which it was encoded
+ * @param phase  of the codec context under which it was encoded: 0 a contribution, 1 a sum
  */
 bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
                                 uint32_t member, struct wring_span shard, uint32_t phase);
@@ -245,6 +245,10 @@ void wring_collective_put_done(struct wring_task *task);
 
 /** A member whose piece is being waited for, or members.n. */
 uint32_t wring_collective_missing(const struct wring_collective *collective);
+
+/** The codec of one way (as the contexts' phase counts), or NULL for raw. */
+const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
+                                               uint32_t phase);
 
 /** The codec context of a span. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,

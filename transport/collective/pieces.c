@@ -34,9 +34,21 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
     return &task->job;
 }
 
-static float *residual_at(const struct wring_collective *collective, struct wring_span span)
+const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
+                                               uint32_t phase)
 {
-    return collective->residual != NULL ? collective->residual + span.begin : NULL;
+    const struct wring_codec *codec = collective->work.codec;
+    return codec != NULL ? wring_codec_way(codec, phase) : NULL;
+}
+
+/** Have a job make the code of one way, with its part of the residual if that way has feedback. */
+static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
+{
+    job->codec_out = wring_collective_way(task->collective, phase);
+    job->residual = NULL;
+    if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
+        job->residual = task->collective->residual + task->span.begin;
+    job->code = task->slot;
 }
 
 const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
@@ -60,9 +72,7 @@ static void encode(struct wring_task *task, struct wring_span span)
     struct wring_job *job = new_job(task, WRING_JOB_ENCODE, span, 0);
 
     job->src = wring_collective_in(collective, span);
-    job->codec_out = collective->work.codec;
-    job->residual = residual_at(collective, span);
-    job->code = task->slot;
+    encode_by(job, task, 0);
     wring_engine_submit(collective->engine, job);
 }
 
@@ -132,8 +142,9 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
     task->member = member;
     task->taken[member] = wring_channel_take(channel, member);
     struct wring_span span = wring_geometry_chunk(geometry, shard, collective->decoded[member]++);
-    wring_collective_take(task, span, (struct wring_source){piece, bytes, collective->work.codec},
-                          phase);
+    wring_collective_take(
+        task, span, (struct wring_source){piece, bytes, wring_collective_way(collective, phase)},
+        phase);
     return true;
 }
 
@@ -159,7 +170,7 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
-        source->codec = task->collective->work.codec;
+        source->codec = wring_collective_way(task->collective, 0);
         task->taken[i] = wring_channel_take(channel, i);
     }
 }
@@ -174,11 +185,8 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
-    if (encoded) {
-        job->codec_out = collective->work.codec;
-        job->residual = residual_at(collective, span);
-        job->code = task->slot;
-    }
+    if (encoded)
+        encode_by(job, task, 1);
     wring_engine_submit(collective->engine, job);
 }
 

@@ -190,7 +190,8 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
  * request is done. NULL request: the call waits.
  *
- * codec is a spec without +ef, NULL = "none"; others take f32 only, and sums and averages.
+ * codec is a spec without +ef, NULL = "none"; others take f32 only, and sums and averages; "in>out"
+ * has a meaning for allreduce alone.
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
  * operation, or one that keeps a residual), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
  */
