@@ -119,6 +119,9 @@ def onebit_cases():
     x[33] = 0xFFC00001
     yield record(block + "+ef", x, random(5, 96, 0.3))
     yield record(block + ":means=2+ef", random(6, 50), random(7, 50, 0.3))
+    x = random(8, 96)
+    x[32:64] = [0x7F7FFFFF] * 32  # finite, but their sum is not
+    yield record(block + "+ef", x, random(9, 96, 0.1))
     yield refused(block, 32, words(0x80000000, 0))
     yield refused(block, 32, words(0x7F800000, 0))
     yield refused(block, 32, words(0x7FC00001, 0))
