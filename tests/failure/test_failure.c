@@ -226,7 +226,7 @@ static const struct {
     const char *what, *line;
 } disagreements[] = {
     {"elems", "bucket 'b' is ["},   {"codec", "codec int8"},       {"op", ", avg,"},
-    {"scheme", "scheme divisible"}, {"missing", "has bucket 'b'"},
+    {"scheme", "scheme divisible"}, {"missing", "has bucket 'b'"}, {"dtype", " x i32, "},
 };
 
 static int run_disagreeing(struct procs_rank *rank, void *arg)
@@ -243,7 +243,10 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
         .name = odd && which == 4 ? "c" : "b",
         .data = data,
         .elems = odd && which == 0 ? ELEMS - 1 : ELEMS,
-        .codec = odd && which == 1 ? "int8" : "bf16",
+        .dtype = odd && which == 5 ? WRING_I32 : WRING_F32,
+        .codec = which == 5          ? "none"
+                 : odd && which == 1 ? "int8"
+                                     : "bf16",
         .op = odd && which == 2 ? WRING_AVG : WRING_SUM,
         .scheme = odd && which == 3 ? WRING_SCHEME_DIVISIBLE : WRING_SCHEME_AUTO,
     };
@@ -257,7 +260,7 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
 
 static void disagreement_names_both_sides(void)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < (int)(sizeof(disagreements) / sizeof(disagreements[0])); i++) {
         start(3, tcp, run_disagreeing);
         job.arg = &i;
         CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", disagreements[i].what);
