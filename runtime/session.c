@@ -132,10 +132,26 @@ static enum wring_status meet(struct wring_session *session,
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }
 
+/** Asked once there is somebody who drives the connections. */
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
-    return session->fabric != NULL && wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+    wring_progress_nudge(session->progress);
+    return wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+}
+
+/** The bootstrap says who is at fault: let the fabric tell everyone and the application so. */
+static void adopt_failure(struct wring_session *session, enum wring_status status)
+{
+    int32_t rank = session->bootstrap->at_fault;
+    if (session->progress != NULL)
+        wring_progress_lock(session->progress);
+    if (rank >= 0 && session->fabric != NULL && session->fabric->state == WRING_FABRIC_WORKING)
+        wring_fabric_fail(session->fabric, status, rank,
+                          "rank %" PRId32 " was lost while ranks opened, committed or made a group",
+                          rank);
+    if (session->progress != NULL)
+        wring_progress_unlock(session->progress);
 }
 
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
@@ -143,8 +159,10 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
 {
     struct wring_cancel cancel = {job_has_failed, session};
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
-    enum wring_status status =
-        session->bootstrap->ops->exchange(session->bootstrap, blob, bytes, deadline, &cancel, out);
+    enum wring_status status = session->bootstrap->ops->exchange(
+        session->bootstrap, blob, bytes, deadline, session->progress != NULL ? &cancel : NULL, out);
+    if (status == WRING_ERR_PEER)
+        adopt_failure(session, status);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }
 
@@ -266,7 +284,7 @@ static enum wring_status connect_all(struct wring_session *session)
     status = wring_session_exchange_writer(session, &description, &blobs);
     if (status != WRING_OK)
         return status;
-    status = wring_fabric_connect(session->fabric, &blobs,
+    status = wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
                                   wring_deadline_in(session->config.join_timeout_ns));
     wring_blobs_finish(&blobs);
     return status;
@@ -311,6 +329,19 @@ static enum wring_status open_session(struct wring_session *session,
     return wring_session_trace_clocks(session);
 }
 
+/** A session that failed while it opened has nobody else to tell its peers why. */
+static void tell_peers(struct wring_session *session)
+{
+    struct wring_fabric *fabric = session->fabric;
+    while (fabric != NULL && fabric->state == WRING_FABRIC_FAILING) { /* half a second at most */
+        struct wring_wait_set set = {.deadline_ns = wring_deadline_in(10 * WRING_NS_PER_MS)};
+        if (wring_fabric_poll(fabric))
+            continue;
+        wring_fabric_arm(fabric, &set);
+        wring_wait_set_sleep(&set);
+    }
+}
+
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out)
 {
@@ -320,6 +351,8 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     pthread_mutex_init(&session->buffers_mutex, NULL);
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
+        if (session->progress == NULL)
+            tell_peers(session);
         wring_session_close(session);
         return status;
     }

@@ -108,6 +108,15 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
     return status;
 }
 
+static enum wring_status local_check(struct wring_bootstrap *bootstrap)
+{
+    struct meeting *meeting = ((struct local_end *)bootstrap)->meeting;
+    pthread_mutex_lock(&meeting->mutex);
+    bool broken = meeting->broken;
+    pthread_mutex_unlock(&meeting->mutex);
+    return broken ? WRING_ERR_PEER : WRING_OK;
+}
+
 static const char *local_address(struct wring_bootstrap *bootstrap)
 {
     (void)bootstrap;
@@ -142,6 +151,7 @@ static void local_close(struct wring_bootstrap *bootstrap)
 static const struct wring_bootstrap_ops local_ops = {
     .name = "local",
     .exchange = local_exchange,
+    .check = local_check,
     .local_address = local_address,
     .close = local_close,
 };
@@ -162,7 +172,7 @@ enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_boots
         made[i] = calloc(1, sizeof(**made));
         failed = made[i] == NULL;
         if (!failed)
-            *made[i] = (struct local_end){{&local_ops, i, size}, meeting};
+            *made[i] = (struct local_end){{&local_ops, i, size, -1}, meeting};
     }
     if (failed) {
         for (uint32_t i = 0; made != NULL && i < size; i++)

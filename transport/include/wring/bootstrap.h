@@ -36,6 +36,7 @@ void wring_blobs_finish(struct wring_blobs *blobs);
 struct wring_bootstrap {
     const struct wring_bootstrap_ops *ops; /* first member of every bootstrap's own struct */
     uint32_t rank, size;
+    int32_t at_fault; /* after an error of exchange() or check(): the rank, -1 where unknown */
 };
 
 /** Lets whoever waits in an exchange be called off. */
@@ -56,6 +57,12 @@ struct wring_bootstrap_ops {
     enum wring_status (*exchange)(struct wring_bootstrap *bootstrap, const void *blob, size_t bytes,
                                   uint64_t deadline_ns, const struct wring_cancel *cancel,
                                   struct wring_blobs *out);
+
+    /**
+     * Between two exchanges: has a rank left for good? Never blocks.
+     * @return WRING_OK: none, or it cannot say; errors as of exchange(), logged with the rank
+     */
+    enum wring_status (*check)(struct wring_bootstrap *bootstrap);
 
     /** The local address that reaches the other ranks, as text; "" where it cannot say. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);
