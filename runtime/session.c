@@ -325,7 +325,9 @@ static enum wring_status open_session(struct wring_session *session,
                                   session->config.spin_ns, &session->progress);
     if (status != WRING_OK)
         return status;
+    wring_progress_lock(session->progress);
     session->engine->trace = session->trace;
+    wring_progress_unlock(session->progress);
     return wring_session_trace_clocks(session);
 }
 
