@@ -250,6 +250,11 @@ static bool poll_jobs(struct wring_engine *engine)
     return n > 0;
 }
 
+static uint64_t puts_of(const struct wring_engine *engine)
+{
+    return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed);
+}
+
 static bool advance(struct wring_engine *engine)
 {
     bool kick = engine->kick, any = false;
@@ -259,9 +264,11 @@ static bool advance(struct wring_engine *engine)
         next = at->next_active;
         if (!at->runnable && !(kick && at->blocked))
             continue;
+        bool retry = !at->runnable; /* its put may find no room again */
+        uint64_t before = puts_of(engine);
         at->runnable = at->blocked = false;
         at->work.ops->advance(at);
-        any = true;
+        any |= !retry || puts_of(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
     }
@@ -332,6 +339,10 @@ bool wring_engine_poll(struct wring_engine *engine)
         return_owed_credits(engine);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
+    if (!any) {
+        engine->kick = true; /* not every provider tells when it has room again: ask */
+        any = advance(engine);
+    }
     if (!any && engine->active != NULL && engine->jobs_under_way == 0) {
         check_departed(engine);
         check_timeout(engine);
