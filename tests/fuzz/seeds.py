@@ -147,5 +147,65 @@ def settings():
         write("settings", f"{i:02}", text)
 
 
-for make in (codes, specs, config, tcp, handshake, control, settings):
+def text(words):
+    return struct.pack("<I", len(words)) + words.encode()
+
+
+def span(whose, begin, end):
+    return struct.pack("<IQQ", whose, begin, end) + struct.pack(f"<{end - begin}f",
+                                                                 *range(end - begin))
+
+
+def saved(name, elems, spec, steps, *spans):
+    return (text(name) + struct.pack("<Q", elems) + text(spec) +
+            struct.pack("<QI", steps, len(spans)) + b"".join(spans))
+
+
+def state():
+    a = saved("a", 40, "int8:block=32+ef", 5, span(0, 0, 0), span(1, 0, 40), span(0, 40, 40))
+    b = saved("b", 30, "onebit+ef", 5, span(0, 0, 0), span(1, 0, 0), span(0, 0, 30))
+    head = struct.pack("<3I", 0, 1, 2)
+    write("state", "both", head + a + b)
+    write("state", "other-rank", struct.pack("<3I", 1, 2, 2) + b + a)
+    write("state", "one", struct.pack("<3I", 0, 1, 1) + a)
+    write("state", "unknown-bucket", head + saved("c", 3, "bf16+ef", 1, span(0, 0, 3)) + a)
+    write("state", "other-codec", head + a.replace(b"int8", b"int9") + b)
+    write("state", "pieces", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 2**63, *(span(i % 2, i, i + 7) for i in range(0, 23))))
+    write("state", "second-is-bad", head + a + b[:-1])
+    write("state", "outside", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 1, span(0, 20, 40)))
+    write("state", "empty", struct.pack("<3I", 0, 1, 0))
+
+
+def shm():
+    def publish(kind, size, region=0, offset=0):
+        return struct.pack("<BBIHB", 2, region, offset, size, kind)
+
+    take = b"\x06\x07"
+    write("shm", "put", publish(1, 64) + take)
+    write("shm", "message", publish(2, 256) + take)
+    write("shm", "long-message", publish(2, 257) + take)
+    write("shm", "full", publish(1, 8) * 256 + take * 40)
+    write("shm", "too-many", publish(1, 8) * 257 + take)
+    write("shm", "head", b"\x00" + struct.pack("<HI", 0, 0x80000000) + take)
+    write("shm", "tail", b"\x03\xff" + bytes(255) + b"\x01" + struct.pack("<HI", 16, 999) + b"\x03\x05")
+    write("shm", "push", (b"\x03\xf0" + bytes(240) + b"\x05\xf0") * 5)
+
+
+def signature():
+    def say(codec="int8", seed=1, elems=1000):
+        return (f"elems={elems}\ntype=f32\nop=sum\ncodec={codec}\nscheme=auto\nseed={seed}\n"
+                "WRING_CHUNK_BYTES=262144\nWRING_FLAT_BYTES=8192\nWRING_WINDOW=4\n")
+
+    write("signature", "same", say() + "\0" + say())
+    write("signature", "codec", say() + "\0" + say(codec="bf16"))
+    write("signature", "several", say() + "\0" + say(codec="topk+ef", seed=2))
+    write("signature", "long", say(codec="x" * 100 + "y") + "\0" + say(codec="x" * 100 + "z"))
+    write("signature", "longest", say(codec="x" * 600) + "\0" + say())
+    write("signature", "other-terms", say() + "\0" + "a=b\nc\n=\n\n")
+    write("signature", "nothing", "")
+
+
+for make in (shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
