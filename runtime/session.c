@@ -325,13 +325,15 @@ static enum wring_status open_session(struct wring_session *session,
         status = connect_all(session);
     if (status == WRING_OK)
         status = make_world(session);
+    if (status == WRING_OK)
+        status =
+            wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
+                                  session->config.spin_ns, &session->progress);
     if (status != WRING_OK)
         return status;
-    session->engine->trace = session->trace; /* before there is a thread that looks at it */
-    status = wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
-                                   session->config.spin_ns, &session->progress);
-    if (status != WRING_OK)
-        return status;
+    wring_progress_lock(session->progress);
+    session->engine->trace = session->trace;
+    wring_progress_unlock(session->progress);
     return wring_session_trace_clocks(session);
 }
 
@@ -354,6 +356,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL)
         return WRING_ERR_NO_MEMORY;
+    pthread_mutex_init(&session->buffers_mutex, NULL);
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
         if (session->progress == NULL)
@@ -412,6 +415,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    pthread_mutex_destroy(&session->buffers_mutex);
     free(session);
 }
 

@@ -63,13 +63,12 @@ static enum wring_status wait_for_all(struct meeting *meeting, const uint32_t *c
                                       uint64_t deadline_ns, const struct wring_cancel *cancel)
 {
     while (*counter < meeting->size) {
-        if (cancel != NULL && cancel->cancelled(cancel->arg))
-            meeting->broken = true;
-        if (wring_now_ns() > deadline_ns)
+        bool called_off = cancel != NULL && cancel->cancelled(cancel->arg);
+        if (called_off || wring_now_ns() > deadline_ns)
             meeting->broken = true;
         if (meeting->broken) {
             pthread_cond_broadcast(&meeting->changed);
-            return WRING_ERR_PEER;
+            return called_off ? WRING_ERR_CLOSED : WRING_ERR_PEER;
         }
         wait_for_change(meeting);
     }
@@ -84,6 +83,10 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
     struct meeting *meeting = end->meeting;
 
     pthread_mutex_lock(&meeting->mutex);
+    if (meeting->broken) { /* who gave up took its blob along */
+        pthread_mutex_unlock(&meeting->mutex);
+        return WRING_ERR_PEER;
+    }
     enum wring_status status = WRING_OK;
     meeting->blobs[bootstrap->rank] = blob;
     meeting->bytes[bootstrap->rank] = bytes;
