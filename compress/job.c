@@ -24,10 +24,10 @@ static bool is_raw(const struct wring_source *source)
     return source->codec == NULL;
 }
 
-static wring_sum_fn best_sum(void)
+static wring_sum_fn find_sum(const struct wring_job *job)
 {
     const struct wring_sum_tier *tier =
-        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), wring_cpu_best());
+        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), wring_job_tier(job));
     return tier->sum;
 }
 
@@ -105,7 +105,7 @@ static enum wring_status run_decode(struct wring_job *job)
 {
     if (job->n_sources != 1)
         return WRING_ERR_INVALID;
-    return take_source(job, best_sum(), 0, (struct tile){0, job->elems}, job->dst, false);
+    return take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
 }
 
 /** The usual case without codecs: every source is read once and the sum written once. */
@@ -181,7 +181,7 @@ static uint64_t tile_elems(const struct wring_job *job)
 
 static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 {
-    wring_sum_fn sum = best_sum();
+    wring_sum_fn sum = find_sum(job);
     uint64_t length = tile_elems(job);
     enum wring_status status = WRING_OK;
 

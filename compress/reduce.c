@@ -4,7 +4,13 @@
 #include "base/cpu.h"
 #include "compress/kernels/fold.h"
 
-static wring_fold_fn find_fold(enum wring_dtype dtype, enum wring_op op)
+enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
+{
+    enum wring_cpu_tier tier;
+    return job->tier != NULL && wring_cpu_tier_parse(job->tier, &tier) ? tier : wring_cpu_best();
+}
+
+static wring_fold_fn find_fold(const struct wring_job *job)
 {
     static const enum wring_fold_kind kinds[WRING_OPS] = {
         [WRING_SUM] = WRING_FOLD_SUM,
@@ -13,8 +19,8 @@ static wring_fold_fn find_fold(enum wring_dtype dtype, enum wring_op op)
         [WRING_MAX] = WRING_FOLD_MAX,
     };
     const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_cpu_best());
-    return tier->kernels->fold[dtype][kinds[op]];
+        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(job));
+    return tier->kernels->fold[job->dtype][kinds[job->op]];
 }
 
 static enum wring_status check_source(const struct wring_job *job, uint32_t i)
@@ -39,7 +45,7 @@ enum wring_status wring_reduce_run(struct wring_job *job)
         if (status != WRING_OK)
             return status;
     }
-    wring_fold_fn fold = find_fold(job->dtype, job->op);
+    wring_fold_fn fold = find_fold(job);
     fold(job->dst, job->sources, job->n_sources, job->elems, job->divisor);
     return WRING_OK;
 }

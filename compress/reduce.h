@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/cpu.h"
 #include <wring/executor.h>
 
 /** Is this a job for wring_reduce_run()? The others are copies, and what codecs can take part in.
@@ -13,6 +14,9 @@ static inline bool wring_reduce_takes(const struct wring_job *job)
 {
     return job->kind != WRING_JOB_COPY && (job->dtype != WRING_F32 || job->op > WRING_AVG);
 }
+
+/** The highest tier that a job allows; an unknown name allows the best. */
+enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
 
 /**
  * Run a REDUCE job, in one pass over its sources.

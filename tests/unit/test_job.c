@@ -134,6 +134,31 @@ static void sums(void)
             check_sum(mixes[i], divisor);
 }
 
+/** Every tier, also one that is not here or has no such name, gives the same sum. */
+static void every_tier(void)
+{
+    static const char *const tiers[] = {"scalar", "avx2", "avx512", "neon", "best", "?", NULL};
+    static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
+    static float want[N];
+    for (size_t t = 0; t < sizeof(tiers) / sizeof(tiers[0]); t++) {
+        struct reduction *r = set_up(specs, NULL);
+        r->job.tier = tiers[t];
+        r->job.divisor = 3;
+        expect(r, want);
+        run(&r->job);
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        r->job.op = WRING_MAX;
+        run(&r->job);
+        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        for (int i = 0; i < N; i++)
+            want[i] = fmaxf(fmaxf(r->raw[0][i], r->raw[1][i]), fmaxf(r->raw[2][i], r->raw[3][i]));
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "maximum by tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        tear_down(r);
+    }
+}
+
 /** The owner must go on with the very bits that its peers decode, and keep what the code lost. */
 static void check_reencode(const char *spec)
 {
@@ -369,6 +394,7 @@ static void callers_mode(void)
 
 static const struct wring_test_case cases[] = {
     {"sums", sums},
+    {"every tier", every_tier},
     {"reencode", reencode},
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},

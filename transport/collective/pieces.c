@@ -25,6 +25,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .kind = kind,
         .dtype = work->dtype,
         .op = work->op,
+        .tier = task->collective->engine->config->cpu,
         .elems = span.end - span.begin,
         .context = wring_collective_context(task->collective, span, phase),
         .divisor = work->op == WRING_AVG ? (float)task->collective->members.n : 1,

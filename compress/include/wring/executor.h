@@ -55,6 +55,8 @@ struct wring_job {
     enum wring_dtype dtype;
     enum wring_op op; /* REDUCE; AVG is a sum whose divisor is not 1 */
     uint64_t elems;
+    const char *tier; /* highest kernel tier of work that has no codec, which brings its own;
+                         as for wring_codec_create() */
     struct wring_codec_context context;
 
     const float *src; /* ENCODE: in, [elems] */
