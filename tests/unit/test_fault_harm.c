@@ -186,6 +186,26 @@ static void jitter_keeps_the_order(void)
     end_close(&b);
 }
 
+/** One after the other, so that their delays add up to what the seed says. */
+static void jitter_is_what_the_seed_says(void)
+{
+    const struct wring_fault_schedule schedule = {.seed = 4};
+    struct end a, b;
+    uint64_t least = 0, began = wring_now_ns();
+    REQUIRE(pair_open(&a, &b, "shm", "jitter=6ms,seed=4"), "no pair");
+    for (unsigned i = 0; i < 20; i++) {
+        CHECK(put(&a, 64, i) == WRING_OK, "put");
+        UNTIL(&a, &b, b.arrived == i + 1);
+        least +=
+            wring_fault_random(&schedule, 1, WRING_FAULT_JITTER, 2 * i) % (6 * WRING_NS_PER_MS + 1);
+    }
+    uint64_t took = wring_now_ns() - began;
+    CHECK(least > 20 * WRING_NS_PER_MS && took >= least, "%llu ns, not at least %llu",
+          (unsigned long long)took, (unsigned long long)least);
+    end_close(&a);
+    end_close(&b);
+}
+
 /** Put until the end. @return how many arrived whole */
 static unsigned put_until_closed(const char *provider, const char *schedule, size_t bytes,
                                  char text[256])
@@ -419,6 +439,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"delay_holds_what_comes", delay_holds_what_comes},
         {"jitter_keeps_the_order", jitter_keeps_the_order},
+        {"jitter_is_what_the_seed_says", jitter_is_what_the_seed_says},
         {"disconnects_by_count", disconnects_by_count},
         {"disconnects_by_seed", disconnects_by_seed},
         {"corruption_hits_what_the_seed_names", corruption_hits_what_the_seed_names},
