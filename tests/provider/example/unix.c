@@ -66,9 +66,10 @@ static void unix_region_destroy(struct wring_region *base)
     struct unix_region *region = (struct unix_region *)base;
     struct unix_provider *provider = (struct unix_provider *)base->provider;
     struct unix_conn *conn;
-    TAILQ_FOREACH(conn, &provider->conns, link) /* a put under way would go on writing */
-    if (conn->in.region == region)
-        wring_unix_fail(conn, WRING_ERR_FRAME, "it was putting into a region that is gone");
+    /* one in the middle of a put would go on writing */
+    for (conn = TAILQ_FIRST(&provider->conns); conn != NULL; conn = TAILQ_NEXT(conn, link))
+        if (conn->in.region == region)
+            wring_unix_fail(conn, WRING_ERR_FRAME, "it was putting into a region that is gone");
     TAILQ_REMOVE(&provider->regions, region, link);
     free(region);
 }
@@ -188,8 +189,7 @@ static void unix_arm(struct wring_provider *base, struct wring_wait_set *set)
         lower(&set->deadline_ns, provider->accept_after_ns);
     else if (provider->listener >= 0)
         set->fds[set->n++] = (struct pollfd){.fd = provider->listener, .events = POLLIN};
-    TAILQ_FOREACH(conn, &provider->conns, link)
-    {
+    for (conn = TAILQ_FIRST(&provider->conns); conn != NULL; conn = TAILQ_NEXT(conn, link)) {
         set->busy |= conn->state == UNIX_FAILED;
         if (conn->state == UNIX_HANDSHAKE)
             lower(&set->deadline_ns, conn->deadline_ns);

@@ -108,8 +108,8 @@ static unsigned count_pending(const struct unix_provider *provider)
 {
     unsigned n = 0;
     const struct unix_conn *conn;
-    TAILQ_FOREACH(conn, &provider->conns, link)
-    n += conn->accepted && conn->state == UNIX_HANDSHAKE;
+    for (conn = TAILQ_FIRST(&provider->conns); conn != NULL; conn = TAILQ_NEXT(conn, link))
+        n += conn->accepted && conn->state == UNIX_HANDSHAKE;
     return n;
 }
 

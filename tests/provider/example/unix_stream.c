@@ -62,12 +62,13 @@ static uint8_t *find_target(struct unix_conn *conn)
         return in->message;
     if (frame->kind != UNIX_PUT)
         return NULL;
-    TAILQ_FOREACH(region, &unix_of(conn)->regions, link)
-    if (region->id == frame->region && frame->offset <= region->base.bytes &&
-        frame->bytes <= region->base.bytes - frame->offset) {
-        in->region = region;
-        return (uint8_t *)region->base.base + frame->offset;
-    }
+    for (region = TAILQ_FIRST(&unix_of(conn)->regions); region != NULL;
+         region = TAILQ_NEXT(region, link))
+        if (region->id == frame->region && frame->offset <= region->base.bytes &&
+            frame->bytes <= region->base.bytes - frame->offset) {
+            in->region = region;
+            return (uint8_t *)region->base.base + frame->offset;
+        }
     return NULL;
 }
 
