@@ -189,11 +189,9 @@ static void unix_arm(struct wring_provider *base, struct wring_wait_set *set)
         lower(&set->deadline_ns, provider->accept_after_ns);
     else if (provider->listener >= 0)
         set->fds[set->n++] = (struct pollfd){.fd = provider->listener, .events = POLLIN};
-    for (conn = TAILQ_FIRST(&provider->conns); conn != NULL; conn = TAILQ_NEXT(conn, link)) {
-        set->busy |= conn->state == UNIX_FAILED;
+    for (conn = TAILQ_FIRST(&provider->conns); conn != NULL; conn = TAILQ_NEXT(conn, link))
         if (conn->state == UNIX_HANDSHAKE)
             lower(&set->deadline_ns, conn->deadline_ns);
-    }
 }
 
 const struct wring_provider_ops wring_provider_unix = {

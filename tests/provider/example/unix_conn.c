@@ -37,8 +37,6 @@ enum wring_status wring_unix_listen(struct wring_provider *base, void *address, 
     struct unix_provider *provider = (struct unix_provider *)base;
     struct sockaddr_un local;
     char name[NAME_BYTES + 1];
-    if (provider->listener >= 0)
-        return WRING_ERR_BUSY;
 
     snprintf(name, sizeof(name), PREFIX "%016" PRIx64, provider->instance);
     socklen_t local_bytes = make_address(name, &local);
@@ -211,10 +209,9 @@ void wring_unix_serve(struct unix_conn *conn, struct unix_events *events, uint64
         step_handshake(conn, events, now);
     if (conn->state == UNIX_OPEN)
         wring_unix_exchange(conn, events);
+    watch(conn); /* may fail too */
     if (conn->state == UNIX_FAILED && events->n < events->max)
         report_closed(conn, events);
     if (conn->state == UNIX_DROPPED)
         wring_unix_disconnect(&conn->base);
-    else
-        watch(conn);
 }
