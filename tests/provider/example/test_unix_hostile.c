@@ -174,10 +174,12 @@ static void strangers_are_turned_out(void)
         if (i % 2 == 0)
             CHECK(send(fds[i], "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18, "send");
     }
-    for (unsigned i = 0; i < STRANGERS; i++) {
-        CHECK(is_closed(&door, fds[i]), "stranger %u stays", i);
+    unsigned out = 0;
+    while (out < STRANGERS && is_closed(&door, fds[out]))
+        out++;
+    CHECK(out == STRANGERS, "stranger %u stays", out);
+    for (unsigned i = 0; i < STRANGERS; i++)
         close(fds[i]);
-    }
     CHECK(door.victim.accepted == 0, "let in");
     check_friend(&door);
     end_close(&door.victim);
