@@ -130,7 +130,8 @@ static enum wring_status set_number(struct wring_config *config, const struct wr
                     var->unit);
         return WRING_ERR_INVALID;
     }
-    int64_t result = (int64_t)number;
+    /* times become whole ns: the nearest, since 65us written as 6.5e-05 s is a hair less */
+    int64_t result = (int64_t)(var->type == WRING_CONFIG_SECONDS ? number + 0.5 : number);
     memcpy((char *)config + var->offset, &result, sizeof(result));
     return WRING_OK;
 }

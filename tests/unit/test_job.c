@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "tests/lib/elements.h"
 #include "tests/lib/test.h"
 #include <wring/executor.h>
 
@@ -123,6 +124,7 @@ static void sums(void)
         {NULL, NULL, NULL, NULL},
         {"none", "none", "none", "none"},
         {"bf16", NULL, "bf16", NULL},
+        {"fp16", "fp16", NULL, "bf16"},
         {NULL, "int8", "onebit", "topk"},
         {"onebit", "onebit", "onebit", "onebit"},
         {"topk:block=256:ratio=0.1", "topk", "int8", NULL},
@@ -130,6 +132,31 @@ static void sums(void)
     for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++)
         for (float divisor = 1; divisor < 5; divisor++)
             check_sum(mixes[i], divisor);
+}
+
+/** Every tier, also one that is not here or has no such name, gives the same sum. */
+static void every_tier(void)
+{
+    static const char *const tiers[] = {"scalar", "avx2", "avx512", "neon", "best", "?", NULL};
+    static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
+    static float want[N];
+    for (size_t t = 0; t < sizeof(tiers) / sizeof(tiers[0]); t++) {
+        struct reduction *r = set_up(specs, NULL);
+        r->job.tier = tiers[t];
+        r->job.divisor = 3;
+        expect(r, want);
+        run(&r->job);
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        r->job.op = WRING_MAX;
+        run(&r->job);
+        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        for (int i = 0; i < N; i++)
+            want[i] = fmaxf(fmaxf(r->raw[0][i], r->raw[1][i]), fmaxf(r->raw[2][i], r->raw[3][i]));
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "maximum by tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        tear_down(r);
+    }
 }
 
 /** The owner must go on with the very bits that its peers decode, and keep what the code lost. */
@@ -163,6 +190,7 @@ static void check_reencode(const char *spec)
 static void reencode(void)
 {
     check_reencode("bf16");
+    check_reencode("fp16");
     check_reencode("int8");
     check_reencode("onebit");
     check_reencode("onebit:means=2");
@@ -198,6 +226,72 @@ static void bad_calls(void)
     CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
 }
 
+/** A reduction of any type, and a copy. */
+static void check_type(enum wring_dtype dtype, enum wring_op op)
+{
+    static uint64_t in[SOURCES][N], want[N], got[N];
+    struct wring_source sources[SOURCES];
+    const void *src[SOURCES];
+    size_t bytes = N * wring_dtype_bytes(dtype);
+
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, 5 + s);
+        sources[s] = (struct wring_source){in[s], bytes, NULL};
+        src[s] = in[s];
+    }
+    struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
+                               .dtype = dtype,
+                               .op = op,
+                               .elems = N,
+                               .sources = sources,
+                               .n_sources = SOURCES,
+                               .divisor = op == WRING_AVG ? SOURCES : 1,
+                               .dst = got};
+    uint64_t mode = wring_fp_enter();
+    wring_test_reduce(dtype, op, src, SOURCES, N, want);
+    wring_fp_leave(mode);
+    run(&reduce);
+    CHECK(reduce.status == WRING_OK && memcmp(want, got, bytes) == 0, "%s %s: %s",
+          wring_dtype_name(dtype), wring_op_name(op), wring_status_text(reduce.status));
+
+    struct wring_job copy = {.kind = WRING_JOB_COPY,
+                             .dtype = dtype,
+                             .elems = bytes,
+                             .sources = &sources[2],
+                             .n_sources = 1,
+                             .dst = got};
+    run(&copy);
+    CHECK(copy.status == WRING_OK && memcmp(in[2], got, bytes) == 0, "%s: copy differs",
+          wring_dtype_name(dtype));
+    sources[2].bytes--;
+    run(&copy);
+    run(&reduce);
+    CHECK(copy.status == WRING_ERR_FRAME && reduce.status == WRING_ERR_FRAME &&
+              reduce.bad_source == 2,
+          "%s: a short source is taken", wring_dtype_name(dtype));
+}
+
+static void every_type(void)
+{
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+        for (int op = 0; op < WRING_OPS; op++)
+            check_type((enum wring_dtype)dtype, (enum wring_op)op);
+}
+
+static void codecs_sum_float32_alone(void)
+{
+    static const char *const specs[SOURCES] = {NULL, "int8", NULL, NULL};
+    struct reduction *r = set_up(specs, NULL);
+    r->job.op = WRING_MAX;
+    run(&r->job);
+    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "max of codes");
+    r->job.op = WRING_SUM;
+    r->job.dtype = WRING_I32;
+    run(&r->job);
+    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "integers in a codec");
+    tear_down(r);
+}
+
 static void nan_is_canonical(void)
 {
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
@@ -211,6 +305,31 @@ static void nan_is_canonical(void)
     run(&r->job);
     CHECK(memcmp(&r->dst[5], &nan, 4) == 0 && memcmp(&r->dst[6], &nan, 4) == 0, "other NaN");
     CHECK(memcmp(&r->dst[7], &infinity, 4) == 0, "infinity is lost in a raw sum");
+    tear_down(r);
+}
+
+/** A sum of fp16 that leaves its range saturates on its way back; what came in as infinity stays.
+ */
+static void half_overflow(void)
+{
+    static const char *const specs[SOURCES] = {"fp16", NULL, "fp16", NULL};
+    struct reduction *r = set_up(specs, "fp16");
+    r->raw[1][0] = r->raw[3][0] = 40000;
+    r->raw[1][1] = r->raw[3][1] = -40000;
+    r->raw[1][2] = 1e6f;
+    ((uint16_t *)r->codes[0])[3] = 0x7C00;
+    ((uint16_t *)r->codes[0])[4] = 0xFC00;
+    r->raw[1][5] = INFINITY;
+    r->job.context.phase = 1;
+    run(&r->job);
+    CHECK(r->dst[0] == 65504 && r->dst[1] == -65504 && r->dst[2] == 65504, "%g, %g and %g",
+          r->dst[0], r->dst[1], r->dst[2]);
+    CHECK(isnan(r->dst[3]) && isnan(r->dst[4]) && isnan(r->dst[5]), "an overflow is hidden: %g",
+          r->dst[3]);
+    r->job.divisor = 4; /* an average is divided first */
+    r->raw[3][1] = -39999;
+    run(&r->job);
+    CHECK(fabsf(r->dst[1] + 20000) < 32, "the average is %g", r->dst[1]);
     tear_down(r);
 }
 
@@ -248,7 +367,7 @@ static void shrink(struct reduction *r)
 static void callers_mode(void)
 {
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
-    static const char *const outs[] = {NULL, "bf16", "int8", "onebit", "topk:ratio=0.1"};
+    static const char *const outs[] = {NULL, "bf16", "fp16", "int8", "onebit", "topk:ratio=0.1"};
     for (size_t o = 0; o < sizeof(outs) / sizeof(outs[0]); o++) {
         struct reduction *plain = set_up(specs, outs[o]), *flushed = set_up(specs, outs[o]);
         plain->job.divisor = flushed->job.divisor = 3;
@@ -275,10 +394,14 @@ static void callers_mode(void)
 
 static const struct wring_test_case cases[] = {
     {"sums", sums},
+    {"every tier", every_tier},
     {"reencode", reencode},
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},
+    {"every_type", every_type},
+    {"codecs_sum_float32_alone", codecs_sum_float32_alone},
     {"nan_is_canonical", nan_is_canonical},
+    {"half_overflow", half_overflow},
     {"callers_mode", callers_mode},
     {0},
 };

@@ -39,6 +39,7 @@ enum wring_codec_flag {
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
     WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
+    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
 };
 
 /** Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. */
@@ -116,7 +117,8 @@ struct wring_codec_ops {
 };
 
 /**
- * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef".
+ * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef", or from
+ * two, as in "onebit+ef>int8": what goes to whoever adds, and what brings the sum back.
  *
  * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best");
  *              NULL = best
@@ -129,6 +131,14 @@ enum wring_status wring_codec_create(const char *spec, const char *tier, char *w
 
 /** Free a codec that no call uses any more. NULL is fine. */
 void wring_codec_destroy(struct wring_codec *codec);
+
+/**
+ * The codec of one way: 0 in, else back, as the contexts' phase counts. Of a spec "in>out" these
+ * are two, each with flags, bound and feedback of its own; any other codec is both ways itself.
+ * Borrowed. The pair itself has the larger unit and bound of both, and encodes and decodes as the
+ * way of context->phase does. Threads: safe.
+ */
+const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase);
 
 /** What callers and planners need to know of a codec; borrowed from it. Threads: safe. */
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec);
