@@ -5,8 +5,8 @@
     pages.py ROOT PAGE...
 
 - links lead to files;
-- `path/file.c` in backticks is a file, `file.c` too, somewhere in the tree; * stands for anything,
-  and what contains a word in capitals (NAME) is the reader's own;
+- `path/file.c` in backticks is a file, `file.c` too, somewhere in the tree; * stands for anything;
+  what contains a word in capitals (NAME) is the reader's own;
 - `name()` is a function of the sources, and `a_name` a word of theirs;
 - lines that are nothing but names, in an indented block, name cases of the provider suite;
 - a ```c block stands in one of the sources, word for word, but for how far it is indented.
@@ -36,7 +36,7 @@ class Tree:
         paths = [path for path in root.iterdir() if path.is_file()]
         for room in ROOMS:
             paths += [path for path in (root / room).rglob("*") if path.is_file()]
-        self.names = {path.name for path in paths}
+        self.paths = [f"/{path.relative_to(root)}" for path in paths]
         texts = [path.read_text(encoding="utf-8") for path in paths
                  if any(path.match(pattern) for pattern in SOURCES)]
         self.text = "\n".join(texts)
@@ -46,9 +46,9 @@ class Tree:
         self.lines = "\n".join(line.strip() for line in self.text.splitlines())
 
     def has_file(self, name):
-        if "/" not in name and "*" not in name:
-            return name in self.names
-        return any(True for _ in self.root.glob(name.rstrip("/")))
+        if any(True for _ in self.root.glob(name.rstrip("/"))):
+            return True
+        return any(path.endswith("/" + name) for path in self.paths)
 
 
 def looks_like_path(token):
