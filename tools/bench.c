@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 
 static const struct wring_command benches[] = {
+    {"codec", "speed of encoding and decoding, against the memory's", wring_bench_codec},
     {"allreduce", "time of an allreduce, by size and codec", wring_bench_allreduce},
     {NULL, NULL, NULL},
 };

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+
+#include "tools/twin.h"
+
+#define VECTOR 32u
+#define PER_LINE (WRING_TWIN_LINE / VECTOR)
+
+static __m256i load(const char *at)
+{
+    return _mm256_load_si256((const __m256i *)(const void *)at);
+}
+
+static void put(char *at, __m256i value)
+{
+    _mm256_store_si256((__m256i *)(void *)at, value);
+}
+
+static void stream(char *at, __m256i value)
+{
+    _mm256_stream_si256((__m256i *)(void *)at, value);
+}
+
+static __m256i read_lines(const char *at, size_t n)
+{
+    __m256i seen[PER_LINE] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+
+    for (size_t i = 0; i < n; i++)
+        for (unsigned v = 0; v < PER_LINE; v++, at += VECTOR)
+            seen[v] = _mm256_or_si256(seen[v], load(at));
+    return _mm256_or_si256(seen[0], seen[1]);
+}
+
+static void update_lines(char *at, size_t n, bool streaming, __m256i key)
+{
+    char *end = at + n * WRING_TWIN_LINE;
+
+    if (streaming)
+        for (; at < end; at += VECTOR)
+            stream(at, _mm256_xor_si256(load(at), key));
+    else
+        for (; at < end; at += VECTOR)
+            put(at, _mm256_xor_si256(load(at), key));
+}
+
+static void write_lines(char *at, size_t n, bool streaming, __m256i value)
+{
+    char *end = at + n * WRING_TWIN_LINE;
+
+    if (streaming)
+        for (; at < end; at += VECTOR)
+            stream(at, value);
+    else
+        for (; at < end; at += VECTOR)
+            put(at, value);
+}
+
+uint64_t wring_twin_avx2(const struct wring_twin_block *block, unsigned store, uint64_t key)
+{
+    __m256i seen = read_lines(block->read, block->n_read);
+
+    update_lines(block->update, block->n_update, store & WRING_TWIN_STREAM_UPDATES,
+                 _mm256_set1_epi64x((long long)key));
+    write_lines(block->write, block->n_write, store & WRING_TWIN_STREAM_WRITES, seen);
+    __m128i half = _mm_or_si128(_mm256_castsi256_si128(seen), _mm256_extracti128_si256(seen, 1));
+    return (uint64_t)(_mm_extract_epi64(half, 0) | _mm_extract_epi64(half, 1));
+}
+
+void wring_twin_fence_x86(void)
+{
+    _mm_sfence();
+}
