@@ -226,21 +226,20 @@ static const char *stores(bool stream)
     return stream ? "streaming" : "plain";
 }
 
-static json_t *describe(const struct command *command, const struct wring_codec_info *info,
+static json_t *describe(const struct command *command, const char *spec, const char *tier,
                         const struct wring_codec_speed *speed)
 {
     double bytes = (double)command->bench.elems * sizeof(float);
 
     return json_pack(
         "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}", "codec",
-        info->spec, "tier", info->tier, "elements", (json_int_t)command->bench.elems,
-        "encode_gb_per_s", speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s",
-        speed->decode_add, "encode_limit_gb_per_s", speed->encode_limit,
-        "decode_add_limit_gb_per_s", speed->decode_add_limit, "memcpy_gb_per_s", speed->copy,
-        "encoded_bytes", (json_int_t)speed->encoded_bytes, "ratio",
-        (double)speed->encoded_bytes / bytes, "nmse", speed->nmse, "encode_limit_stores",
-        stores(speed->encode_streams), "decode_add_limit_stores", stores(speed->decode_add_streams),
-        "rounds", (int)speed->rounds);
+        spec, "tier", tier, "elements", (json_int_t)command->bench.elems, "encode_gb_per_s",
+        speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
+        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
+        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
+        (json_int_t)speed->encoded_bytes, "ratio", (double)speed->encoded_bytes / bytes, "nmse",
+        speed->nmse, "encode_limit_stores", stores(speed->encode_streams),
+        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->rounds);
 }
 
 static int measure_one(struct command *command, size_t index)
@@ -253,7 +252,8 @@ static int measure_one(struct command *command, size_t index)
     show_progress(command->specs[index], index, command->n_specs);
     int code = wring_codec_measure(&command->bench, codec, &speed);
     if (code == WRING_EXIT_OK)
-        json_array_append_new(command->results, describe(command, wring_codec_info(codec), &speed));
+        json_array_append_new(command->results, describe(command, command->specs[index],
+                                                         wring_codec_info(codec)->tier, &speed));
     wring_codec_destroy(codec);
     return code;
 }

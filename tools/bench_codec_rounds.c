@@ -93,7 +93,10 @@ static double elapsed(const struct run *run)
     return end > begin ? (double)(end - begin) : 1;
 }
 
-/** One task in all threads at once. Repeated ones find their buffers as warm as they leave them. */
+/**
+ * One task in all threads at once. It is done once before it is timed, so that each finds in the
+ * caches what it left there itself, not what another task left.
+ */
 static void time_task(struct member *member, size_t task)
 {
     struct run *run = member->run;
@@ -101,8 +104,7 @@ static void time_task(struct member *member, size_t task)
 
     pass(run);
     uint64_t times = run->times[task];
-    if (times > 1)
-        wring_codec_work_run(&member->work, what, 1);
+    wring_codec_work_run(&member->work, what, 1);
     pass(run);
     member->begin_ns = wring_now_ns();
     wring_codec_work_run(&member->work, what, times);

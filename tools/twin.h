@@ -48,7 +48,7 @@ struct wring_twin_block {
  * Read, update and write a block, every line once.
  * @param store  of enum wring_twin_store
  * @param key    what updated memory is xor'ed with; 0 leaves its bits as they are
- * @return something that depends on all that was read
+ * @return something that depends on all that was read, unless it was written
  */
 typedef uint64_t (*wring_twin_fn)(const struct wring_twin_block *block, unsigned store,
                                   uint64_t key);
@@ -69,7 +69,7 @@ const struct wring_twin_tier *wring_twin_widest(void);
 
 /**
  * Do the work once. Updated memory keeps its contents; written memory holds rubbish afterwards.
- * @return something that depends on all that was read: keep it, or the reads may be left out
+ * @return something that depends on all that was read and not written
  */
 uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_twin_work *work,
                         unsigned store);

@@ -55,15 +55,65 @@ static void write_lines(char *at, size_t n, bool streaming, __m256i value)
             put(at, value);
 }
 
-uint64_t wring_twin_avx2(const struct wring_twin_block *block, unsigned store, uint64_t key)
+/** Both line by line, as a codec does whose two streams are equally long. */
+static __m256i read_and_update(const char *from, char *at, size_t n, bool streaming, __m256i key)
 {
-    __m256i seen = read_lines(block->read, block->n_read);
+    __m256i seen = _mm256_setzero_si256();
+    size_t bytes = n * WRING_TWIN_LINE, i;
 
-    update_lines(block->update, block->n_update, store & WRING_TWIN_STREAM_UPDATES,
-                 _mm256_set1_epi64x((long long)key));
-    write_lines(block->write, block->n_write, store & WRING_TWIN_STREAM_WRITES, seen);
+    if (streaming)
+        for (i = 0; i < bytes; i += VECTOR) {
+            seen = _mm256_or_si256(seen, load(from + i));
+            stream(at + i, _mm256_xor_si256(load(at + i), key));
+        }
+    else
+        for (i = 0; i < bytes; i += VECTOR) {
+            seen = _mm256_or_si256(seen, load(from + i));
+            put(at + i, _mm256_xor_si256(load(at + i), key));
+        }
+    return seen;
+}
+
+static __m256i read_and_write(const char *from, char *at, size_t n, bool streaming)
+{
+    __m256i seen = _mm256_setzero_si256();
+    size_t bytes = n * WRING_TWIN_LINE, i;
+
+    if (streaming)
+        for (i = 0; i < bytes; i += VECTOR) {
+            seen = load(from + i);
+            stream(at + i, seen);
+        }
+    else
+        for (i = 0; i < bytes; i += VECTOR) {
+            seen = load(from + i);
+            put(at + i, seen);
+        }
+    return seen;
+}
+
+static uint64_t fold(__m256i seen)
+{
     __m128i half = _mm_or_si128(_mm256_castsi256_si128(seen), _mm256_extracti128_si256(seen, 1));
     return (uint64_t)(_mm_extract_epi64(half, 0) | _mm_extract_epi64(half, 1));
+}
+
+uint64_t wring_twin_avx2(const struct wring_twin_block *block, unsigned store, uint64_t key)
+{
+    __m256i keys = _mm256_set1_epi64x((long long)key), seen;
+    bool stream_updates = store & WRING_TWIN_STREAM_UPDATES;
+    bool stream_writes = store & WRING_TWIN_STREAM_WRITES;
+
+    if (block->n_update == 0 && block->n_read == block->n_write)
+        return fold(read_and_write(block->read, block->write, block->n_read, stream_writes));
+    if (block->n_update == block->n_read) {
+        seen = read_and_update(block->read, block->update, block->n_read, stream_updates, keys);
+    } else {
+        seen = read_lines(block->read, block->n_read);
+        update_lines(block->update, block->n_update, stream_updates, keys);
+    }
+    write_lines(block->write, block->n_write, stream_writes, seen);
+    return fold(seen);
 }
 
 void wring_twin_fence_x86(void)

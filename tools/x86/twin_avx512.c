@@ -41,12 +41,62 @@ static void write_lines(char *at, size_t n, bool streaming, __m512i value)
             _mm512_store_si512(at, value);
 }
 
+/** Both line by line, as a codec does whose two streams are equally long. */
+static __m512i read_and_update(const char *from, char *at, size_t n, bool streaming, __m512i key)
+{
+    __m512i seen = _mm512_setzero_si512();
+    size_t bytes = n * WRING_TWIN_LINE, i;
+
+    if (streaming)
+        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
+            seen = _mm512_or_si512(seen, _mm512_load_si512(from + i));
+            _mm512_stream_si512((void *)(at + i), _mm512_xor_si512(_mm512_load_si512(at + i), key));
+        }
+    else
+        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
+            seen = _mm512_or_si512(seen, _mm512_load_si512(from + i));
+            _mm512_store_si512(at + i, _mm512_xor_si512(_mm512_load_si512(at + i), key));
+        }
+    return seen;
+}
+
+static __m512i read_and_write(const char *from, char *at, size_t n, bool streaming)
+{
+    __m512i seen = _mm512_setzero_si512();
+    size_t bytes = n * WRING_TWIN_LINE, i;
+
+    if (streaming)
+        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
+            seen = _mm512_load_si512(from + i);
+            _mm512_stream_si512((void *)(at + i), seen);
+        }
+    else
+        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
+            seen = _mm512_load_si512(from + i);
+            _mm512_store_si512(at + i, seen);
+        }
+    return seen;
+}
+
+static uint64_t fold(__m512i seen)
+{
+    return (uint64_t)_mm512_reduce_or_epi64(seen);
+}
+
 uint64_t wring_twin_avx512(const struct wring_twin_block *block, unsigned store, uint64_t key)
 {
-    __m512i seen = read_lines(block->read, block->n_read);
+    __m512i keys = _mm512_set1_epi64((long long)key), seen;
+    bool stream_updates = store & WRING_TWIN_STREAM_UPDATES;
+    bool stream_writes = store & WRING_TWIN_STREAM_WRITES;
 
-    update_lines(block->update, block->n_update, store & WRING_TWIN_STREAM_UPDATES,
-                 _mm512_set1_epi64((long long)key));
-    write_lines(block->write, block->n_write, store & WRING_TWIN_STREAM_WRITES, seen);
-    return (uint64_t)_mm512_reduce_or_epi64(seen);
+    if (block->n_update == 0 && block->n_read == block->n_write)
+        return fold(read_and_write(block->read, block->write, block->n_read, stream_writes));
+    if (block->n_update == block->n_read) {
+        seen = read_and_update(block->read, block->update, block->n_read, stream_updates, keys);
+    } else {
+        seen = read_lines(block->read, block->n_read);
+        update_lines(block->update, block->n_update, stream_updates, keys);
+    }
+    write_lines(block->write, block->n_write, stream_writes, seen);
+    return fold(seen);
 }
