@@ -97,8 +97,8 @@ static enum wring_status send_sign(struct p2p *p2p)
 
 static enum wring_status complain(struct p2p *p2p, const char *what)
 {
-    wring_fail(p2p->params->name, "rank %u: %s of a put of %zu bytes over %s wrong", p2p->pair.rank,
-               what, p2p->bytes, p2p->params->provider->name);
+    wring_fail(p2p->params->name, "rank %u: a put of %zu bytes over %s came with %s",
+               p2p->pair.rank, p2p->bytes, p2p->params->provider->name, what);
     return p2p->pair.status = WRING_ERR_FRAME;
 }
 
@@ -109,7 +109,7 @@ static enum wring_status take_slot(struct p2p *p2p, uint64_t i)
     enum wring_status status = wring_pair_take(&p2p->pair, p2p->bytes);
 
     if (status == WRING_OK && !wring_payload_has_stamp(received_slot(p2p, i), p2p->bytes, number))
-        return complain(p2p, "the last bytes are");
+        return complain(p2p, "wrong last bytes");
     return status;
 }
 
@@ -118,7 +118,7 @@ static enum wring_status check_slots(struct p2p *p2p, uint64_t n)
 {
     for (uint64_t i = 0; i < n && i < p2p->window; i++)
         if (!wring_payload_is_right(received_slot(p2p, i), p2p->bytes, 1 - p2p->pair.rank))
-            return complain(p2p, "bytes are");
+            return complain(p2p, "wrong bytes");
     return WRING_OK;
 }
 
@@ -251,7 +251,7 @@ static enum wring_status time_latency(struct p2p *p2p, double trip_ns, uint64_t 
             n = room > 0 && wring_now_ns() < deadline ? fit(BATCH_NS, trip_ns, 1, room) : 0;
         status = agree(p2p, &n);
         if (status == WRING_OK && n > room)
-            return complain(p2p, "the number is");
+            return complain(p2p, "a number out of range");
         if (n == 0)
             return status;
         if (status == WRING_OK)
