@@ -11,11 +11,9 @@
 
 #include "base/config.h"
 #include "base/cpu.h"
-#include "base/json.h"
 #include "offload/cores.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
-#include "tools/table.h"
 #include "tools/twin.h"
 #include "tools/values.h"
 
@@ -221,27 +219,6 @@ static void clear_progress(void)
         fprintf(stderr, "\r\033[K");
 }
 
-static const char *stores(bool stream)
-{
-    return stream ? "streaming" : "plain";
-}
-
-static json_t *describe(const struct command *command, const char *spec, const char *tier,
-                        const struct wring_codec_speed *speed)
-{
-    double bytes = (double)command->bench.elems * sizeof(float);
-
-    return json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}", "codec",
-        spec, "tier", tier, "elements", (json_int_t)command->bench.elems, "encode_gb_per_s",
-        speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
-        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
-        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
-        (json_int_t)speed->encoded_bytes, "ratio", (double)speed->encoded_bytes / bytes, "nmse",
-        speed->nmse, "encode_limit_stores", stores(speed->encode_streams),
-        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->rounds);
-}
-
 static int measure_one(struct command *command, size_t index)
 {
     struct wring_codec_speed speed;
@@ -252,51 +229,12 @@ static int measure_one(struct command *command, size_t index)
     show_progress(command->specs[index], index, command->n_specs);
     int code = wring_codec_measure(&command->bench, codec, &speed);
     if (code == WRING_EXIT_OK)
-        json_array_append_new(command->results, describe(command, command->specs[index],
-                                                         wring_codec_info(codec)->tier, &speed));
+        json_array_append_new(command->results,
+                              wring_codec_speed_json(command->specs[index],
+                                                     wring_codec_info(codec)->tier,
+                                                     command->bench.elems, &speed));
     wring_codec_destroy(codec);
     return code;
-}
-
-static double number(json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static void add_share(struct wring_table *table, double speed, double limit)
-{
-    wring_table_cell(table, "%.0f%%", limit > 0 ? 100 * speed / limit : 0);
-}
-
-static void show_results(json_t *results)
-{
-    static const struct wring_table_column columns[] = {
-        {"codec", WRING_ALIGN_LEFT},     {"kernels", WRING_ALIGN_LEFT},
-        {"encode", WRING_ALIGN_RIGHT},   {"of limit", WRING_ALIGN_RIGHT},
-        {"decode", WRING_ALIGN_RIGHT},   {"add", WRING_ALIGN_RIGHT},
-        {"of limit", WRING_ALIGN_RIGHT}, {"memcpy", WRING_ALIGN_RIGHT},
-        {"ratio", WRING_ALIGN_RIGHT},    {"nmse", WRING_ALIGN_RIGHT},
-    };
-    struct wring_table *table = wring_table_create(columns, 10);
-    json_t *result;
-    size_t i;
-
-    json_array_foreach(results, i, result)
-    {
-        double encode = number(result, "encode_gb_per_s");
-        double add = number(result, "decode_add_gb_per_s");
-        wring_table_cell(table, "%s", json_string_value(json_object_get(result, "codec")));
-        wring_table_cell(table, "%s", json_string_value(json_object_get(result, "tier")));
-        wring_table_cell(table, "%.2f", encode);
-        add_share(table, encode, number(result, "encode_limit_gb_per_s"));
-        wring_table_cell(table, "%.2f", number(result, "decode_gb_per_s"));
-        wring_table_cell(table, "%.2f", add);
-        add_share(table, add, number(result, "decode_add_limit_gb_per_s"));
-        wring_table_cell(table, "%.2f", number(result, "memcpy_gb_per_s"));
-        wring_table_cell(table, "%.4f", number(result, "ratio"));
-        wring_table_cell(table, "%.3g", number(result, "nmse"));
-    }
-    wring_table_finish(table, stdout);
 }
 
 static int print_results(const struct command *command)
@@ -308,7 +246,7 @@ static int print_results(const struct command *command)
                " thread%s, limits by %s; GB/s of float32\n",
                command->bench.elems, command->bench.threads, command->bench.threads == 1 ? "" : "s",
                wring_twin_widest()->name);
-        show_results(command->results);
+        wring_codec_speed_show(stdout, command->results);
         json_decref(cores);
         return WRING_EXIT_OK;
     }

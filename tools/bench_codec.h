@@ -8,6 +8,8 @@
 
 #include <wring/codec.h>
 
+#include "base/json.h"
+
 #define WRING_BENCH_THREADS_MAX 256
 
 struct wring_codec_bench {
@@ -35,6 +37,13 @@ struct wring_codec_speed {
  */
 int wring_codec_measure(const struct wring_codec_bench *bench, const struct wring_codec *codec,
                         struct wring_codec_speed *out);
+
+/** One of the results; a new reference, NULL without memory. @param spec as it was asked for */
+json_t *wring_codec_speed_json(const char *spec, const char *tier, uint64_t elems,
+                               const struct wring_codec_speed *speed);
+
+/** All of them as a table. */
+void wring_codec_speed_show(FILE *file, json_t *results);
 
 /** Bytes of memory that one thread's measurement takes. */
 uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t elems);
