@@ -3,6 +3,8 @@
 """The command line: help, bad usage, and what `wring info` says."""
 import json
 import os
+import pathlib
+import re
 import unittest
 
 import wringtest
@@ -148,6 +150,21 @@ class Info(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         for line in result.stdout.splitlines():
             self.assertLessEqual(len(line), 100, line)
+
+
+class Documents(unittest.TestCase):
+    def test_command_lines_are_understood(self):
+        """Each `wring ...` line of the guide parses: --help at its end comes to its turn."""
+        root = pathlib.Path(__file__).resolve().parents[2]
+        lines = re.findall(r"^    (?:\$ )?(?:WRING_\w+=\S+ )?wring (.*)$",
+                           (root / "docs/which-codec.md").read_text(encoding="utf-8"), re.M)
+        self.assertGreaterEqual(len(lines), 8)
+        for line in lines:
+            words = line.replace("LIST", "none").replace("$L", "none").split()
+            if words[0] == "demo":
+                continue  # it may be left out of a build
+            result = wring(*words, "--help")
+            self.assertEqual(result.returncode, 0, f"{line}: {result.stderr}")
 
 
 if __name__ == "__main__":
