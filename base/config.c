@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/config.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/cpu.h"
+#include "base/number.h"
 
 #define WRING_MODULE "config"
 
@@ -45,8 +48,10 @@ static const struct wring_config_var vars[] = {
     { "WRING_SPIN",         "20us",    "s",     "how long a waiter polls before it yields and sleeps",           SECONDS(0, 1 * S),                FIELD(spin_ns), false },
     { "WRING_PROGRESS",     "thread",  "",      "who drives the exchange: a thread of ours, or only callers",    CHOICE("thread|caller"),          FIELD(progress), false },
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
-    { "WRING_CPU",          "best",    "",      "highest kernel tier",                                           CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
+    { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
+    { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
+    { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },
 };
 /* clang-format on */
 
@@ -77,16 +82,6 @@ static bool is_choice(const char *choices, const char *value)
     return false;
 }
 
-/** A number and its suffix; false where the text is not wholly a number. */
-static bool parse_number(const char *value, double *number, const char **suffix)
-{
-    char *end;
-    errno = 0;
-    *number = strtod(value, &end);
-    *suffix = end;
-    return end != value && errno == 0 && *number == *number;
-}
-
 /** The factor that a suffix stands for in this type; 0 where there is no such suffix. */
 static double suffix_factor(enum wring_config_type type, const char *suffix)
 {
@@ -107,6 +102,15 @@ static double suffix_factor(enum wring_config_type type, const char *suffix)
     return 0;
 }
 
+/** A value as it may be written: a plain number, nanoseconds as decimal seconds. */
+static void show_number(enum wring_config_type type, int64_t number, char *text, size_t bytes)
+{
+    if (type == WRING_CONFIG_SECONDS)
+        wring_number_show_scaled(number, 9, text, bytes);
+    else
+        snprintf(text, bytes, "%" PRId64, number);
+}
+
 static enum wring_status set_number(struct wring_config *config, const struct wring_log *log,
                                     const struct wring_config_var *var, const char *value)
 {
@@ -114,19 +118,34 @@ static enum wring_status set_number(struct wring_config *config, const struct wr
     const char *suffix;
     double factor = 0;
 
-    if (parse_number(value, &number, &suffix))
+    if (wring_number_parse(value, &number, &suffix))
         factor = suffix_factor(var->type, suffix);
     number *= factor;
     if (factor == 0 || number < (double)var->min || number > (double)var->max ||
         (var->type != WRING_CONFIG_SECONDS && number != (double)(int64_t)number)) {
-        double unit = var->type == WRING_CONFIG_SECONDS ? 1e9 : 1;
-        wring_error(log, "%s=%s: needs a number from %.10g to %.10g %s", var->name, value,
-                    (double)var->min / unit, (double)var->max / unit, var->unit);
+        char min[32], max[32];
+        show_number(var->type, var->min, min, sizeof(min));
+        show_number(var->type, var->max, max, sizeof(max));
+        wring_error(log, "%s=%s: needs a number from %s to %s %s", var->name, value, min, max,
+                    var->unit);
         return WRING_ERR_INVALID;
     }
-    int64_t result = (int64_t)number;
+    /* times become whole ns: the nearest, since 65us written as 6.5e-05 s is a hair less */
+    int64_t result = (int64_t)(var->type == WRING_CONFIG_SECONDS ? number + 0.5 : number);
     memcpy((char *)config + var->offset, &result, sizeof(result));
     return WRING_OK;
+}
+
+/** WRING_CPU is a ceiling: say so where this processor has nothing at that height. */
+static void warn_of_lower_tier(const struct wring_log *log, const char *value)
+{
+    enum wring_cpu_tier asked, used;
+    if (!wring_cpu_tier_parse(value, &asked) || wring_cpu_has(asked))
+        return;
+    for (used = asked; !wring_cpu_has(used);)
+        used--; /* the scalar tier is everywhere */
+    wring_warn(log, "WRING_CPU=%s: this processor has no such kernels; %s ones run instead", value,
+               wring_cpu_tier_name(used));
 }
 
 static enum wring_status set_text(struct wring_config *config, const struct wring_log *log,
@@ -136,6 +155,8 @@ static enum wring_status set_text(struct wring_config *config, const struct wrin
         wring_error(log, "%s=%s: needs one of %s", var->name, value, var->choices);
         return WRING_ERR_INVALID;
     }
+    if (var->offset == FIELD(cpu))
+        warn_of_lower_tier(log, value);
     size_t length = strlen(value);
     if (length >= WRING_CONFIG_TEXT) {
         wring_error(log, "%s: longer than %d bytes", var->name, WRING_CONFIG_TEXT - 1);
@@ -212,12 +233,9 @@ void wring_config_show(const struct wring_config *config, const struct wring_con
         return;
     case WRING_CONFIG_INTEGER:
     case WRING_CONFIG_BYTES:
-        memcpy(&number, field, sizeof(number));
-        snprintf(text, bytes, "%lld", (long long)number);
-        return;
     case WRING_CONFIG_SECONDS:
         memcpy(&number, field, sizeof(number));
-        snprintf(text, bytes, "%.10g", (double)number / 1e9);
+        show_number(var->type, number, text, bytes);
         return;
     }
 }

@@ -47,7 +47,9 @@ struct wring_config {
     char progress[WRING_CONFIG_TEXT];
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
+    char rollback[WRING_CONFIG_TEXT];
     char log_level[WRING_CONFIG_TEXT];
+    char trace[WRING_CONFIG_TEXT];
 };
 
 enum wring_config_type {

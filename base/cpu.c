@@ -3,6 +3,17 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/** Asked by hand: not every compiler's run-time check knows the name. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
 
 bool wring_cpu_has(enum wring_cpu_tier tier)
@@ -13,7 +24,7 @@ bool wring_cpu_has(enum wring_cpu_tier tier)
 #if defined(__x86_64__)
     case WRING_CPU_AVX2: /* the compiler's run-time check includes XCR0, so the OS agrees */
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi2");
+               __builtin_cpu_supports("bmi2") && has_f16c();
     case WRING_CPU_AVX512:
         return wring_cpu_has(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

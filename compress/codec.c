@@ -5,11 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/pair.h"
 #include "compress/spec.h"
 
 static const struct wring_codec_ops *const codecs[] = {
-    &wring_codec_none,   &wring_codec_bf16, &wring_codec_int8,
-    &wring_codec_onebit, &wring_codec_topk, NULL,
+    &wring_codec_none,
+    &wring_codec_bf16,
+    &wring_codec_fp16,
+    &wring_codec_int8,
+    &wring_codec_onebit,
+    &wring_codec_topk,
+    NULL,
 };
 
 const struct wring_codec_ops *const *wring_codec_list(void)
@@ -52,6 +58,8 @@ enum wring_status wring_codec_create(const char *spec, const char *tier, char *w
 {
     if (why == NULL)
         why_bytes = 0;
+    if (strchr(spec, '>') != NULL)
+        return wring_pair_create(spec, tier, why, why_bytes, out);
     struct wring_codec *codec = calloc(1, sizeof(*codec));
     if (codec == NULL) {
         snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
@@ -69,7 +77,16 @@ enum wring_status wring_codec_create(const char *spec, const char *tier, char *w
 
 void wring_codec_destroy(struct wring_codec *codec)
 {
+    if (codec == NULL)
+        return;
+    wring_pair_finish(codec);
     free(codec);
+}
+
+const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase)
+{
+    const struct wring_codec *way = codec->ways[phase == 0 ? 0 : 1];
+    return way != NULL ? way : codec;
 }
 
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec)

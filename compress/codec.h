@@ -14,6 +14,7 @@ struct wring_codec {
     enum wring_cpu_tier tier;              /* highest allowed; init lowers it to what it took */
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
+    struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; else NULL */
 };
 
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
@@ -30,6 +31,7 @@ static inline uint64_t wring_codec_unit_length(uint64_t unit, uint64_t left)
 
 extern const struct wring_codec_ops wring_codec_none;
 extern const struct wring_codec_ops wring_codec_bf16;
+extern const struct wring_codec_ops wring_codec_fp16;
 extern const struct wring_codec_ops wring_codec_int8;
 extern const struct wring_codec_ops wring_codec_onebit;
 extern const struct wring_codec_ops wring_codec_topk;

@@ -2,6 +2,7 @@
 /** Codec jobs, run in the calling thread. */
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/kernels/sum.h"
@@ -203,8 +204,10 @@ static enum wring_status run(struct wring_job *job, void *scratch)
 void wring_job_run(struct wring_job *job, void *scratch)
 {
     uint64_t mode = wring_fp_enter();
+    job->began_ns = wring_now_ns();
     job->code_bytes = 0;
     job->bad_source = 0;
     job->status = run(job, scratch);
     wring_fp_leave(mode);
+    job->took_ns = wring_now_ns() - job->began_ns;
 }

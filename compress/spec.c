@@ -52,8 +52,8 @@ static bool parse_decimal(struct piece piece, double *out)
 {
     uint64_t digits = 0;
     double scale = 1;
-    int seen = 0;
-    bool fraction = false;
+    int significant = 0; /* zeros before the point, as in 0.01, do not count */
+    bool fraction = false, any = false;
 
     for (int i = 0; i < piece.length; i++) {
         char c = piece.text[i];
@@ -61,13 +61,17 @@ static bool parse_decimal(struct piece piece, double *out)
             fraction = true;
             continue;
         }
-        if (c < '0' || c > '9' || ++seen > FRACTION_DIGITS)
+        if (c < '0' || c > '9')
+            return false;
+        any = true;
+        significant += fraction || digits > 0 || c != '0';
+        if (significant > FRACTION_DIGITS)
             return false;
         digits = digits * 10 + (uint64_t)(c - '0');
         scale *= fraction ? 10 : 1;
     }
     *out = (double)digits / scale;
-    return seen > 0;
+    return any;
 }
 
 /** The index of a word in "one|two"; false where it is not among them. */
@@ -203,8 +207,6 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, 
 
     if (strlen(spec) >= WRING_CODEC_SPEC_MAX)
         return refuse(&parser, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
-    if (strchr(spec, '>') != NULL)
-        return refuse(&parser, "%s: both ways use one codec here; name just one", spec);
 
     const char *rest = spec;
     struct piece name = cut(&rest, ":+");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The text form of a codec: "name:param=value:param=value+ef". */
+/** The text form of one codec: "name:param=value:param=value+ef"; pair.h has "in>out". */
 #ifndef WRING_COMPRESS_SPEC_H
 #define WRING_COMPRESS_SPEC_H
 

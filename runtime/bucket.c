@@ -42,7 +42,7 @@ static enum wring_status check_params(struct wring_session *session,
         return WRING_ERR_INVALID;
     }
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        if (strcmp(at->name, params->name) == 0) {
+        if (!at->dropped && strcmp(at->name, params->name) == 0) {
             wring_error(&session->log, "two buckets are called '%s'", params->name);
             return WRING_ERR_INVALID;
         }
@@ -50,6 +50,25 @@ static enum wring_status check_params(struct wring_session *session,
             return WRING_ERR_BUSY;
     }
     return WRING_OK;
+}
+
+static float *zeros(uint64_t elems)
+{
+    size_t bytes = (elems * sizeof(float) + 63) / 64 * 64;
+    float *values = aligned_alloc(64, bytes);
+    return values != NULL ? memset(values, 0, bytes) : NULL;
+}
+
+static enum wring_status make_residual(struct wring_bucket *bucket)
+{
+    bool wanted = wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK;
+    bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
+    if (!wanted || bucket->elems == 0)
+        return WRING_OK;
+    bucket->residual = zeros(bucket->elems);
+    bucket->kept = twice ? zeros(bucket->elems) : NULL;
+    return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
+                                                                       : WRING_OK;
 }
 
 static enum wring_status set_codec(struct wring_session *session, struct wring_bucket *bucket,
@@ -70,11 +89,13 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                     bucket->name, info->spec);
         return WRING_ERR_INVALID;
     }
-    if (info->flags & WRING_CODEC_FEEDBACK && bucket->elems > 0) {
-        bucket->residual = aligned_alloc(64, (bucket->elems * sizeof(float) + 63) / 64 * 64);
-        if (bucket->residual == NULL)
-            return WRING_ERR_NO_MEMORY;
-        memset(bucket->residual, 0, bucket->elems * sizeof(float));
+    if (info->flags & WRING_CODEC_TWO_WAYS && bucket->scheme == WRING_SCHEME_INDIVISIBLE) {
+        wring_error(&session->log,
+                    "bucket '%s': codec %s has a way back, which the indivisible scheme "
+                    "has not; use the divisible scheme, or %s alone",
+                    bucket->name, info->spec,
+                    wring_codec_info(wring_codec_way(bucket->codec, 0))->spec);
+        return WRING_ERR_INVALID;
     }
     return WRING_OK;
 }
@@ -98,9 +119,10 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;
     status = set_codec(session, bucket, params->codec);
+    if (status == WRING_OK)
+        status = make_residual(bucket);
     if (status != WRING_OK) {
-        wring_codec_destroy(bucket->codec);
-        free(bucket);
+        wring_bucket_free(bucket);
         return status;
     }
     struct wring_bucket **at = &session->buckets;
@@ -124,6 +146,10 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     }
     if (under_way(bucket))
         return WRING_ERR_BUSY;
+    if (bucket->kept != NULL) {
+        memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
+        bucket->kept_step = bucket->collective.step;
+    }
     wring_engine_post(session->engine, &bucket->collective);
     wring_progress_posted(session->progress,
                           bucket->elems * sizeof(float) <= session->config.flat_bytes);
@@ -140,11 +166,88 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket)
                                                    memory_order_acquire);
 }
 
+static void trace_wait(const struct wring_bucket *bucket, uint64_t began_ns)
+{
+    struct wring_trace *trace = bucket->session->trace;
+    if (trace != NULL)
+        wring_trace_add(trace, &(struct wring_trace_event){
+                                   .kind = WRING_TRACE_WAIT,
+                                   .label = bucket->collective.label,
+                                   .begin_ns = began_ns,
+                                   .took_ns = wring_now_ns() - began_ns,
+                                   .peer = -1,
+                                   .number = bucket->collective.step,
+                               });
+}
+
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
+    uint64_t began_ns = bucket->session->trace != NULL ? wring_now_ns() : 0;
     enum wring_status status = wring_progress_wait(
         bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
+    trace_wait(bucket, began_ns);
     return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : status;
+}
+
+/** Several buckets of which one is waited for. */
+struct any {
+    struct wring_bucket *const *buckets;
+    size_t n;
+};
+
+/** The first that is done; n: none is. */
+static size_t find_done(const struct any *any)
+{
+    size_t i = 0;
+    while (i < any->n && (any->buckets[i] == NULL || under_way(any->buckets[i])))
+        i++;
+    return i;
+}
+
+static bool any_is_done(const void *arg)
+{
+    const struct any *any = arg;
+    return find_done(any) < any->n;
+}
+
+enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
+                                 size_t *index)
+{
+    const struct any any = {buckets, n};
+    struct wring_session *session = NULL;
+
+    *index = n;
+    for (size_t i = 0; i < n; i++) {
+        if (buckets[i] == NULL)
+            continue;
+        session = session == NULL ? buckets[i]->session : session;
+        if (!buckets[i]->committed || buckets[i]->session != session)
+            return WRING_ERR_INVALID;
+    }
+    if (session == NULL)
+        return WRING_OK;
+    if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, &any},
+                              wring_deadline_in(timeout_ns)))
+        return WRING_ERR_TIMEOUT;
+    *index = find_done(&any);
+    return (enum wring_status)atomic_load_explicit(&buckets[*index]->collective.status,
+                                                   memory_order_acquire);
+}
+
+enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
+{
+    if (under_way(bucket))
+        return WRING_ERR_BUSY;
+    bucket->dropped = true; /* peers may still send it credits: the next commit frees it */
+    return WRING_OK;
+}
+
+void wring_bucket_free(struct wring_bucket *bucket)
+{
+    wring_codec_destroy(bucket->codec);
+    free(bucket->residual);
+    free(bucket->kept);
+    free(bucket);
 }

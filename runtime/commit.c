@@ -31,6 +31,8 @@ static bool is_sharded(const struct wring_bucket *bucket)
 
     if (bucket->scheme != WRING_SCHEME_AUTO)
         return bucket->scheme == WRING_SCHEME_DIVISIBLE;
+    if (info->flags & WRING_CODEC_TWO_WAYS)
+        return true;
     if (info->flags & WRING_CODEC_RAW)
         return bucket->elems * sizeof(float) > bucket->session->config.flat_bytes;
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
@@ -83,6 +85,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .ops = layout->sharded ? &wring_sharded : &wring_gathered,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
+        .label = wring_trace_label(session->trace, bucket->name),
         .seed = session->seed,
         .priority = bucket->priority,
         .codec = layout->raw ? NULL : bucket->codec,
@@ -100,6 +103,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .divisor = bucket->op == WRING_AVG ? (float)bucket->group->members.n : 1,
         .placed = bucket->placed && layout->raw && layout->sharded,
         .step = bucket->collective.step,
+        .cost = bucket->collective.cost,
     };
 }
 
@@ -321,6 +325,19 @@ void wring_commit_undo(struct wring_session *session)
     session->engine->generation++;
 }
 
+static void free_dropped(struct wring_session *session)
+{
+    for (struct wring_bucket **at = &session->buckets; *at != NULL;) {
+        struct wring_bucket *bucket = *at;
+        if (!bucket->dropped) {
+            at = &bucket->next;
+            continue;
+        }
+        *at = bucket->next;
+        wring_bucket_free(bucket);
+    }
+}
+
 /** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 static enum wring_status find_data(struct wring_session *session)
 {
@@ -382,6 +399,7 @@ enum wring_status wring_session_commit(struct wring_session *session)
     wring_progress_lock(session->progress);
     if (wring_engine_idle(session->engine)) {
         wring_commit_undo(session);
+        free_dropped(session);
         status = find_data(session);
     } else {
         status = WRING_ERR_BUSY;

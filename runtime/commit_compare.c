@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do all ranks mean the same buckets? */
-#include "runtime/session.h"
+#include "runtime/commit_signature.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define WRING_MODULE "commit"
-#define SIGNATURE_MAX 192
+#define ENTRY_BYTES_MIN 16 /* three lengths and a flag */
 
 /** What one rank says of one bucket. */
 struct entry {
     char name[WRING_NAME_MAX];
-    char signature[SIGNATURE_MAX]; /* for people and for comparing */
+    char signature[WRING_SIGNATURE_MAX];
     bool placeable;
     const uint8_t *ranks; /* u32 each */
     uint32_t n;
@@ -31,33 +31,16 @@ uint32_t wring_window(const struct wring_config *config, uint64_t pieces)
     return window;
 }
 
-static const char *scheme_name(enum wring_scheme scheme)
-{
-    static const char *const names[] = {"auto", "divisible", "indivisible"};
-    return names[scheme];
-}
-
-static void sign(const struct wring_bucket *bucket, char *text)
-{
-    const struct wring_config *config = &bucket->session->config;
-    snprintf(text, SIGNATURE_MAX,
-             "%" PRIu64 " x f32, %s, codec %s, scheme %s, seed %" PRIu64 ", chunk %" PRIu64
-             ", flat %" PRIu64 ", window %" PRIu64,
-             bucket->elems, bucket->op == WRING_AVG ? "avg" : "sum",
-             wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
-             bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window);
-}
-
 static void write_own(struct wring_session *session, struct wring_writer *out)
 {
-    char signature[SIGNATURE_MAX];
+    char signature[WRING_SIGNATURE_MAX];
     uint32_t n = 0;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         n++;
     wring_write_u32(out, n);
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         const struct wring_members *members = &at->group->members;
-        sign(at, signature);
+        wring_signature_write(at, signature);
         wring_write_sized(out, at->name, strlen(at->name));
         wring_write_sized(out, signature, strlen(signature));
         wring_write_u32(out, at->block != NULL && wring_block_complete(at->block));
@@ -68,7 +51,7 @@ static void write_own(struct wring_session *session, struct wring_writer *out)
 static enum wring_status read_list(struct wring_reader reader, struct list *out)
 {
     uint32_t n = wring_read_u32(&reader);
-    if (reader.failed || n > reader.bytes) /* each takes more than a byte */
+    if (reader.failed || n > reader.bytes / ENTRY_BYTES_MIN)
         return WRING_ERR_FRAME;
     struct list list = {calloc(n + 1, sizeof(*list.entries)), n};
     if (list.entries == NULL)
@@ -106,33 +89,59 @@ static const struct entry *find(const struct list *list, const char *name)
     return NULL;
 }
 
+/** "0, 1, 2" for a message; cut where it is long. @param ranks u32 each */
+static void list_ranks(const uint8_t *ranks, uint32_t n, char *text, size_t bytes)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        if (at + 16 > bytes) {
+            snprintf(text + at, bytes - at, "...");
+            return;
+        }
+        at += (size_t)snprintf(text + at, bytes - at, "%s%" PRIu32, i > 0 ? ", " : "",
+                               wring_get_u32(ranks + i * sizeof(uint32_t)));
+    }
+}
+
+static bool compare_group(const struct wring_bucket *bucket, uint32_t rank,
+                          const struct entry *entry, char *text)
+{
+    const struct wring_members *members = &bucket->group->members;
+    char own[48], other[48];
+    if (entry->n == members->n &&
+        memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) == 0)
+        return true;
+    list_ranks((const uint8_t *)members->ranks, members->n, own, sizeof(own));
+    list_ranks(entry->ranks, entry->n, other, sizeof(other));
+    snprintf(text, WRING_TEXT_MAX,
+             "bucket '%s': its group is {%s} on rank %" PRIu32 " and {%s} on rank %" PRIu32
+             "; register it alike on all ranks",
+             bucket->name, own, bucket->session->rank, other, rank);
+    return false;
+}
+
 /** Compare one bucket of ours with another rank's view of it. */
 static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const struct list *theirs,
                            char *text)
 {
     uint32_t me = bucket->session->rank;
-    const struct wring_members *members = &bucket->group->members;
     const struct entry *entry = find(theirs, bucket->name);
-    char own[SIGNATURE_MAX];
+    char own[WRING_SIGNATURE_MAX];
 
-    sign(bucket, own);
-    if (entry == NULL)
+    if (entry == NULL) {
         snprintf(text, WRING_TEXT_MAX, "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not",
                  me, bucket->name, rank);
-    else if (strcmp(own, entry->signature) != 0)
-        snprintf(text, WRING_TEXT_MAX,
-                 "bucket '%s' is [%.60s] on rank %" PRIu32 " and [%.60s] on rank %" PRIu32,
-                 bucket->name, own, me, entry->signature, rank);
-    else if (entry->n != members->n ||
-             memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) != 0)
-        snprintf(text, WRING_TEXT_MAX,
-                 "bucket '%s' belongs to different groups on ranks %" PRIu32 " and %" PRIu32,
-                 bucket->name, me, rank);
-    else {
-        bucket->placed &= entry->placeable;
-        return true;
+        return false;
     }
-    return false;
+    wring_signature_write(bucket, own);
+    if (!wring_signature_compare(bucket->name, (struct wring_signed_by){own, me},
+                                 (struct wring_signed_by){entry->signature, rank}, text,
+                                 WRING_TEXT_MAX) ||
+        !compare_group(bucket, rank, entry, text))
+        return false;
+    bucket->placed &= entry->placeable;
+    return true;
 }
 
 static bool compare_with(struct wring_session *session, uint32_t rank, const struct list *theirs,

@@ -159,6 +159,13 @@ static enum wring_status cut(struct wring_group *group, struct wring_request *re
     return WRING_ERR_UNSUPPORTED;
 }
 
+/** Two members send as much either way, and round once less without. */
+static bool has_way_back(const struct wring_codec *codec, uint32_t members)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    return info->flags & WRING_CODEC_TWO_WAYS || (members > 2 && info->unit != 0);
+}
+
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec_spec,
                                   struct wring_request **out)
@@ -177,7 +184,7 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
             return status;
     }
     bool gathered = codec == NULL ? elems * sizeof(float) <= group->session->config.flat_bytes
-                                  : group->members.n == 2 || wring_codec_info(codec)->unit == 0;
+                                  : !has_way_back(codec, group->members.n);
     enum wring_status status =
         new_request(group, gathered ? &wring_gathered : &wring_sharded, buf, &request);
     if (status != WRING_OK)

@@ -32,6 +32,7 @@ struct wring_progress {
     bool resumed;
     atomic_uint onlookers; /* callers that wait while another drives */
 
+    atomic_bool metered; /* somebody asks for waiter_ns; to count it enters the kernel */
     atomic_ullong waiter_ns;
 };
 
@@ -275,17 +276,17 @@ void wring_progress_nudge(struct wring_progress *progress)
         resume_thread(progress);
 }
 
-static bool still_waiting(const atomic_int *status)
+static bool reached(const struct wring_goal *goal)
 {
-    return atomic_load_explicit(status, memory_order_acquire) == WRING_ERR_AGAIN;
+    return goal->reached(goal->arg);
 }
 
 /** Holds the driver lock. */
-static void drive_as_caller(struct wring_progress *progress, const atomic_int *status,
+static void drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
                             uint64_t deadline_ns)
 {
     uint64_t idle_since = 0;
-    while (still_waiting(status)) {
+    while (!reached(goal)) {
         if (wring_engine_poll(progress->engine)) {
             idle_since = 0;
             tell_onlookers(progress);
@@ -298,7 +299,7 @@ static void drive_as_caller(struct wring_progress *progress, const atomic_int *s
         if (spin(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
-        if (prepare_sleep(progress, &set) && still_waiting(status)) {
+        if (prepare_sleep(progress, &set) && !reached(goal)) {
             wring_wait_set_sleep(&set);
             end_sleep(progress);
         }
@@ -307,33 +308,34 @@ static void drive_as_caller(struct wring_progress *progress, const atomic_int *s
 }
 
 /** Another caller drives: wait until it lets go or something finishes. */
-static void look_on(struct wring_progress *progress, const atomic_int *status)
+static void look_on(struct wring_progress *progress, const struct wring_goal *goal)
 {
     struct timespec until = from_now(PARK_NS);
     atomic_fetch_add(&progress->onlookers, 1);
     pthread_mutex_lock(&progress->park_mutex);
-    if (still_waiting(status))
+    if (!reached(goal))
         pthread_cond_timedwait(&progress->changed, &progress->park_mutex, &until);
     pthread_mutex_unlock(&progress->park_mutex);
     atomic_fetch_sub(&progress->onlookers, 1);
 }
 
-enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
-                                      uint64_t deadline_ns)
+bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
+                          uint64_t deadline_ns)
 {
-    if (!still_waiting(status))
-        return (enum wring_status)atomic_load(status);
+    if (reached(&goal))
+        return true;
 
-    uint64_t began_ns = wring_thread_cpu_ns();
+    bool metered = atomic_load(&progress->metered);
+    uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
     atomic_fetch_add(&progress->takers, 1);
     atomic_fetch_add(&progress->taken, 1);
-    while (still_waiting(status) && wring_now_ns() < deadline_ns) {
+    while (!reached(&goal) && wring_now_ns() < deadline_ns) {
         if (pthread_mutex_trylock(&progress->driver) != 0) {
             wake_driver(progress);
-            look_on(progress, status);
+            look_on(progress, &goal);
             continue;
         }
-        drive_as_caller(progress, status, deadline_ns);
+        drive_as_caller(progress, &goal, deadline_ns);
         pthread_mutex_unlock(&progress->driver);
         tell_onlookers(progress);
     }
@@ -341,7 +343,21 @@ enum wring_status wring_progress_wait(struct wring_progress *progress, const ato
     bool more = atomic_load(&progress->engine->n_active) > 0;
     if (atomic_fetch_sub(&progress->takers, 1) == 1 && more)
         resume_thread(progress);
-    atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
+    if (metered)
+        atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
+    return reached(&goal);
+}
+
+static bool is_done(const void *arg)
+{
+    const atomic_int *status = arg;
+    return atomic_load_explicit(status, memory_order_acquire) != WRING_ERR_AGAIN;
+}
+
+enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
+                                      uint64_t deadline_ns)
+{
+    wring_progress_drive(progress, (struct wring_goal){is_done, (const void *)status}, deadline_ns);
     return (enum wring_status)atomic_load_explicit(status, memory_order_acquire);
 }
 
@@ -351,5 +367,6 @@ void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, ui
     *thread_ns = 0;
     if (progress->threaded && pthread_getcpuclockid(progress->thread, &clock) == 0)
         *thread_ns = wring_clock_ns(clock);
+    atomic_store(&progress->metered, true);
     *waiter_ns = atomic_load(&progress->waiter_ns);
 }

@@ -30,11 +30,22 @@ void wring_progress_posted(struct wring_progress *progress, bool urgent);
 /** Make a little progress if nobody else does. */
 void wring_progress_nudge(struct wring_progress *progress);
 
+/** What a caller waits for. `reached` is asked again and again; it takes no lock. */
+struct wring_goal {
+    bool (*reached)(const void *arg);
+    const void *arg;
+};
+
+/** Drive until the goal is reached or the deadline has come. @return whether it is reached */
+bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
+                          uint64_t deadline_ns);
+
 /** Drive until *status is no longer WRING_ERR_AGAIN or the deadline has come. @return it then */
 enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
                                       uint64_t deadline_ns);
 
-/** CPU time of the thread, and of callers while they drove, in ns. Threads: safe. */
+/** CPU time of the thread, and since the first call of this, of callers while they drove, in ns.
+ *  Threads: safe. */
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session.h"
+#include "runtime/trace_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -131,10 +132,26 @@ static enum wring_status meet(struct wring_session *session,
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }
 
+/** Asked once there is somebody who drives the connections. */
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
-    return session->fabric != NULL && wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+    wring_progress_nudge(session->progress);
+    return wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+}
+
+/** The bootstrap says who is at fault: let the fabric tell everyone and the application so. */
+static void adopt_failure(struct wring_session *session, enum wring_status status)
+{
+    int32_t rank = session->bootstrap->at_fault;
+    if (session->progress != NULL)
+        wring_progress_lock(session->progress);
+    if (rank >= 0 && session->fabric != NULL && session->fabric->state == WRING_FABRIC_WORKING)
+        wring_fabric_fail(session->fabric, status, rank,
+                          "rank %" PRId32 " was lost while ranks opened, committed or made a group",
+                          rank);
+    if (session->progress != NULL)
+        wring_progress_unlock(session->progress);
 }
 
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
@@ -142,8 +159,10 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
 {
     struct wring_cancel cancel = {job_has_failed, session};
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
-    enum wring_status status =
-        session->bootstrap->ops->exchange(session->bootstrap, blob, bytes, deadline, &cancel, out);
+    enum wring_status status = session->bootstrap->ops->exchange(
+        session->bootstrap, blob, bytes, deadline, session->progress != NULL ? &cancel : NULL, out);
+    if (status == WRING_ERR_PEER)
+        adopt_failure(session, status);
     return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
 }
 
@@ -196,15 +215,22 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
 /** Agree on the job's random name, and derive from it and the key what connections prove. */
 static enum wring_status name_job(struct wring_session *session, uint8_t *job, uint8_t *secret)
 {
+    uint8_t own[JOB_BYTES + 1]; /* and whether this rank keeps a trace */
     struct wring_blobs blobs;
-    if (getrandom(job, JOB_BYTES, 0) != JOB_BYTES)
+    if (getrandom(own, JOB_BYTES, 0) != JOB_BYTES)
         return WRING_ERR_SYSTEM;
-    enum wring_status status = wring_session_exchange(session, job, JOB_BYTES, &blobs);
+    own[JOB_BYTES] = session->trace != NULL;
+    enum wring_status status = wring_session_exchange(session, own, sizeof(own), &blobs);
     if (status != WRING_OK)
         return status;
-    if (blobs.offsets[1] != JOB_BYTES)
-        status = WRING_ERR_FRAME;
-    else
+    session->all_trace = true;
+    for (uint32_t i = 0; i < session->size && status == WRING_OK; i++) {
+        status =
+            blobs.offsets[i + 1] - blobs.offsets[i] == sizeof(own) ? WRING_OK : WRING_ERR_FRAME;
+        session->all_trace &=
+            status == WRING_OK && blobs.storage[blobs.offsets[i] + JOB_BYTES] != 0;
+    }
+    if (status == WRING_OK)
         memcpy(job, blobs.storage, JOB_BYTES);
     wring_blobs_finish(&blobs);
     if (status != WRING_OK)
@@ -258,7 +284,7 @@ static enum wring_status connect_all(struct wring_session *session)
     status = wring_session_exchange_writer(session, &description, &blobs);
     if (status != WRING_OK)
         return status;
-    status = wring_fabric_connect(session->fabric, &blobs,
+    status = wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
                                   wring_deadline_in(session->config.join_timeout_ns));
     wring_blobs_finish(&blobs);
     return status;
@@ -288,6 +314,8 @@ static enum wring_status open_session(struct wring_session *session,
         status = wring_engine_create(&session->config, &session->log, session->executor,
                                      &session->engine);
     if (status == WRING_OK)
+        status = wring_session_trace_open(session);
+    if (status == WRING_OK)
         status = connect_all(session);
     if (status == WRING_OK)
         status = make_world(session);
@@ -295,7 +323,23 @@ static enum wring_status open_session(struct wring_session *session,
         status =
             wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
                                   session->config.spin_ns, &session->progress);
-    return status;
+    if (status != WRING_OK)
+        return status;
+    session->engine->trace = session->trace;
+    return wring_session_trace_clocks(session);
+}
+
+/** A session that failed while it opened has nobody else to tell its peers why. */
+static void tell_peers(struct wring_session *session)
+{
+    struct wring_fabric *fabric = session->fabric;
+    while (fabric != NULL && fabric->state == WRING_FABRIC_FAILING) { /* half a second at most */
+        struct wring_wait_set set = {.deadline_ns = wring_deadline_in(10 * WRING_NS_PER_MS)};
+        if (wring_fabric_poll(fabric))
+            continue;
+        wring_fabric_arm(fabric, &set);
+        wring_wait_set_sleep(&set);
+    }
 }
 
 enum wring_status wring_session_open(const struct wring_session_params *params,
@@ -306,6 +350,8 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
         return WRING_ERR_NO_MEMORY;
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
+        if (session->progress == NULL)
+            tell_peers(session);
         wring_session_close(session);
         return status;
     }
@@ -328,9 +374,7 @@ static void free_buckets(struct wring_session *session)
     while (session->buckets != NULL) {
         struct wring_bucket *bucket = session->buckets;
         session->buckets = bucket->next;
-        wring_codec_destroy(bucket->codec);
-        free(bucket->residual);
-        free(bucket);
+        wring_bucket_free(bucket);
     }
 }
 
@@ -355,6 +399,7 @@ void wring_session_close(struct wring_session *session)
         wring_block_finish(&buffer->block);
         free(buffer);
     }
+    wring_session_trace_close(session);
     wring_fabric_destroy(session->fabric);
     wring_engine_destroy(session->engine);
     if (session->executor != NULL)
@@ -395,17 +440,4 @@ enum wring_status wring_session_error(struct wring_session *session,
     detail->rank = failure.rank;
     snprintf(detail->text, sizeof(detail->text), "%s", failure.text);
     return status;
-}
-
-void wring_session_stats(struct wring_session *session, struct wring_session_stats *out)
-{
-    const struct wring_fabric *fabric = session->fabric;
-    *out = (struct wring_session_stats){
-        .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
-        .wire_bytes_received = atomic_load(&fabric->bytes_received),
-        .puts_sent = atomic_load(&fabric->puts_sent),
-        .steps = atomic_load(&session->engine->finished),
-        .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
-    };
-    wring_progress_cpu(session->progress, &out->progress_cpu_ns, &out->waiter_cpu_ns);
 }

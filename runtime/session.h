@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "runtime/progress.h"
 #include "transport/collective/collective.h"
+#include "transport/trace.h"
 #include <wring/wring.h>
 
 struct wring_buffer {
@@ -27,8 +28,11 @@ struct wring_bucket {
     struct wring_group *group;
     struct wring_codec *codec;
     float *residual;
+    float *kept;        /* the residual as it was before the last post; NULL: not kept */
+    uint64_t kept_step; /* how many steps it had seen then */
 
     bool committed;
+    bool dropped;                /* to be freed by the next commit */
     struct wring_block borrowed; /* registration of foreign memory, if any */
     struct wring_block *block;   /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                 /* all members can take the sum in place */
@@ -53,6 +57,9 @@ struct wring_session {
     struct wring_bucket *buckets; /* in the order of registration */
     struct wring_group *world;
     struct wring_group *groups;
+    struct wring_trace *trace; /* NULL: not recorded */
+    bool all_trace;            /* every rank records */
+    int64_t clock_ahead_ns;    /* of rank 0's */
 
     /* of the last commit */
     struct wring_block slots;
@@ -99,6 +106,9 @@ enum wring_status wring_session_check(struct wring_session *session);
  * (whether sums can be placed) is settled. Errors: WRING_ERR_MISMATCH and others, on every rank.
  */
 enum wring_status wring_commit_compare(struct wring_session *session);
+
+/** What registration made; channels are gone already. */
+void wring_bucket_free(struct wring_bucket *bucket);
 
 /** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
 uint32_t wring_bucket_id(const char *name);

@@ -13,8 +13,8 @@
 #include "base/cpu.h"
 #include "offload/cores.h"
 #include "tools/bench.h"
+#include "tools/bench_twin.h"
 #include "tools/commands.h"
-#include "tools/twin.h"
 #include "tools/values.h"
 
 #define CODECS_MAX 32

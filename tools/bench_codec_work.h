@@ -6,7 +6,7 @@
 #include <wring/codec.h>
 #include <wring/provider.h>
 
-#include "tools/twin.h"
+#include "tools/bench_twin.h"
 
 enum wring_codec_task_kind {
     WRING_TASK_TWIN_ENCODE, /* spoils the code, which the next ENCODE makes good */

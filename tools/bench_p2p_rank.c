@@ -31,7 +31,7 @@
 
 struct p2p {
     const struct wring_p2p_params *params;
-    struct wring_pair pair;
+    struct wring_bench_pair pair;
     double *times; /* [TRIPS_MAX] */
 
     /* of the size at hand */
@@ -85,14 +85,14 @@ static uint8_t *received_slot(const struct p2p *p2p, uint64_t i)
 static enum wring_status send_slot(struct p2p *p2p, uint64_t i)
 {
     wring_payload_stamp(slot(p2p, i), p2p->bytes, p2p->pair.sent);
-    return wring_pair_put(&p2p->pair, slot_offset(p2p, i),
-                          half_bytes(p2p->params) + slot_offset(p2p, i), p2p->bytes);
+    return wring_bench_pair_put(&p2p->pair, slot_offset(p2p, i),
+                                half_bytes(p2p->params) + slot_offset(p2p, i), p2p->bytes);
 }
 
 /** A put of nothing: a sign. */
 static enum wring_status send_sign(struct p2p *p2p)
 {
-    return wring_pair_put(&p2p->pair, 0, 0, 0);
+    return wring_bench_pair_put(&p2p->pair, 0, 0, 0);
 }
 
 static enum wring_status complain(struct p2p *p2p, const char *what)
@@ -106,7 +106,7 @@ static enum wring_status complain(struct p2p *p2p, const char *what)
 static enum wring_status take_slot(struct p2p *p2p, uint64_t i)
 {
     uint64_t number = p2p->pair.taken;
-    enum wring_status status = wring_pair_take(&p2p->pair, p2p->bytes);
+    enum wring_status status = wring_bench_pair_take(&p2p->pair, p2p->bytes);
 
     if (status == WRING_OK && !wring_payload_has_stamp(received_slot(p2p, i), p2p->bytes, number))
         return complain(p2p, "wrong last bytes");
@@ -131,7 +131,7 @@ static enum wring_status round_trip(struct p2p *p2p, uint64_t i)
     if (status == WRING_OK)
         status = leads ? take_slot(p2p, i) : send_slot(p2p, i);
     /* the slot is to be written again a window later */
-    return status == WRING_OK ? wring_pair_drain(&p2p->pair, p2p->window - 1) : status;
+    return status == WRING_OK ? wring_bench_pair_drain(&p2p->pair, p2p->window - 1) : status;
 }
 
 /** Round trips, one after the other. @param times out, [n], half of each in us; of rank 0 */
@@ -144,7 +144,7 @@ static enum wring_status time_trips(struct p2p *p2p, uint64_t n, double *times)
         status = round_trip(p2p, i);
         times[i] = (double)(wring_now_ns() - begin) / 2e3;
     }
-    return status == WRING_OK ? wring_pair_drain(&p2p->pair, 0) : status;
+    return status == WRING_OK ? wring_bench_pair_drain(&p2p->pair, 0) : status;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -161,23 +161,23 @@ static uint64_t batch_of(const struct p2p *p2p)
 /** Rank 0: n puts, a window of them under way, until the receiver has seen the last. */
 static enum wring_status send_stream(struct p2p *p2p, uint64_t n)
 {
-    struct wring_pair *pair = &p2p->pair;
+    struct wring_bench_pair *pair = &p2p->pair;
     uint64_t batch = batch_of(p2p), seen = 0;
     enum wring_status status = WRING_OK;
 
     for (uint64_t i = 0; i < n && status == WRING_OK; i++) {
         while (i - seen >= p2p->window && status == WRING_OK) {
-            status = wring_pair_take(pair, 0);
+            status = wring_bench_pair_take(pair, 0);
             seen = least(seen + batch, n);
         }
         if (status == WRING_OK)
-            status = wring_pair_drain(pair, p2p->window - 1);
+            status = wring_bench_pair_drain(pair, p2p->window - 1);
         if (status == WRING_OK)
             status = send_slot(p2p, i);
     }
     for (; seen < n && status == WRING_OK; seen = least(seen + batch, n))
-        status = wring_pair_take(pair, 0);
-    return status == WRING_OK ? wring_pair_drain(pair, 0) : status;
+        status = wring_bench_pair_take(pair, 0);
+    return status == WRING_OK ? wring_bench_pair_drain(pair, 0) : status;
 }
 
 /** Rank 1: look at the end of each payload before its slot is given back. */
@@ -191,7 +191,7 @@ static enum wring_status receive_stream(struct p2p *p2p, uint64_t n)
         if (status == WRING_OK && ((i + 1) % batch == 0 || i + 1 == n))
             status = send_sign(p2p);
     }
-    return status == WRING_OK ? wring_pair_drain(&p2p->pair, 0) : status;
+    return status == WRING_OK ? wring_bench_pair_drain(&p2p->pair, 0) : status;
 }
 
 /** @param ns out, of rank 0, from the first put to the last sign */
@@ -207,20 +207,20 @@ static enum wring_status time_stream(struct p2p *p2p, uint64_t n, double *ns)
 /** Rank 0's number for both; both are here when it returns. */
 static enum wring_status agree(struct p2p *p2p, uint64_t *number)
 {
-    struct wring_pair *pair = &p2p->pair;
+    struct wring_bench_pair *pair = &p2p->pair;
     bool leads = pair->rank == 0;
     enum wring_status status = WRING_OK;
 
     wring_put_u64(pair->memory.base, *number);
     if (leads)
-        status = wring_pair_put(pair, 0, LINE, sizeof(*number));
+        status = wring_bench_pair_put(pair, 0, LINE, sizeof(*number));
     if (status == WRING_OK)
-        status = wring_pair_take(pair, leads ? 0 : sizeof(*number));
+        status = wring_bench_pair_take(pair, leads ? 0 : sizeof(*number));
     if (status == WRING_OK && !leads) {
         *number = wring_get_u64((uint8_t *)pair->memory.base + LINE);
         status = send_sign(p2p);
     }
-    return status == WRING_OK ? wring_pair_drain(pair, 0) : status;
+    return status == WRING_OK ? wring_bench_pair_drain(pair, 0) : status;
 }
 
 /** As many as fit into that time. */
@@ -376,15 +376,15 @@ static bool fits_provider(const struct p2p *p2p)
 int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn report, void *arg)
 {
     struct p2p p2p = {.params = params, .times = calloc(TRIPS_MAX, sizeof(*p2p.times))};
-    struct wring_pair_params pair = {params->name, params->config, params->provider,
-                                     SLOTS_AT + 2 * half_bytes(params)};
+    struct wring_bench_pair_params pair = {params->name, params->config, params->provider,
+                                           SLOTS_AT + 2 * half_bytes(params)};
     int code = WRING_EXIT_FAILURE;
 
     if (p2p.times == NULL)
         return wring_fail(params->name, "out of memory");
-    if (wring_pair_open(&p2p.pair, &pair) == WRING_OK && fits_provider(&p2p))
+    if (wring_bench_pair_open(&p2p.pair, &pair) == WRING_OK && fits_provider(&p2p))
         code = measure_all(&p2p, report, arg);
-    wring_pair_finish(&p2p.pair);
+    wring_bench_pair_finish(&p2p.pair);
     free(p2p.times);
     return code;
 }

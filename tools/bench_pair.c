@@ -10,7 +10,7 @@
 #define EVENTS_PER_POLL 32
 #define POLLS_PER_LOOK 4096 /* fruitless polls between looks at the session */
 
-static enum wring_status give_up(struct wring_pair *pair, enum wring_status status,
+static enum wring_status give_up(struct wring_bench_pair *pair, enum wring_status status,
                                  const char *text)
 {
     if (pair->status == WRING_OK) {
@@ -20,7 +20,7 @@ static enum wring_status give_up(struct wring_pair *pair, enum wring_status stat
     return pair->status;
 }
 
-static void on_arrived(struct wring_pair *pair, const struct wring_event *event)
+static void on_arrived(struct wring_bench_pair *pair, const struct wring_event *event)
 {
     if (event->imm != (uint32_t)pair->arrived)
         give_up(pair, WRING_ERR_FRAME, "a put was lost, or came out of order");
@@ -29,7 +29,7 @@ static void on_arrived(struct wring_pair *pair, const struct wring_event *event)
     pair->arrived_bytes[pair->arrived++ % WRING_PAIR_AHEAD] = event->bytes;
 }
 
-static void on_event(struct wring_pair *pair, const struct wring_event *event)
+static void on_event(struct wring_bench_pair *pair, const struct wring_event *event)
 {
     switch (event->kind) {
     case WRING_EVENT_CONNECTED:
@@ -55,7 +55,7 @@ static void on_event(struct wring_pair *pair, const struct wring_event *event)
 }
 
 /** Nothing came: has the other rank died, or was this step to be over by now? */
-static void look_around(struct wring_pair *pair)
+static void look_around(struct wring_bench_pair *pair)
 {
     struct wring_error_detail detail;
     enum wring_status status = wring_session_error(pair->session, &detail);
@@ -67,7 +67,7 @@ static void look_around(struct wring_pair *pair)
 }
 
 /** Nothing has come for `idle_polls` polls. */
-static void rest(struct wring_pair *pair)
+static void rest(struct wring_bench_pair *pair)
 {
     if (pair->idle_polls++ == 0)
         pair->idle_since_ns = wring_now_ns();
@@ -77,7 +77,7 @@ static void rest(struct wring_pair *pair)
         sched_yield();
 }
 
-enum wring_status wring_pair_poll(struct wring_pair *pair)
+enum wring_status wring_bench_pair_poll(struct wring_bench_pair *pair)
 {
     struct wring_event events[EVENTS_PER_POLL];
     size_t n = pair->provider->ops->poll(pair->provider, events, EVENTS_PER_POLL);
@@ -95,8 +95,8 @@ enum wring_status wring_pair_poll(struct wring_pair *pair)
     return pair->status;
 }
 
-enum wring_status wring_pair_put(struct wring_pair *pair, size_t offset, size_t remote_offset,
-                                 size_t bytes)
+enum wring_status wring_bench_pair_put(struct wring_bench_pair *pair, size_t offset,
+                                       size_t remote_offset, size_t bytes)
 {
     const char *from = (const char *)pair->memory.base + offset;
 
@@ -110,15 +110,16 @@ enum wring_status wring_pair_put(struct wring_pair *pair, size_t offset, size_t 
         }
         if (status != WRING_ERR_AGAIN && status != WRING_ERR_CLOSED)
             return give_up(pair, status, wring_status_text(status));
-        status = wring_pair_poll(pair); /* makes room, or tells why the connection is closed */
+        status =
+            wring_bench_pair_poll(pair); /* makes room, or tells why the connection is closed */
         if (status != WRING_OK)
             return status;
     }
 }
 
-enum wring_status wring_pair_take(struct wring_pair *pair, size_t bytes)
+enum wring_status wring_bench_pair_take(struct wring_bench_pair *pair, size_t bytes)
 {
-    while (pair->taken == pair->arrived && wring_pair_poll(pair) == WRING_OK)
+    while (pair->taken == pair->arrived && wring_bench_pair_poll(pair) == WRING_OK)
         ;
     if (pair->status != WRING_OK)
         return pair->status;
@@ -127,9 +128,9 @@ enum wring_status wring_pair_take(struct wring_pair *pair, size_t bytes)
     return WRING_OK;
 }
 
-enum wring_status wring_pair_drain(struct wring_pair *pair, uint64_t left)
+enum wring_status wring_bench_pair_drain(struct wring_bench_pair *pair, uint64_t left)
 {
-    while (pair->sent - pair->done > left && wring_pair_poll(pair) == WRING_OK)
+    while (pair->sent - pair->done > left && wring_bench_pair_poll(pair) == WRING_OK)
         ;
     return pair->status;
 }

@@ -15,7 +15,7 @@
 
 #define WRING_PAIR_AHEAD 256 /* puts that may have arrived and not been taken */
 
-struct wring_pair {
+struct wring_bench_pair {
     const char *name; /* of the command, before messages */
     const struct wring_config *config;
     struct wring_log log;
@@ -36,7 +36,7 @@ struct wring_pair {
     uint64_t idle_polls, idle_since_ns;
 };
 
-struct wring_pair_params {
+struct wring_bench_pair_params {
     const char *name;
     const struct wring_config *config; /* borrowed for the pair's life; its fault wraps */
     const struct wring_provider_ops *provider;
@@ -44,23 +44,24 @@ struct wring_pair_params {
 };
 
 /** Meet, connect, register memory and exchange its keys. Finish it in either case. */
-enum wring_status wring_pair_open(struct wring_pair *pair, const struct wring_pair_params *params);
-void wring_pair_finish(struct wring_pair *pair);
+enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
+                                        const struct wring_bench_pair_params *params);
+void wring_bench_pair_finish(struct wring_bench_pair *pair);
 
 /**
  * Begin a put from our memory into the peer's at the same or another offset; polls while the
  * provider has no room.
  */
-enum wring_status wring_pair_put(struct wring_pair *pair, size_t offset, size_t remote_offset,
-                                 size_t bytes);
+enum wring_status wring_bench_pair_put(struct wring_bench_pair *pair, size_t offset,
+                                       size_t remote_offset, size_t bytes);
 
 /** See what has come; rests a little when that was nothing for a while. */
-enum wring_status wring_pair_poll(struct wring_pair *pair);
+enum wring_status wring_bench_pair_poll(struct wring_bench_pair *pair);
 
 /** Wait for the peer's next put, which must have so many bytes. */
-enum wring_status wring_pair_take(struct wring_pair *pair, size_t bytes);
+enum wring_status wring_bench_pair_take(struct wring_bench_pair *pair, size_t bytes);
 
 /** Wait until no more than `left` of our puts are under way. */
-enum wring_status wring_pair_drain(struct wring_pair *pair, uint64_t left);
+enum wring_status wring_bench_pair_drain(struct wring_bench_pair *pair, uint64_t left);
 
 #endif

@@ -16,7 +16,7 @@
 #define NONCE_BYTES 32
 
 /** Short bytes of ours for the other rank's. @param theirs out, [max] @param bytes out */
-static enum wring_status swap(struct wring_pair *pair, const void *own, size_t own_bytes,
+static enum wring_status swap(struct wring_bench_pair *pair, const void *own, size_t own_bytes,
                               void *theirs, size_t max, size_t *bytes)
 {
     struct wring_blobs blobs;
@@ -34,7 +34,8 @@ static enum wring_status swap(struct wring_pair *pair, const void *own, size_t o
 }
 
 /** Could both do it? Each failure is said once by each rank. @param what "listen" */
-static enum wring_status agree(struct wring_pair *pair, enum wring_status status, const char *what)
+static enum wring_status agree(struct wring_bench_pair *pair, enum wring_status status,
+                               const char *what)
 {
     char text[WRING_TEXT_MAX];
 
@@ -43,7 +44,7 @@ static enum wring_status agree(struct wring_pair *pair, enum wring_status status
     return wring_session_agree(pair->session, status, text);
 }
 
-static enum wring_status join(struct wring_pair *pair)
+static enum wring_status join(struct wring_bench_pair *pair)
 {
     static const char *const settings[] = {"WRING_FAULT=", "WRING_PROGRESS=thread",
                                            "WRING_EXECUTOR=inline", NULL};
@@ -62,7 +63,7 @@ static enum wring_status join(struct wring_pair *pair)
 }
 
 /** What both ends of the connection prove to know: from the job's key and a number of rank 0's. */
-static enum wring_status make_secret(struct wring_pair *pair, uint8_t *secret)
+static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *secret)
 {
     const char *key = pair->session->config.key;
     uint8_t own[NONCE_BYTES], theirs[NONCE_BYTES];
@@ -80,7 +81,7 @@ static enum wring_status make_secret(struct wring_pair *pair, uint8_t *secret)
 }
 
 /** The address to listen on, as sessions choose it: without a key it is loopback. */
-static const char *bind_address(const struct wring_pair *pair)
+static const char *bind_address(const struct wring_bench_pair *pair)
 {
     const struct wring_session *session = pair->session;
     const char *address = session->config.bind;
@@ -90,7 +91,8 @@ static const char *bind_address(const struct wring_pair *pair)
     return address[0] != '\0' ? address : NULL;
 }
 
-static enum wring_status wrap(struct wring_pair *pair, const struct wring_provider_params *params)
+static enum wring_status wrap(struct wring_bench_pair *pair,
+                              const struct wring_provider_params *params)
 {
     struct wring_provider *inner = pair->provider;
 
@@ -99,7 +101,7 @@ static enum wring_status wrap(struct wring_pair *pair, const struct wring_provid
     return wring_fault_wrap(pair->config->fault, params, inner, &pair->provider);
 }
 
-static enum wring_status open_provider(struct wring_pair *pair,
+static enum wring_status open_provider(struct wring_bench_pair *pair,
                                        const struct wring_provider_ops *ops, size_t memory_bytes)
 {
     struct wring_provider_params params = {
@@ -121,7 +123,7 @@ static enum wring_status open_provider(struct wring_pair *pair,
 }
 
 /** Rank 1 connects to rank 0. */
-static enum wring_status connect_pair(struct wring_pair *pair)
+static enum wring_status connect_pair(struct wring_bench_pair *pair)
 {
     const struct wring_provider_ops *ops = pair->provider->ops;
     uint8_t own[WRING_ADDRESS_MAX], theirs[WRING_ADDRESS_MAX];
@@ -138,14 +140,14 @@ static enum wring_status connect_pair(struct wring_pair *pair)
         status = ops->connect(pair->provider, theirs, bytes, "p2p", 3, &pair->conn);
     uint64_t deadline = wring_deadline_in(pair->config->join_timeout_ns);
     while (status == WRING_OK && !pair->connected) {
-        status = wring_pair_poll(pair);
+        status = wring_bench_pair_poll(pair);
         if (status == WRING_OK && wring_now_ns() >= deadline)
             status = WRING_ERR_PEER;
     }
     return agree(pair, status, "connect");
 }
 
-static enum wring_status import_memory(struct wring_pair *pair)
+static enum wring_status import_memory(struct wring_bench_pair *pair)
 {
     const struct wring_provider_ops *ops = pair->provider->ops;
     uint8_t own[WRING_REGION_KEY_MAX], theirs[WRING_REGION_KEY_MAX];
@@ -157,9 +159,10 @@ static enum wring_status import_memory(struct wring_pair *pair)
     return agree(pair, status, "use the other's memory");
 }
 
-enum wring_status wring_pair_open(struct wring_pair *pair, const struct wring_pair_params *params)
+enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
+                                        const struct wring_bench_pair_params *params)
 {
-    *pair = (struct wring_pair){
+    *pair = (struct wring_bench_pair){
         .name = params->name,
         .config = params->config,
         .log = {.level = wring_config_log_level(params->config)},
@@ -177,7 +180,7 @@ enum wring_status wring_pair_open(struct wring_pair *pair, const struct wring_pa
     return status;
 }
 
-void wring_pair_finish(struct wring_pair *pair)
+void wring_bench_pair_finish(struct wring_bench_pair *pair)
 {
     if (pair->provider != NULL) {
         const struct wring_provider_ops *ops = pair->provider->ops;

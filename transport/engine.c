@@ -82,6 +82,7 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
         return;
     }
     channel->owner->runnable = true;
+    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 
 static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
@@ -160,8 +161,11 @@ static void remove_active(struct wring_engine *engine, struct wring_collective *
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status)
 {
+    uint64_t took_ns = wring_now_ns() - collective->started_ns;
     remove_active(engine, collective);
+    wring_collective_trace_step(collective, took_ns);
     collective->step++;
+    collective->cost.exchange_ns += took_ns;
     wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
@@ -230,6 +234,8 @@ static bool poll_jobs(struct wring_engine *engine)
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
+        task->collective->cost.codec_ns += done[i]->took_ns;
+        wring_collective_trace_job(task);
         if (done[i]->status != WRING_OK) {
             job_failed(engine, task);
             continue;
@@ -241,6 +247,11 @@ static bool poll_jobs(struct wring_engine *engine)
     return n > 0;
 }
 
+static uint64_t puts_of(const struct wring_engine *engine)
+{
+    return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed);
+}
+
 static bool advance(struct wring_engine *engine)
 {
     bool kick = engine->kick, any = false;
@@ -250,9 +261,11 @@ static bool advance(struct wring_engine *engine)
         next = at->next_active;
         if (!at->runnable && !(kick && at->blocked))
             continue;
+        bool retry = !at->runnable; /* its put may find no room again */
+        uint64_t before = puts_of(engine);
         at->runnable = at->blocked = false;
         at->ops->advance(at);
-        any = true;
+        any |= !retry || puts_of(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
     }
@@ -322,6 +335,10 @@ bool wring_engine_poll(struct wring_engine *engine)
         return_owed_credits(engine);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
+    if (!any) {
+        engine->kick = true; /* not every provider tells when it has room again: ask */
+        any = advance(engine);
+    }
     if (!any && engine->active != NULL && engine->jobs_under_way == 0) {
         check_departed(engine);
         check_timeout(engine);

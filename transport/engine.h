@@ -12,6 +12,7 @@
 
 #include "transport/channel.h"
 #include "transport/fabric.h"
+#include "transport/trace.h"
 #include <wring/executor.h>
 
 struct wring_collective;
@@ -31,8 +32,9 @@ struct wring_engine {
     struct wring_collective *active;           /* by priority */
     atomic_uint n_active;                      /* may be read by any thread */
     uint32_t jobs_under_way;
-    bool kick;              /* something that blocked collectives wait for has happened */
-    atomic_ullong finished; /* collectives, since the beginning */
+    struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
+    bool kick;                 /* something that blocked collectives wait for has happened */
+    atomic_ullong finished;    /* collectives, since the beginning */
 };
 
 /** @param executor borrowed. The fabric is set once it exists. */

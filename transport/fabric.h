@@ -108,12 +108,15 @@ enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**
- * Connect to all ranks; blocks until the mesh stands. @param blobs everyone's description
+ * Connect to all ranks; blocks until the mesh stands.
+ * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile
+ * @param blobs      everyone's description
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
  * have no provider in common).
  */
-enum wring_status wring_fabric_connect(struct wring_fabric *fabric, const struct wring_blobs *blobs,
-                                       uint64_t deadline_ns);
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
+                                       struct wring_bootstrap *bootstrap,
+                                       const struct wring_blobs *blobs, uint64_t deadline_ns);
 
 /** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
 bool wring_fabric_poll(struct wring_fabric *fabric);

@@ -9,6 +9,14 @@
 
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
+#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
+#define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
+
+/** A connection that came to nothing. */
+struct mishap {
+    enum wring_status status; /* WRING_OK: none */
+    char text[2 * WRING_TEXT_MAX];
+};
 
 struct description {
     char host[WRING_CONFIG_TEXT];
@@ -85,7 +93,8 @@ static const char *common_device(const struct wring_fabric *fabric, const struct
 }
 
 static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_peer *peer,
-                                      const void *address, size_t address_bytes)
+                                      const void *address, size_t address_bytes,
+                                      struct mishap *mishap)
 {
     struct wring_provider *provider = fabric->devices[peer->device].provider;
     uint8_t hello[sizeof(uint32_t) + sizeof(fabric->job)];
@@ -94,16 +103,19 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
     memcpy(hello + sizeof(uint32_t), fabric->job, sizeof(fabric->job));
     enum wring_status status =
         provider->ops->connect(provider, address, address_bytes, hello, sizeof(hello), &peer->conn);
-    if (status == WRING_OK)
+    if (status == WRING_OK) {
         peer->conn->user = peer;
-    else
-        wring_error(fabric->log, "cannot connect to rank %" PRIu32 " over %s: %s", peer->rank,
-                    fabric->devices[peer->device].name, wring_status_text(status));
+        return WRING_OK;
+    }
+    mishap->status = status;
+    snprintf(mishap->text, sizeof(mishap->text), "cannot connect to rank %" PRIu32 " over %s: %s",
+             peer->rank, fabric->devices[peer->device].name, wring_status_text(status));
     return status;
 }
 
 /** Choose devices for all peers and connect to those of lower rank. */
-static enum wring_status begin(struct wring_fabric *fabric, const struct wring_blobs *blobs)
+static enum wring_status begin(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                               struct mishap *mishap)
 {
     struct description own, other;
     if (!parse(blobs, fabric->rank, &own))
@@ -129,7 +141,7 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
         int theirs = find_device(&other, name);
         if (i < fabric->rank) {
             enum wring_status status = connect_peer(fabric, peer, other.devices[theirs].address,
-                                                    other.devices[theirs].address_bytes);
+                                                    other.devices[theirs].address_bytes, mishap);
             if (status != WRING_OK)
                 return status;
         }
@@ -157,7 +169,7 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device,
 }
 
 static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
-                                  const struct wring_event *event)
+                                  const struct wring_event *event, struct mishap *mishap)
 {
     struct wring_peer *peer = event->conn->user;
     if (event->kind == WRING_EVENT_ACCEPTED) {
@@ -165,9 +177,12 @@ static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
     } else if (event->kind == WRING_EVENT_CONNECTED) {
         peer->connected = true;
     } else if (event->kind == WRING_EVENT_CLOSED && peer != NULL) {
-        wring_error(fabric->log, "no connection to rank %" PRIu32 " over %s: %s", peer->rank,
-                    fabric->devices[device].name, event->text != NULL ? event->text : "");
-        return event->status == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER;
+        mishap->status = event->status == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER;
+        snprintf(mishap->text, sizeof(mishap->text),
+                 "no connection to rank %" PRIu32 " over %s: %s", peer->rank,
+                 fabric->devices[device].name,
+                 event->text != NULL ? event->text : "no reason given");
+        return mishap->status;
     }
     return WRING_OK;
 }
@@ -180,7 +195,7 @@ static uint32_t first_missing(const struct wring_fabric *fabric)
     return fabric->size;
 }
 
-static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any)
+static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any, struct mishap *mishap)
 {
     struct wring_event events[EVENTS_PER_POLL];
     for (uint32_t i = 0; i < fabric->n_devices; i++) {
@@ -188,7 +203,7 @@ static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any)
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         *any |= n > 0;
         for (size_t e = 0; e < n; e++) {
-            enum wring_status status = on_event(fabric, i, &events[e]);
+            enum wring_status status = on_event(fabric, i, &events[e], mishap);
             if (status != WRING_OK)
                 return status;
         }
@@ -196,26 +211,72 @@ static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any)
     return WRING_OK;
 }
 
-enum wring_status wring_fabric_connect(struct wring_fabric *fabric, const struct wring_blobs *blobs,
-                                       uint64_t deadline_ns)
+/** Nothing came: sleep until something does, but look after the other ranks too. */
+static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                              struct wring_wait_set *set, uint64_t deadline_ns)
 {
-    enum wring_status status = begin(fabric, blobs);
+    uint64_t now = wring_now_ns();
+    enum wring_status status = bootstrap->ops->check(bootstrap);
+    if (status != WRING_OK)
+        return status;
+    if (now >= deadline_ns) {
+        wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
+                    first_missing(fabric));
+        return WRING_ERR_PEER;
+    }
+    if (set->deadline_ns > now + LOOK_NS)
+        set->deadline_ns = now + LOOK_NS;
+    wring_wait_set_sleep(set);
+    return WRING_OK;
+}
+
+static enum wring_status await_mesh(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                                    uint64_t deadline_ns, struct mishap *mishap)
+{
+    enum wring_status status = WRING_OK;
     while (status == WRING_OK && first_missing(fabric) < fabric->size) {
         bool any = false;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         for (uint32_t i = 0; i < fabric->n_devices; i++)
             fabric->devices[i].provider->ops->arm(fabric->devices[i].provider, &set);
-        status = poll_devices(fabric, &any);
-        if (status != WRING_OK || any)
-            continue;
-        if (wring_now_ns() >= deadline_ns) {
-            wring_error(fabric->log,
-                        "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
-                        first_missing(fabric));
-            return WRING_ERR_PEER;
-        }
-        wring_wait_set_sleep(&set);
+        status = poll_devices(fabric, &any, mishap);
+        if (status == WRING_OK && !any)
+            status = rest(fabric, bootstrap, &set, deadline_ns);
     }
+    return status;
+}
+
+/**
+ * A connection was lost: is its rank at fault, or did that one leave because another has ended?
+ * The bootstrap knows who ended, and tells all ranks of the same one; who goes without waiting for
+ * its word would look like the one at fault to others.
+ */
+static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                               const struct mishap *mishap)
+{
+    uint64_t until_ns = wring_now_ns() + BLAME_NS;
+    while (wring_now_ns() < until_ns) {
+        struct wring_wait_set pause = {.deadline_ns = wring_now_ns() + LOOK_NS};
+        enum wring_status status = bootstrap->ops->check(bootstrap);
+        if (status != WRING_OK)
+            return status;
+        wring_wait_set_sleep(&pause);
+    }
+    wring_error(fabric->log, "%s", mishap->text);
+    return mishap->status;
+}
+
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
+                                       struct wring_bootstrap *bootstrap,
+                                       const struct wring_blobs *blobs, uint64_t deadline_ns)
+{
+    struct mishap mishap = {.status = WRING_OK};
+
+    enum wring_status status = begin(fabric, blobs, &mishap);
+    if (status == WRING_OK)
+        status = await_mesh(fabric, bootstrap, deadline_ns, &mishap);
+    if (mishap.status != WRING_OK)
+        return blame(fabric, bootstrap, &mishap);
     if (status != WRING_OK)
         return status;
 

@@ -16,7 +16,7 @@
 struct oracle {
     const struct wring_matrix_case *c;
     struct wring_codec *codec;
-    bool raw, feedback;
+    bool raw;
     float **inputs, **residuals; /* [ranks][elems] */
     float *scratch, *sum;        /* [elems] */
     uint8_t *code;
@@ -27,18 +27,24 @@ static float one_nan(float x)
     return isnan(x) ? NAN : x;
 }
 
-/** scratch[span] = decode(encode(in + residual)). */
+/** scratch[span] = decode(encode(in + residual)), by the codec of that way. */
 static void through_codec(struct oracle *o, const float *in, float *residual,
-                          struct wring_span span, unsigned step, uint32_t rank)
+                          struct wring_span span, unsigned step, uint32_t rank, uint32_t phase)
 {
-    struct wring_codec_context context = {
-        .seed = 1234, .rank = rank, .ranks = o->c->ranks, .step = step, .element = span.begin};
+    struct wring_codec_context context = {.seed = 1234,
+                                          .rank = rank,
+                                          .ranks = o->c->ranks,
+                                          .phase = phase,
+                                          .step = step,
+                                          .element = span.begin};
+    const struct wring_codec *codec = wring_codec_way(o->codec, phase);
+    bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
     uint64_t n = span.end - span.begin;
-    size_t bytes = wring_codec_encode(o->codec, &context, in + span.begin, n,
-                                      o->feedback ? residual + span.begin : NULL, o->code);
-    CHECK(bytes <= wring_codec_bound(o->codec, n), "%zu bytes", bytes);
-    CHECK(wring_codec_decode(o->codec, &context, o->code, bytes, o->scratch + span.begin, n,
-                             false) == WRING_OK,
+    size_t bytes = wring_codec_encode(codec, &context, in + span.begin, n,
+                                      feedback ? residual + span.begin : NULL, o->code);
+    CHECK(bytes <= wring_codec_bound(codec, n), "%zu bytes", bytes);
+    CHECK(wring_codec_decode(codec, &context, o->code, bytes, o->scratch + span.begin, n, false) ==
+              WRING_OK,
           "decode");
 }
 
@@ -59,7 +65,7 @@ static void reduce_span(struct oracle *o, struct wring_span span, uint32_t owner
     for (uint32_t r = 0; r < o->c->ranks; r++) {
         const float *x = o->inputs[r];
         if (!o->raw && r != owner) {
-            through_codec(o, x, o->residuals[r], span, step, r);
+            through_codec(o, x, o->residuals[r], span, step, r, 0);
             x = o->scratch;
         }
         add(o, x, span, r == 0);
@@ -71,6 +77,8 @@ static bool is_sharded(const struct oracle *o)
 {
     if (o->c->scheme != WRING_SCHEME_AUTO)
         return o->c->scheme == WRING_SCHEME_DIVISIBLE;
+    if (wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS)
+        return true;
     return o->raw ? o->c->elems * sizeof(float) > 8192 : o->c->ranks > 2;
 }
 
@@ -84,7 +92,7 @@ static void step_sharded(struct oracle *o, unsigned step)
             continue;
         reduce_span(o, span, owner, step);
         if (!o->raw) {
-            through_codec(o, o->sum, o->residuals[owner], span, step, owner);
+            through_codec(o, o->sum, o->residuals[owner], span, step, owner, 1);
             memcpy(o->sum + span.begin, o->scratch + span.begin,
                    (span.end - span.begin) * sizeof(float));
         }
@@ -112,6 +120,8 @@ static double step_error(const char *codec, double x, double peak)
         return 0;
     if (strcmp(codec, "bf16") == 0)
         return fabs(x) * 0x1p-8 + 1e-40;
+    if (strcmp(codec, "fp16") == 0)
+        return fabs(x) * 0x1p-11 + 0x1p-25;
     return peak / 127 * 0.5001 + 1e-35; /* int8 */
 }
 
@@ -155,8 +165,8 @@ static bool has_plain_bound(const struct wring_matrix_case *c)
 {
     return c->special == 0 &&
            (strcmp(c->codec, "none") == 0 || strcmp(c->codec, "bf16") == 0 ||
-            strncmp(c->codec, "int8", 4) == 0) &&
-           strchr(c->codec, '+') == NULL;
+            strcmp(c->codec, "fp16") == 0 || strncmp(c->codec, "int8", 4) == 0) &&
+           strpbrk(c->codec, "+>") == NULL;
 }
 
 void wring_matrix_check(const struct wring_matrix_case *c, const float *out)
@@ -166,7 +176,6 @@ void wring_matrix_check(const struct wring_matrix_case *c, const float *out)
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_RAW) != 0;
-    o.feedback = (info->flags & WRING_CODEC_FEEDBACK) != 0;
     o.inputs = make_rows(c->ranks, c->elems);
     o.residuals = make_rows(c->ranks, c->elems);
     o.scratch = calloc(c->elems + 1, sizeof(float));

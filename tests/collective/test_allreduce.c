@@ -7,11 +7,14 @@
 
 #include "base/cpu.h"
 #include "tests/lib/test.h"
+#include <wring/codec.h>
 
 static const char *const codecs[] = {
     "none",
     "bf16",
     "bf16+ef",
+    "fp16",
+    "fp16+ef",
     "int8:block=64",
     "int8+ef",
     "onebit:block=128+ef",
@@ -20,6 +23,11 @@ static const char *const codecs[] = {
     "topk:ratio=0.1:block=256+ef",
     "topk:ratio=0.01:select=exact+ef",
     "topk:ratio=1:block=1024",
+    "onebit+ef>int8",
+    "topk:ratio=0.1:block=256+ef>bf16",
+    "none>int8:block=64+ef",
+    "fp16>none",
+    "int8:block=64+ef>onebit:block=128+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 static const char *const providers[] = {"tcp", "shm", "auto"};
@@ -51,6 +59,12 @@ static const struct wring_matrix_case plain = {
     .progress = "thread",
 };
 
+/** What each codec can do: "in>out" needs a way back. */
+static bool has_scheme(const char *codec, enum wring_scheme scheme)
+{
+    return strchr(codec, '>') == NULL || scheme != WRING_SCHEME_INDIVISIBLE;
+}
+
 static void draw(uint32_t seed, unsigned cases)
 {
     uint32_t state = seed;
@@ -71,13 +85,24 @@ static void draw(uint32_t seed, unsigned cases)
             .flush = wring_test_random(&state) % 3 == 0,
             .special = wring_test_random(&state) % 3 == 0 ? 3 : 0,
         };
-        run_and_check(&c);
+        if (has_scheme(c.codec, c.scheme))
+            run_and_check(&c);
     }
 }
 
 static void random_cases(void)
 {
-    draw(20240607, 250);
+    draw(20240607, 275);
+}
+
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++)
+            found |= strncmp(codecs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        CHECK(found, "codec %s is not among the codecs of this test", (*ops)->name);
+    }
 }
 
 static void every_rank_count(void)
@@ -102,6 +127,8 @@ static void every_codec_scheme_and_provider(void)
                 c.codec = codecs[codec];
                 c.scheme = (enum wring_scheme)scheme;
                 c.provider = providers[p];
+                if (!has_scheme(c.codec, c.scheme))
+                    continue;
                 run_and_check(&c);
                 c.special = 2;
                 run_and_check(&c);
@@ -110,7 +137,7 @@ static void every_codec_scheme_and_provider(void)
 
 static void large(void)
 {
-    for (size_t codec = 0; codec < 10; codec += 3) {
+    for (size_t codec = 0; codec < 18; codec += 3) {
         struct wring_matrix_case c = plain;
         c.elems = 3000001;
         c.codec = codecs[codec];
@@ -123,6 +150,7 @@ static void large(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"every_codec_is_listed", every_codec_is_listed},
         {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
         {"every_rank_count", every_rank_count},
         {"random_cases", random_cases},

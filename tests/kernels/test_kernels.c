@@ -3,125 +3,27 @@
  * Every tier of every kernel against the scalar reference: same bits for each tail and alignment,
  * on values that tell tiers apart, in buffers that end at an unmapped page.
  *
- * The argument "quick" takes fewer lengths, for emulated processors.
+ *     test_kernels quick          fewer lengths, for emulated processors
+ *     test_kernels --bench [N]    no checks: how fast each is, on N elements (default 4096)
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
-#include "compress/kernels/bits.h"
 #include "compress/kernels/narrow.h"
 #include "compress/kernels/pick.h"
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
 #include "compress/kernels/sum.h"
-#include "tests/lib/test.h"
-
-#define LONGEST 140
-
-static bool quick;
-
-/** What the values of a buffer are drawn from. */
-enum kind {
-    PLAIN,
-    TIES,
-    DENORMAL,
-    HUGE_VALUES,
-    ODD,
-    KINDS
-};
-
-static float draw(enum kind kind, uint32_t *random)
-{
-    static const uint32_t odd[] = {0,          0x80000000, 1,          0x80000001, 0x007FFFFF,
-                                   0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF, 0x7F7F8000,
-                                   0x3F808000, 0x3F818000, 0x3F800000, 0xBF800000, 0x7F800000,
-                                   0xFF800000, 0x7FC00000, 0xFFC12345, 0x7F800001};
-    float value = wring_test_random_float(random);
-    switch (kind) {
-    case PLAIN:
-        return value;
-    case TIES: /* halves: each step of the int8 codec is met midway */
-        return (float)(int)(value * 250) * 0.5f;
-    case DENORMAL:
-        return value * 0x1p-127f;
-    case HUGE_VALUES:
-        return value * 0x1.8p127f;
-    case ODD:
-        return wring_float_of(odd[wring_test_random(random) % (sizeof(odd) / sizeof(odd[0]))]);
-    case KINDS:
-        break;
-    }
-    return 0;
-}
-
-/** n values that end at an unmapped page: so each length begins at another alignment. */
-static float *fill(uint64_t n, enum kind kind, uint32_t seed)
-{
-    float *values = wring_test_guarded(n * sizeof(*values));
-    for (uint64_t i = 0; i < n; i++)
-        values[i] = draw(kind, &seed);
-    return values;
-}
-
-static void *copy(const void *data, size_t bytes)
-{
-    return memcpy(wring_test_guarded(bytes), data, bytes);
-}
-
-static bool same(const void *a, const void *b, size_t bytes)
-{
-    return memcmp(a, b, bytes) == 0;
-}
-
-/** One comparison: what it runs on. */
-struct trial {
-    const char *tier;
-    uint64_t n;
-    enum kind kind;
-    uint32_t seed;
-};
-
-#define AGREE(what, a, b, bytes)                                                                 \
-    CHECK(same(a, b, bytes), "%s %s n=%zu kind=%d seed=%u", trial->tier, what, (size_t)trial->n, \
-          trial->kind, trial->seed)
-
-/** Bits agree, but for the payloads of NaN, which adding kernels leave to the end of a sum. */
-static bool same_but_nan(const float *a, const float *b, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        if (wring_bits_of(wring_canonical(a[i])) != wring_bits_of(wring_canonical(b[i])))
-            return false;
-    return true;
-}
-
-#define AGREE_BUT_NAN(what, a, b, n)                                               \
-    CHECK(same_but_nan(a, b, n), "%s %s n=%zu kind=%d seed=%u", trial->tier, what, \
-          (size_t)trial->n, trial->kind, trial->seed)
+#include "tests/kernels/checks.h"
+#include "tests/kernels/time_kernels.h"
+#include "tests/kernels/trial.h"
 
 /** Peaks agree; of blocks that are not finite only that is promised, not the NaN's own bits. */
 static bool same_peak(uint32_t a, uint32_t b)
 {
     return a == b || (a >= WRING_INF_BITS && b >= WRING_INF_BITS);
-}
-
-/** Call a check for all tails, kinds and the lengths of whole blocks. */
-static void sweep(const struct wring_kernel_tier *tier,
-                  void (*check)(const void *tier, const struct trial *trial), uint64_t top)
-{
-    static const uint64_t more[] = {256, 511, 512, 1000, 1024, 4096, 65535, 65536};
-
-    if (!wring_cpu_has(tier->tier))
-        return;
-    for (int kind = 0; kind < KINDS; kind++)
-        for (uint64_t n = 1; n <= LONGEST + sizeof(more) / sizeof(more[0]); n += quick ? 5 : 1) {
-            uint64_t length = n <= LONGEST ? n : more[n - LONGEST - 1];
-            struct trial trial = {tier->name, length, (enum kind)kind, (uint32_t)(n * 7 + 1)};
-            if (length <= top)
-                check(tier, &trial);
-            wring_test_free_guarded();
-        }
 }
 
 static void check_sum(const void *entry, const struct trial *trial)
@@ -131,16 +33,16 @@ static void check_sum(const void *entry, const struct trial *trial)
     const void *src[5];
 
     for (uint32_t s = 0; s < 5; s++)
-        src[s] = fill(n, trial->kind, trial->seed + s);
+        src[s] = trial_fill(n, trial->kind, trial->seed + s);
     for (size_t n_src = 1; n_src <= 5; n_src++)
         for (float divisor = 1; divisor <= 3; divisor++) {
-            float *want = fill(n, PLAIN, 1), *got = fill(n, PLAIN, 2);
+            float *want = trial_fill(n, TRIAL_PLAIN, 1), *got = trial_fill(n, TRIAL_PLAIN, 2);
             wring_sum_tiers[0].sum(want, src, n_src, n, divisor);
             tier->sum(got, src, n_src, n, divisor);
             AGREE("sum", want, got, n * 4);
             const void *in_place[5];
             memcpy(in_place, src, sizeof(src));
-            float *last = copy(src[n_src - 1], n * 4);
+            float *last = trial_copy(src[n_src - 1], n * 4);
             in_place[n_src - 1] = last;
             tier->sum(last, in_place, n_src, n, divisor);
             AGREE("sum in place", want, last, n * 4);
@@ -150,7 +52,7 @@ static void check_sum(const void *entry, const struct trial *trial)
 static void sums(void)
 {
     for (const struct wring_sum_tier *tier = wring_sum_tiers; tier->head.name != NULL; tier++)
-        sweep(&tier->head, check_sum, 1024);
+        trial_sweep(&tier->head, check_sum, 1024);
 }
 
 static void check_narrow(const void *entry, const struct trial *trial)
@@ -158,8 +60,10 @@ static void check_narrow(const void *entry, const struct trial *trial)
     const struct wring_narrow_kernels *ref = wring_narrow_tiers[0].kernels;
     const struct wring_narrow_kernels *kernels = ((const struct wring_narrow_tier *)entry)->kernels;
     uint64_t n = trial->n;
-    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
-    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
+    float *other = trial_copy(left, n * 4), *sum = trial_copy(left, n * 4),
+          *other_sum = trial_copy(left, n * 4);
     void *want = wring_test_guarded(n * 2), *got = wring_test_guarded(n * 2);
 
     ref->encode(want, src, n);
@@ -171,7 +75,7 @@ static void check_narrow(const void *entry, const struct trial *trial)
     AGREE("feedback residual", left, other, n * 4);
 
     uint32_t random = trial->seed; /* codes that no encoder writes, too */
-    for (uint64_t i = 0; i < n && trial->kind == ODD; i++)
+    for (uint64_t i = 0; i < n && trial->kind == TRIAL_ODD; i++)
         ((uint16_t *)want)[i] = (uint16_t)wring_test_random(&random) | (i % 3 == 0 ? 0x7F80 : 0);
     ref->decode(left, want, n);
     kernels->decode(other, want, n);
@@ -184,7 +88,7 @@ static void check_narrow(const void *entry, const struct trial *trial)
 static void narrow(void)
 {
     for (const struct wring_narrow_tier *tier = wring_narrow_tiers; tier->head.name; tier++)
-        sweep(&tier->head, check_narrow, 1024);
+        trial_sweep(&tier->head, check_narrow, 1024);
 }
 
 /** Each of the upper halves with lower halves around the middle: all that rounding can meet. */
@@ -205,7 +109,7 @@ static void narrow_every_upper_half(void)
             if (!wring_cpu_has(tier->head.tier))
                 continue;
             tier->kernels->encode(got, src, N);
-            CHECK(same(want, got, N * 2), "%s lower half %x", tier->head.name, lower[l]);
+            CHECK(trial_same(want, got, N * 2), "%s lower half %x", tier->head.name, lower[l]);
         }
     }
 }
@@ -215,8 +119,10 @@ static void check_quant(const void *entry, const struct trial *trial)
     const struct wring_quant_kernels *ref = wring_quant_tiers[0].kernels;
     const struct wring_quant_kernels *kernels = ((const struct wring_quant_tier *)entry)->kernels;
     uint64_t n = trial->n;
-    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
-    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
+    float *other = trial_copy(left, n * 4), *sum = trial_copy(left, n * 4),
+          *other_sum = trial_copy(left, n * 4);
     int8_t *want = wring_test_guarded(n), *got = wring_test_guarded(n);
 
     uint32_t peak = ref->peak(src, NULL, n), fed_peak = ref->peak(src, left, n);
@@ -224,8 +130,8 @@ static void check_quant(const void *entry, const struct trial *trial)
               same_peak(kernels->peak(src, left, n), fed_peak),
           "%s peak n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
     if (peak < WRING_INF_BITS && wring_float_of(peak) >= 0x1p-119f) {
-        /* TIES are halves up to 62.5: kept as they are, each lies midway between two steps */
-        float inverse = trial->kind == TIES ? 1 : 127 / wring_float_of(peak);
+        /* TRIAL_TIES are halves up to 62.5: kept as they are, each lies midway between two steps */
+        float inverse = trial->kind == TRIAL_TIES ? 1 : 127 / wring_float_of(peak);
         ref->encode(want, src, n, inverse);
         kernels->encode(got, src, n, inverse);
         AGREE("encode", want, got, n);
@@ -251,7 +157,7 @@ static void check_quant(const void *entry, const struct trial *trial)
 static void quant(void)
 {
     for (const struct wring_quant_tier *tier = wring_quant_tiers; tier->head.name; tier++)
-        sweep(&tier->head, check_quant, 4096);
+        trial_sweep(&tier->head, check_quant, 4096);
 }
 
 static void check_sign(const void *entry, const struct trial *trial)
@@ -259,8 +165,10 @@ static void check_sign(const void *entry, const struct trial *trial)
     const struct wring_sign_kernels *ref = wring_sign_tiers[0].kernels;
     const struct wring_sign_kernels *kernels = ((const struct wring_sign_tier *)entry)->kernels;
     uint64_t n = trial->n, bytes = (n + 7) / 8;
-    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
-    float *other = copy(left, n * 4), *sum = copy(left, n * 4), *other_sum = copy(left, n * 4);
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
+    float *other = trial_copy(left, n * 4), *sum = trial_copy(left, n * 4),
+          *other_sum = trial_copy(left, n * 4);
     uint8_t *want = wring_test_guarded(bytes), *got = wring_test_guarded(bytes);
 
     for (int fed = 0; fed < 2; fed++) {
@@ -270,21 +178,21 @@ static void check_sign(const void *entry, const struct trial *trial)
         float other_total = kernels->signs(got, src, residual, n);
         bool lost = !(total < wring_float_of(WRING_INF_BITS)); /* its NaN's bits are of no use */
         CHECK(lost ? !(other_total < wring_float_of(WRING_INF_BITS))
-                   : same(&total, &other_total, 4),
+                   : trial_same(&total, &other_total, 4),
               "%s sum n=%zu kind=%d: %a, not %a", trial->tier, (size_t)n, trial->kind, other_total,
               total);
-        CHECK(lost || same(want, got, bytes), "%s signs n=%zu", trial->tier, (size_t)n);
+        CHECK(lost || trial_same(want, got, bytes), "%s signs n=%zu", trial->tier, (size_t)n);
         ref->signs_split(want, src, residual, n, &split);
         kernels->signs_split(got, src, residual, n, &other_split);
         if (lost)
             continue;
         AGREE("signs_split", want, got, bytes);
-        CHECK(same(&split.positive, &other_split.positive, 4) &&
-                  same(&split.negative, &other_split.negative, 4) &&
+        CHECK(trial_same(&split.positive, &other_split.positive, 4) &&
+                  trial_same(&split.negative, &other_split.negative, 4) &&
                   split.negatives == other_split.negatives,
               "%s split sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
     }
-    if (trial->kind != ODD) { /* finite blocks only come this far */
+    if (trial->kind != TRIAL_ODD) { /* finite blocks only come this far */
         ref->keep(left, src, n, 0.25f, -0.5f);
         kernels->keep(other, src, n, 0.25f, -0.5f);
         AGREE("keep", left, other, n * 4);
@@ -300,7 +208,7 @@ static void check_sign(const void *entry, const struct trial *trial)
 static void sign(void)
 {
     for (const struct wring_sign_tier *tier = wring_sign_tiers; tier->head.name; tier++)
-        sweep(&tier->head, check_sign, 65536);
+        trial_sweep(&tier->head, check_sign, 65536);
 }
 
 static uint64_t count_marks(const uint64_t *map, uint64_t n)
@@ -322,7 +230,8 @@ static void check_rank(const void *entry, const struct trial *trial)
 {
     const struct wring_pick_tier *tier = entry;
     uint64_t n = trial->n, ranks[] = {1, (n + 99) / 100, n / 2 + 1, n};
-    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
     uint32_t *sorted = wring_test_guarded(n * sizeof(*sorted));
 
     for (int fed = 0; fed < 2; fed++) {
@@ -343,8 +252,9 @@ static void check_pick_at(const struct wring_pick_kernels *kernels, const struct
 {
     const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
     uint64_t n = trial->n, words = WRING_PICK_WORDS(n);
-    float *src = fill(n, trial->kind, trial->seed), *left = fill(n, trial->kind, trial->seed + 1);
-    float *other = copy(left, n * 4);
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
+    float *other = trial_copy(left, n * 4);
     uint64_t *map = wring_test_guarded(words * 8), *other_map = wring_test_guarded(words * 8);
 
     struct wring_pick_found want = ref->mark(map, src, fed ? left : NULL, n, threshold);
@@ -382,8 +292,8 @@ static void check_pick(const void *entry, const struct trial *trial)
 static void pick(void)
 {
     for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name; tier++) {
-        sweep(&tier->head, check_rank, quick ? 4096 : 65536);
-        sweep(&tier->head, check_pick, quick ? 4096 : 65536);
+        trial_sweep(&tier->head, check_rank, trial_is_quick() ? 4096 : 65536);
+        trial_sweep(&tier->head, check_pick, trial_is_quick() ? 4096 : 65536);
     }
 }
 
@@ -409,16 +319,30 @@ static const struct wring_test_case cases[] = {
     {"sums", sums},
     {"narrow", narrow},
     {"narrow_every_upper_half", narrow_every_upper_half},
+    {"half", check_half},
+    {"half_every_code", check_half_every_code},
+    {"half_rounding", check_half_rounding},
+    {"half_in_any_mode", check_half_in_any_mode},
     {"quant", quant},
     {"sign", sign},
     {"pick", pick},
     {0},
 };
 
+static int bench(const char *elems)
+{
+    uint64_t mode = wring_fp_enter();
+    int code = bench_run(elems != NULL ? strtoull(elems, NULL, 10) : 4096);
+    wring_fp_leave(mode);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0)
+        return bench(argv[2]);
     if (argc > 1 && strcmp(argv[1], "quick") == 0) {
-        quick = true;
+        trial_be_quick();
         argc--, argv++;
     }
     uint64_t mode = wring_fp_enter();

@@ -12,6 +12,7 @@
 static const char *const specs[] = {
     "none",
     "bf16",
+    "fp16",
     "int8",
     "int8:block=32",
     "int8:block=65536",
@@ -177,7 +178,11 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
     } else {
         double step = is_named(codec, "int8") ? peak_of(x, n) / 127 * 0.50001 : 0;
         for (uint64_t i = 0; i < n; i++) {
-            double near = is_named(codec, "bf16") ? fabs((double)x[i]) * 0x1p-8 : step;
+            double size = fabs((double)x[i]), near = step;
+            if (is_named(codec, "bf16"))
+                near = size * 0x1p-8;
+            if (is_named(codec, "fp16"))
+                near = fmax(size * 0x1p-11, 0x1p-25);
             double error = fabs((double)x[i] - (double)y[i]);
             CHECK(error <= near, "%s i=%zu: %g became %g", wring_codec_info(codec)->spec, (size_t)i,
                   x[i], y[i]);
@@ -331,6 +336,53 @@ static void check_odd(const struct wring_codec *codec, uint64_t n)
 static void odd_input(void)
 {
     for_each(check_odd, false);
+}
+
+/** fp16 from its denormals to its largest number, over which the plain bound holds too. */
+static void check_half_range(const struct wring_codec *codec, uint64_t n)
+{
+    if (!is_named(codec, "fp16"))
+        return;
+    uint32_t random = 71;
+    float *x = wring_test_guarded(n * sizeof(*x));
+    for (uint64_t i = 0; i < n; i++)
+        x[i] =
+            wring_test_random_float(&random) * exp2f((float)(wring_test_random(&random) % 46) - 30);
+    size_t bytes;
+    unsigned char *code = encode(codec, x, n, NULL, &bytes);
+    check_unit(codec, x, decode(codec, code, bytes, n), n);
+}
+
+/** What is too large for binary16: infinite on the way in, the largest number elsewhere. */
+static void check_half_overflow(const struct wring_codec *codec, uint64_t n)
+{
+    static const float large[] = {65520, -65536, 1e9f, -0x1.fffffep127f};
+    const struct wring_codec_context back = {.ranks = 1, .phase = 1};
+    unsigned char code[8];
+    float y[4], residual[4] = {0};
+
+    (void)n;
+    if (!is_named(codec, "fp16"))
+        return;
+    wring_codec_encode(codec, &context, large, 4, NULL, code);
+    wring_codec_decode(codec, &context, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(isinf(y[i]) && (y[i] < 0) == (large[i] < 0), "%g became %g", large[i], y[i]);
+    wring_codec_encode(codec, &back, large, 4, NULL, code);
+    wring_codec_decode(codec, &back, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(y[i] == copysignf(65504, large[i]), "the sum %g became %g", large[i], y[i]);
+    wring_codec_encode(codec, &context, large, 4, residual, code);
+    wring_codec_decode(codec, &context, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(y[i] == copysignf(65504, large[i]) && residual[i] == large[i] - y[i],
+              "fed %g became %g and left %g", large[i], y[i], residual[i]);
+}
+
+static void half_limits(void)
+{
+    for_each(check_half_range, false);
+    for_each(check_half_overflow, false);
 }
 
 /* ---- adding ---- */
@@ -489,22 +541,45 @@ static void worked(const char *spec, const float *x, uint64_t n, const unsigned 
 
 static void worked_bytes(void)
 {
+    static const float thirds[] = {1.0f / 3, -65519.99609375f, 1e-7f, 65520};
     static const float halves[] = {1, 1.00390625f, -1.01171875f};
     static const float steps[32] = {127, -64, 0.5f, 1.5f};
     static const float signs[32] = {1, -3};
     static const float sparse[256] = {[5] = 1, [9] = -2};
 
     WORKED("bf16", halves, 3, 0x80, 0x3F, 0x80, 0x3F, 0x82, 0xBF);
+    WORKED("fp16", thirds, 4, 0x55, 0x35, 0xFF, 0xFB, 0x02, 0x00, 0x00, 0x7C);
     WORKED("int8:block=32", steps, 32, 0, 0, 0x80, 0x3F, 0x7F, 0xC0, 0x00, 0x02, 0x00);
     WORKED("onebit:block=32", signs, 32, 0, 0, 0, 0x3E, 2, 0, 0, 0);
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
 }
 
+/** What is not in the list above has no property tested. */
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t s = 0; s < SPECS; s++)
+            found |= strcmp(specs[s], (*ops)->name) == 0;
+        CHECK(found, "codec %s is not among the specs of this test", (*ops)->name);
+    }
+}
+
 static const struct wring_test_case cases[] = {
-    {"error_bounds", error_bounds}, {"concatenation", concatenation}, {"feedback", feedback},
-    {"not_finite", not_finite},     {"odd_input", odd_input},         {"adding", adding},
-    {"same_bytes", same_bytes},     {"wrong_length", wrong_length},   {"damage", damage},
-    {"malformed", malformed},       {"worked_bytes", worked_bytes},   {0},
+    {"every_codec_is_listed", every_codec_is_listed},
+    {"error_bounds", error_bounds},
+    {"concatenation", concatenation},
+    {"feedback", feedback},
+    {"half_limits", half_limits},
+    {"not_finite", not_finite},
+    {"odd_input", odd_input},
+    {"adding", adding},
+    {"same_bytes", same_bytes},
+    {"wrong_length", wrong_length},
+    {"damage", damage},
+    {"malformed", malformed},
+    {"worked_bytes", worked_bytes},
+    {0},
 };
 
 int main(int argc, char **argv)

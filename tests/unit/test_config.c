@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/config.h"
+#include "base/cpu.h"
 #include "tests/lib/test.h"
+#include "tests/unit/comma_locale.h"
 
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +68,57 @@ static void unknown_environment_warns(void)
     unsetenv("WRING_CHUNK_BYTE");
 }
 
+static void numbers_have_a_point_in_every_locale(void)
+{
+    struct wring_config config;
+    char text[WRING_CONFIG_TEXT];
+    size_t count;
+    const struct wring_config_var *vars = wring_config_vars(&count);
+
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    REQUIRE(comma_locale_enter(), "no locale with a decimal comma could be had");
+    snprintf(text, sizeof(text), "%.1f", 0.5);
+    CHECK(strcmp(text, "0,5") == 0, "the locale is not in force: %s", text);
+
+    CHECK(wring_config_set(&config, &quiet, "WRING_HEARTBEAT", "0.25") == WRING_OK, "%s",
+          last_line);
+    CHECK(config.heartbeat_ns == 250000000ull, "%llu", (unsigned long long)config.heartbeat_ns);
+    CHECK(wring_config_set(&config, &quiet, "WRING_CHUNK_BYTES", "0.5m") == WRING_OK, "%s",
+          last_line);
+    CHECK(config.chunk_bytes == 1 << 19, "%llu", (unsigned long long)config.chunk_bytes);
+    CHECK(wring_config_set(&config, &quiet, "WRING_HEARTBEAT", "0,25") == WRING_ERR_INVALID,
+          "a decimal comma was taken");
+    CHECK(strstr(last_line, "from 0.001 to 3600 s") != NULL, "'%s'", last_line);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(vars[i].name, "WRING_HEARTBEAT") == 0) {
+            wring_config_show(&config, &vars[i], text, sizeof(text));
+            CHECK(strcmp(text, "0.25") == 0, "shown as %s", text);
+        }
+    comma_locale_leave();
+}
+
+static void tier_of_another_processor_is_warned_about(void)
+{
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+    struct wring_config config;
+    unsigned warned = 0;
+
+    REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        last_line[0] = '\0';
+        CHECK(wring_config_set(&config, &quiet, "WRING_CPU", names[tier]) == WRING_OK, "%s",
+              names[tier]);
+        bool has = wring_cpu_has((enum wring_cpu_tier)tier);
+        CHECK(has == (last_line[0] == '\0'), "%s: '%s'", names[tier], last_line);
+        CHECK(has || strstr(last_line, " ones run instead") != NULL, "'%s'", last_line);
+        warned += !has;
+    }
+    CHECK(warned > 0, "a processor with both AVX-512 and NEON?");
+    last_line[0] = '\0';
+    CHECK(wring_config_set(&config, &quiet, "WRING_CPU", "best") == WRING_OK, "best");
+    CHECK(last_line[0] == '\0', "'%s'", last_line);
+}
+
 static void key_is_not_shown(void)
 {
     struct wring_config config;
@@ -86,6 +140,8 @@ int main(int argc, char **argv)
         {"suffixes_scale", suffixes_scale},
         {"bad_values_name_value_and_range", bad_values_name_value_and_range},
         {"unknown_environment_warns", unknown_environment_warns},
+        {"numbers_have_a_point_in_every_locale", numbers_have_a_point_in_every_locale},
+        {"tier_of_another_processor_is_warned_about", tier_of_another_processor_is_warned_about},
         {"key_is_not_shown", key_is_not_shown},
         {NULL, NULL},
     };

@@ -123,6 +123,7 @@ static void sums(void)
         {NULL, NULL, NULL, NULL},
         {"none", "none", "none", "none"},
         {"bf16", NULL, "bf16", NULL},
+        {"fp16", "fp16", NULL, "bf16"},
         {NULL, "int8", "onebit", "topk"},
         {"onebit", "onebit", "onebit", "onebit"},
         {"topk:block=256:ratio=0.1", "topk", "int8", NULL},
@@ -163,6 +164,7 @@ static void check_reencode(const char *spec)
 static void reencode(void)
 {
     check_reencode("bf16");
+    check_reencode("fp16");
     check_reencode("int8");
     check_reencode("onebit");
     check_reencode("onebit:means=2");
@@ -214,6 +216,31 @@ static void nan_is_canonical(void)
     tear_down(r);
 }
 
+/** A sum of fp16 that leaves its range saturates on its way back; what came in as infinity stays.
+ */
+static void half_overflow(void)
+{
+    static const char *const specs[SOURCES] = {"fp16", NULL, "fp16", NULL};
+    struct reduction *r = set_up(specs, "fp16");
+    r->raw[1][0] = r->raw[3][0] = 40000;
+    r->raw[1][1] = r->raw[3][1] = -40000;
+    r->raw[1][2] = 1e6f;
+    ((uint16_t *)r->codes[0])[3] = 0x7C00;
+    ((uint16_t *)r->codes[0])[4] = 0xFC00;
+    r->raw[1][5] = INFINITY;
+    r->job.context.phase = 1;
+    run(&r->job);
+    CHECK(r->dst[0] == 65504 && r->dst[1] == -65504 && r->dst[2] == 65504, "%g, %g and %g",
+          r->dst[0], r->dst[1], r->dst[2]);
+    CHECK(isnan(r->dst[3]) && isnan(r->dst[4]) && isnan(r->dst[5]), "an overflow is hidden: %g",
+          r->dst[3]);
+    r->job.divisor = 4; /* an average is divided first */
+    r->raw[3][1] = -39999;
+    run(&r->job);
+    CHECK(fabsf(r->dst[1] + 20000) < 32, "the average is %g", r->dst[1]);
+    tear_down(r);
+}
+
 #if defined(__x86_64__)
 #define FLUSH_AND_ROUND_UP (WRING_MXCSR_DEFAULT | 0x8040u | 0x4000u)
 static void set_mode(void)
@@ -248,7 +275,7 @@ static void shrink(struct reduction *r)
 static void callers_mode(void)
 {
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
-    static const char *const outs[] = {NULL, "bf16", "int8", "onebit", "topk:ratio=0.1"};
+    static const char *const outs[] = {NULL, "bf16", "fp16", "int8", "onebit", "topk:ratio=0.1"};
     for (size_t o = 0; o < sizeof(outs) / sizeof(outs[0]); o++) {
         struct reduction *plain = set_up(specs, outs[o]), *flushed = set_up(specs, outs[o]);
         plain->job.divisor = flushed->job.divisor = 3;
@@ -279,6 +306,7 @@ static const struct wring_test_case cases[] = {
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},
     {"nan_is_canonical", nan_is_canonical},
+    {"half_overflow", half_overflow},
     {"callers_mode", callers_mode},
     {0},
 };

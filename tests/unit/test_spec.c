@@ -16,15 +16,26 @@ static void canonical_form(void)
         {"none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
         {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
+        {"fp16", "fp16", 1, WRING_CODEC_FIXED},
         {"int8", "int8", 512, WRING_CODEC_FIXED},
         {"int8:block=512", "int8", 512, WRING_CODEC_FIXED},
         {"int8:block=0256+ef", "int8:block=256+ef", 256, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
         {"onebit:means=2:block=2048", "onebit:block=2048:means=2", 2048, WRING_CODEC_FIXED},
         {"topk:ratio=.01+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
         {"topk:ratio=1.000", "topk:ratio=1", 65536, 0},
+        {"topk:ratio=.144440444444444", "topk:ratio=0.144440444444444", 65536, 0},
+        {"int8:block=00000000000000000064", "int8:block=64", 64, WRING_CODEC_FIXED},
         {"topk:ratio=0.001:select=exact+ef", "topk:ratio=0.001:select=exact+ef", 65536,
          WRING_CODEC_FEEDBACK},
         {"topk:select=sampled", "topk", 65536, 0},
+        {"onebit+ef>int8", "onebit+ef>int8", 1024, WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
+        {"fp16>int8:block=512+ef", "fp16>int8+ef", 512,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
+        {"int8>none", "int8>none", 512, WRING_CODEC_TWO_WAYS},
+        {"int8:block=512>int8", "int8", 512, WRING_CODEC_FIXED},
+        {"topk:ratio=.01+ef>topk+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
+        {"none>none", "none", 1,
+         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct wring_codec *codec = NULL;
@@ -44,8 +55,8 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"", "no codec ''; there are none, bf16, int8, onebit, topk"},
-        {"int9", "no codec 'int9'; there are none, bf16, int8, onebit, topk"},
+        {"", "no codec ''; there are none, bf16, fp16, int8, onebit, topk"},
+        {"int9", "no codec 'int9'; there are none, bf16, fp16, int8, onebit, topk"},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},
         {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
@@ -59,13 +70,24 @@ static void refusals(void)
         {"int8:block=64:block=64", "int8: block is given twice"},
         {"onebit:means=3", "onebit:means=3: needs a whole number from 1 to 2"},
         {"topk:ratio=0", "topk:ratio=0: needs a number from 1e-06 to 1"},
+        {"topk:ratio=.", "topk:ratio=.: needs a number from 1e-06 to 1"},
+        {"topk:ratio=0.1444404444444441",
+         "topk:ratio=0.1444404444444441: needs a number from 1e-06 to 1"},
         {"topk:ratio=nan", "topk:ratio=nan: needs a number from 1e-06 to 1"},
         {"topk:ratio=0,5", "topk:ratio=0,5: needs a number from 1e-06 to 1"},
         {"topk:select=best", "topk:select=best: needs one of sampled|exact"},
         {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
         {"onebit+ef+ef", "onebit: +ef is given twice"},
         {"onebit+ef:means=2", "onebit: parameters stand before +ef"},
-        {"onebit+ef>int8", "onebit+ef>int8: both ways use one codec here; name just one"},
+        {">int8", ">int8: needs a codec on both sides of '>'"},
+        {"int8>", "int8>: needs a codec on both sides of '>'"},
+        {">", ">: needs a codec on both sides of '>'"},
+        {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
+        {"int8>int9", "no codec 'int9'; there are none, bf16, fp16, int8, onebit, topk"},
+        {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
+        {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
+        {"int8:block=96>onebit",
+         "int8:block=96>onebit: blocks of 96 and 1024 elements; make one a multiple of the other"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct wring_codec *codec = NULL;
@@ -76,6 +98,33 @@ static void refusals(void)
     }
 }
 
+/** Each way of a pair is the codec that its side names. */
+static void two_ways(void)
+{
+    const struct wring_codec_context in = {.ranks = 1}, back = {.ranks = 1, .phase = 1};
+    const float x[4] = {1, -2, 3, -4};
+    float y[4];
+    unsigned char code[16];
+    struct wring_codec *pair = NULL, *plain = NULL;
+
+    wring_codec_create("onebit+ef>fp16", NULL, NULL, 0, &pair);
+    wring_codec_create("int8+ef", NULL, NULL, 0, &plain);
+    REQUIRE(pair != NULL && plain != NULL, "not made");
+    const struct wring_codec *ways[] = {wring_codec_way(pair, 0), wring_codec_way(pair, 1)};
+    CHECK(strcmp(wring_codec_info(ways[0])->spec, "onebit+ef") == 0, "in is another");
+    CHECK(strcmp(wring_codec_info(ways[1])->spec, "fp16") == 0, "back is another");
+    CHECK(wring_codec_info(ways[1])->flags == WRING_CODEC_FIXED, "back has other flags");
+    CHECK(wring_codec_bound(pair, 4) == 8 && wring_codec_bound(pair, 0) == 0, "bound of a pair");
+    CHECK(wring_codec_encode(pair, &in, x, 4, NULL, code) == 5, "in: other bytes");
+    CHECK(wring_codec_decode(pair, &in, code, 5, y, 4, false) == WRING_OK && y[3] == -2.5f, "in");
+    CHECK(wring_codec_encode(pair, &back, x, 4, NULL, code) == 8, "back: other bytes");
+    CHECK(wring_codec_decode(pair, &back, code, 8, y, 4, false) == WRING_OK && y[3] == -4, "back");
+    CHECK(wring_codec_decode(pair, &back, code, 5, y, 4, false) == WRING_ERR_FRAME, "mixed up");
+    CHECK(wring_codec_way(plain, 0) == plain && wring_codec_way(plain, 1) == plain, "plain codec");
+    wring_codec_destroy(pair);
+    wring_codec_destroy(plain);
+}
+
 static void long_and_silent(void)
 {
     char spec[400];
@@ -84,6 +133,8 @@ static void long_and_silent(void)
     memset(spec, 'x', sizeof(spec) - 1);
     spec[sizeof(spec) - 1] = '\0';
     CHECK(wring_codec_create(spec, NULL, NULL, 0, &codec) == WRING_ERR_INVALID, "long text taken");
+    spec[4] = '>';
+    CHECK(wring_codec_create(spec, NULL, NULL, 0, &codec) == WRING_ERR_INVALID, "long pair taken");
     CHECK(wring_codec_create("none", "sse9", NULL, 0, &codec) == WRING_ERR_INVALID, "tier taken");
     CHECK(wring_codec_create("none", "scalar", NULL, 0, &codec) == WRING_OK, "scalar refused");
     CHECK(strcmp(wring_codec_info(codec)->tier, "scalar") == 0, "other tier");
@@ -108,6 +159,7 @@ static void foreign_locale(void)
 static const struct wring_test_case cases[] = {
     {"canonical_form", canonical_form},
     {"refusals", refusals},
+    {"two_ways", two_ways},
     {"long_and_silent", long_and_silent},
     {"foreign_locale", foreign_locale},
     {0},

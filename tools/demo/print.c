@@ -53,6 +53,17 @@ static void print_unreached(const struct demo_results *results)
     }
 }
 
+/** The same work cannot take longer alone than with an exchange around it. */
+static void print_disturbed(const struct demo_results *results)
+{
+    for (uint32_t i = 0; i < results->n; i++)
+        if (results->measures[i].step_us < results->measures[i].compute_us) {
+            printf("Compute alone took longer than whole steps: other work on this machine has "
+                   "disturbed the\ntimes. Run again when it is quiet.\n");
+            return;
+        }
+}
+
 void demo_print_table(const struct demo_results *results)
 {
     static const struct wring_table_column columns[] = {
@@ -81,6 +92,7 @@ void demo_print_table(const struct demo_results *results)
            "control.\nThe model is small and the link slow on purpose: the exchange is the "
            "bottleneck here.\n");
     print_unreached(results);
+    print_disturbed(results);
 }
 
 static json_t *real_or_null(double value)

@@ -101,6 +101,19 @@ static void write_cards(FILE *file, const struct demo_results *results)
         fp32->wire_bytes / winner->wire_bytes);
 }
 
+/** The steep beginning says little: what is shown ends two fifths up from the end, or higher. */
+static double first_interest(const struct demo_results *results)
+{
+    double begin = 0, lowest = INFINITY, highest = 0;
+    for (uint32_t i = 0; i < results->n; i++) {
+        const double *losses = results->measures[i].losses;
+        begin = fmax(begin, losses[0]);
+        lowest = fmin(lowest, losses[DEMO_EVALS]);
+        highest = fmax(highest, losses[DEMO_EVALS]);
+    }
+    return fmax(lowest + 0.4 * (begin - lowest), highest + 0.1);
+}
+
 static void write_losses(FILE *file, const struct demo_results *results, bool by_time)
 {
     struct svg_chart chart = {
@@ -108,7 +121,7 @@ static void write_losses(FILE *file, const struct demo_results *results, bool by
         .x_title = by_time ? "seconds (steps × measured step time)" : "steps",
         .y_title = "nats per byte",
         .n = results->n,
-        .y_top = 4,
+        .y_top = first_interest(results),
     };
     for (uint32_t c = 0; c < results->n; c++) {
         const struct demo_measure *m = &results->measures[c];

@@ -10,7 +10,7 @@
 #define TOP 48
 #define BOTTOM 48
 #define ROW 24
-#define LABEL 130
+#define LABEL 200
 
 struct scale {
     double low, high; /* values */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "tools/twin.h"
+#include "tools/bench_twin.h"
 
 #define VECTOR 32u
 #define PER_LINE (WRING_TWIN_LINE / VECTOR)

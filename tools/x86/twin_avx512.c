@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "tools/twin.h"
+#include "tools/bench_twin.h"
 
 static __m512i read_lines(const char *at, size_t n)
 {

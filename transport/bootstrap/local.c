@@ -63,13 +63,12 @@ static enum wring_status wait_for_all(struct meeting *meeting, const uint32_t *c
                                       uint64_t deadline_ns, const struct wring_cancel *cancel)
 {
     while (*counter < meeting->size) {
-        if (cancel != NULL && cancel->cancelled(cancel->arg))
-            meeting->broken = true;
-        if (wring_now_ns() > deadline_ns)
+        bool called_off = cancel != NULL && cancel->cancelled(cancel->arg);
+        if (called_off || wring_now_ns() > deadline_ns)
             meeting->broken = true;
         if (meeting->broken) {
             pthread_cond_broadcast(&meeting->changed);
-            return WRING_ERR_PEER;
+            return called_off ? WRING_ERR_CLOSED : WRING_ERR_PEER;
         }
         wait_for_change(meeting);
     }
@@ -84,6 +83,10 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
     struct meeting *meeting = end->meeting;
 
     pthread_mutex_lock(&meeting->mutex);
+    if (meeting->broken) { /* who gave up took its blob along */
+        pthread_mutex_unlock(&meeting->mutex);
+        return WRING_ERR_PEER;
+    }
     enum wring_status status = WRING_OK;
     meeting->blobs[bootstrap->rank] = blob;
     meeting->bytes[bootstrap->rank] = bytes;
@@ -106,6 +109,15 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
     }
     pthread_mutex_unlock(&meeting->mutex);
     return status;
+}
+
+static enum wring_status local_check(struct wring_bootstrap *bootstrap)
+{
+    struct meeting *meeting = ((struct local_end *)bootstrap)->meeting;
+    pthread_mutex_lock(&meeting->mutex);
+    bool broken = meeting->broken;
+    pthread_mutex_unlock(&meeting->mutex);
+    return broken ? WRING_ERR_PEER : WRING_OK;
 }
 
 static const char *local_address(struct wring_bootstrap *bootstrap)
@@ -142,6 +154,7 @@ static void local_close(struct wring_bootstrap *bootstrap)
 static const struct wring_bootstrap_ops local_ops = {
     .name = "local",
     .exchange = local_exchange,
+    .check = local_check,
     .local_address = local_address,
     .close = local_close,
 };
@@ -162,7 +175,7 @@ enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_boots
         made[i] = calloc(1, sizeof(**made));
         failed = made[i] == NULL;
         if (!failed)
-            *made[i] = (struct local_end){{&local_ops, i, size}, meeting};
+            *made[i] = (struct local_end){{&local_ops, i, size, -1}, meeting};
     }
     if (failed) {
         for (uint32_t i = 0; made != NULL && i < size; i++)

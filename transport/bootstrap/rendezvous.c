@@ -1,94 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/bootstrap/rendezvous_private.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/clock.h"
-
-#define WRING_MODULE "rendezvous"
-#define MAGIC 0x565A5257u /* "WRZV" */
-
-void wring_rendezvous_pack(const struct wring_rendezvous_frame *frame, uint8_t *bytes)
-{
-    wring_put_u32(bytes, MAGIC);
-    wring_put_u32(bytes + 4, frame->kind);
-    wring_put_u32(bytes + 8, frame->sequence);
-    wring_put_u32(bytes + 12, frame->status);
-    wring_put_u32(bytes + 16, frame->rank);
-    wring_put_u64(bytes + 20, frame->bytes);
-}
-
-bool wring_rendezvous_parse(const uint8_t *bytes, struct wring_rendezvous_frame *out)
-{
-    uint32_t kind = wring_get_u32(bytes + 4);
-    *out = (struct wring_rendezvous_frame){
-        .kind = (enum wring_rendezvous_kind)kind,
-        .sequence = wring_get_u32(bytes + 8),
-        .status = wring_get_u32(bytes + 12),
-        .rank = wring_get_u32(bytes + 16),
-        .bytes = wring_get_u64(bytes + 20),
-    };
-    return wring_get_u32(bytes) == MAGIC && kind >= WRING_RENDEZVOUS_BLOB &&
-           kind <= WRING_RENDEZVOUS_FAILURE;
-}
-
-bool wring_rendezvous_is_loopback(const struct sockaddr_storage *address)
-{
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-    }
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
-    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
-/** Cut "host:port" or "[v6]:port" in two. */
-static bool split(const char *root, char *host, size_t host_bytes, const char **port)
-{
-    const char *colon = strrchr(root, ':');
-    if (colon == NULL || colon == root || colon[1] == '\0')
-        return false;
-    const char *begin = root, *end = colon;
-    if (*begin == '[' && end[-1] == ']')
-        begin++, end--;
-    if ((size_t)(end - begin) >= host_bytes || end <= begin)
-        return false;
-    memcpy(host, begin, (size_t)(end - begin));
-    host[end - begin] = '\0';
-    *port = colon + 1;
-    return true;
-}
-
-enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
-                                           struct sockaddr_storage *address, socklen_t *bytes,
-                                           bool *is_name)
-{
-    char host[256];
-    const char *port;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found;
-
-    if (!split(root, host, sizeof(host), &port)) {
-        wring_error(log, "WRING_ROOT=%s: needs host:port, for example 10.0.0.1:5555", root);
-        return WRING_ERR_INVALID;
-    }
-    int failed = getaddrinfo(host, port, &hints, &found);
-    if (failed != 0) {
-        wring_error(log, "WRING_ROOT=%s: %s", root, gai_strerror(failed));
-        return WRING_ERR_ADDRESS;
-    }
-    struct in6_addr number;
-    *is_name = inet_pton(AF_INET, host, &number) != 1 && inet_pton(AF_INET6, host, &number) != 1;
-    memcpy(address, found->ai_addr, found->ai_addrlen);
-    *bytes = found->ai_addrlen;
-    freeaddrinfo(found);
-    return WRING_OK;
-}
 
 static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, const void *blob,
                                              size_t bytes, uint64_t deadline_ns,
@@ -109,6 +26,13 @@ static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, 
     patience.deadline_ns =
         deadline_ns > WRING_NEVER - grace_ns ? WRING_NEVER : deadline_ns + grace_ns;
     return wring_rendezvous_contribute(rendezvous, blob, bytes, &patience, out);
+}
+
+static enum wring_status rendezvous_check(struct wring_bootstrap *bootstrap)
+{
+    struct wring_rendezvous *rendezvous = (struct wring_rendezvous *)bootstrap;
+    return bootstrap->rank == 0 ? wring_rendezvous_find_lost(rendezvous)
+                                : wring_rendezvous_hear(rendezvous);
 }
 
 static const char *rendezvous_local_address(struct wring_bootstrap *bootstrap)
@@ -132,18 +56,19 @@ static void rendezvous_close(struct wring_bootstrap *bootstrap)
 static const struct wring_bootstrap_ops rendezvous_ops = {
     .name = "rendezvous",
     .exchange = rendezvous_exchange,
+    .check = rendezvous_check,
     .local_address = rendezvous_local_address,
     .close = rendezvous_close,
 };
 
-static void note_local_address(struct wring_rendezvous *rendezvous, int fd)
+/** Our end of the first stream that does not stay on this host; of any where all do. */
+static void find_local_address(struct wring_rendezvous *rendezvous)
 {
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof(address);
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
-        return;
-    getnameinfo((struct sockaddr *)&address, bytes, rendezvous->local_address,
-                sizeof(rendezvous->local_address), NULL, 0, NI_NUMERICHOST);
+    uint32_t n = rendezvous->base.rank == 0 ? rendezvous->base.size : 1;
+    bool found = false;
+    for (uint32_t i = 0; i < n && !found; i++)
+        if (rendezvous->fds[i] >= 0)
+            found = wring_rendezvous_local(rendezvous->fds[i], rendezvous->local_address);
 }
 
 enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *params,
@@ -162,7 +87,7 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
     for (uint32_t i = 0; i < n; i++)
         fds[i] = -1;
     *rendezvous = (struct wring_rendezvous){
-        .base = {&rendezvous_ops, params->rank, params->size}, .log = params->log, .fds = fds};
+        .base = {&rendezvous_ops, params->rank, params->size, -1}, .log = params->log, .fds = fds};
 
     const char *key = params->key != NULL ? params->key : "";
     enum wring_status status =
@@ -174,7 +99,7 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
         rendezvous_close(&rendezvous->base);
         return status;
     }
-    note_local_address(rendezvous, params->rank == 0 ? fds[1] : fds[0]);
+    find_local_address(rendezvous);
     *out = &rendezvous->base;
     return WRING_OK;
 }

@@ -22,21 +22,38 @@ struct contribution {
     bool complete;
 };
 
+static void send_frame(int fd, struct wring_rendezvous_frame frame, const char *text)
+{
+    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
+    struct wring_patience patience = {wring_now_ns() + WRING_NS_PER_S, NULL};
+
+    frame.bytes = strlen(text);
+    wring_rendezvous_pack(&frame, head);
+    if (wring_stream_write(fd, head, sizeof(head), &patience) == WRING_OK)
+        wring_stream_write(fd, text, frame.bytes, &patience);
+}
+
+void wring_rendezvous_send_failure(int fd, enum wring_status status, uint32_t rank,
+                                   const char *text)
+{
+    send_frame(fd,
+               (struct wring_rendezvous_frame){
+                   .kind = WRING_RENDEZVOUS_FAILURE, .status = (uint32_t)status, .rank = rank},
+               text);
+}
+
+void wring_rendezvous_send_admitted(int fd)
+{
+    send_frame(fd, (struct wring_rendezvous_frame){.kind = WRING_RENDEZVOUS_ADMITTED}, "");
+}
+
 void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    uint32_t rank, const char *text)
 {
-    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
-    struct wring_rendezvous_frame frame = {.kind = WRING_RENDEZVOUS_FAILURE,
-                                           .status = (uint32_t)status,
-                                           .rank = rank,
-                                           .bytes = strlen(text)};
-    struct wring_patience patience = {wring_now_ns() + WRING_NS_PER_S, NULL};
-
-    wring_rendezvous_pack(&frame, head);
+    rendezvous->base.at_fault = (int32_t)rank;
     for (uint32_t i = 1; i < rendezvous->base.size; i++)
-        if (rendezvous->fds[i] >= 0 &&
-            wring_stream_write(rendezvous->fds[i], head, sizeof(head), &patience) == WRING_OK)
-            wring_stream_write(rendezvous->fds[i], text, frame.bytes, &patience);
+        if (rendezvous->fds[i] >= 0)
+            wring_rendezvous_send_failure(rendezvous->fds[i], status, rank, text);
 }
 
 static enum wring_status fail(struct wring_rendezvous *rendezvous, enum wring_status status,
@@ -47,6 +64,16 @@ static enum wring_status fail(struct wring_rendezvous *rendezvous, enum wring_st
     wring_error(rendezvous->log, "%s", text);
     wring_rendezvous_tell_failure(rendezvous, status, rank, text);
     return status;
+}
+
+enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous)
+{
+    for (uint32_t i = 1; i < rendezvous->base.size; i++) {
+        struct pollfd pollfd = {rendezvous->fds[i], POLLRDHUP, 0};
+        if (poll(&pollfd, 1, 0) > 0 && (pollfd.revents & WRING_RENDEZVOUS_GONE) != 0)
+            return fail(rendezvous, WRING_ERR_PEER, i, "ended while ranks connected to each other");
+    }
+    return WRING_OK;
 }
 
 /** Read what there is. Errors: PEER (closed), FRAME, NO_MEMORY. */
@@ -78,33 +105,63 @@ static enum wring_status read_some(struct wring_rendezvous *rendezvous, int fd,
     return WRING_OK;
 }
 
+/** Someone did not contribute in time: who? */
+static enum wring_status fail_late(struct wring_rendezvous *rendezvous,
+                                   const struct contribution *from)
+{
+    struct wring_rendezvous_names late = {0};
+    char text[WRING_RENDEZVOUS_TEXT];
+
+    for (uint32_t i = 1; i < rendezvous->base.size; i++)
+        if (!from[i].complete)
+            wring_rendezvous_name(&late, i);
+    snprintf(text, sizeof(text),
+             "%s did not take part in opening, committing or making a group in time "
+             "(WRING_JOIN_TIMEOUT)",
+             wring_rendezvous_named(&late));
+    wring_error(rendezvous->log, "%s", text);
+    wring_rendezvous_tell_failure(rendezvous, WRING_ERR_PEER, late.first, text);
+    return WRING_ERR_PEER;
+}
+
+/** Take what has come from rank i. @param pollfd in: of the last wait; out: for the next */
+static enum wring_status collect_from(struct wring_rendezvous *rendezvous, uint32_t i,
+                                      struct contribution *from, struct pollfd *pollfd,
+                                      const struct wring_patience *patience)
+{
+    enum wring_status status = read_some(rendezvous, rendezvous->fds[i], from);
+    bool left = from->complete && (pollfd->revents & WRING_RENDEZVOUS_GONE) != 0;
+    left |= status == WRING_ERR_PEER;
+    if (left && wring_stream_called_off(patience))
+        return WRING_ERR_CLOSED;
+    if (left)
+        return fail(rendezvous, WRING_ERR_PEER, i,
+                    "ended, or closed its session, while the others "
+                    "were opening, committing or making a group");
+    if (status != WRING_OK)
+        return fail(rendezvous, status, i, "sent malformed bytes to the rendezvous");
+    *pollfd = (struct pollfd){rendezvous->fds[i], from->complete ? POLLRDHUP : POLLIN, 0};
+    return WRING_OK;
+}
+
+/** @param fds  [size], for waiting */
 static enum wring_status collect(struct wring_rendezvous *rendezvous, struct contribution *from,
                                  struct pollfd *fds, const struct wring_patience *patience)
 {
     uint32_t size = rendezvous->base.size;
     for (;;) {
-        unsigned waiting = 0;
-        uint32_t late = 0;
+        bool waiting = false;
         for (uint32_t i = 1; i < size; i++) {
-            enum wring_status status = read_some(rendezvous, rendezvous->fds[i], &from[i]);
-            if (status == WRING_ERR_PEER)
-                return fail(rendezvous, status, i,
-                            "ended, or closed its session, while the others "
-                            "were opening, committing or making a group");
+            enum wring_status status = collect_from(rendezvous, i, &from[i], &fds[i], patience);
             if (status != WRING_OK)
-                return fail(rendezvous, status, i, "sent malformed bytes to the rendezvous");
-            if (!from[i].complete) {
-                fds[waiting++] = (struct pollfd){rendezvous->fds[i], POLLIN, 0};
-                late = i;
-            }
+                return status;
+            waiting |= !from[i].complete;
         }
-        if (waiting == 0)
+        if (!waiting)
             return WRING_OK;
-        enum wring_status status = wring_stream_poll(fds, waiting, patience);
+        enum wring_status status = wring_stream_poll(fds + 1, size - 1, patience);
         if (status == WRING_ERR_TIMEOUT)
-            return fail(rendezvous, WRING_ERR_PEER, late,
-                        "did not take part in opening, committing or making a group in time "
-                        "(WRING_JOIN_TIMEOUT)");
+            return fail_late(rendezvous, from);
         if (status != WRING_OK)
             return status;
     }
@@ -144,7 +201,9 @@ static enum wring_status hand_out(struct wring_rendezvous *rendezvous,
     enum wring_status status = WRING_OK;
     for (uint32_t i = 1; i < size && status == WRING_OK; i++) {
         status = wring_stream_write(rendezvous->fds[i], message.data, message.bytes, patience);
-        if (status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT)
+        if (status == WRING_ERR_PEER && wring_stream_called_off(patience))
+            status = WRING_ERR_CLOSED;
+        else if (status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT)
             status = fail(rendezvous, WRING_ERR_PEER, i, "stopped listening to the rendezvous");
     }
     free(message.data);

@@ -14,20 +14,23 @@
 
 #define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
+#define CONNECT_NS (2 * WRING_NS_PER_S) /* where there are other addresses to try */
 
 /** One try to connect. @return the socket, or -1 with errno */
-static int try_connect(const struct sockaddr_storage *address, socklen_t bytes,
-                       const struct wring_patience *patience)
+static int try_connect(const struct addrinfo *address, const struct wring_patience *patience)
 {
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    if (connect(fd, (const struct sockaddr *)address, bytes) != 0) {
+    if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
         int error = errno;
         socklen_t size = sizeof(error);
         struct pollfd pollfd = {fd, POLLOUT, 0};
-        if (error == EINPROGRESS && wring_stream_poll(&pollfd, 1, patience) == WRING_OK)
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error == EINPROGRESS) {
+            error = ETIMEDOUT;
+            if (wring_stream_poll(&pollfd, 1, patience) == WRING_OK)
+                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        }
         if (error != 0) {
             close(fd);
             errno = error;
@@ -70,40 +73,102 @@ static enum wring_status handshake(struct wring_rendezvous *rendezvous, int fd,
     return status;
 }
 
-enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
-                                        const struct wring_rendezvous_params *params,
-                                        const uint8_t *secret)
+static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status,
+                                   const struct wring_patience *patience)
+{
+    if (wring_stream_called_off(patience))
+        return WRING_ERR_CLOSED;
+    rendezvous->base.at_fault = 0;
+    if (status == WRING_ERR_PEER)
+        wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");
+    else if (status == WRING_ERR_TIMEOUT)
+        wring_error(rendezvous->log, "rank 0 did not answer in time");
+    return status == WRING_ERR_TIMEOUT ? WRING_ERR_PEER : status;
+}
+
+static enum wring_status malformed(struct wring_rendezvous *rendezvous)
+{
+    wring_error(rendezvous->log, "rank 0 sent malformed bytes to the rendezvous");
+    rendezvous->base.at_fault = 0;
+    return WRING_ERR_FRAME;
+}
+
+enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezvous, int fd,
+                                                const struct wring_rendezvous_frame *frame,
+                                                const struct wring_patience *patience)
+{
+    char text[WRING_RENDEZVOUS_TEXT] = "";
+    if (frame->bytes >= sizeof(text))
+        return malformed(rendezvous);
+    enum wring_status status = wring_stream_read(fd, text, frame->bytes, patience);
+    if (status != WRING_OK)
+        return lost_root(rendezvous, status, patience);
+    wring_rendezvous_make_printable(text, frame->bytes);
+    wring_error(rendezvous->log, "%s", text);
+    rendezvous->base.at_fault = frame->rank < rendezvous->base.size ? (int32_t)frame->rank : -1;
+    return wring_rendezvous_failure_status(frame);
+}
+
+/** The handshake is through: does the root take us? @return WRING_ERR_AGAIN when it closed
+ *  without a word */
+static enum wring_status await_verdict(struct wring_rendezvous *rendezvous, int fd,
+                                       const struct wring_patience *patience)
+{
+    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
+    struct wring_rendezvous_frame frame;
+
+    enum wring_status status = wring_stream_read(fd, head, sizeof(head), patience);
+    if (status != WRING_OK)
+        return status == WRING_ERR_PEER ? WRING_ERR_AGAIN : status;
+    if (wring_rendezvous_parse(head, &frame) && frame.kind == WRING_RENDEZVOUS_FAILURE)
+        return wring_rendezvous_read_failure(rendezvous, fd, &frame, patience);
+    if (wring_rendezvous_parse(head, &frame) && frame.kind == WRING_RENDEZVOUS_ADMITTED)
+        return WRING_OK;
+    return malformed(rendezvous);
+}
+
+/** Try the root's addresses, one after the other. @return WRING_ERR_AGAIN, with errno: not now */
+static enum wring_status try_all(struct wring_rendezvous *rendezvous,
+                                 const struct addrinfo *addresses, const uint8_t *secret,
+                                 const struct wring_patience *patience)
+{
+    int error = 0;
+    for (const struct addrinfo *at = addresses; at != NULL; at = at->ai_next) {
+        uint64_t brief_ns = wring_now_ns() + CONNECT_NS;
+        bool alone = addresses->ai_next == NULL;
+        struct wring_patience brief = *patience;
+        if (!alone && brief_ns < brief.deadline_ns)
+            brief.deadline_ns = brief_ns; /* one that swallows packets must not cost it all */
+        int fd = try_connect(at, &brief);
+        if (fd < 0) {
+            error = errno;
+            continue;
+        }
+        enum wring_status status = handshake(rendezvous, fd, secret, patience);
+        if (status == WRING_OK)
+            status = await_verdict(rendezvous, fd, patience);
+        if (status == WRING_OK) {
+            rendezvous->fds[0] = fd;
+            return WRING_OK;
+        }
+        close(fd);
+        if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
+            return status;
+        error = status == WRING_ERR_TIMEOUT ? ETIMEDOUT : ECONNRESET;
+    }
+    errno = error;
+    return WRING_ERR_AGAIN;
+}
+
+static enum wring_status join_any(struct wring_rendezvous *rendezvous,
+                                  const struct wring_rendezvous_params *params,
+                                  const struct addrinfo *addresses, const uint8_t *secret)
 {
     struct wring_patience patience = {params->deadline_ns, params->cancel};
-    struct sockaddr_storage address;
-    socklen_t bytes;
-    bool is_name;
-
-    enum wring_status status =
-        wring_rendezvous_resolve(params->log, params->root, &address, &bytes, &is_name);
-    if (status != WRING_OK)
-        return status;
-    if (!wring_rendezvous_is_loopback(&address) && (params->key == NULL || *params->key == '\0')) {
-        wring_error(params->log,
-                    "WRING_ROOT=%s: joining over a network needs a key: set the same "
-                    "WRING_KEY or WRING_KEY_FILE on all ranks",
-                    params->root);
-        return WRING_ERR_AUTH;
-    }
     for (;;) {
-        int fd = try_connect(&address, bytes, &patience);
+        enum wring_status status = try_all(rendezvous, addresses, secret, &patience);
         int error = errno;
-        status = WRING_ERR_AGAIN;
-        if (fd >= 0) {
-            status = handshake(rendezvous, fd, secret, &patience);
-            if (status == WRING_OK) {
-                rendezvous->fds[0] = fd;
-                return WRING_OK;
-            }
-            close(fd);
-            error = ECONNRESET;
-        }
-        if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
+        if (status != WRING_ERR_AGAIN)
             return status;
         struct wring_patience pause = {wring_now_ns() + RETRY_NS, params->cancel};
         if (wring_stream_poll(NULL, 0, &pause) == WRING_ERR_CLOSED)
@@ -118,53 +183,40 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
     }
 }
 
-static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status)
+enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
+                                        const struct wring_rendezvous_params *params,
+                                        const uint8_t *secret)
 {
-    if (status == WRING_ERR_PEER)
-        wring_error(rendezvous->log, "rank 0 ended, and with it the rendezvous");
-    else if (status == WRING_ERR_TIMEOUT)
-        wring_error(rendezvous->log, "rank 0 did not answer in time");
-    return status == WRING_ERR_TIMEOUT ? WRING_ERR_PEER : status;
-}
+    struct addrinfo *addresses;
+    bool is_name;
 
-static enum wring_status read_failure(struct wring_rendezvous *rendezvous,
-                                      const struct wring_rendezvous_frame *frame,
-                                      const struct wring_patience *patience)
-{
-    char text[WRING_RENDEZVOUS_TEXT] = "";
-    if (frame->bytes >= sizeof(text))
-        return WRING_ERR_FRAME;
-    enum wring_status status = wring_stream_read(rendezvous->fds[0], text, frame->bytes, patience);
+    enum wring_status status =
+        wring_rendezvous_resolve(params->log, params->root, &addresses, &is_name);
     if (status != WRING_OK)
-        return lost_root(rendezvous, status);
-    text[frame->bytes] = '\0';
-    wring_error(rendezvous->log, "%s", text);
-    return frame->status > WRING_OK && frame->status <= WRING_ERR_SYSTEM
-               ? (enum wring_status)frame->status
-               : WRING_ERR_PEER;
+        return status;
+    for (const struct addrinfo *at = addresses; at != NULL && status == WRING_OK; at = at->ai_next)
+        status = wring_rendezvous_check_key(params, at->ai_addr);
+    if (status == WRING_OK)
+        status = join_any(rendezvous, params, addresses, secret);
+    freeaddrinfo(addresses);
+    return status;
 }
 
-/** The body of a RESULT is a u64 length and the bytes, for each rank. */
-static enum wring_status unpack_result(uint32_t size, uint8_t *body, uint64_t bytes,
-                                       struct wring_blobs *out)
+enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous)
 {
-    struct wring_reader reader = {body, bytes, false};
-    struct wring_blobs blobs = {size, calloc(size + 1, sizeof(size_t)), body};
-    if (blobs.offsets == NULL)
-        return WRING_ERR_NO_MEMORY;
-    size_t total = 0;
-    for (uint32_t i = 0; i < size; i++) {
-        uint64_t blob_bytes = wring_read_u64(&reader);
-        const void *data = blob_bytes <= reader.bytes ? wring_read(&reader, blob_bytes) : NULL;
-        if (data == NULL) {
-            free(blobs.offsets);
-            return WRING_ERR_FRAME;
-        }
-        memmove(body + total, data, blob_bytes);
-        blobs.offsets[i + 1] = total += blob_bytes;
-    }
-    *out = blobs;
-    return WRING_OK;
+    struct wring_patience patience = {wring_now_ns() + WRING_NS_PER_S, NULL};
+    struct pollfd pollfd = {rendezvous->fds[0], POLLIN | POLLRDHUP, 0};
+    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
+    struct wring_rendezvous_frame frame;
+
+    if (poll(&pollfd, 1, 0) <= 0)
+        return WRING_OK;
+    enum wring_status status = wring_stream_read(pollfd.fd, head, sizeof(head), &patience);
+    if (status != WRING_OK)
+        return lost_root(rendezvous, status, &patience);
+    if (!wring_rendezvous_parse(head, &frame) || frame.kind != WRING_RENDEZVOUS_FAILURE)
+        return malformed(rendezvous);
+    return wring_rendezvous_read_failure(rendezvous, pollfd.fd, &frame, &patience);
 }
 
 enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvous, const void *blob,
@@ -183,24 +235,24 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
     /* even if writing failed, the root may have said why before it closed */
     enum wring_status read_status = wring_stream_read(fd, head, sizeof(head), patience);
     if (read_status != WRING_OK)
-        return lost_root(rendezvous, read_status);
+        return lost_root(rendezvous, read_status, patience);
     if (!wring_rendezvous_parse(head, &frame) ||
         frame.bytes > (uint64_t)rendezvous->base.size * (WRING_BLOB_MAX + sizeof(uint64_t)))
-        return WRING_ERR_FRAME;
+        return malformed(rendezvous);
     if (frame.kind == WRING_RENDEZVOUS_FAILURE)
-        return read_failure(rendezvous, &frame, patience);
+        return wring_rendezvous_read_failure(rendezvous, fd, &frame, patience);
     if (frame.kind != WRING_RENDEZVOUS_RESULT || frame.sequence != rendezvous->sequence)
-        return WRING_ERR_FRAME;
+        return malformed(rendezvous);
 
     uint8_t *body = malloc(frame.bytes + 1);
     if (body == NULL)
         return WRING_ERR_NO_MEMORY;
     status = wring_stream_read(fd, body, frame.bytes, patience);
     if (status != WRING_OK)
-        status = lost_root(rendezvous, status);
+        status = lost_root(rendezvous, status, patience);
     else
-        status = unpack_result(rendezvous->base.size, body, frame.bytes, out);
+        status = wring_rendezvous_unpack_result(rendezvous->base.size, body, frame.bytes, out);
     if (status != WRING_OK)
         free(body);
-    return status;
+    return status == WRING_ERR_FRAME ? malformed(rendezvous) : status;
 }

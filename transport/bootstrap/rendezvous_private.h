@@ -6,15 +6,19 @@
 #include "transport/bootstrap/rendezvous.h"
 #include "transport/bootstrap/stream.h"
 
+#include <netdb.h>
 #include <netinet/in.h>
 
 #define WRING_RENDEZVOUS_HELLO_BYTES 8 /* rank, size */
-#define WRING_RENDEZVOUS_TEXT 256
+#define WRING_RENDEZVOUS_TEXT 512
+#define WRING_RENDEZVOUS_ADDRESS 64 /* bytes of an address as text, a zone included */
+#define WRING_RENDEZVOUS_GONE (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)
 
 enum wring_rendezvous_kind {
     WRING_RENDEZVOUS_BLOB = 1, /* rank to root: its contribution */
     WRING_RENDEZVOUS_RESULT,   /* root to rank: all of them, each after a u64 length */
     WRING_RENDEZVOUS_FAILURE,  /* root to rank: status, rank at fault, text */
+    WRING_RENDEZVOUS_ADMITTED, /* root to rank, after the handshake: it is one of the job */
 };
 
 struct wring_rendezvous_frame {
@@ -31,11 +35,30 @@ struct wring_rendezvous {
     const struct wring_log *log;
     uint32_t sequence;
     int *fds; /* root: [size], its own -1; others: [1], to the root */
-    char local_address[INET6_ADDRSTRLEN];
+    char local_address[WRING_RENDEZVOUS_ADDRESS];
 };
 
+/** @param bytes out, [WRING_RENDEZVOUS_FRAME_BYTES] */
 void wring_rendezvous_pack(const struct wring_rendezvous_frame *frame, uint8_t *bytes);
+
+/** @param bytes in, [WRING_RENDEZVOUS_FRAME_BYTES], hostile
+ *  @return false, and nothing written, where these are not the bytes of a frame */
 bool wring_rendezvous_parse(const uint8_t *bytes, struct wring_rendezvous_frame *out);
+
+/** What a FAILURE says; WRING_ERR_PEER where it names no error that this version knows. */
+enum wring_status wring_rendezvous_failure_status(const struct wring_rendezvous_frame *frame);
+
+/** A text from the wire, for a log: [bytes] and a NUL; '?' for what is not printable ASCII. */
+void wring_rendezvous_make_printable(char *text, size_t bytes);
+
+/**
+ * The body of a RESULT: a u64 length and the bytes, for each rank, and nothing more.
+ *
+ * @param body  in, [bytes] from malloc(), hostile; moved together in place, owned by out on success
+ * Errors: WRING_ERR_FRAME, WRING_ERR_NO_MEMORY; the body stays the caller's.
+ */
+enum wring_status wring_rendezvous_unpack_result(uint32_t size, uint8_t *body, uint64_t bytes,
+                                                 struct wring_blobs *out);
 
 /** Listen (unless params->root_fd) and let everyone in; on failure all who joined are told. */
 enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
@@ -47,9 +70,19 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
                                         const struct wring_rendezvous_params *params,
                                         const uint8_t *secret);
 
+/** The last thing that a rank hears, and the first; lost where it does not listen. */
+void wring_rendezvous_send_failure(int fd, enum wring_status status, uint32_t rank,
+                                   const char *text);
+void wring_rendezvous_send_admitted(int fd);
+
 /** Tell all who joined that it is over. */
 void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    uint32_t rank, const char *text);
+
+/** A failure's body: logged. @return its status */
+enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezvous, int fd,
+                                                const struct wring_rendezvous_frame *frame,
+                                                const struct wring_patience *patience);
 
 /** The two sides of an exchange. */
 enum wring_status wring_rendezvous_gather(struct wring_rendezvous *rendezvous, const void *blob,
@@ -59,11 +92,39 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
                                               size_t bytes, const struct wring_patience *patience,
                                               struct wring_blobs *out);
 
-/** Resolve "host:port". @param wildcard out, true where the host is a name, not a number */
-enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
-                                           struct sockaddr_storage *address, socklen_t *bytes,
-                                           bool *is_name);
+/** Between exchanges: the root looks for ranks that have ended, and tells the others; the others
+ *  hear whether it has told them so, or has ended itself. Errors, logged: WRING_ERR_PEER, … */
+enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous);
+enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous);
 
-bool wring_rendezvous_is_loopback(const struct sockaddr_storage *address);
+/** Resolve "host:port". @param found out, for freeaddrinfo()
+ *  @param is_name out, true where the host is a name, not a number */
+enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
+                                           struct addrinfo **found, bool *is_name);
+
+/** The root's listening socket, which does not block. @param out out, owned by the caller */
+enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out);
+
+bool wring_rendezvous_is_loopback(const struct sockaddr *address);
+
+/** WRING_ERR_AUTH, after a log line, where this address needs a key and there is none. */
+enum wring_status wring_rendezvous_check_key(const struct wring_rendezvous_params *params,
+                                             const struct sockaddr *address);
+
+/** The address of our end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS]; "" if unknown
+ *  @return true where others than this host may reach it */
+bool wring_rendezvous_local(int fd, char *text);
+
+/** The address of the other end, for a message. @param text out, [WRING_RENDEZVOUS_ADDRESS] */
+void wring_rendezvous_peer(int fd, char *text);
+
+/** A list of ranks for a message: "rank 3", "ranks 1, 2", "ranks 1, … and 9 more". {0} is empty. */
+struct wring_rendezvous_names {
+    uint32_t n, first;
+    size_t at;
+    char list[96], text[128];
+};
+void wring_rendezvous_name(struct wring_rendezvous_names *names, uint32_t rank);
+const char *wring_rendezvous_named(struct wring_rendezvous_names *names);
 
 #endif

@@ -25,6 +25,12 @@ enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
     }
 }
 
+bool wring_stream_called_off(const struct wring_patience *patience)
+{
+    struct wring_patience brief = {wring_now_ns() + WRING_NS_PER_S, patience->cancel};
+    return patience->cancel != NULL && wring_stream_poll(NULL, 0, &brief) == WRING_ERR_CLOSED;
+}
+
 static enum wring_status wait_for(int fd, short events, const struct wring_patience *patience)
 {
     struct pollfd pollfd = {fd, events, 0};

@@ -21,6 +21,12 @@ struct wring_patience {
 enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
                                     const struct wring_patience *patience);
 
+/**
+ * The other side has left: did it do so because the job has failed? Then whoever may call us off is
+ * about to know. @return true when called off within a second; at once false where nobody can
+ */
+bool wring_stream_called_off(const struct wring_patience *patience);
+
 /** Errors: those of wring_stream_poll(); WRING_ERR_PEER when the other side has closed. */
 enum wring_status wring_stream_write(int fd, const void *data, size_t bytes,
                                      const struct wring_patience *patience);

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 #define SLOT_ALIGN 64
 
 static size_t slot_stride(const struct wring_collective *collective)
@@ -130,9 +132,16 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
     return &task->job;
 }
 
-static float *residual_at(const struct wring_collective *collective, struct wring_span span)
+/** Have a job make the code of one way, with its part of the residual if that way has feedback. */
+static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
-    return collective->residual != NULL ? collective->residual + span.begin : NULL;
+    const struct wring_collective *collective = task->collective;
+
+    job->codec_out = wring_codec_way(collective->codec, phase);
+    job->residual = NULL;
+    if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
+        job->residual = collective->residual + task->span.begin;
+    job->code = task->slot;
 }
 
 void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes, uint32_t puts)
@@ -141,6 +150,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
     task->piece = piece;
     task->piece_bytes = bytes;
     task->puts_left = puts;
+    if (task->collective->engine->trace != NULL)
+        task->ready_ns = wring_now_ns();
     memset(task->put_to, 0, task->collective->members.n * sizeof(*task->put_to));
 }
 
@@ -150,9 +161,7 @@ void wring_collective_encode(struct wring_task *task, struct wring_span span)
     struct wring_job *job = new_job(task, WRING_JOB_ENCODE, span, 0);
 
     job->src = collective->data + span.begin;
-    job->codec_out = collective->codec;
-    job->residual = residual_at(collective, span);
-    job->code = task->slot;
+    encode_by(job, task, 0);
     wring_engine_submit(collective->engine, job);
 }
 
@@ -179,18 +188,15 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
-        source->codec = collective->codec;
+        source->codec = collective->codec != NULL ? wring_codec_way(collective->codec, 0) : NULL;
         task->taken[i] = wring_channel_take(channel, i);
     }
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->divisor = collective->divisor;
     job->dst = collective->data + span.begin;
-    if (collective->ops == &wring_sharded && collective->codec != NULL) {
-        job->codec_out = collective->codec;
-        job->residual = residual_at(collective, span);
-        job->code = task->slot;
-    }
+    if (collective->ops == &wring_sharded && collective->codec != NULL)
+        encode_by(job, task, 1);
     wring_engine_submit(collective->engine, job);
 }
 
@@ -259,6 +265,7 @@ static bool send_task(struct wring_task *task)
             return any;
         }
         task->put_to[member] = true;
+        collective->cost.wire_bytes += task->piece_bytes;
         task->puts_left--;
         task->puts_under_way++;
         any = true;
@@ -279,7 +286,10 @@ void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    if (task->puts_left == 0 && task->puts_under_way == 0 && !task->held)
+    if (task->puts_left > 0 || task->puts_under_way > 0)
+        return;
+    wring_collective_trace_sent(task);
+    if (!task->held)
         wring_collective_free_task(task);
 }
 

@@ -73,6 +73,7 @@ struct wring_task {
     bool held;         /* SEND of gathered: our own reduction still reads the piece */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
+    uint64_t ready_ns; /* since when, if the session is traced */
     size_t piece_bytes;
     bool *put_to; /* [members] */
     uint32_t puts_left, puts_under_way;
@@ -88,15 +89,21 @@ struct wring_collective_ops {
     bool (*needs)(const struct wring_collective *collective, uint32_t member);
 };
 
+/** What all steps so far took. Written by the thread that makes progress. */
+struct wring_cost {
+    uint64_t wire_bytes, exchange_ns, codec_ns;
+};
+
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
     const struct wring_collective_ops *ops;
     struct wring_members members;
     uint32_t bucket; /* id */
+    uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
-    const struct wring_codec *codec; /* NULL: raw float32 */
+    const struct wring_codec *codec; /* NULL: raw float32; perhaps another for the way back */
     struct wring_channel *scatter;   /* sharded: to the owners */
     struct wring_channel *gather;    /* to all */
     struct wring_block *data_block;  /* where data lies, if registered; else NULL */
@@ -122,6 +129,7 @@ struct wring_collective {
     bool runnable, blocked;
     uint64_t step;
     uint64_t started_ns;
+    struct wring_cost cost;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] sharded: chunks begun per shard */
     uint64_t *decoded;        /* [n] chunks begun */
@@ -134,6 +142,13 @@ struct wring_collective {
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_broadcast_ops;
+
+/** For the session's trace; nothing happens without one. */
+void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
+void wring_collective_trace_job(const struct wring_task *task);
+void wring_collective_trace_sent(const struct wring_task *task);
+void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
+                                    size_t bytes);
 
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);

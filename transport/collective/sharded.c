@@ -94,7 +94,9 @@ static bool decode_next(struct wring_collective *collective, uint32_t member)
     task->member = member;
     task->span = span;
     task->taken[member] = wring_channel_take(collective->gather, member);
-    task->sources[0] = (struct wring_source){piece, bytes, collective->codec};
+    task->sources[0] = (struct wring_source){piece, bytes, NULL};
+    if (collective->codec != NULL)
+        task->sources[0].codec = wring_codec_way(collective->codec, 1);
     task->job = (struct wring_job){
         .kind = WRING_JOB_DECODE,
         .dtype = WRING_F32,

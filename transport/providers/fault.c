@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/fault.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -48,12 +51,16 @@ struct fault_event {
 struct fault_provider {
     struct wring_provider base;
     struct wring_provider *inner;
+    struct wring_provider_caps caps; /* of inner */
     struct wring_fault_schedule schedule;
     struct fault_conn *conns;
     struct fault_put puts[PUTS_MAX];
     struct fault_event events[EVENTS_MAX];
     uint32_t first_put, n_puts, first_event, n_events;
     double egress_free_ns, ingress_free_ns; /* when the link's two directions are idle again */
+    int timer;                              /* wakes a sleeper who does not know of what is due */
+    bool armed, timing;    /* the caller may sleep after the next poll; the timer is set */
+    uint64_t known_due_ns; /* what arm told him */
 };
 
 static struct fault_provider *of(struct wring_provider *base)
@@ -90,12 +97,13 @@ static void fault_close(struct wring_provider *base)
         provider->conns = conn->next;
         free(conn);
     }
+    close(provider->timer);
     free(provider);
 }
 
 static void fault_capabilities(struct wring_provider *base, struct wring_provider_caps *out)
 {
-    of(base)->inner->ops->capabilities(of(base)->inner, out);
+    *out = of(base)->caps;
     out->remote_map = false; /* it would go round the link */
 }
 
@@ -204,11 +212,23 @@ static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double
 
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
 {
-    if (region == NULL)
-        return true; /* the inner provider judges */
     uintptr_t begin = (uintptr_t)local, base = (uintptr_t)region->base;
     return begin >= base && begin - base <= region->bytes &&
            bytes <= region->bytes - (begin - base);
+}
+
+/** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
+static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
+                         const struct wring_region *region, const void *local,
+                         const struct wring_remote *remote, uint64_t offset, size_t bytes)
+{
+    if (lane >= caps->lanes || bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
+        return false;
+    if (offset > remote->bytes || bytes > remote->bytes - offset)
+        return false;
+    if (region == NULL)
+        return caps->local_any;
+    return bytes == 0 || lies_in(region, local, bytes);
 }
 
 static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
@@ -217,8 +237,9 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
     struct fault_provider *provider = of(base->provider);
-    if (remote_offset > remote->bytes || bytes > remote->bytes - remote_offset ||
-        !lies_in(region, local, bytes))
+    struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
+    if (remote->conn != base ||
+        !put_is_sound(&provider->caps, lane, region, local, inner_remote, remote_offset, bytes))
         return WRING_ERR_INVALID;
     if (conn_of(base)->closed)
         return WRING_ERR_CLOSED;
@@ -234,7 +255,7 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
         .conn = conn_of(base),
         .region = region,
         .local = local,
-        .remote = ((struct fault_remote *)remote)->inner,
+        .remote = inner_remote,
         .remote_offset = remote_offset,
         .cookie = cookie,
         .due_ns = (uint64_t)due,
@@ -265,7 +286,7 @@ static void release_puts(struct fault_provider *provider, uint64_t now)
                 put->remote_offset, put->bytes, put->imm, put->cookie);
             if (status == WRING_ERR_AGAIN)
                 return;
-            /* any other failure shows as the connection's end */
+            /* it was sound: any other failure shows as the connection's end */
         }
         provider->first_put = (provider->first_put + 1) % PUTS_MAX;
         provider->n_puts--;
@@ -326,9 +347,28 @@ static size_t release_events(struct fault_provider *provider, struct wring_event
     return n;
 }
 
-static size_t fault_poll(struct wring_provider *base, struct wring_event *events, size_t max)
+/** When something that waits is due; WRING_NEVER where nothing waits. */
+static uint64_t next_due(const struct fault_provider *provider)
 {
-    struct fault_provider *provider = of(base);
+    uint64_t due = WRING_NEVER;
+    if (provider->n_puts > 0)
+        due = provider->puts[provider->first_put].due_ns;
+    if (provider->n_events > 0 && provider->events[provider->first_event].due_ns < due)
+        due = provider->events[provider->first_event].due_ns;
+    return due;
+}
+
+/** Set the timer to an absolute time; 0 stops it. */
+static void set_timer(struct fault_provider *provider, uint64_t at_ns)
+{
+    const struct itimerspec when = {
+        .it_value = {(time_t)(at_ns / WRING_NS_PER_S), (long)(at_ns % WRING_NS_PER_S)}};
+    timerfd_settime(provider->timer, TFD_TIMER_ABSTIME, &when, NULL);
+    provider->timing = at_ns != 0;
+}
+
+static size_t poll_link(struct fault_provider *provider, struct wring_event *events, size_t max)
+{
     uint64_t now = wring_now_ns();
     release_puts(provider, now);
     size_t n = release_events(provider, events, max, now);
@@ -346,19 +386,33 @@ static size_t fault_poll(struct wring_provider *base, struct wring_event *events
     return n;
 }
 
+static size_t fault_poll(struct wring_provider *base, struct wring_event *events, size_t max)
+{
+    struct fault_provider *provider = of(base);
+    bool armed = provider->armed;
+    provider->armed = false;
+    if (provider->timing)
+        set_timer(provider, 0);
+    size_t n = poll_link(provider, events, max);
+    uint64_t due = next_due(provider);
+    if (armed && n == 0 && due < provider->known_due_ns) /* it came after arm */
+        set_timer(provider, due);
+    return n;
+}
+
 static void fault_arm(struct wring_provider *base, struct wring_wait_set *set)
 {
     struct fault_provider *provider = of(base);
-    uint64_t due = WRING_NEVER;
+    uint64_t due = next_due(provider);
     provider->inner->ops->arm(provider->inner, set);
-    if (provider->n_puts > 0)
-        due = provider->puts[provider->first_put].due_ns;
-    if (provider->n_events > 0 && provider->events[provider->first_event].due_ns < due)
-        due = provider->events[provider->first_event].due_ns;
+    provider->armed = true;
+    provider->known_due_ns = due;
     if (due < set->deadline_ns)
         set->deadline_ns = due;
-    if (due < wring_now_ns() + SOON_NS)
+    if (due < wring_now_ns() + SOON_NS || set->n == sizeof(set->fds) / sizeof(set->fds[0]))
         set->busy = true;
+    else
+        set->fds[set->n++] = (struct pollfd){.fd = provider->timer, .events = POLLIN};
 }
 
 static enum wring_status fault_probe(char *reason, size_t bytes)
@@ -410,8 +464,15 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
         free(provider);
         return WRING_ERR_INVALID;
     }
+    provider->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (provider->timer < 0) {
+        wring_error(params->log, "no timer for WRING_FAULT: %s", strerrordesc_np(errno));
+        free(provider);
+        return WRING_ERR_SYSTEM;
+    }
     provider->base.ops = &fault_ops;
     provider->inner = inner;
+    inner->ops->capabilities(inner, &provider->caps);
     *out = &provider->base;
     return WRING_OK;
 }

@@ -23,7 +23,8 @@ bool wring_fault_parse(const char *text, struct wring_fault_schedule *out, char 
 
 /**
  * Wrap a provider, which is owned by the wrapper from then on.
- * Errors: WRING_ERR_INVALID (the schedule, logged), WRING_ERR_NO_MEMORY; inner is untouched then.
+ * Errors: WRING_ERR_INVALID (the schedule), WRING_ERR_SYSTEM, both logged; WRING_ERR_NO_MEMORY.
+ * Inner is untouched then.
  */
 enum wring_status wring_fault_wrap(const char *schedule, const struct wring_provider_params *params,
                                    struct wring_provider *inner, struct wring_provider **out);

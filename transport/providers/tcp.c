@@ -218,6 +218,8 @@ static size_t tcp_poll(struct wring_provider *base, struct wring_event *out, siz
     struct tcp_provider *provider = (struct tcp_provider *)base;
     struct tcp_events events = {.events = out, .max = max};
 
+    bool armed = provider->armed;
+    provider->armed = false;
     if (provider->ready_count > 0) /* what the caller has just put is not kept waiting */
         serve_ready(provider, &events);
     look_for_edges(provider);
@@ -225,12 +227,15 @@ static size_t tcp_poll(struct wring_provider *base, struct wring_event *out, siz
     if (provider->handshakes > 0)
         wring_tcp_expire(provider, wring_now_ns());
     serve_ready(provider, &events);
+    if (armed && events.n == 0) /* it sleeps now, and edges come once */
+        wring_tcp_repeat_edges(provider);
     return events.n;
 }
 
 static void tcp_arm(struct wring_provider *base, struct wring_wait_set *set)
 {
     struct tcp_provider *provider = (struct tcp_provider *)base;
+    provider->armed = true;
     if (set->n == sizeof(set->fds) / sizeof(set->fds[0])) {
         set->busy = true; /* no place left to say what to wait for */
         return;

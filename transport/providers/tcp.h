@@ -135,6 +135,7 @@ struct tcp_provider {
     uint8_t secret[WRING_SECRET_BYTES];
     char bind[64];
     int epoll, listener;
+    bool armed; /* the caller may sleep after the next poll */
     bool listener_ready;
     uint64_t listener_retry_ns; /* no accept before then; 0: at once */
     struct tcp_conn *conns;     /* newest first */
@@ -202,6 +203,9 @@ enum wring_status wring_tcp_connect(struct wring_provider *provider, const void 
 void wring_tcp_disconnect(struct wring_conn *conn);
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
+
+/** Have the epoll set tell again of whatever was seen and is not done with. */
+void wring_tcp_repeat_edges(struct tcp_provider *provider);
 
 /** Go on with a connection that is not open yet. */
 void wring_tcp_handshake(struct tcp_conn *conn);

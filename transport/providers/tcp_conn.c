@@ -122,17 +122,37 @@ void wring_tcp_disconnect(struct wring_conn *base)
     free(conn);
 }
 
-/** Options of every data socket, then into the epoll set. */
-static enum wring_status watch(struct tcp_conn *conn)
+static int ask_for_edges(const struct tcp_provider *provider, int op, struct tcp_conn *conn)
 {
-    struct tcp_provider *provider = tcp_of(conn);
     struct epoll_event event = {
         .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
         .data.ptr = conn,
     };
+    return epoll_ctl(provider->epoll, op, conn->fd, &event);
+}
+
+static int ask_for_peers(const struct tcp_provider *provider, int op, int listener)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    return epoll_ctl(provider->epoll, op, listener, &event);
+}
+
+void wring_tcp_repeat_edges(struct tcp_provider *provider)
+{
+    for (struct tcp_conn *conn = provider->ready_first; conn != NULL; conn = conn->ready_next)
+        if (conn->fd >= 0)
+            ask_for_edges(provider, EPOLL_CTL_MOD, conn);
+    if (wring_tcp_may_accept(provider))
+        ask_for_peers(provider, EPOLL_CTL_MOD, provider->listener);
+}
+
+/** Options of every data socket, then into the epoll set. */
+static enum wring_status watch(struct tcp_conn *conn)
+{
+    struct tcp_provider *provider = tcp_of(conn);
     int on = 1;
     if (setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
-        epoll_ctl(provider->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
+        ask_for_edges(provider, EPOLL_CTL_ADD, conn) != 0) {
         wring_error(provider->log, "peer %s: cannot set up a socket: %s", conn->peer,
                     strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;
@@ -385,10 +405,9 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
     int fd = open_listener(provider, &local, local_bytes);
     if (fd < 0)
         return WRING_ERR_ADDRESS;
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     local_bytes = sizeof(local);
     if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
-        epoll_ctl(provider->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        ask_for_peers(provider, EPOLL_CTL_ADD, fd) != 0) {
         wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
                     strerrordesc_np(errno));
         close(fd);

@@ -6,6 +6,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_log_level {
     WRING_LOG_ERROR = 0,
@@ -29,4 +30,5 @@ typedef void (*wring_log_fn)(void *arg, enum wring_log_level level, const char *
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

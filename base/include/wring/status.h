@@ -9,6 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_status {
     WRING_OK = 0,
@@ -43,4 +44,5 @@ const char *wring_status_text(enum wring_status status);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

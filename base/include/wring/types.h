@@ -6,6 +6,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_dtype {
     WRING_F32 = 0, /* IEEE binary32 */
@@ -26,4 +27,5 @@ enum wring_scheme {
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

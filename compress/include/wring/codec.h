@@ -11,8 +11,8 @@
  * to step (residuals) belongs to the caller and is passed to the call.
  *
  * Every kernel gives the same bits on every CPU and tier. Callers go through wring_job_run()
- * (executor.h), which sets the floating-point mode; call these functions directly only with the
- * mode of base/fpenv.h in force.
+ * (executor.h), which sets the floating-point mode; call these functions directly only in the mode
+ * that a process starts with: round to nearest even, denormals kept.
  */
 #ifndef WRING_CODEC_H
 #define WRING_CODEC_H
@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_CODEC_SPEC_MAX 128 /* bytes of a spec, its NUL included */
 #define WRING_CODEC_PARAMS_MAX 8
@@ -38,6 +39,7 @@ enum wring_codec_flag {
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
     WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
+    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
 };
 
 /** Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. */
@@ -115,10 +117,11 @@ struct wring_codec_ops {
 };
 
 /**
- * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef".
+ * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef", or from
+ * two, as in "onebit+ef>int8": what goes to whoever adds, and what brings the sum back.
  *
- * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best"), NULL =
- * best
+ * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best");
+ *              NULL = best
  * @param why   out, [why_bytes], one line that names the fault and the remedy; may be NULL
  *
  * Errors: WRING_ERR_INVALID (unknown name, parameter or range), WRING_ERR_NO_MEMORY.
@@ -126,19 +129,46 @@ struct wring_codec_ops {
 enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
                                      size_t why_bytes, struct wring_codec **out);
 
-/** NULL is fine. */
+/** Free a codec that no call uses any more. NULL is fine. */
 void wring_codec_destroy(struct wring_codec *codec);
 
+/**
+ * The codec of one way: 0 in, else back, as the contexts' phase counts. Of a spec "in>out" these
+ * are two, each with flags, bound and feedback of its own; any other codec is both ways itself.
+ * Borrowed. The pair itself has the larger unit and bound of both, and encodes and decodes as the
+ * way of context->phase does. Threads: safe.
+ */
+const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase);
+
+/** What callers and planners need to know of a codec; borrowed from it. Threads: safe. */
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec);
 
-/** Exact worst case in bytes for elems elements that begin a unit. */
+/** The exact worst case in bytes for elems elements that begin a unit. Threads: safe. */
 size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
 
-/** See struct wring_codec_ops. `code` holds at least wring_codec_bound(codec, elems) bytes. */
+/**
+ * Encode a run of elements: code = encode(src + residual).
+ *
+ * @param src       in, [elems] float32; whole units, and perhaps a short last one
+ * @param residual  in and out, [elems], or NULL for no error feedback: becomes what the code lacks
+ * @param code      out, at least wring_codec_bound(codec, elems) bytes
+ * @return bytes written
+ *
+ * A unit in which src or residual holds NaN or infinity decodes to NaN and leaves its part of the
+ * residual as it was. Threads: safe on different buffers.
+ */
 size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code);
 
+/**
+ * Decode a run of elements: dst = decode(code), or dst += decode(code) with `add`.
+ *
+ * @param code  in, [code_bytes]; checked before it is trusted
+ * @param dst   out, [elems] float32; undefined after an error
+ *
+ * Errors: WRING_ERR_FRAME (malformed code). Threads: safe on different buffers.
+ */
 enum wring_status wring_codec_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add);
@@ -149,4 +179,5 @@ const struct wring_codec_ops *const *wring_codec_list(void);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

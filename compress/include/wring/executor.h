@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_job_kind {
     /** code = encode(src + residual), residual updated. */
@@ -63,6 +64,8 @@ struct wring_job {
     float *dst;                          /* DECODE, REDUCE: out, [elems] */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
+    uint64_t began_ns;        /* out: when the work began, CLOCK_MONOTONIC */
+    uint64_t took_ns;         /* out: wall time of the work itself */
     uint32_t bad_source;      /* out: which one, where status says so */
     void *cookie;             /* the submitter's */
     struct wring_job *next;   /* the executor's */
@@ -72,7 +75,7 @@ struct wring_job {
 size_t wring_job_scratch_bytes(uint64_t max_elems);
 
 /**
- * Run a job now, in this thread, and set its status, code_bytes and bad_source.
+ * Run a job now, in this thread, and set its status, times, code_bytes and bad_source.
  * Sets the floating-point mode for the while. Threads: safe on different jobs and scratch.
  *
  * @param scratch  [wring_job_scratch_bytes(job->elems)], 64-byte aligned, the thread's own
@@ -111,10 +114,11 @@ struct wring_executor_ops {
     void (*destroy)(struct wring_executor *executor);
 };
 
-/** Runs each job inside submit(). */
+/** Make an executor that runs each job inside submit(). Free it with its ops->destroy. */
 enum wring_status wring_executor_inline_create(struct wring_executor **out);
 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -26,6 +26,7 @@
 #ifndef WRING_WRING_H
 #define WRING_WRING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_FOREVER UINT64_MAX
 #define WRING_NAME_MAX 64 /* bytes of a bucket's name, its NUL included */
@@ -73,14 +75,16 @@ struct wring_session_params {
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
  * Errors: WRING_ERR_INVALID (a setting), WRING_ERR_PEER (a rank never joined: the log line names
- * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (versions), WRING_ERR_SYSTEM.
+ * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (a rank given twice, another size),
+ * WRING_ERR_VERSION (another wire version), WRING_ERR_SYSTEM.
  */
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
 
-/** Leave. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
+/** Leave the job. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
 void wring_session_close(struct wring_session *session);
 
+/** This process's rank, 0-based, and the number of ranks in the job. Threads: safe. */
 uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
 
@@ -126,11 +130,31 @@ enum wring_status wring_session_commit(struct wring_session *session);
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
-/** Done? WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little progress. */
+/** Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
+ * progress. */
 enum wring_status wring_bucket_test(struct wring_bucket *bucket);
 
-/** Wait until done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
+/** Wait until a bucket is done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
+
+/**
+ * Wait until one of several posted buckets of one session is done, and say which: a failed one
+ * counts as done. Set its entry to NULL before the next call; the others go on.
+ *
+ * @param buckets  [n]; NULL entries are passed over
+ * @param index    out: of the bucket that is done; n where all entries are NULL
+ * @return how that bucket ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
+ * not committed, or belongs to another session
+ */
+enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
+                                 size_t *index);
+
+/**
+ * Take a bucket back, before the next commit: that one no longer has it, and the bucket is gone.
+ * Its data may be freed after that commit. Every rank of its group drops it, or the commit fails.
+ * Errors: WRING_ERR_BUSY (under way).
+ */
+enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
 
 /**
  * Make a group. Collective over the whole session: every rank calls, with the group it will be in.
@@ -155,7 +179,8 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                                   uint32_t root, struct wring_request **request);
 enum wring_status wring_barrier(struct wring_group *group);
 
-/** As for buckets. On WRING_OK and on failure the request is freed and must not be used again. */
+/** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
+ * must not be used again. */
 enum wring_status wring_request_test(struct wring_request *request);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
 
@@ -166,22 +191,74 @@ struct wring_error_detail {
     char text[256]; /* one line */
 };
 
-/** WRING_OK while the session works; else its failure, with the detail. Threads: safe. */
+/** Why the session failed: WRING_OK while it works, else its failure, with the detail. Threads:
+ * safe. */
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail);
 
-/** Counters since open. */
+/** Counters since a session was opened. */
 struct wring_session_stats {
     uint64_t wire_bytes_sent, wire_bytes_received; /* payload of puts */
     uint64_t puts_sent;
     uint64_t steps;           /* bucket and immediate operations finished */
     uint64_t progress_cpu_ns; /* used by the progress thread, inline codecs included */
-    uint64_t waiter_cpu_ns;   /* used by callers while they made progress in a wait */
+    uint64_t
+        waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
 };
+/** Take the counters of a session since it was opened. */
 void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
+
+/** What one bucket's steps really were since it was registered, and what they cost this rank. */
+struct wring_bucket_stats {
+    const char *codec;    /* canonical spec; lives as long as the bucket */
+    const char *scheme;   /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank) */
+    char provider[48];    /* "shm"; "shm,tcp" where members are reached in different ways */
+    bool in_place;        /* sums are written straight into the members' data */
+    uint64_t piece_elems; /* of a full piece */
+    uint64_t steps;
+    uint64_t wire_bytes_sent; /* payload of puts */
+    uint64_t exchange_ns;     /* from begin to end, all steps added up */
+    uint64_t codec_ns;        /* of that in encoding, decoding and reducing, on any thread */
+    double residual_rms;      /* what error feedback holds back now; NAN without */
+};
+
+/**
+ * Reads through the whole residual, so it is not for every step.
+ * Errors: WRING_ERR_INVALID (not committed), WRING_ERR_BUSY (under way).
+ */
+enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
+
+/**
+ * What a checkpoint needs besides the model: the residuals of all buckets with error feedback, as
+ * this rank has them, and their steps. Every rank saves its own, between the same two steps.
+ *
+ * After a failure the residuals are those after the last step that all buckets completed, if
+ * WRING_ROLLBACK=on kept them; ranks may differ by one step then, which the state's steps tell.
+ *
+ * @param state  out, [*bytes]; NULL: only ask how many bytes are needed
+ * @param bytes  in: room; out: written, or needed
+ * Errors: WRING_ERR_BUSY (a bucket is under way), WRING_ERR_INVALID (not committed, or too little
+ * room), WRING_ERR_PEER (a failed step has changed a residual and none was kept).
+ */
+enum wring_status wring_session_save_state(struct wring_session *session, void *state,
+                                           size_t *bytes);
+
+/**
+ * Take over a saved state, after the commit and before the next step. Buckets are found by name.
+ *
+ * Of another rank's state only residuals of sums are taken, and only where this rank owns the
+ * elements now: a job that has another number of ranks than before loads every old rank's state on
+ * every rank. What ranks that are no more held back of their own contributions is lost.
+ *
+ * Errors: WRING_ERR_FRAME (no state, or damaged), WRING_ERR_MISMATCH (a bucket of another size or
+ * codec; the log line names both), WRING_ERR_BUSY, WRING_ERR_INVALID. Nothing is taken then.
+ */
+enum wring_status wring_session_load_state(struct wring_session *session, const void *state,
+                                           size_t bytes);
 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_BLOB_MAX (64u << 20) /* bytes one rank may contribute */
 
@@ -29,11 +30,13 @@ struct wring_blobs {
     uint8_t *storage; /* freed with wring_blobs_finish() */
 };
 
+/** Free what an exchange returned. */
 void wring_blobs_finish(struct wring_blobs *blobs);
 
 struct wring_bootstrap {
     const struct wring_bootstrap_ops *ops; /* first member of every bootstrap's own struct */
     uint32_t rank, size;
+    int32_t at_fault; /* after an error of exchange() or check(): the rank, -1 where unknown */
 };
 
 /** Lets whoever waits in an exchange be called off. */
@@ -55,6 +58,12 @@ struct wring_bootstrap_ops {
                                   uint64_t deadline_ns, const struct wring_cancel *cancel,
                                   struct wring_blobs *out);
 
+    /**
+     * Between two exchanges: has a rank left for good? Never blocks.
+     * @return WRING_OK: none, or it cannot say; errors as of exchange(), logged with the rank
+     */
+    enum wring_status (*check)(struct wring_bootstrap *bootstrap);
+
     /** The local address that reaches the other ranks, as text; "" where it cannot say. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);
 
@@ -62,12 +71,13 @@ struct wring_bootstrap_ops {
 };
 
 /**
- * A bootstrap for ranks that are threads of this process. Makes all `size` ends; rank r takes
- * ends[r].
+ * Make a bootstrap for ranks that are threads of this process.
+ * @param ends  out, [size]; rank r takes ends[r] and closes it
  */
 enum wring_status wring_bootstrap_local_create(uint32_t size, struct wring_bootstrap **ends);
 
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

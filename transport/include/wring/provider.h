@@ -26,6 +26,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_ADDRESS_MAX 128   /* bytes of an address blob (NCCL's handles are no larger) */
 #define WRING_REGION_KEY_MAX 64 /* bytes of an exported region */
@@ -214,4 +215,5 @@ enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -17,8 +17,7 @@
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"
 #define NAME_BYTES (sizeof(NAME_PREFIX) - 1 + 32)
-#define SERVICE_NS                                                                                 \
-    (2 * WRING_NS_PER_MS)                  /* how often sockets are looked at while rings are busy \
+#define SERVICE_NS (100 * WRING_NS_PER_MS) /* of nothing in the rings: then sockets are looked at \
                                             */
 #define HANDSHAKE_NS (60 * WRING_NS_PER_S) /* where there is no config */
 #define POLLS_PER_CLOCK 16
@@ -298,7 +297,7 @@ static void service(struct shm_provider *shm)
     shm->next_service_ns = now + SERVICE_NS;
 }
 
-/** Rarely true while the rings are all that matters, so that they cost no system call. */
+/** Not true while the rings bring something, so that they cost no system call. */
 static bool service_is_due(struct shm_provider *shm)
 {
     if (shm->meeting || shm->sleep > 0)
@@ -306,7 +305,11 @@ static bool service_is_due(struct shm_provider *shm)
     if (++shm->skipped < POLLS_PER_CLOCK)
         return false;
     shm->skipped = 0;
-    return wring_now_ns() >= shm->next_service_ns;
+    uint64_t now = wring_now_ns();
+    if (!shm->idle)
+        shm->next_service_ns = now + SERVICE_NS;
+    shm->idle = true;
+    return now >= shm->next_service_ns;
 }
 
 /** Of two polls after arm the first comes before the sleep. What it finds prevents the sleep. */
@@ -334,6 +337,8 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
         if (conn->surfaced)
             n += wring_shm_conn_events(conn, events + n, max - n);
     }
+    if (n > 0)
+        shm->idle = false;
     wake_up(shm, n > 0);
     return n;
 }

@@ -81,6 +81,7 @@ struct shm_conn {
     uint32_t end;                    /* DRAINING: index in `in` at which the peer stopped */
     uint64_t done[SHM_RING_ENTRIES]; /* cookies of puts whose PUT_DONE is to be told */
     uint32_t done_head, done_tail;
+    bool starved; /* the peer's ring was full when last asked, and the caller may wait for room */
     struct shm_mapping *mappings;
 
     enum wring_status status;
@@ -105,6 +106,7 @@ struct shm_provider {
 
     unsigned sleep; /* polls to go until the rings forget that we sleep */
     unsigned skipped;
+    bool idle; /* nothing has come since the clock was last read */
     bool meeting; /* a connection is not open yet */
     uint64_t next_service_ns;
     unsigned n_messages;

@@ -13,7 +13,8 @@
 #include "transport/providers/handshake.h"
 
 #define WRING_MODULE "shm"
-#define RETRY_NS (2 * WRING_NS_PER_MS) /* nothing tells when a listener has room again */
+#define RETRY_NS (2 * WRING_NS_PER_MS)  /* nothing tells when a listener has room again */
+#define ROOM_NS (100 * WRING_NS_PER_US) /* nor when a ring has: it holds work for as long */
 #define FRAMES_AT_ONCE 256
 
 static struct shm_provider *provider_of(const struct shm_conn *conn)
@@ -42,11 +43,14 @@ struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, 
     return conn;
 }
 
-/** Let the peer tell a close on purpose from a death. */
+/** Leave, so that the peer can tell it from a death, and before it writes to us again. */
 static void say_goodbye(struct shm_conn *conn)
 {
     if (conn->out.inbox != NULL)
         atomic_store_explicit(&conn->out.inbox->left, 1, memory_order_release);
+    wring_shm_socket_finish(&conn->sock); /* by this the peer sees that we left */
+    if (conn->in.inbox != NULL)
+        atomic_fetch_add(&conn->in.inbox->gone, 1); /* by this it looks there first */
 }
 
 void wring_shm_conn_destroy(struct shm_conn *conn)
@@ -55,7 +59,6 @@ void wring_shm_conn_destroy(struct shm_conn *conn)
     wring_shm_mappings_finish(conn);
     wring_shm_ring_finish(&conn->in);
     wring_shm_ring_finish(&conn->out);
-    wring_shm_socket_finish(&conn->sock); /* last: by this the peer sees that we left */
     free(conn);
 }
 
@@ -70,7 +73,6 @@ void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const 
     conn->status = status;
     conn->state = SHM_DEAD;
     say_goodbye(conn);
-    wring_shm_socket_finish(&conn->sock);
     conn->in_epoll = conn->room_in_epoll = false;
 }
 
@@ -334,17 +336,29 @@ size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, 
     return n;
 }
 
+/** Was there no room in the ring, and is there now? */
+static bool room_is_back(struct shm_conn *conn)
+{
+    if (conn->state != SHM_OPEN || !conn->starved)
+        return false;
+    conn->starved = wring_shm_ring_room(&conn->out) == WRING_ERR_AGAIN;
+    return !conn->starved;
+}
+
 bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
 {
     uint64_t deadline = WRING_NEVER;
+    bool roomy = room_is_back(conn);
     if (conn->state < SHM_OPEN)
         deadline = conn->deadline_ns;
     if (conn->state == SHM_CONNECTING)
         deadline = wring_deadline_in(RETRY_NS);
+    if (conn->state == SHM_OPEN && conn->starved)
+        deadline = wring_deadline_in(ROOM_NS);
     if (deadline < *deadline_ns)
         *deadline_ns = deadline;
 
-    bool waiting = conn->news || conn->done_head != conn->done_tail ||
+    bool waiting = roomy || conn->news || conn->done_head != conn->done_tail ||
                    conn->state == SHM_DRAINING || (conn->state == SHM_DEAD && !conn->told_closed);
     return waiting || (conn->state == SHM_OPEN && !wring_shm_ring_sleep(&conn->in));
 }
@@ -355,6 +369,7 @@ static enum wring_status room_for_entry(struct shm_conn *conn)
     if (conn->state != SHM_OPEN)
         return WRING_ERR_CLOSED;
     enum wring_status status = wring_shm_ring_room(&conn->out);
+    conn->starved = status == WRING_ERR_AGAIN;
     if (status != WRING_ERR_FRAME)
         return status;
     wring_shm_conn_fail(conn, status, "process %d wrote nonsense into the ring", (int)conn->pid);

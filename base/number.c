@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/number.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool wring_number_parse(const char *text, double *number, const char **end)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
+    char *after;
+
+    if (plain == NULL)
+        return false;
+    errno = 0;
+    double value = strtod_l(text, &after, plain);
+    bool good = after != text && errno == 0 && value == value;
+    freelocale(plain);
+    if (!good)
+        return false;
+    *number = value;
+    *end = after;
+    return true;
+}
+
+void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes)
+{
+    uint64_t whole = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    uint64_t scale = 1;
+    char fraction[24] = "";
+
+    for (unsigned i = 0; i < digits; i++)
+        scale *= 10;
+    if (whole % scale != 0) {
+        int n = snprintf(fraction, sizeof(fraction), ".%0*" PRIu64, (int)digits, whole % scale);
+        while (fraction[n - 1] == '0')
+            fraction[--n] = '\0';
+    }
+    snprintf(text, bytes, "%s%" PRIu64 "%s", number < 0 ? "-" : "", whole / scale, fraction);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What really ran, and what it cost. */
+#include <math.h>
+#include <stdio.h>
+
+#include "runtime/session.h"
+
+void wring_session_stats(struct wring_session *session, struct wring_session_stats *out)
+{
+    const struct wring_fabric *fabric = session->fabric;
+    *out = (struct wring_session_stats){
+        .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
+        .wire_bytes_received = atomic_load(&fabric->bytes_received),
+        .puts_sent = atomic_load(&fabric->puts_sent),
+        .steps = atomic_load(&session->engine->finished),
+        .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
+    };
+    wring_progress_cpu(session->progress, &out->progress_cpu_ns, &out->waiter_cpu_ns);
+}
+
+/** The providers that reach a bucket's members: "shm", or "shm,tcp" where they differ. */
+static void name_providers(const struct wring_bucket *bucket, char *text, size_t bytes)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+    uint32_t used = 0;
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < members->n; i++)
+        if (i != members->me)
+            used |= 1u << fabric->peers[members->ranks[i]].device;
+    text[0] = '\0';
+    for (uint32_t d = 0; d < fabric->n_devices && length < bytes; d++)
+        if (used & 1u << d)
+            length += (size_t)snprintf(text + length, bytes - length, "%s%s", length > 0 ? "," : "",
+                                       fabric->devices[d].name);
+}
+
+/** Root of the mean square; NAN where nothing is kept. */
+static double rms(const float *values, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; values != NULL && i < n; i++)
+        sum += (double)values[i] * (double)values[i];
+    return values != NULL ? sqrt(sum / (double)n) : NAN;
+}
+
+static const char *scheme_of(const struct wring_collective *collective)
+{
+    if (collective->members.n == 1)
+        return "none";
+    if (collective->ops != &wring_sharded)
+        return "indivisible";
+    return collective->codec != NULL ? "divisible" : "direct";
+}
+
+enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
+{
+    const struct wring_collective *collective = &bucket->collective;
+
+    if (!bucket->committed)
+        return WRING_ERR_INVALID;
+    if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
+        return WRING_ERR_BUSY;
+    *out = (struct wring_bucket_stats){
+        .codec = wring_codec_info(bucket->codec)->spec,
+        .scheme = scheme_of(collective),
+        .in_place = collective->placed,
+        .piece_elems = collective->geometry.chunk_elems < bucket->elems
+                           ? collective->geometry.chunk_elems
+                           : bucket->elems,
+        .steps = collective->step,
+        .wire_bytes_sent = collective->cost.wire_bytes,
+        .exchange_ns = collective->cost.exchange_ns,
+        .codec_ns = collective->cost.codec_ns,
+        .residual_rms = rms(bucket->residual, bucket->elems),
+    };
+    name_providers(bucket, out->provider, sizeof(out->provider));
+    return WRING_OK;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file is one JSON array of events in the Trace Event Format (array form), which Perfetto and
+ * Chrome show. Each rank adds its own when its session closes, on rank 0's clock, under a lock on
+ * the file; so the file is whole after every rank, also when the job failed. Hosts that share no
+ * file system write a file each; the arrays can be joined.
+ */
+#include "runtime/trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#define WRING_MODULE "trace"
+#define CAPACITY 200000 /* events: 9 MB, and about 40 MB of JSON */
+#define ROUNDS 16
+
+static bool is_wanted(const struct wring_session *session)
+{
+    return session->config.trace[0] != '\0';
+}
+
+static int cannot_write(const struct wring_session *session)
+{
+    wring_error(&session->log, "WRING_TRACE=%s: cannot be written: %s", session->config.trace,
+                strerror(errno));
+    return WRING_ERR_SYSTEM;
+}
+
+enum wring_status wring_session_trace_open(struct wring_session *session)
+{
+    if (!is_wanted(session))
+        return WRING_OK;
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (session->rank == 0 ? O_TRUNC : 0);
+    int fd = open(session->config.trace, flags, 0666);
+    if (fd < 0)
+        return cannot_write(session);
+    close(fd);
+    return wring_trace_create(CAPACITY, &session->trace);
+}
+
+/** The least that a message from each rank took, by the two clocks. @param fastest out, [ranks] */
+static enum wring_status time_messages(struct wring_session *session, int64_t *fastest)
+{
+    enum wring_status status = WRING_OK;
+    for (uint32_t i = 0; i < session->size; i++)
+        fastest[i] = INT64_MAX;
+    for (uint32_t k = 0; k < ROUNDS * session->size && status == WRING_OK; k++) {
+        uint32_t from = k % session->size;
+        uint64_t sent = wring_now_ns();
+        status = wring_broadcast(session->world, &sent, sizeof(sent), from, NULL);
+        int64_t took = (int64_t)(wring_now_ns() - sent);
+        fastest[from] = took < fastest[from] ? took : fastest[from];
+    }
+    return status;
+}
+
+enum wring_status wring_session_trace_clocks(struct wring_session *session)
+{
+    if (session->trace == NULL || session->size == 1)
+        return WRING_OK;
+    if (!session->all_trace) {
+        wring_warn(&session->log, "WRING_TRACE is not set on every rank: clocks are taken as one");
+        return WRING_OK;
+    }
+    int64_t *fastest = calloc(2 * session->size, sizeof(*fastest));
+    if (fastest == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = time_messages(session, fastest);
+    int64_t *root = fastest + session->size; /* what rank 0 saw */
+    memcpy(root, fastest, session->size * sizeof(*root));
+    if (status == WRING_OK)
+        status = wring_broadcast(session->world, root, session->size * sizeof(*root), 0, NULL);
+    if (session->rank != 0 && status == WRING_OK) {
+        /* there: delay + ahead; back: delay - ahead. Less than the delay is no difference. */
+        int64_t there = fastest[0], back = root[session->rank];
+        int64_t ahead = (there - back) / 2, delay = (there + back) / 2;
+        session->clock_ahead_ns = llabs(ahead) > delay ? ahead : 0;
+    }
+    free(fastest);
+    return status;
+}
+
+static const char *const kinds[] = {"step", "encode", "reduce", "decode", "send", "arrive", "wait"};
+
+/** Lines of a rank in the picture, by groups; what overlaps in a group takes further lines. */
+#define LINES 32
+static const char *const groups[] = {"buckets", "codecs", "sends", "arrivals", "application"};
+#define GROUPS (sizeof(groups) / sizeof(groups[0]))
+static const uint8_t group_of[] = {0, 1, 1, 1, 2, 3, 4};
+
+struct lines {
+    uint64_t busy_until_ns[GROUPS][LINES];
+};
+
+/** The first line of its group that is free when the event begins; events come in that order. */
+static int line_for(struct lines *lines, const struct wring_trace_event *event)
+{
+    uint64_t *until = lines->busy_until_ns[group_of[event->kind]];
+    int line = 0;
+    while (line < LINES - 1 && until[line] > event->begin_ns)
+        line++;
+    until[line] = event->begin_ns + event->took_ns;
+    return group_of[event->kind] * LINES + line;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct wring_trace_event *x = a, *y = b;
+    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+static double at_us(const struct wring_session *session, uint64_t ns)
+{
+    return (double)((int64_t)ns - session->clock_ahead_ns) / 1e3;
+}
+
+static json_t *describe(const struct wring_session *session, const struct wring_trace_event *event,
+                        int line)
+{
+    const char *label = session->trace->labels[event->label];
+    json_t *arguments =
+        json_pack("{s:s, s:I}", "bucket", label, "number", (json_int_t)event->number);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name",
+                               kinds[event->kind], "cat", groups[group_of[event->kind]], "ph",
+                               event->kind == WRING_TRACE_ARRIVE ? "i" : "X", "ts",
+                               at_us(session, event->begin_ns), "dur", (double)event->took_ns / 1e3,
+                               "pid", (int)session->rank, "tid", line, "args", arguments);
+    if (event->bytes > 0)
+        json_object_set_new(arguments, "bytes", json_integer((json_int_t)event->bytes));
+    if (event->peer >= 0)
+        json_object_set_new(arguments, "from_rank", json_integer(event->peer));
+    if (event->kind <= WRING_TRACE_STEP || event->kind == WRING_TRACE_WAIT)
+        json_object_set_new(object, "name", json_string(label));
+    return object;
+}
+
+static void write_event(FILE *file, json_t *event, bool *first)
+{
+    fputs(*first ? "" : ",\n", file);
+    *first = false;
+    json_dumpf(event, file, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    json_decref(event);
+}
+
+static void write_names(FILE *file, const struct wring_session *session, bool *first)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "rank %" PRIu32, session->rank);
+    write_event(file,
+                json_pack("{s:s, s:s, s:i, s:{s:s}}", "name", "process_name", "ph", "M", "pid",
+                          (int)session->rank, "args", "name", name),
+                first);
+    for (int i = 0; i < (int)GROUPS; i++)
+        write_event(file,
+                    json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name", "ph", "M",
+                              "pid", (int)session->rank, "tid", i * LINES, "args", "name",
+                              groups[i]),
+                    first);
+}
+
+/** Add to the array that stands in the file. */
+static void append(FILE *file, const struct wring_session *session)
+{
+    const struct wring_trace *trace = session->trace;
+    size_t n = atomic_load(&trace->n), held = n < trace->capacity ? n : trace->capacity;
+    struct lines lines = {0};
+    bool first = fseek(file, -3, SEEK_END) != 0; /* before its "\n]\n" */
+
+    if (first)
+        fputs("[\n", file);
+    write_names(file, session, &first);
+    qsort(trace->events, held, sizeof(*trace->events), by_begin);
+    for (size_t i = 0; i < held; i++)
+        write_event(file, describe(session, &trace->events[i], line_for(&lines, &trace->events[i])),
+                    &first);
+    fputs("\n]\n", file);
+    if (n > trace->capacity)
+        wring_warn(&session->log, "WRING_TRACE=%s holds the first %zu of %zu events",
+                   session->config.trace, trace->capacity, n);
+}
+
+void wring_session_trace_close(struct wring_session *session)
+{
+    if (session->trace == NULL)
+        return;
+    int fd = open(session->config.trace, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    FILE *file = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    bool locked = file != NULL && flock(fd, LOCK_EX) == 0;
+    if (locked)
+        append(file, session);
+    if (!locked || ferror(file) != 0 || fflush(file) != 0)
+        cannot_write(session);
+    if (file != NULL)
+        fclose(file);
+    else if (fd >= 0)
+        close(fd);
+    wring_trace_destroy(session->trace);
+    session->trace = NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** WRING_TRACE: the record of a session, as a file that Perfetto shows. */
+#ifndef WRING_RUNTIME_TRACE_FILE_H
+#define WRING_RUNTIME_TRACE_FILE_H
+
+#include "runtime/session.h"
+
+/**
+ * Begin to record, where WRING_TRACE is set. Rank 0 makes the file anew.
+ * Errors: WRING_ERR_NO_MEMORY; WRING_ERR_SYSTEM (the file cannot be written), logged.
+ */
+enum wring_status wring_session_trace_open(struct wring_session *session);
+
+/** Compare this rank's clock with rank 0's. Collective, where all ranks record. */
+enum wring_status wring_session_trace_clocks(struct wring_session *session);
+
+/** Add this rank's record to the file, and end it. */
+void wring_session_trace_close(struct wring_session *session);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Residuals saved, loaded, moved to a job of another size, and rolled back after a failure. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+
+#define WAIT_NS (60ull * 1000000000)
+#define RANKS_MAX 4
+#define ELEMS 9000
+#define BUCKETS 2
+
+static const char *const codecs[BUCKETS] = {"onebit:block=128+ef", "topk:ratio=0.05:block=1024+ef"};
+static const enum wring_scheme schemes[BUCKETS] = {WRING_SCHEME_DIVISIBLE,
+                                                   WRING_SCHEME_INDIVISIBLE};
+
+struct blob {
+    uint8_t *data;
+    size_t bytes;
+};
+
+/** What a job is to do, and what its ranks leave behind. */
+struct story {
+    uint64_t first, end;     /* steps [first, end) */
+    const struct blob *load; /* [loads], every one of them on every rank; NULL: none */
+    uint32_t loads;
+    struct blob saved[RANKS_MAX]; /* after the last step */
+    float results[RANKS_MAX][BUCKETS][ELEMS];
+};
+
+struct buckets {
+    struct wring_bucket *buckets[BUCKETS];
+    float *data[BUCKETS];
+};
+
+static bool make_buckets(struct wring_session *session, struct buckets *out)
+{
+    static const char *const names[BUCKETS] = {"cut", "whole"};
+    for (int b = 0; b < BUCKETS; b++) {
+        struct wring_bucket_params params = {
+            .name = names[b], .elems = ELEMS, .codec = codecs[b], .scheme = schemes[b]};
+        if (wring_buffer_alloc(session, ELEMS * sizeof(float), (void **)&out->data[b]) != WRING_OK)
+            return false;
+        params.data = out->data[b];
+        if (wring_bucket_register(session, &params, &out->buckets[b]) != WRING_OK)
+            return false;
+    }
+    return wring_session_commit(session) == WRING_OK;
+}
+
+static void fill(float *data, uint32_t rank, int bucket, uint64_t step)
+{
+    uint32_t state = 1 + rank + 16 * (uint32_t)bucket + 64 * (uint32_t)step;
+    for (int i = 0; i < ELEMS; i++)
+        data[i] = wring_test_random_float(&state);
+}
+
+static enum wring_status run_step(struct buckets *buckets, uint32_t rank, uint64_t step)
+{
+    enum wring_status status = WRING_OK;
+    for (int b = 0; b < BUCKETS && status == WRING_OK; b++) {
+        fill(buckets->data[b], rank, b, step);
+        status = wring_bucket_post(buckets->buckets[b]);
+    }
+    for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
+        status = wring_bucket_wait(buckets->buckets[b], WAIT_NS);
+    return status;
+}
+
+static struct blob save(struct wring_session *session)
+{
+    struct blob blob = {0};
+    size_t little = 10;
+    CHECK(wring_session_save_state(session, NULL, &blob.bytes) == WRING_OK, "size");
+    blob.data = malloc(blob.bytes);
+    CHECK(wring_session_save_state(session, blob.data, &little) == WRING_ERR_INVALID, "no room");
+    CHECK(little == blob.bytes, "%zu bytes needed", little);
+    CHECK(wring_session_save_state(session, blob.data, &blob.bytes) == WRING_OK, "save");
+    return blob;
+}
+
+static void tell(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct story *story = arg;
+    struct buckets buckets;
+    size_t bytes;
+    CHECK(wring_session_save_state(session, NULL, &bytes) == WRING_OK, "nothing to save");
+    REQUIRE(make_buckets(session, &buckets), "buckets");
+    for (uint32_t i = 0; i < story->loads; i++)
+        CHECK(wring_session_load_state(session, story->load[i].data, story->load[i].bytes) ==
+                  WRING_OK,
+              "state of rank %u", i);
+    for (uint64_t step = story->first; step < story->end; step++)
+        CHECK(run_step(&buckets, rank, step) == WRING_OK, "step");
+    for (int b = 0; b < BUCKETS; b++)
+        memcpy(story->results[rank][b], buckets.data[b], sizeof(story->results[rank][b]));
+    story->saved[rank] = save(session);
+}
+
+static struct story *run_story(uint32_t ranks, uint64_t first, uint64_t end,
+                               const struct blob *load, uint32_t loads)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", NULL};
+    struct story *story = calloc(1, sizeof(*story));
+    *story = (struct story){.first = first, .end = end, .load = load, .loads = loads};
+    struct wring_test_job job = {.ranks = ranks, .settings = settings, .run = tell, .arg = story};
+    wring_test_run_ranks(&job);
+    return story;
+}
+
+static void free_story(struct story *story)
+{
+    for (int i = 0; i < RANKS_MAX; i++)
+        free(story->saved[i].data);
+    free(story);
+}
+
+static void a_job_goes_on_where_it_was(void)
+{
+    struct story *whole = run_story(3, 0, 6, NULL, 0);
+    struct story *begun = run_story(3, 0, 4, NULL, 0);
+    struct story *rest = run_story(3, 4, 6, begun->saved, 3);
+    struct story *without = run_story(3, 4, 6, NULL, 0);
+    CHECK(memcmp(whole->results, rest->results, sizeof(whole->results)) == 0, "other bits");
+    CHECK(memcmp(whole->results, without->results, sizeof(whole->results)) != 0,
+          "the state makes no difference");
+    for (int i = 0; i < 3; i++)
+        CHECK(whole->saved[i].bytes == rest->saved[i].bytes &&
+                  memcmp(whole->saved[i].data, rest->saved[i].data, rest->saved[i].bytes) == 0,
+              "rank %d ends in another state", i);
+    free_story(whole);
+    free_story(begun);
+    free_story(rest);
+    free_story(without);
+}
+
+/** What a state's first bucket holds: where its owner's part lies, and all of its values. */
+static void read_first(const struct blob *blob, uint64_t own[2], float *values)
+{
+    struct wring_reader reader = {blob->data, blob->bytes, false};
+    char text[256];
+    wring_read(&reader, 8 + 3 * 4);
+    wring_read_text(&reader, text, sizeof(text));
+    wring_read_u64(&reader);
+    wring_read_text(&reader, text, sizeof(text));
+    wring_read_u64(&reader);
+    for (uint32_t n = wring_read_u32(&reader); n > 0; n--) {
+        uint32_t part = wring_read_u32(&reader);
+        uint64_t begin = wring_read_u64(&reader), end = wring_read_u64(&reader);
+        const void *data = wring_read(&reader, (end - begin) * sizeof(float));
+        REQUIRE(data != NULL, "a range is cut off");
+        memcpy(values + begin, data, (end - begin) * sizeof(float));
+        if (part == 1) {
+            own[0] = begin;
+            own[1] = end;
+        }
+    }
+}
+
+/** Each element of the sum has one owner; what that held back must arrive at its new owner. */
+static void sums_move_to_their_new_owners(void)
+{
+    struct story *four = run_story(4, 0, 3, NULL, 0);
+    struct story *two = run_story(2, 3, 3, four->saved, 4);
+    float before[ELEMS], after[ELEMS], values[ELEMS];
+    uint64_t covered = 0, own[2];
+    for (int i = 0; i < 4; i++) {
+        read_first(&four->saved[i], own, values);
+        memcpy(before + own[0], values + own[0], (own[1] - own[0]) * sizeof(float));
+        covered += own[1] - own[0];
+    }
+    CHECK(covered == ELEMS, "%llu elements owned", (unsigned long long)covered);
+    for (int i = 0; i < 2; i++) {
+        read_first(&two->saved[i], own, values);
+        memcpy(after + own[0], values + own[0], (own[1] - own[0]) * sizeof(float));
+        covered -= own[1] - own[0];
+    }
+    CHECK(covered == 0, "%llu elements left over", (unsigned long long)covered);
+    CHECK(memcmp(before, after, sizeof(before)) == 0, "residuals of sums were lost");
+    free_story(four);
+    free_story(two);
+}
+
+static void refuse(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const struct story *story = arg;
+    const struct blob *good = &story->saved[rank];
+    struct wring_bucket *bucket;
+    struct buckets buckets;
+    struct blob bad = {malloc(good->bytes), good->bytes};
+
+    CHECK(wring_session_load_state(session, "", 0) == WRING_ERR_FRAME, "empty");
+    for (size_t at = 0; at < good->bytes; at += good->bytes / 97) {
+        memcpy(bad.data, good->data, good->bytes);
+        bad.data[at] ^= 1;
+        CHECK(wring_session_load_state(session, bad.data, bad.bytes) == WRING_ERR_FRAME,
+              "byte %zu was changed", at);
+        CHECK(wring_session_load_state(session, good->data, at) == WRING_ERR_FRAME,
+              "cut off after %zu", at);
+    }
+    free(bad.data);
+    struct wring_bucket_params params = {
+        .name = "cut", .data = good->data, .elems = 10, .codec = "bf16+ef"};
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_ERR_INVALID,
+          "not committed");
+    CHECK(wring_session_commit(session) == WRING_OK, "commit");
+    CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_ERR_MISMATCH,
+          "another bucket");
+    CHECK(wring_bucket_drop(bucket) == WRING_OK, "drop");
+    CHECK(make_buckets(session, &buckets), "buckets");
+    CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_OK, "good");
+}
+
+static void swallow(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module, (void)text;
+}
+
+static void what_does_not_fit_is_refused(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", NULL};
+    struct story *story = run_story(2, 0, 1, NULL, 0);
+    struct wring_test_job job = {
+        .ranks = 2, .settings = settings, .run = refuse, .arg = story, .log = swallow};
+    wring_test_run_ranks(&job);
+    free_story(story);
+}
+
+/** Rank 1 leaves in the middle of the third step. */
+static void fail(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const bool *kept = arg;
+    struct buckets buckets;
+    struct blob before, after;
+
+    REQUIRE(make_buckets(session, &buckets), "buckets");
+    for (uint64_t step = 0; step < 2; step++)
+        REQUIRE(run_step(&buckets, rank, step) == WRING_OK, "step");
+    before = save(session);
+    for (int b = 0; b < BUCKETS - (int)rank; b++) { /* the first bucket is still exchanged */
+        fill(buckets.data[b], rank, b, 2);
+        CHECK(wring_bucket_post(buckets.buckets[b]) == WRING_OK, "post");
+    }
+    CHECK(wring_bucket_wait(buckets.buckets[0], WAIT_NS) == WRING_OK, "first bucket");
+    if (rank == 0) {
+        CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS) == WRING_ERR_PEER, "second bucket");
+        enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
+        CHECK(status == (*kept ? WRING_OK : WRING_ERR_PEER), "%s", wring_status_text(status));
+        if (*kept) {
+            after = save(session);
+            CHECK(after.bytes == before.bytes && memcmp(after.data, before.data, after.bytes) == 0,
+                  "not the state before the step");
+            free(after.data);
+        }
+    }
+    free(before.data);
+}
+
+static void a_failed_step_is_rolled_back(void)
+{
+    static const char *const settings[2][3] = {{"WRING_PROVIDER=shm", NULL},
+                                               {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", NULL}};
+    for (int i = 0; i < 2; i++) {
+        bool kept = i == 1;
+        struct wring_test_job job = {
+            .ranks = 2, .settings = settings[i], .run = fail, .arg = &kept, .log = swallow};
+        wring_test_run_ranks(&job);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"a_job_goes_on_where_it_was", a_job_goes_on_where_it_was},
+        {"sums_move_to_their_new_owners", sums_move_to_their_new_owners},
+        {"what_does_not_fit_is_refused", what_does_not_fit_is_refused},
+        {"a_failed_step_is_rolled_back", a_failed_step_is_rolled_back},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

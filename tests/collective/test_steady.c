@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steady state, once all memory has been touched: a posted bucket allocates nothing, and over
+ * shared memory a rank that need not sleep does not enter the kernel either.
+ */
+#include <string.h>
+
+#include "tests/collective/counted.h"
+#include "tests/lib/procs.h"
+#include "tests/lib/test.h"
+
+#define WARM_STEPS 20
+#define STEPS 300
+#define BUCKETS 4
+#define DEADLINE_S 120
+#define WAIT_NS (60ull * 1000000000)
+
+static const char *const codecs[BUCKETS] = {"none", "none", "onebit:block=128+ef",
+                                            "topk:ratio=0.01+ef"};
+static const uint64_t elems[BUCKETS] = {100, 40000, 40000, 70000};
+
+/** What must not happen. */
+struct forbidden {
+    bool kernel_calls;
+};
+
+static enum wring_status make_buckets(struct wring_session *session, struct wring_bucket **out)
+{
+    enum wring_status status = WRING_OK;
+    char name[16];
+    for (int b = 0; b < BUCKETS && status == WRING_OK; b++) {
+        snprintf(name, sizeof(name), "bucket%d", b);
+        struct wring_bucket_params params = {.name = name, .elems = elems[b], .codec = codecs[b]};
+        status = wring_buffer_alloc(session, elems[b] * sizeof(float), &params.data);
+        if (status == WRING_OK)
+            status = wring_bucket_register(session, &params, &out[b]);
+    }
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+static enum wring_status run_steps(struct wring_bucket **buckets, int steps)
+{
+    enum wring_status status = WRING_OK;
+    for (int s = 0; s < steps && status == WRING_OK; s++) {
+        for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
+            status = wring_bucket_post(buckets[b]);
+        for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
+            status = wring_bucket_wait(buckets[b], WAIT_NS);
+    }
+    return status;
+}
+
+static int run_rank(struct procs_rank *rank, void *arg)
+{
+    const struct forbidden *forbidden = arg;
+    struct wring_bucket *buckets[BUCKETS];
+    struct wring_session *session;
+
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    if (status == WRING_OK)
+        status = make_buckets(session, buckets);
+    if (status == WRING_OK)
+        status = run_steps(buckets, WARM_STEPS);
+    counted_start();
+    if (status == WRING_OK)
+        status = run_steps(buckets, STEPS);
+    struct counted counted = counted_stop();
+    procs_say(rank, "%s; %lu allocations, %lu kernel calls, the last by %s",
+              wring_status_text(status), counted.allocations, counted.kernel_calls, counted.last);
+    if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
+        return 3;
+    wring_session_close(session);
+    bool clean =
+        counted.allocations == 0 && (!forbidden->kernel_calls || counted.kernel_calls == 0);
+    return status == WRING_OK && clean ? 0 : 1;
+}
+
+static void run_job(const char *const *settings, uint32_t ranks, struct forbidden forbidden)
+{
+    static struct procs_job job;
+    memset(&job, 0, sizeof(job));
+    job.ranks = ranks;
+    job.settings = settings;
+    job.run = run_rank;
+    job.arg = &forbidden;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t r = 0; r < ranks; r++)
+        CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said %s", settings[0], r, job.codes[r],
+              job.texts[r]);
+}
+
+static void nothing_is_allocated(void)
+{
+    static const char *const settings[][4] = {
+        {"WRING_PROVIDER=shm", NULL},
+        {"WRING_PROVIDER=tcp", NULL},
+        {"WRING_PROVIDER=shm", "WRING_EXECUTOR=pool:1", NULL},
+        {"WRING_PROVIDER=tcp", "WRING_CHUNK_BYTES=16k", NULL},
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        run_job(settings[i], 3, (struct forbidden){false});
+}
+
+static void shm_stays_out_of_the_kernel(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller",
+                                           "WRING_SPIN=1s", NULL};
+    run_job(settings, 2, (struct forbidden){true});
+}
+
+/** The stand-ins do count: over tcp nothing works without the kernel. */
+static void tcp_does_not(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller",
+                                           "WRING_SPIN=1s", NULL};
+    static struct procs_job job;
+    struct forbidden forbidden = {true};
+    memset(&job, 0, sizeof(job));
+    job.ranks = 2;
+    job.settings = settings;
+    job.run = run_rank;
+    job.arg = &forbidden;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    CHECK(job.codes[0] == 1, "rank 0 said %s", job.texts[0]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"nothing_is_allocated", nothing_is_allocated},
+        {"shm_stays_out_of_the_kernel", shm_stays_out_of_the_kernel},
+        {"tcp_does_not", tcp_does_not},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the failure tests share: jobs of real processes that exchange until something ends them. */
+#ifndef WRING_TESTS_FAILING_JOB_H
+#define WRING_TESTS_FAILING_JOB_H
+
+#include "tests/lib/procs.h"
+
+#define ELEMS 200000
+#define DEADLINE_S 60
+
+extern const char *const tcp[], *const shm[]; /* settings, NULL-terminated */
+extern const char *const impatient[];         /* tcp that waits 2 s for others to join */
+
+extern struct procs_job job; /* too large for a stack frame that is read easily */
+
+/** Forget the last job and describe the next. */
+void start(uint32_t ranks, const char *const *settings, int (*run)(struct procs_rank *, void *));
+
+/** What a rank does that exchanges until something ends it.
+ *  @return 0 when steps were all done, 2 when it could not open, 3 when a later call failed */
+int exchange(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned));
+
+/** The same for 20 steps, as a procs_job's run. */
+int run_plain(struct procs_rank *rank, void *arg);
+
+/** Every rank but one ended with an error that names that one. */
+void check_named(const char *case_name, uint32_t culprit);
+
+/** A rank's exit code, and what its text must hold; a NULL ends the wants. */
+void check_said(uint32_t process, int code, const char *const *wants);
+#define SAID(process, code, ...) check_said(process, code, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that die, hang or leave. */
+#include <dirent.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/failure/failing_job.h"
+#include "tests/lib/test.h"
+
+static const char *const tcp_watchful[] = {"WRING_PROVIDER=tcp", "WRING_HEARTBEAT=100ms",
+                                           "WRING_PEER_TIMEOUT=2s", NULL};
+static const char *const shm_watchful[] = {"WRING_PROVIDER=shm", "WRING_HEARTBEAT=100ms",
+                                           "WRING_PEER_TIMEOUT=2s", NULL};
+
+static void die_in_step_3(struct procs_rank *rank, unsigned step)
+{
+    if (rank->rank == 1 && step == 3)
+        kill(getpid(), SIGKILL);
+}
+
+static int run_killed(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 1000000, die_in_step_3);
+}
+
+/** Entries of a folder in which a careless library would leave things. */
+static int count_entries(const char *path)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static void killed_rank_is_named(void)
+{
+    const char *const *both[] = {tcp, shm};
+    int before = count_entries("/dev/shm");
+    for (int i = 0; i < 2; i++) {
+        start(4, both[i], run_killed);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
+        CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
+        check_named(both[i][0], 1);
+    }
+    CHECK(count_entries("/dev/shm") <= before, "something was left in /dev/shm");
+}
+
+static void stop_in_step_3(struct procs_rank *rank, unsigned step)
+{
+    if (rank->rank == 2 && step == 3)
+        kill(getpid(), SIGSTOP);
+}
+
+static int run_stopped(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 1000000, stop_in_step_3);
+}
+
+static void wake_later(const struct procs_job *running)
+{
+    sleep(5); /* more than WRING_PEER_TIMEOUT */
+    kill(running->pids[2], SIGCONT);
+}
+
+static void stopped_rank_is_named(void)
+{
+    const char *const *both[] = {tcp_watchful, shm_watchful};
+    for (int i = 0; i < 2; i++) {
+        start(3, both[i], run_stopped);
+        job.meddle = wake_later;
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
+        check_named(both[i][0], 2);
+        CHECK(strstr(job.texts[2], "end ") != NULL && job.codes[2] == 3,
+              "the stopped rank (code %d) said:\n%s", job.codes[2], job.texts[2]);
+    }
+}
+
+static int run_leaving(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, rank->rank == 1 ? 5 : 1000000, NULL);
+}
+
+static void rank_that_leaves_early_is_named(void)
+{
+    const char *const *both[] = {tcp, shm};
+    for (int i = 0; i < 2; i++) {
+        start(3, both[i], run_leaving);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
+        CHECK(job.codes[1] == 0, "the leaving rank said:\n%s", job.texts[1]);
+        check_named(both[i][0], 1);
+    }
+}
+
+static const char *const slow_link[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=20mbit", NULL};
+
+/** Each rank closes right after its last wait, while others still receive over slow links. */
+static int run_short(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 2, NULL);
+}
+
+static void closing_after_the_last_wait_harms_nobody(void)
+{
+    for (int i = 0; i < 5; i++) {
+        start(4, slow_link, run_short);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t r = 0; r < 4; r++)
+            CHECK(job.codes[r] == 0, "rank %u (code %d) said:\n%s", r, job.codes[r], job.texts[r]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"killed_rank_is_named", killed_rank_is_named},
+        {"stopped_rank_is_named", stopped_rank_is_named},
+        {"rank_that_leaves_early_is_named", rank_that_leaves_early_is_named},
+        {"closing_after_the_last_wait_harms_nobody", closing_after_the_last_wait_harms_nobody},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strangers at the ports of a job. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/failure/failing_job.h"
+#include "tests/lib/test.h"
+
+/** Does not wait where the port's queue is full. @return -1 on failure */
+static int connect_to(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 &&
+        errno != EINPROGRESS) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+#define NUISANCES 40
+
+/** Silent connections, random bytes, requests of another protocol. */
+static void pester(uint16_t port, int *fds)
+{
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    uint32_t state = port | 1u;
+    for (int i = 0; i < NUISANCES; i++) {
+        uint8_t noise[300];
+        for (size_t k = 0; k < sizeof(noise); k++)
+            noise[k] = (uint8_t)wring_test_random(&state);
+        fds[i] = connect_to(port);
+        ssize_t ignored = 0;
+        if (fds[i] >= 0 && i % 3 == 1)
+            ignored = send(fds[i], noise, (size_t)i * 7 % sizeof(noise), MSG_NOSIGNAL);
+        if (fds[i] >= 0 && i % 3 == 2)
+            ignored = send(fds[i], http, sizeof(http) - 1, MSG_NOSIGNAL);
+        (void)ignored;
+    }
+}
+
+static void pester_rendezvous(const struct procs_job *running)
+{
+    int fds[NUISANCES];
+    pester(running->port, fds);
+    usleep(300000);
+    for (int i = 0; i < NUISANCES; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static void wait_a_little_in_rank_1(struct procs_rank *rank, unsigned step)
+{
+    if (step == 0 && rank->rank == 1)
+        usleep(100000);
+}
+
+static int run_late(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank == 2)
+        usleep(400000); /* so that the port is open while others knock */
+    return exchange(rank, 50, wait_a_little_in_rank_1);
+}
+
+static void garbage_at_the_rendezvous_does_no_harm(void)
+{
+    start(3, tcp, run_late);
+    job.meddle = pester_rendezvous;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+}
+
+#define IDLERS 300 /* many times the places that the root has for strangers */
+
+static int idlers[IDLERS];
+
+static void crowd_the_rendezvous(const struct procs_job *running)
+{
+    for (int i = 0; i < IDLERS; i++)
+        idlers[i] = connect_to(running->port);
+    CHECK(idlers[IDLERS - 1] >= 0, "%s", strerror(errno));
+}
+
+static int run_latest(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank > 0)
+        usleep(600000); /* behind everybody else */
+    return exchange(rank, 20, NULL);
+}
+
+/** They are there before the ranks and stay to the end. */
+static void idle_connections_do_not_keep_ranks_out(void)
+{
+    start(3, tcp, run_latest);
+    job.meddle = crowd_the_rendezvous;
+    CHECK(procs_run(&job, DEADLINE_S / 2), "ranks do not get in");
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+    for (int i = 0; i < IDLERS; i++)
+        if (idlers[i] >= 0)
+            close(idlers[i]);
+}
+
+/** Loopback ports of 127.0.0.1 that are listened on now. */
+static int listening_ports(uint16_t *ports, int max)
+{
+    char line[512];
+    int n = 0;
+    FILE *file = fopen("/proc/net/tcp", "re");
+    while (file != NULL && n < max && fgets(line, sizeof(line), file) != NULL) {
+        unsigned address, port, state;
+        if (sscanf(line, " %*d: %x:%x %*x:%*x %x", &address, &port, &state) == 3 && state == 0x0A &&
+            address == htonl(INADDR_LOOPBACK))
+            ports[n++] = (uint16_t)port;
+    }
+    if (file != NULL)
+        fclose(file);
+    return n;
+}
+
+static bool is_ours(uint16_t port)
+{
+    /* only what this job's processes opened may be pestered: connections to others are refused */
+    char path[64], link[64], line[512];
+    unsigned long inode = 0;
+    FILE *file = fopen("/proc/net/tcp", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        unsigned at, state;
+        unsigned long found;
+        if (sscanf(line, " %*d: %*x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &at, &state,
+                   &found) == 3 &&
+            state == 0x0A && at == port)
+            inode = found;
+    }
+    if (file != NULL)
+        fclose(file);
+    for (uint32_t i = 0; i < job.ranks; i++)
+        for (int fd = 0; fd < 64; fd++) {
+            snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)job.pids[i], fd);
+            ssize_t length = readlink(path, link, sizeof(link) - 1);
+            unsigned long number;
+            if (length <= 0)
+                continue;
+            link[length] = '\0';
+            if (sscanf(link, "socket:[%lu]", &number) == 1 && number == inode && inode != 0)
+                return true;
+        }
+    return false;
+}
+
+static unsigned pestered;
+
+static void pester_providers(const struct procs_job *running)
+{
+    uint16_t ports[256];
+    int fds[NUISANCES];
+    (void)running;
+    pestered = 0;
+    for (int round = 0; round < 10; round++) {
+        usleep(100000);
+        int n = listening_ports(ports, 256);
+        for (int i = 0; i < n; i++) {
+            if (!is_ours(ports[i]))
+                continue;
+            pester(ports[i], fds);
+            for (int k = 0; k < NUISANCES; k++)
+                if (fds[k] >= 0) {
+                    pestered++;
+                    close(fds[k]);
+                }
+        }
+    }
+}
+
+static void rest_now_and_then(struct procs_rank *rank, unsigned step)
+{
+    (void)rank;
+    if (step % 10 == 0)
+        usleep(100000);
+}
+
+static int run_resting(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    return exchange(rank, 200, rest_now_and_then);
+}
+
+static void garbage_at_the_provider_does_no_harm(void)
+{
+    start(3, tcp, run_resting);
+    job.meddle = pester_providers;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    CHECK(pestered > 0, "no port was found to send garbage to");
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"garbage_at_the_rendezvous_does_no_harm", garbage_at_the_rendezvous_does_no_harm},
+        {"idle_connections_do_not_keep_ranks_out", idle_connections_do_not_keep_ranks_out},
+        {"garbage_at_the_provider_does_no_harm", garbage_at_the_provider_does_no_harm},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

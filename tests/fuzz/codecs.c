@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fuzz/codecs.h"
+
+/* The corpora name codecs by their places here: add new ones at the end. */
+static const char *const specs[] = {
+    "none",
+    "bf16",
+    "int8:block=32",
+    "int8",
+    "onebit:block=32",
+    "onebit:means=2:block=64",
+    "onebit",
+    "topk:block=256",
+    "topk:block=256:ratio=0.3",
+    "topk:ratio=0.002",
+    "topk:select=exact:block=1024",
+    "topk:ratio=1:block=512",
+    "fp16",
+    "bf16+ef",
+    "fp16+ef",
+    "int8:block=64+ef",
+    "onebit:block=128+ef",
+    "topk:block=512:ratio=0.1+ef",
+    "onebit:block=64+ef>int8:block=32",
+};
+#define SPECS (sizeof(specs) / sizeof(specs[0]))
+
+static struct fuzz_codec made[SPECS];
+
+static void check_all_are_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < SPECS; i++)
+            found |= strncmp(specs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        FUZZ_CHECK(found, "codec %s is not fuzzed: add it to %s", (*ops)->name, __FILE__);
+    }
+}
+
+const struct fuzz_codec *fuzz_codec(uint32_t number)
+{
+    if (made[0].tiers[0] == NULL)
+        check_all_are_listed();
+    if (number >= SPECS)
+        return NULL;
+    struct fuzz_codec *codec = &made[number];
+    for (int tier = 0; tier < WRING_CPU_TIERS && codec->tiers[0] == NULL; tier++)
+        if (tier != WRING_CPU_SCALAR && wring_cpu_has((enum wring_cpu_tier)tier))
+            wring_codec_create(specs[number], wring_cpu_tier_name((enum wring_cpu_tier)tier), NULL,
+                               0, &codec->tiers[tier]);
+    if (codec->tiers[0] == NULL)
+        FUZZ_CHECK(wring_codec_create(specs[number], "scalar", NULL, 0, &codec->tiers[0]) ==
+                       WRING_OK,
+                   "%s", specs[number]);
+    return codec;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Every decoder on hostile bytes: refused or decoded, alike by every tier, alike within a sum.
+ *
+ * Input: codec (1 byte), flags (1: bit 0 way back, bits 4..5 alignment), elements (2), the code.
+ */
+#include "base/fpenv.h"
+#include "tests/fuzz/codecs.h"
+#include <wring/executor.h>
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static float *new_floats(uint64_t n)
+{
+    float *floats = aligned_alloc(64, (n * sizeof(float) + 127) / 64 * 64);
+    FUZZ_CHECK(floats != NULL, "out of memory");
+    return floats;
+}
+
+/** Exactly n floats, so that a write past them is seen. */
+static float *exact_floats(uint64_t n)
+{
+    float *floats = malloc(n * sizeof(float) + (n == 0));
+    FUZZ_CHECK(floats != NULL, "out of memory");
+    for (uint64_t i = 0; i < n; i++)
+        floats[i] = (float)(i % 7) - 3;
+    return floats;
+}
+
+struct subject {
+    const uint8_t *code;
+    size_t bytes;
+    uint64_t elems;
+    struct wring_codec_context context;
+};
+
+static enum wring_status decode(const struct wring_codec *codec, const struct subject *subject,
+                                bool add, float *dst)
+{
+    enum wring_status status = wring_codec_decode(codec, &subject->context, subject->code,
+                                                  subject->bytes, dst, subject->elems, add);
+    const char *spec = wring_codec_info(codec)->spec;
+    FUZZ_CHECK(status == WRING_OK || status == WRING_ERR_FRAME, "%s: status %d", spec, status);
+    return status;
+}
+
+static void check_sum(const float *decoded, const float *sum, uint64_t n, const char *spec)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float want = (float)(i % 7) - 3 + decoded[i];
+        FUZZ_CHECK(want == sum[i] || (want != want && sum[i] != sum[i]),
+                   "%s: element %zu: sum %a, not %a", spec, (size_t)i, sum[i], want);
+    }
+}
+
+/** A reduction of the code and raw data, as an owner of a shard makes it. */
+static void check_reduction(const struct wring_codec *codec, const struct subject *subject,
+                            enum wring_status status, const float *decoded)
+{
+    float *own = exact_floats(subject->elems), *scratch = new_floats(subject->elems);
+    const struct wring_codec *way = wring_codec_way(codec, subject->context.phase);
+    struct wring_source sources[] = {
+        {own, subject->elems * sizeof(float), NULL},
+        {subject->code, subject->bytes, way},
+    };
+    struct wring_job job = {.kind = WRING_JOB_REDUCE,
+                            .elems = subject->elems,
+                            .context = subject->context,
+                            .sources = sources,
+                            .n_sources = 2,
+                            .divisor = 1,
+                            .dst = own};
+
+    wring_job_run(&job, scratch);
+    FUZZ_CHECK(job.status == status && (status == WRING_OK || job.bad_source == 1),
+               "%s: reduction says %d, source %u; decoding says %d", wring_codec_info(way)->spec,
+               job.status, job.bad_source, status);
+    if (status == WRING_OK)
+        check_sum(decoded, own, subject->elems, wring_codec_info(way)->spec);
+    free(own);
+    free(scratch);
+}
+
+static void check_tier(const struct wring_codec *codec, const struct subject *subject,
+                       enum wring_status status, const float *want)
+{
+    float *dst = exact_floats(subject->elems), *sum = exact_floats(subject->elems);
+    const struct wring_codec_info *info = wring_codec_info(codec);
+
+    FUZZ_CHECK(decode(codec, subject, false, dst) == status &&
+                   decode(codec, subject, true, sum) == status,
+               "%s: %s disagrees about the code", info->spec, info->tier);
+    if (status == WRING_OK) {
+        FUZZ_CHECK(subject->elems == 0 || memcmp(dst, want, subject->elems * sizeof(float)) == 0,
+                   "%s: %s decodes otherwise", info->spec, info->tier);
+        check_sum(want, sum, subject->elems, info->spec);
+    }
+    free(dst);
+    free(sum);
+}
+
+static void run(const struct fuzz_codec *codec, const struct subject *subject)
+{
+    float *want = exact_floats(subject->elems);
+    enum wring_status status = decode(codec->tiers[0], subject, false, want);
+
+    for (uint64_t i = 0; status == WRING_OK && i < subject->elems; i++)
+        FUZZ_CHECK(want[i] == want[i] || bits_of(want[i]) == 0x7FC00000, "element %zu: NaN %x",
+                   (size_t)i, bits_of(want[i]));
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++)
+        if (codec->tiers[tier] != NULL)
+            check_tier(codec->tiers[tier], subject, status, want);
+    if (subject->elems > 0) /* of nothing no source is looked at */
+        check_reduction(codec->tiers[0], subject, status, want);
+    free(want);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input input = {data, size};
+    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % 32);
+    uint32_t flags = fuzz_take(&input, 1);
+    struct subject subject = {
+        .elems = fuzz_take(&input, 2),
+        .context = {.ranks = 2, .phase = flags & 1},
+    };
+    void *allocation;
+
+    if (codec == NULL)
+        return 0;
+    subject.bytes = input.left;
+    subject.code = fuzz_copy(input.data, input.left, flags >> 4 & 3, &allocation);
+    uint64_t mode = wring_fp_enter();
+    run(codec, &subject);
+    wring_fp_leave(mode);
+    free(allocation);
+    return 0;
+}

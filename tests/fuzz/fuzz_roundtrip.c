@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Every encoder on any floats: no more bytes than the bound, alike by every tier; the code decodes,
+ * and under error feedback what it lost is what stays.
+ *
+ * Input: codec (1 byte), flags (1: bit 0 way back), then the elements; with feedback the second
+ * half of them is the residual.
+ */
+#include "base/fpenv.h"
+#include "tests/fuzz/codecs.h"
+
+struct subject {
+    const float *input, *residual; /* residual: NULL without feedback */
+    uint64_t elems;
+    struct wring_codec_context context;
+};
+
+/** What one tier makes of it. */
+struct outcome {
+    uint8_t *code;
+    size_t bytes;
+    float *residual;
+    void *allocations[2];
+};
+
+static struct outcome encode(const struct wring_codec *codec, const struct subject *subject)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    size_t bound = wring_codec_bound(codec, subject->elems);
+    struct outcome outcome = {.code = malloc(bound + (bound == 0))};
+
+    FUZZ_CHECK(outcome.code != NULL, "out of memory");
+    if (subject->residual != NULL)
+        outcome.residual = (float *)(void *)fuzz_copy(
+            subject->residual, subject->elems * sizeof(float), 0, &outcome.allocations[0]);
+    outcome.bytes = wring_codec_encode(codec, &subject->context, subject->input, subject->elems,
+                                       outcome.residual, outcome.code);
+    FUZZ_CHECK(info->flags & WRING_CODEC_FIXED ? outcome.bytes == bound : outcome.bytes <= bound,
+               "%s: %zu bytes of %zu", info->spec, outcome.bytes, bound);
+    return outcome;
+}
+
+static void drop(struct outcome *outcome)
+{
+    free(outcome->code);
+    free(outcome->allocations[0]);
+}
+
+static bool same_bytes(const void *a, const void *b, size_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
+static void check_feedback(const struct subject *subject, const struct outcome *outcome,
+                           const float *decoded, const char *spec)
+{
+    for (uint64_t i = 0; i < subject->elems; i++) {
+        float v = subject->input[i] + subject->residual[i], want = v - decoded[i];
+        if (decoded[i] != decoded[i]) /* the unit was not sent */
+            want = subject->residual[i];
+        FUZZ_CHECK(same_bytes(&want, &outcome->residual[i], sizeof(want)) ||
+                       (want != want && outcome->residual[i] != outcome->residual[i]),
+                   "%s: element %zu leaves %a, not %a", spec, (size_t)i, outcome->residual[i],
+                   want);
+    }
+}
+
+static void check_decodes(const struct wring_codec *codec, const struct subject *subject,
+                          const struct outcome *outcome)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    float *decoded = malloc(subject->elems * sizeof(float) + (subject->elems == 0));
+    FUZZ_CHECK(decoded != NULL, "out of memory");
+    FUZZ_CHECK(wring_codec_decode(codec, &subject->context, outcome->code, outcome->bytes, decoded,
+                                  subject->elems, false) == WRING_OK,
+               "%s: its own code is refused", spec);
+    if (subject->residual != NULL)
+        check_feedback(subject, outcome, decoded, spec);
+    free(decoded);
+}
+
+static void run(const struct fuzz_codec *codec, const struct subject *subject)
+{
+    struct outcome want = encode(codec->tiers[0], subject);
+
+    check_decodes(codec->tiers[0], subject, &want);
+    for (int tier = 1; tier < WRING_CPU_TIERS; tier++) {
+        if (codec->tiers[tier] == NULL)
+            continue;
+        const struct wring_codec_info *info = wring_codec_info(codec->tiers[tier]);
+        struct outcome got = encode(codec->tiers[tier], subject);
+        FUZZ_CHECK(got.bytes == want.bytes && same_bytes(got.code, want.code, got.bytes),
+                   "%s: %s writes other bytes", info->spec, info->tier);
+        FUZZ_CHECK(got.residual == NULL ||
+                       same_bytes(got.residual, want.residual, subject->elems * sizeof(float)),
+                   "%s: %s leaves another residual", info->spec, info->tier);
+        drop(&got);
+    }
+    drop(&want);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input input = {data, size};
+    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % 32);
+    struct subject subject = {.context = {.ranks = 2, .phase = fuzz_take(&input, 1) & 1}};
+    void *allocations[2] = {NULL, NULL};
+
+    if (codec == NULL)
+        return 0;
+    const struct wring_codec *way = wring_codec_way(codec->tiers[0], subject.context.phase);
+    bool fed = (wring_codec_info(way)->flags & WRING_CODEC_FEEDBACK) != 0;
+    subject.elems = input.left / sizeof(float) / (fed ? 2 : 1);
+    size_t bytes = subject.elems * sizeof(float);
+    subject.input = (const float *)(void *)fuzz_copy(input.data, bytes, 0, &allocations[0]);
+    if (fed)
+        subject.residual =
+            (const float *)(void *)fuzz_copy(input.data + bytes, bytes, 0, &allocations[1]);
+    uint64_t mode = wring_fp_enter();
+    run(codec, &subject);
+    wring_fp_leave(mode);
+    free(allocations[0]);
+    free(allocations[1]);
+    return 0;
+}

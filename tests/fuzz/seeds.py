@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write the first entries of the corpora: seeds.py. Inputs that were found later lie beside them.
+
+Each target's file says how it reads its input. Codes come from the frozen ones of tests/golden.
+"""
+import re
+import struct
+from pathlib import Path
+
+HERE = Path(__file__).parent
+GOLDEN = HERE.parent / "golden"
+
+
+def write(target, name, data):
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def known_specs():
+    table = re.search(r"specs\[\] = \{(.*?)\};", (HERE / "codecs.c").read_text(), re.S)
+    return re.findall(r'"([^"]*)"', table[1])
+
+
+def records():
+    """@return name, record"""
+    for path in sorted(GOLDEN.glob("*.golden")):
+        number = 0
+        for block in path.read_text().split("\n\n"):
+            lines = [l.split(" ", 1) for l in block.splitlines() if l and not l.startswith("#")]
+            if lines:
+                number += 1
+                yield f"{path.stem}-{number}", dict(lines)
+
+
+def elements(text):
+    if text.startswith("random"):
+        return None
+    if text.startswith("repeat"):
+        _, count, pattern = text.split(" ")
+        return (bytes.fromhex(pattern) * int(count))[:4 * int(count)]
+    return bytes.fromhex(text)
+
+
+def codes():
+    specs = known_specs()
+    for i, (name, record) in enumerate(records()):
+        if record["spec"] not in specs:
+            continue
+        number, phase = specs.index(record["spec"]), int(record.get("phase", 0))
+        if "refused" in record:
+            code, n = bytes.fromhex(record["refused"]), int(record["elems"])
+        else:
+            data = elements(record["input"])
+            if data is None or len(data) > 8192:
+                continue
+            code, n = bytes.fromhex(record["code"]), len(data) // 4
+            write("roundtrip", name,
+                  bytes([number, phase]) + data + bytes.fromhex(record.get("residual", "")))
+        write("decode", name, bytes([number, phase | 16 * (i % 4)]) + struct.pack("<H", n) + code)
+    for number, spec in enumerate(specs):  # at least something for each
+        write("decode", f"zeros-{number}", bytes([number, 0]) + struct.pack("<H", 8) + bytes(36))
+        write("roundtrip", f"few-{number}",
+              bytes([number, 0]) + struct.pack("<8f", 1, -2, .5, 0, 1e-40, 3e38, -7, 65519))
+    # a sampled unit: 16384 elements of which 3 are sent
+    write("decode", "topk-sampled", bytes([specs.index("topk:ratio=0.002"), 0]) +
+          struct.pack("<HI3f3H", 16384, 3, 1, -2, 3, 5, 70, 16383) + bytes(2))
+    write("decode", "none-tiles", bytes([0, 0]) + struct.pack("<H", 9000) + bytes(36000))
+
+
+def specs():
+    good = known_specs() + ["topk:ratio=.01+ef", "int8:block=0256", "onebit:means=2:block=2048",
+                            "bf16>none", "none>none", "topk:select=exact:ratio=0.000001"]
+    bad = ["", "int8:", "int8:block", "int8:block=-32", "topk:ratio=nan", "onebit+ef+ef", "a>b>c",
+           "onebit+ef:means=2", "int8:block=64:block=64", "int8:block=96>onebit", ">", "int8>",
+           "topk:ratio=0.0000000000000001", "topk:ratio=1.", "x" * 200]
+    for text in good:
+        write("spec", "good-" + re.sub("[^a-z0-9.]+", "-", text), text)
+    for i, text in enumerate(bad):
+        write("spec", f"bad-{i:02}", text)
+
+
+def config():
+    lines = ["WRING_RANK=3", "WRING_SIZE=-1", "WRING_CHUNK_BYTES=256k", "WRING_CHUNK_BYTES=0x10000",
+             "WRING_SPIN=20us", "WRING_SPIN=1.5ms", "WRING_TIMEOUT=1e3", "WRING_CPU=avx2",
+             "WRING_PROGRESS=caller", "WRING_KEY=secret", "WRING_BIND=127.0.0.1",
+             "WRING_WINDOW=nan", "WRING_WINDOW=4.5", "WRING_FLAT_BYTES=8k", "WRING_NONE=1",
+             "WRING_HEARTBEAT=3600s", "WRING_LOG=debug", "WRING_RANK=9223372036854775808",
+             "WRING_EXECUTOR=" + "x" * 300, "WRING_CHUNK_BYTES=64m", "WRING_SPIN=-1us"]
+    for i, line in enumerate(lines):
+        write("config", f"{i:02}", line)
+    write("config", "all", "\n".join(lines))
+
+
+def frame(kind, region=0, offset=0, payload=b"", imm=0, generation=1, size=None):
+    return struct.pack("<HBBIIIQII", 0x5752, kind, 0, 0, region, generation, offset,
+                       len(payload) if size is None else size, imm) + payload
+
+
+def tcp():
+    message = frame(2, generation=0, payload=b"hello")
+    put = frame(1, region=0, offset=8, payload=b"p" * 20, imm=7)
+    large = frame(1, region=1, offset=100, payload=bytes(range(256)) * 70, imm=9)
+    write("tcp", "message", b"\x01" + message)
+    write("tcp", "put", b"\x03" + put)
+    write("tcp", "empty-put", b"\x00" + frame(1, imm=5))
+    write("tcp", "several", b"\x02" + (put + message) * 5)
+    write("tcp", "large", b"\x80" + put + large + message)
+    write("tcp", "outside", b"\x10" + frame(1, offset=60, payload=b"12345"))
+    write("tcp", "wraps", b"\x10" + frame(1, offset=2**64 - 2, payload=b"12345"))
+    write("tcp", "no-region", b"\x10" + frame(1, region=2, payload=b"1"))
+    write("tcp", "old-region", b"\x10" + frame(1, generation=2, payload=b"1"))
+    write("tcp", "cut", b"\x04" + put[:40])
+    write("tcp", "long-message", b"\x00" + frame(2, generation=0, payload=b"x" * 256) +
+          frame(2, generation=0, payload=b"x" * 257))
+    write("tcp", "address-4", b"\x00" + bytes([4, 0, 0x39, 0x30, 127, 0, 0, 1]))
+    write("tcp", "address-6", b"\x00" + bytes([6, 0, 0x39, 0x30]) + bytes(15) + b"\x01")
+
+
+def handshake():
+    first = b"WRNG" + struct.pack("<HHI", 1, 2, 5) + bytes(32) + b"hello".ljust(32, b"\0")
+    second = b"WRNG" + struct.pack("<HH", 1, 0xA000) + bytes(64)
+    write("handshake", "first", b"\x00\x0f" + first + bytes(32))
+    write("handshake", "first-version", b"\x00\x0f" + first.replace(b"\x01\0\x02", b"\x02\0\x02"))
+    write("handshake", "second", b"\x01\x0f" + second)
+    write("handshake", "second-refusal", b"\x01\x0f" + second[:6] + b"\x01\xa0")
+    write("handshake", "garbage", b"\x00\xffGET / HTTP/1.0\r\n\r\n")
+    write("handshake", "untouched", b"\x02\x20")
+    for place in (0, 4, 6, 8, 20, 50, 76, 82, 100, 130, 160, 180):
+        write("handshake", f"changed-{place}", bytes([2, 31, place, 1]))
+
+
+def control():
+    for kind in range(7):
+        write("control", f"kind-{kind}", struct.pack("<4I", kind, 3, 1, 6))
+    write("control", "abort", struct.pack("<4I", 3, 12, 2, 0) + b"rank 2 is gone")
+    write("control", "abort-long", struct.pack("<4I", 3, 12, 2, 0) + b"x" * 240)
+    write("control", "abort-unprintable", struct.pack("<4I", 3, 12, 2, 0) + b"a\x1b[2J\nb")
+
+
+def settings():
+    texts = ["rate=1gbit", "rate=500mbit", "rate=0", "rate=-1gbit", "rate=1e9bit", "rate=nanbit",
+             "rate=1", "rate", "", "rate=1gbit,rate=2gbit", "127.0.0.1", "::1", "fe80::1%lo",
+             "0.0.0.0", "224.0.0.1", "[::1]", "256.1.1.1", "localhost", "1"]
+    for i, text in enumerate(texts):
+        write("settings", f"{i:02}", text)
+
+
+def text(words):
+    return struct.pack("<I", len(words)) + words.encode()
+
+
+def span(whose, begin, end):
+    return struct.pack("<IQQ", whose, begin, end) + struct.pack(f"<{end - begin}f",
+                                                                 *range(end - begin))
+
+
+def saved(name, elems, spec, steps, *spans):
+    return (text(name) + struct.pack("<Q", elems) + text(spec) +
+            struct.pack("<QI", steps, len(spans)) + b"".join(spans))
+
+
+def state():
+    a = saved("a", 40, "int8:block=32+ef", 5, span(0, 0, 0), span(1, 0, 40), span(0, 40, 40))
+    b = saved("b", 30, "onebit+ef", 5, span(0, 0, 0), span(1, 0, 0), span(0, 0, 30))
+    head = struct.pack("<3I", 0, 1, 2)
+    write("state", "both", head + a + b)
+    write("state", "other-rank", struct.pack("<3I", 1, 2, 2) + b + a)
+    write("state", "one", struct.pack("<3I", 0, 1, 1) + a)
+    write("state", "unknown-bucket", head + saved("c", 3, "bf16+ef", 1, span(0, 0, 3)) + a)
+    write("state", "other-codec", head + a.replace(b"int8", b"int9") + b)
+    write("state", "pieces", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 2**63, *(span(i % 2, i, i + 7) for i in range(0, 23))))
+    write("state", "second-is-bad", head + a + b[:-1])
+    write("state", "outside", struct.pack("<3I", 0, 1, 1) +
+          saved("b", 30, "onebit+ef", 1, span(0, 20, 40)))
+    write("state", "empty", struct.pack("<3I", 0, 1, 0))
+
+
+def shm():
+    def publish(kind, size, region=0, offset=0):
+        return struct.pack("<BBIHB", 2, region, offset, size, kind)
+
+    take = b"\x06\x07"
+    write("shm", "put", publish(1, 64) + take)
+    write("shm", "message", publish(2, 256) + take)
+    write("shm", "long-message", publish(2, 257) + take)
+    write("shm", "full", publish(1, 8) * 256 + take * 40)
+    write("shm", "too-many", publish(1, 8) * 257 + take)
+    write("shm", "head", b"\x00" + struct.pack("<HI", 0, 0x80000000) + take)
+    write("shm", "tail", b"\x03\xff" + bytes(255) + b"\x01" + struct.pack("<HI", 16, 999) + b"\x03\x05")
+    write("shm", "push", (b"\x03\xf0" + bytes(240) + b"\x05\xf0") * 5)
+
+
+def signature():
+    def say(codec="int8", seed=1, elems=1000):
+        return (f"elems={elems}\ntype=f32\nop=sum\ncodec={codec}\nscheme=auto\nseed={seed}\n"
+                "WRING_CHUNK_BYTES=262144\nWRING_FLAT_BYTES=8192\nWRING_WINDOW=4\n")
+
+    write("signature", "same", say() + "\0" + say())
+    write("signature", "codec", say() + "\0" + say(codec="bf16"))
+    write("signature", "several", say() + "\0" + say(codec="topk+ef", seed=2))
+    write("signature", "long", say(codec="x" * 100 + "y") + "\0" + say(codec="x" * 100 + "z"))
+    write("signature", "longest", say(codec="x" * 600) + "\0" + say())
+    write("signature", "other-terms", say() + "\0" + "a=b\nc\n=\n\n")
+    write("signature", "nothing", "")
+
+
+for make in (shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+    make()

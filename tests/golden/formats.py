@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The codecs of compress/FORMAT.md in plain Python: written from that page, not from the library.
+
+Floats are kept as their 32 bits, since Python's own floats may alter a NaN. One operation in
+doubles followed by rounding to binary32 gives what binary32 gives, for + - * / of binary32 values.
+"""
+import math
+import struct
+
+NAN = 0x7FC00000
+INF = 0x7F800000
+ABS = 0x7FFFFFFF
+
+
+class Malformed(Exception):
+    pass
+
+
+def require(condition, what):
+    if not condition:
+        raise Malformed(what)
+
+
+def bits(number):
+    """A double rounded to binary32."""
+    if math.isnan(number):
+        return NAN
+    try:
+        return struct.unpack("<I", struct.pack("<f", number))[0]
+    except OverflowError:
+        return INF | (0x80000000 if number < 0 else 0)
+
+
+def value(b):
+    if b & ABS > INF:
+        return math.nan
+    return struct.unpack("<f", struct.pack("<I", b))[0]
+
+
+def finite(b):
+    return b & ABS < INF
+
+
+def add(a, b):
+    return bits(value(a) + value(b))
+
+
+def subtract(a, b):
+    return bits(value(a) - value(b))
+
+
+def multiply(a, b):
+    return bits(value(a) * value(b))
+
+
+def divide(a, b):
+    return bits(value(a) / value(b))
+
+
+def negate(b):
+    return b ^ 0x80000000
+
+
+def u32(b):
+    return struct.pack("<I", b)
+
+
+def read_u32(code, at):
+    require(len(code) >= at + 4, "bytes are missing")
+    return struct.unpack_from("<I", code, at)[0]
+
+
+# Each codec: a class with unit(), encode(units of v, ...) -> bytes, decode(bytes, n) -> bits.
+# decode() of one unit also returns how many bytes it took.
+
+
+class Whole:
+    """Codecs of unit 1, element by element."""
+
+    unit = 1
+
+    def encode_unit(self, v, phase, fed):
+        return b"".join(self.one(x, phase, fed) for x in v)
+
+    def decode_unit(self, code, n):
+        require(len(code) >= n * self.bytes, "bytes are missing")
+        return [self.back(code[i * self.bytes:(i + 1) * self.bytes]) for i in range(n)], n * self.bytes
+
+
+class NoCodec(Whole):
+    bytes = 4
+
+    def one(self, x, phase, fed):
+        return u32(x)
+
+    def back(self, code):
+        b = struct.unpack("<I", code)[0]
+        return NAN if b & ABS > INF else b
+
+
+class Bf16(Whole):
+    bytes = 2
+
+    def one(self, x, phase, fed):
+        m = x & ABS
+        if m >= INF:
+            return struct.pack("<H", 0x7FC0)
+        c = min(m, 0x7F7F7FFF)
+        return struct.pack("<H", (c + 0x7FFF + (c >> 16 & 1)) >> 16 | (x >> 31) << 15)
+
+    def back(self, code):
+        b = struct.unpack("<H", code)[0] << 16
+        return NAN if b & INF == INF else b
+
+
+class Fp16(Whole):
+    bytes = 2
+
+    def one(self, x, phase, fed):
+        if not finite(x):
+            return struct.pack("<H", 0x7E00)
+        sign = (x >> 31) << 15
+        size = abs(value(x))
+        if size >= 65520:
+            return struct.pack("<H", sign | (0x7BFF if fed or phase == 1 else 0x7C00))
+        return struct.pack("<H", sign | self.nearest(size))
+
+    @staticmethod
+    def nearest(size):
+        """All codes of finite magnitudes in order; binary search, then the nearer of two."""
+        low, high = 0, 0x7C00
+        while high - low > 1:
+            middle = (low + high) // 2
+            if Fp16.magnitude(middle) <= size:
+                low = middle
+            else:
+                high = middle
+        below, above = size - Fp16.magnitude(low), Fp16.magnitude(high) - size
+        if below != above:
+            return low if below < above else high
+        return low if low % 2 == 0 else high
+
+    @staticmethod
+    def magnitude(code):
+        """0x7C00 counts as 65536, which it would be if it were a number."""
+        exponent, fraction = code >> 10, code & 0x3FF
+        if exponent == 0:
+            return fraction * 2.0**-24
+        return (1024 + fraction) * 2.0 ** (exponent - 25)
+
+    def back(self, code):
+        h = struct.unpack("<H", code)[0]
+        sign, m = (h >> 15) << 31, h & 0x7FFF
+        if m > 0x7C00:
+            return NAN
+        return sign | (INF if m == 0x7C00 else bits(self.magnitude(m)))
+
+
+class Int8:
+    TOP = bits(float.fromhex("0x1.020406p+121"))
+
+    def __init__(self, block=512):
+        self.unit = int(block)
+
+    def encode_unit(self, v, phase, fed):
+        peak = max(x & ABS for x in v)
+        if peak >= INF:
+            return u32(NAN) + bytes(len(v))
+        if value(peak) < 2.0**-119:
+            return u32(0) + bytes(len(v))
+        scale = min(divide(peak, bits(127)), self.TOP)
+        inverse = divide(bits(127), peak)
+        steps = [round(value(multiply(x, inverse))) for x in v]  # Python's round goes to even
+        assert all(-127 <= s <= 127 for s in steps)
+        return u32(scale) + struct.pack(f"<{len(v)}b", *steps)
+
+    def decode_unit(self, code, n):
+        scale = read_u32(code, 0)
+        require(scale == NAN or scale <= self.TOP, "the scale")
+        require(len(code) >= 4 + n, "bytes are missing")
+        steps = struct.unpack_from(f"<{n}b", code, 4)
+        return [NAN if scale == NAN else multiply(bits(s), scale) for s in steps], 4 + n
+
+
+class Onebit:
+    def __init__(self, block=1024, means=1):
+        self.unit, self.means = int(block), int(means)
+
+    @staticmethod
+    def tree(magnitudes):
+        """magnitudes: None where the element is of the other kind."""
+        lanes = [0] * 32
+        for i, m in enumerate(magnitudes):
+            if m is not None:
+                lanes[i % 32] = add(lanes[i % 32], m)
+        half = 16
+        while half >= 1:
+            for j in range(half):
+                lanes[j] = add(lanes[j], lanes[j + half])
+            half //= 2
+        return lanes[0]
+
+    def encode_unit(self, v, phase, fed):
+        kinds = [lambda x: True]
+        if self.means == 2:
+            kinds = [lambda x: x >> 31 == 0, lambda x: x >> 31 == 1]
+        sums = [self.tree([x & ABS if kind(x) else None for x in v]) for kind in kinds]
+        counts = [sum(1 for x in v if kind(x)) for kind in kinds]
+        signs = bytearray((len(v) + 7) // 8)
+        if not all(map(finite, v)) or not all(map(finite, sums)):
+            return u32(NAN) * self.means + bytes(signs)
+        for i, x in enumerate(v):
+            signs[i // 8] |= (x >> 31) << i % 8
+        means = [divide(s, bits(c)) if c else 0 for s, c in zip(sums, counts)]
+        return b"".join(map(u32, means)) + bytes(signs)
+
+    def decode_unit(self, code, n):
+        means = [read_u32(code, 4 * i) for i in range(self.means)]
+        require(all(m < INF for m in means) or all(m == NAN for m in means), "the means")
+        size = 4 * self.means + (n + 7) // 8
+        require(len(code) >= size, "bytes are missing")
+        signs = code[4 * self.means:]
+        out = []
+        for i in range(n):
+            set_ = signs[i // 8] >> i % 8 & 1
+            mean = means[-1] if set_ else means[0]
+            out.append(NAN if mean == NAN else negate(mean) if set_ else mean)
+        return out, size
+
+
+class Topk:
+    def __init__(self, ratio=0.01, block=65536, select="sampled"):
+        self.ratio, self.unit, self.select = float(ratio), int(block), select
+
+    def limit(self, n):
+        k = min(n, max(1, math.ceil(self.ratio * n)))
+        return k, k if self.exact(n) else min(n, k + k // 4 + 8)
+
+    def exact(self, n):
+        return self.select == "exact" or n < 16384
+
+    @staticmethod
+    def largest(v, k):
+        order = sorted(range(len(v)), key=lambda i: (-(v[i] & ABS), i))
+        return sorted(i for i in order[:k] if v[i] & ABS)
+
+    def chosen(self, v):
+        n = len(v)
+        k, cap = self.limit(n)
+        if self.exact(n):
+            return self.largest(v, k)
+        s = n // 16
+        samples = [v[16 * i + ((i * 0x9E3779B1 % 2**32) >> 28)] & ABS for i in range(s)]
+        r = math.ceil(k * s / n)
+        threshold = max(1, sorted(samples, reverse=True)[r - 1])
+        found = [i for i in range(n) if v[i] & ABS >= threshold]
+        return found if len(found) <= cap else self.largest(v, cap)
+
+    def encode_unit(self, v, phase, fed):
+        if not all(map(finite, v)):
+            return u32(0xFFFFFFFF)
+        at = self.chosen(v)
+        code = u32(len(at)) + b"".join(u32(v[i]) for i in at)
+        code += b"".join(struct.pack("<H", i) for i in at)
+        return code + bytes(-len(code) % 4)
+
+    def decode_unit(self, code, n):
+        count = read_u32(code, 0)
+        if count == 0xFFFFFFFF:
+            return [NAN] * n, 4
+        require(count <= self.limit(n)[1], "the count")
+        size = (4 + 6 * count + 3) // 4 * 4
+        require(len(code) >= size, "bytes are missing")
+        out, last = [0] * n, -1
+        for i in range(count):
+            x, at = read_u32(code, 4 + 4 * i), struct.unpack_from("<H", code, 4 + 4 * count + 2 * i)[0]
+            require(last < at < n, "an index")
+            require(finite(x), "a value")
+            out[at], last = add(0, x), at
+        return out, size
+
+
+CODECS = {"none": NoCodec, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk}
+
+
+def parse(spec, phase):
+    """@return codec, whether it has error feedback"""
+    ways = spec.split(">")
+    text, *suffix = ways[min(phase, len(ways) - 1)].split("+")
+    name, *params = text.split(":")
+    return CODECS[name](**dict(p.split("=") for p in params)), suffix == ["ef"]
+
+
+def encode(spec, phase, x, residual):
+    """@return the code, and the residual afterwards (None without feedback)"""
+    codec, fed = parse(spec, phase)
+    assert fed == (residual is not None)
+    v = [add(a, b) for a, b in zip(x, residual)] if fed else x
+    code, left = b"", list(residual) if fed else None
+    for at in range(0, len(v), codec.unit):
+        unit = v[at:at + codec.unit]
+        part = codec.encode_unit(unit, phase, fed)
+        code += part
+        if fed and all(map(finite, unit)):
+            decoded, _ = codec.decode_unit(part, len(unit))
+            # onebit's sum may overflow though every v is finite: the unit is then not sent
+            if decoded[0] != NAN:
+                left[at:at + codec.unit] = [subtract(a, b) for a, b in zip(unit, decoded)]
+    return code, left
+
+
+def decode(spec, phase, code, n):
+    codec, _ = parse(spec, phase)
+    out = []
+    if codec.unit == 1:
+        out, used = codec.decode_unit(code, n)
+        require(used == len(code), "bytes are left over")
+        return out
+    while len(out) < n:
+        part, used = codec.decode_unit(code, min(codec.unit, n - len(out)))
+        out, code = out + part, code[used:]
+    require(not code, "bytes are left over")
+    return out

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen codes: inputs, and the bytes that compress/FORMAT.md says they become.
+
+    golden.py --check    fail where the committed files are not what this program writes
+    golden.py --write    write them; only for new codecs, since old bytes must decode forever
+
+One text file per codec. A record is a run of lines "key value" and ends with an empty line:
+
+    spec     the codec
+    phase    0: way in, 1: the sum's way back
+    input    elements: hexadecimal little-endian binary32, or "random SEED COUNT" (xorshift32 by
+             13, 17, 5; each number as a signed integer, rounded to binary32, times 2^-31), or
+             "repeat COUNT HEX"
+    residual the residual before, of as many elements; only with feedback
+    code     the bytes
+    left     the residual afterwards
+    decoded  what the code decodes to; absent for the long inputs
+
+or, of a code that must be refused: spec, elems (how many it should hold), refused (the bytes).
+"""
+import struct
+import sys
+from pathlib import Path
+
+import formats
+from formats import bits, u32
+
+HERE = Path(__file__).parent
+ODD = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF,
+       0x7F7F8000, 0x3F808000, 0x3F818000, 0x3F800000, 0xBF800000, 0x477FEFFF, 0xC77FF000,
+       0x47800000, 0x33000000, 0xB3000001, 0x33C00000, 0x387FE000, 0x387FC000, 0x38800000]
+LOST = [0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x7F800001]
+
+
+def random(seed, count, factor=1.0):
+    out = []
+    for _ in range(count):
+        seed ^= seed << 13 & 0xFFFFFFFF
+        seed ^= seed >> 17
+        seed ^= seed << 5 & 0xFFFFFFFF
+        number = seed - 2**32 if seed >= 2**31 else seed
+        out.append(formats.multiply(bits(number), bits(factor * 2.0**-31)))
+    return out
+
+
+def floats(*numbers):
+    return [bits(x) for x in numbers]
+
+
+def hexadecimal(elements):
+    return b"".join(map(u32, elements)).hex()
+
+
+def record(spec, x, residual=None, phase=0, said=None):
+    """said: how the input is written, where it is too long to be spelt out."""
+    code, left = formats.encode(spec, phase, x, residual)
+    decoded = formats.decode(spec, phase, code, len(x))
+    lines = [f"spec {spec}", f"phase {phase}", f"input {said or hexadecimal(x)}"]
+    if residual is not None:
+        lines.append(f"residual {hexadecimal(residual)}")
+    lines.append(f"code {code.hex()}")
+    if residual is not None:
+        lines.append(f"left {hexadecimal(left)}")
+    if said is None:
+        lines.append(f"decoded {hexadecimal(decoded)}")
+    return lines
+
+
+def refused(spec, elems, code):
+    try:
+        formats.decode(spec, 0, code, elems)
+    except formats.Malformed:
+        return [f"spec {spec}", f"elems {elems}", f"refused {code.hex()}"]
+    raise AssertionError(f"{spec}: {code.hex()} is well-formed")
+
+
+def words(*numbers):
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def none_cases():
+    yield record("none", ODD + LOST)
+    yield refused("none", 2, bytes(7))
+    yield refused("none", 2, bytes(9))
+
+
+def sixteen_bit_cases(name):
+    yield record(name, ODD + LOST + random(3, 30) + random(5, 30, 2.0**-13))
+    yield record(name, ODD + random(7, 30, 2.0**17), phase=1)
+    x, residual = ODD + LOST + random(11, 40, 2.0**16), random(13, 68, 2.0**-10)
+    yield record(name + "+ef", x, residual)
+    yield refused(name, 3, bytes(5))
+    yield refused(name, 3, bytes(7))
+
+
+def int8_cases():
+    block = "int8:block=32"
+    yield record(block, floats(127, -64, 0.5, 1.5, 2.5, -2.5, 3.5) + [0] * 25 + random(1, 45))
+    yield record(block, random(2, 32, 2.0**-119) + random(3, 32, 2.0**-127) + [0] * 32)
+    yield record(block, random(4, 32, 2.0**127 * 1.99) + [0x7F7FFFFF] * 32)
+    x = random(5, 96)
+    x[40], x[7] = 0x7F800000, bits(0)
+    yield record(block + "+ef", x, random(6, 96, 0.01))
+    yield record("int8", random(7, 600))
+    for fault in (0xBF800000, 0x7F800000, 0x7FC00001, 0x7C010204, 0x80000000):
+        yield refused(block, 32, words(fault) + bytes(32))
+    yield refused(block, 32, words(0) + bytes(31))
+    yield refused(block, 33, words(0) + bytes(33))
+
+
+def onebit_cases():
+    block = "onebit:block=32"
+    yield record(block, floats(1, -3) + [0] * 30 + random(1, 45))
+    yield record("onebit", random(2, 1100) + [0x80000000])
+    yield record(block + ":means=2", random(3, 64) + [bits(2)] * 32 + [bits(-0.5)] * 7)
+    yield record(block, [0x7F7FFFFF] * 32 + [1] * 32 + [0x80000000] * 5)
+    x = random(4, 96)
+    x[33] = 0xFFC00001
+    yield record(block + "+ef", x, random(5, 96, 0.3))
+    yield record(block + ":means=2+ef", random(6, 50), random(7, 50, 0.3))
+    x = random(8, 96)
+    x[32:64] = [0x7F7FFFFF] * 32  # finite, but their sum is not
+    yield record(block + "+ef", x, random(9, 96, 0.1))
+    yield refused(block, 32, words(0x80000000, 0))
+    yield refused(block, 32, words(0x7F800000, 0))
+    yield refused(block, 32, words(0x7FC00001, 0))
+    yield refused(block + ":means=2", 32, words(0x7FC00000, 0x3F800000, 0))
+    yield refused(block, 32, words(0x3F800000))
+    yield refused(block, 33, words(0x3F800000, 0))
+
+
+def topk_cases():
+    block = "topk:block=256"
+    x = [0] * 256
+    x[5], x[9] = bits(1), bits(-2)
+    yield record(block, x + random(1, 300))
+    yield record(block + ":ratio=0.05", [bits(1), bits(-1)] * 60 + [0x80000000] * 8)
+    yield record(block + ":ratio=1", random(2, 40) + [0, 0x80000000, 1])
+    x = random(3, 300)
+    x[270] = 0x7F800000
+    yield record(block + ":ratio=0.1+ef", x, random(4, 300, 0.2))
+    yield record("topk:block=16384", random(5, 16384), said="random 5 16384")
+    yield record("topk:block=16384:ratio=0.002", random(6, 20000), said="random 6 20000")
+    yield record("topk:block=16384:ratio=0.002", floats(1, -2) * 8192,
+                 said=f"repeat 16384 {hexadecimal(floats(1, -2))}")
+    yield record("topk:block=16384:ratio=0.002:select=exact", random(7, 16384),
+                 said="random 7 16384")
+    yield refused(block, 256, words(4, 1, 1, 1, 1, 0x00020001, 0x00040003))
+    yield refused(block, 256, words(0xFFFFFFFE))
+    yield refused(block, 256, words(2, 1, 1, 0x00050005))
+    yield refused(block, 256, words(2, 1, 1, 0x00050006))
+    yield refused(block, 256, words(2, 1, 1, 0x01000005))
+    yield refused(block, 100, words(1, 1, 100))
+    yield refused(block, 256, words(1, 0x7F800000, 5))
+    yield refused(block, 256, words(1, 0xFFC00000, 5))
+    yield refused(block, 256, words(1, 1))
+    yield refused(block, 256, words(0, 0))
+    yield refused(block, 256, words(0xFFFFFFFF, 0))
+
+
+def pair_cases():
+    pair = "onebit:block=64+ef>int8:block=32"
+    yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
+    yield record(pair, random(3, 100), phase=1)
+    yield record("fp16>bf16+ef", ODD, phase=0)
+    yield record("fp16>bf16+ef", ODD, random(4, len(ODD), 0.1), phase=1)
+
+
+FILES = {
+    "none": none_cases,
+    "bf16": lambda: sixteen_bit_cases("bf16"),
+    "fp16": lambda: sixteen_bit_cases("fp16"),
+    "int8": int8_cases,
+    "onebit": onebit_cases,
+    "topk": topk_cases,
+    "pair": pair_cases,
+}
+
+
+def text_of(cases):
+    head = "# Frozen: compress/FORMAT.md format 1. Written by golden.py, which explains the lines.\n\n"
+    return head + "\n".join("\n".join(lines) + "\n" for lines in cases())
+
+
+def main():
+    if sys.argv[1:] not in (["--check"], ["--write"]):
+        sys.exit(__doc__)
+    wrong = []
+    for name, cases in FILES.items():
+        path, text = HERE / f"{name}.golden", text_of(cases)
+        if sys.argv[1] == "--write":
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            wrong.append(path.name)
+    if wrong:
+        sys.exit(f"golden.py: {', '.join(wrong)}: not what FORMAT.md's arithmetic gives")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Frozen codes: what the library writes, keeps and reads must be what an independent program once
+ * wrote down. golden.py explains the lines of the files, which are the arguments.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/fpenv.h"
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+struct bytes {
+    unsigned char *data; /* NULL: the line is not there */
+    size_t n;
+};
+
+struct record {
+    char spec[WRING_CODEC_SPEC_MAX];
+    uint32_t phase;
+    uint64_t elems;
+    struct bytes input, residual, code, left, decoded, refused;
+};
+
+static const char *file_name;
+static unsigned line_number, codes, refusals;
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static struct bytes hexadecimal(const char *text)
+{
+    size_t n = strlen(text) / 2;
+    struct bytes bytes = {malloc(n + 1), n};
+
+    CHECK(strlen(text) % 2 == 0, "%s:%u: half a byte", file_name, line_number);
+    for (size_t i = 0; i < n; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        CHECK(high >= 0 && low >= 0, "%s:%u: not hexadecimal", file_name, line_number);
+        bytes.data[i] = (unsigned char)(high * 16 + low);
+    }
+    return bytes;
+}
+
+static struct bytes repeated(uint64_t count, const char *pattern)
+{
+    struct bytes one = hexadecimal(pattern), all = {malloc(count * 4), count * 4};
+    for (size_t i = 0; i < all.n; i++)
+        all.data[i] = one.data[i % one.n];
+    free(one.data);
+    return all;
+}
+
+static struct bytes random_numbers(uint32_t seed, uint64_t count)
+{
+    struct bytes all = {malloc(count * 4), count * 4};
+    for (uint64_t i = 0; i < count; i++) {
+        float x = wring_test_random_float(&seed);
+        memcpy(all.data + 4 * i, &x, 4);
+    }
+    return all;
+}
+
+static struct bytes elements(const char *text)
+{
+    unsigned long count;
+    unsigned seed;
+    int at = 0;
+    if (sscanf(text, "random %u %lu", &seed, &count) == 2)
+        return random_numbers(seed, count);
+    if (sscanf(text, "repeat %lu %n", &count, &at) == 1 && at > 0)
+        return repeated(count, text + at);
+    return hexadecimal(text);
+}
+
+static void take_line(struct record *record, const char *key, const char *value)
+{
+    struct {
+        const char *key;
+        struct bytes *bytes;
+    } fields[] = {{"residual", &record->residual}, {"code", &record->code},
+                  {"left", &record->left},         {"decoded", &record->decoded},
+                  {"refused", &record->refused},   {"input", &record->input}};
+
+    if (strcmp(key, "spec") == 0)
+        snprintf(record->spec, sizeof(record->spec), "%s", value);
+    else if (strcmp(key, "phase") == 0)
+        record->phase = (uint32_t)strtoul(value, NULL, 10);
+    else if (strcmp(key, "elems") == 0)
+        record->elems = strtoull(value, NULL, 10);
+    else if (strcmp(key, "input") == 0)
+        record->input = elements(value);
+    else
+        for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+            if (strcmp(key, fields[i].key) == 0) {
+                *fields[i].bytes = hexadecimal(value);
+                return;
+            }
+}
+
+static void *guarded_copy(struct bytes bytes)
+{
+    void *copy = wring_test_guarded(bytes.n);
+    if (bytes.n > 0)
+        memcpy(copy, bytes.data, bytes.n);
+    return copy;
+}
+
+static bool equal(const void *got, size_t n, struct bytes want)
+{
+    return n == want.n && memcmp(got, want.data, n) == 0;
+}
+
+static void check_encode(const struct record *record, const struct wring_codec *codec)
+{
+    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
+    const char *tier = wring_codec_info(codec)->tier;
+    uint64_t n = record->input.n / 4;
+    const float *input = guarded_copy(record->input);
+    float *residual = record->residual.data != NULL ? guarded_copy(record->residual) : NULL;
+    unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
+
+    size_t bytes = wring_codec_encode(codec, &context, input, n, residual, code);
+    CHECK(equal(code, bytes, record->code), "%s:%u: %s by %s: other bytes than once", file_name,
+          line_number, record->spec, tier);
+    CHECK(residual == NULL || equal(residual, n * 4, record->left),
+          "%s:%u: %s by %s: another residual than once", file_name, line_number, record->spec,
+          tier);
+    codes++;
+}
+
+static void check_decode(const struct record *record, const struct wring_codec *codec)
+{
+    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
+    uint64_t n = record->input.n / 4;
+    const void *code = guarded_copy(record->code);
+    float *out = wring_test_guarded(n * 4);
+
+    enum wring_status status =
+        wring_codec_decode(codec, &context, code, record->code.n, out, n, false);
+    CHECK(status == WRING_OK, "%s:%u: %s: old bytes are refused", file_name, line_number,
+          record->spec);
+    CHECK(record->decoded.data == NULL || equal(out, n * 4, record->decoded),
+          "%s:%u: %s by %s: decodes to something else than once", file_name, line_number,
+          record->spec, wring_codec_info(codec)->tier);
+}
+
+static void check_refusal(const struct record *record, const struct wring_codec *codec)
+{
+    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
+    const void *code = guarded_copy(record->refused);
+    float *out = wring_test_guarded(record->elems * 4);
+
+    for (int add = 0; add < 2; add++)
+        CHECK(wring_codec_decode(codec, &context, code, record->refused.n, out, record->elems,
+                                 add != 0) == WRING_ERR_FRAME,
+              "%s:%u: %s by %s: a malformed code is taken", file_name, line_number, record->spec,
+              wring_codec_info(codec)->tier);
+    refusals++;
+}
+
+static void check_record(const struct record *record)
+{
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        struct wring_codec *codec = NULL;
+        char why[200] = "";
+        if (!wring_cpu_has((enum wring_cpu_tier)tier))
+            continue;
+        wring_codec_create(record->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), why,
+                           sizeof(why), &codec);
+        REQUIRE(codec != NULL, "%s:%u: %s", file_name, line_number, why);
+        if (record->refused.data != NULL) {
+            check_refusal(record, codec);
+        } else {
+            check_encode(record, codec);
+            check_decode(record, codec);
+        }
+        wring_codec_destroy(codec);
+        wring_test_free_guarded();
+    }
+}
+
+static void end_record(struct record *record)
+{
+    struct bytes *all[] = {&record->input, &record->residual, &record->code,
+                           &record->left,  &record->decoded,  &record->refused};
+    if (record->spec[0] != '\0')
+        check_record(record);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        free(all[i]->data);
+    *record = (struct record){0};
+}
+
+static void check_file(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    struct record record = {0};
+    char *line = NULL;
+    size_t capacity = 0;
+
+    REQUIRE(file != NULL, "%s: cannot be opened", name);
+    file_name = name;
+    for (line_number = 1; getline(&line, &capacity, file) > 0; line_number++) {
+        line[strcspn(line, "\n")] = '\0';
+        char *space = strchr(line, ' ');
+        if (line[0] == '\0')
+            end_record(&record);
+        else if (line[0] != '#' && space != NULL) {
+            *space = '\0';
+            take_line(&record, line, space + 1);
+        }
+    }
+    end_record(&record);
+    free(line);
+    fclose(file);
+}
+
+/** Each codec of the library has frozen codes among the files. */
+static void check_all_are_there(char **files, int n)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        char name[64];
+        bool found = false;
+        snprintf(name, sizeof(name), "/%s.golden", (*ops)->name);
+        for (int i = 0; i < n; i++)
+            found |= strstr(files[i], name) != NULL;
+        CHECK(found, "codec %s has no frozen codes: add it to tests/golden", (*ops)->name);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t mode = wring_fp_enter();
+    for (int i = 1; i < argc; i++)
+        check_file(argv[i]);
+    wring_fp_leave(mode);
+    check_all_are_there(argv + 1, argc - 1);
+    printf("%u codes and %u refusals, each by every tier\n", codes, refusals);
+    CHECK(codes > 0 && refusals > 0, "nothing was read");
+    return wring_test_failures() > 0;
+}

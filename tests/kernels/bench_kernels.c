@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each kernel is called with, and what it moves. */
+#include "compress/kernels/half.h"
+#include "compress/kernels/narrow.h"
+#include "compress/kernels/pick.h"
+#include "compress/kernels/quant.h"
+#include "compress/kernels/sign.h"
+#include "compress/kernels/sum.h"
+#include "tests/kernels/time_kernels.h"
+
+#define CALL(family, name, ...)                                                             \
+    static void family##_##name(const void *tier, const struct bench_memory *m, uint64_t n) \
+    {                                                                                       \
+        ((const struct wring_##family##_tier *)tier)->kernels->name(__VA_ARGS__);           \
+    }
+
+CALL(narrow, encode, m->code, m->src, n)
+CALL(narrow, encode_feedback, m->code, m->src, m->residual, n)
+CALL(narrow, decode, m->dst, m->code, n)
+CALL(narrow, decode_add, m->dst, m->code, n)
+CALL(half, encode, m->code, m->src, n, WRING_HALF_OVERFLOW)
+CALL(half, encode_feedback, m->code, m->src, m->residual, n)
+CALL(half, decode, m->dst, m->code, n)
+CALL(half, decode_add, m->dst, m->code, n)
+CALL(quant, peak, m->src, NULL, n)
+CALL(quant, encode, (int8_t *)m->code, m->src, n, 127)
+CALL(quant, encode_feedback, (int8_t *)m->code, m->src, m->residual, n, 64, 0x1p-6f)
+CALL(quant, decode, m->dst, (const int8_t *)m->code, n, 0x1p-6f)
+CALL(quant, decode_add, m->dst, (const int8_t *)m->code, n, 0x1p-6f)
+CALL(sign, signs, m->code, m->src, NULL, n)
+CALL(sign, keep, m->residual, m->src, n, 0.5f, -0.5f)
+CALL(sign, spread, m->dst, m->code, n, 0.5f, -0.5f)
+CALL(sign, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
+CALL(pick, rank, m->src, NULL, n, (n + 99) / 100)
+CALL(pick, retain, m->residual, m->src, m->map, n)
+
+static void sign_signs_split(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    struct wring_sign_split split;
+    ((const struct wring_sign_tier *)tier)->kernels->signs_split(m->code, m->src, NULL, n, &split);
+}
+
+/** One element in a hundred: src is uniform in [-1, 1). */
+static void pick_mark(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_pick_tier *pick = tier;
+    pick->kernels->mark(m->map, m->src, NULL, n, 0x3F7D70A4);
+}
+
+static void sum_two(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const void *src[] = {m->src, m->other};
+    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 1);
+}
+
+static void sum_into(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const void *src[] = {m->dst, m->src};
+    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 1);
+}
+
+static void sum_mean(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const void *src[] = {m->src, m->other};
+    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 3);
+}
+
+#define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
+#define ANY UINT64_MAX
+#define SRC [BENCH_SRC]
+#define RESIDUAL [BENCH_RESIDUAL]
+#define DST [BENCH_DST]
+#define CODE [BENCH_CODE]
+#define OTHER [BENCH_OTHER]
+#define MAP [BENCH_MAP]
+
+/* clang-format off */
+const struct bench_kernel bench_kernels[] = {
+    /* name                    table          block   reads                         writes                        */
+    {"sum of 2",               TIERS(sum),    ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
+    {"sum in place",           TIERS(sum),    ANY,   {SRC = 32, DST = 32},         {DST = 32},                   sum_into},
+    {"mean of 2 by 3",         TIERS(sum),    ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_mean},
+    {"narrow encode",          TIERS(narrow), ANY,   {SRC = 32},                   {CODE = 16},                  narrow_encode},
+    {"narrow encode_feedback", TIERS(narrow), ANY,   {SRC = 32, RESIDUAL = 32},    {CODE = 16, RESIDUAL = 32},   narrow_encode_feedback},
+    {"narrow decode",          TIERS(narrow), ANY,   {CODE = 16},                  {DST = 32},                   narrow_decode},
+    {"narrow decode_add",      TIERS(narrow), ANY,   {CODE = 16, DST = 32},        {DST = 32},                   narrow_decode_add},
+    {"half encode",            TIERS(half),   ANY,   {SRC = 32},                   {CODE = 16},                  half_encode},
+    {"half encode_feedback",   TIERS(half),   ANY,   {SRC = 32, RESIDUAL = 32},    {CODE = 16, RESIDUAL = 32},   half_encode_feedback},
+    {"half decode",            TIERS(half),   ANY,   {CODE = 16},                  {DST = 32},                   half_decode},
+    {"half decode_add",        TIERS(half),   ANY,   {CODE = 16, DST = 32},        {DST = 32},                   half_decode_add},
+    {"quant peak",             TIERS(quant),  512,   {SRC = 32},                   {0},                          quant_peak},
+    {"quant encode",           TIERS(quant),  512,   {SRC = 32},                   {CODE = 8},                   quant_encode},
+    {"quant encode_feedback",  TIERS(quant),  512,   {SRC = 32, RESIDUAL = 32},    {CODE = 8, RESIDUAL = 32},    quant_encode_feedback},
+    {"quant decode",           TIERS(quant),  512,   {CODE = 8},                   {DST = 32},                   quant_decode},
+    {"quant decode_add",       TIERS(quant),  512,   {CODE = 8, DST = 32},         {DST = 32},                   quant_decode_add},
+    {"sign signs",             TIERS(sign),   1024,  {SRC = 32},                   {CODE = 1},                   sign_signs},
+    {"sign signs_split",       TIERS(sign),   1024,  {SRC = 32},                   {CODE = 1},                   sign_signs_split},
+    {"sign keep",              TIERS(sign),   1024,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sign_keep},
+    {"sign spread",            TIERS(sign),   1024,  {CODE = 1},                   {DST = 32},                   sign_spread},
+    {"sign spread_add",        TIERS(sign),   1024,  {CODE = 1, DST = 32},         {DST = 32},                   sign_spread_add},
+    {"pick rank",              TIERS(pick),   65536, {SRC = 32},                   {0},                          pick_rank},
+    {"pick mark",              TIERS(pick),   65536, {SRC = 32},                   {MAP = 1},                    pick_mark},
+    {"pick retain",            TIERS(pick),   65536, {SRC = 32, RESIDUAL = 32, MAP = 1}, {RESIDUAL = 32},        pick_retain},
+    {0},
+};
+/* clang-format on */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Checks that stand in files of their own. */
+#ifndef WRING_TESTS_CHECKS_H
+#define WRING_TESTS_CHECKS_H
+
+void check_half(void);
+void check_half_every_code(void);
+void check_half_rounding(void);
+void check_half_in_any_mode(void);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How two ends meet, or do not. */
+#include <dirent.h>
+
+#include "tests/provider/ends.h"
+
+static unsigned descriptors(void)
+{
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static void hello_arrives_and_nothing_leaks(void)
+{
+    unsigned before = descriptors();
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
+    CHECK(a.hello_bytes == 2 && memcmp(a.hello, "me", 2) == 0, "hello");
+    ends_close(&a, &b);
+    CHECK(descriptors() == before, "%u descriptors, were %u", descriptors(), before);
+}
+
+/** The last ones to know of a connection and a region need not clean up after themselves. */
+static void close_drops_everything(void)
+{
+    unsigned before = descriptors();
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
+    a.provider->ops->remote_release(a.remote);
+    b.provider->ops->remote_release(b.remote);
+    a.remote = b.remote = NULL;
+    a.conn = b.conn = NULL;
+    a.region = b.region = NULL;
+    ends_close(&a, &b);
+    CHECK(descriptors() == before, "%u descriptors, were %u", descriptors(), before);
+}
+
+static void null_is_fine(void)
+{
+    struct end a;
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->close(NULL);
+    ops->disconnect(NULL);
+    ops->region_destroy(NULL);
+    ops->remote_release(NULL);
+    end_close(&a);
+}
+
+static void capabilities_make_sense(void)
+{
+    struct end a;
+    struct wring_provider_caps caps = {0};
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    a.provider->ops->capabilities(a.provider, &caps);
+    CHECK(caps.lanes >= 1 && caps.lanes <= WRING_LANES_MAX, "%u lanes", caps.lanes);
+    CHECK(caps.put_max_bytes >= 1 << 20, "puts of %zu bytes", caps.put_max_bytes);
+    CHECK(caps.put_depth >= 1, "no puts");
+    end_close(&a);
+}
+
+static void hello_of(size_t bytes)
+{
+    struct end a, b;
+    uint8_t address[WRING_ADDRESS_MAX], hello[WRING_HELLO_MAX];
+    size_t n;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    fill_pattern(hello, sizeof(hello), 9);
+    REQUIRE(b.provider->ops->connect(b.provider, address, n, hello, bytes, &b.conn) == WRING_OK,
+            "connect");
+    UNTIL(&a, &b, (a.accepted && b.connected) || b.closed);
+    CHECK(a.hello_bytes == bytes && memcmp(a.hello, hello, bytes) == 0, "hello of %zu", bytes);
+    ends_close(&a, &b);
+}
+
+static void hellos_of_every_size(void)
+{
+    struct end a;
+    uint8_t address[WRING_ADDRESS_MAX], hello[WRING_HELLO_MAX + 1] = {0};
+    size_t n;
+    hello_of(0);
+    hello_of(1);
+    hello_of(WRING_HELLO_MAX);
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    CHECK(a.provider->ops->connect(a.provider, address, n, hello, sizeof(hello), &a.conn) ==
+              WRING_ERR_INVALID,
+          "too long");
+    end_close(&a);
+}
+
+static void wrong_secret_is_refused(void)
+{
+    struct end a, b;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 2, 4096, 16), "open");
+    ends_join(&a, &b);
+    CHECK(b.closed == 1 && b.why == WRING_ERR_AUTH, "%s", wring_status_text(b.why));
+    CHECK(b.text[0] != '\0', "without a word");
+    CHECK(a.accepted == 0 && b.connected == 0, "let in");
+    ends_close(&a, &b);
+}
+
+/** After a stranger was refused, friends are still let in. */
+static void a_refusal_harms_no_one_else(void)
+{
+    struct end a, b, c;
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    REQUIRE(end_open(&a, 1, 4096, 1) && end_open(&b, 2, 4096, 1) && end_open(&c, 1, 4096, 1),
+            "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    REQUIRE(end_connect(&b, address, n, "b") && end_connect(&c, address, n, "c"), "connect");
+    uint64_t limit = wring_deadline_in(WAIT_NS);
+    while ((!b.closed || !c.connected || !a.accepted) && wring_now_ns() < limit) {
+        end_turn(&a);
+        end_turn(&b);
+        end_turn(&c);
+    }
+    CHECK(b.closed == 1 && c.connected == 1 && a.accepted == 1, "%u %u %u", b.closed, c.connected,
+          a.accepted);
+    CHECK(a.hello_bytes == 1 && a.hello[0] == 'c', "another one");
+    ends_close(&a, &b);
+    end_close(&c);
+}
+
+static void malformed_addresses_are_refused(void)
+{
+    struct end a, b;
+    uint8_t address[WRING_ADDRESS_MAX], bad[WRING_ADDRESS_MAX];
+    struct wring_conn *conn = NULL;
+    size_t n;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    for (size_t bytes = 0; bytes < n; bytes++)
+        CHECK(ops->connect(b.provider, address, bytes, "", 0, &conn) == WRING_ERR_FRAME,
+              "%zu of %zu bytes", bytes, n);
+    memset(bad, 0xFF, sizeof(bad));
+    CHECK(ops->connect(b.provider, bad, n, "", 0, &conn) == WRING_ERR_FRAME, "ones");
+    CHECK(ops->connect(b.provider, bad, sizeof(bad), "", 0, &conn) == WRING_ERR_FRAME, "long");
+    ends_close(&a, &b);
+}
+
+/** Nobody listens there any more. */
+static void connecting_to_nobody_ends(void)
+{
+    struct end a, b;
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    end_close(&a);
+    REQUIRE(end_connect(&b, address, n, "me"), "connect");
+    UNTIL(&b, &b, b.closed == 1);
+    CHECK(b.why == WRING_ERR_ADDRESS && b.text[0] != '\0', "%s", wring_status_text(b.why));
+    CHECK(b.connected == 0, "connected");
+    end_close(&b);
+}
+
+/** Who gives up in the middle of meeting leaves nothing behind. */
+static void giving_up_is_quiet(void)
+{
+    for (unsigned turns = 0; turns < 8; turns++) {
+        struct end a, b;
+        uint8_t address[WRING_ADDRESS_MAX];
+        size_t n;
+        REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+        REQUIRE(end_listen(&a, address, &n) && end_connect(&b, address, n, "me"), "connect");
+        for (unsigned i = 0; i < turns; i++) {
+            end_turn(&b);
+            end_turn(&a);
+        }
+        b.provider->ops->disconnect(b.conn);
+        b.conn = NULL;
+        CHECK(end_turn(&b) == 0, "an event after disconnect");
+        if (a.accepted > 0)
+            UNTIL(&a, &b, a.closed == 1);
+        ends_close(&a, &b);
+    }
+}
+
+const struct wring_test_case suite_cases_connect[] = {
+    {"hello_arrives_and_nothing_leaks", hello_arrives_and_nothing_leaks},
+    {"close_drops_everything", close_drops_everything},
+    {"null_is_fine", null_is_fine},
+    {"capabilities_make_sense", capabilities_make_sense},
+    {"hellos_of_every_size", hellos_of_every_size},
+    {"wrong_secret_is_refused", wrong_secret_is_refused},
+    {"a_refusal_harms_no_one_else", a_refusal_harms_no_one_else},
+    {"malformed_addresses_are_refused", malformed_addresses_are_refused},
+    {"connecting_to_nobody_ends", connecting_to_nobody_ends},
+    {"giving_up_is_quiet", giving_up_is_quiet},
+    {NULL, NULL},
+};

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Registering memory, keys of regions, and what a provider says it can do with them. */
+#include "tests/provider/ends.h"
+
+static void stale_keys_are_refused(void)
+{
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->region_destroy(a.region);
+    a.region = NULL;
+    REQUIRE(ops->region_create(a.provider, &a.memory, &a.region) == WRING_OK, "again");
+    memset(b.base, 0x77, 64);
+    end_put(&b, b.base, 0, 64, 0, 0);
+    UNTIL(&a, &b, a.closed == 1);
+    CHECK(a.arrived == 0 && is_all(a.base, 4096, 0), "written through a stale key");
+    ends_close(&a, &b);
+}
+
+static void garbage_keys_are_refused(void)
+{
+    struct end a, b;
+    uint8_t key[WRING_REGION_KEY_MAX] = {0};
+    struct wring_remote *remote = NULL;
+    REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
+    size_t good = a.provider->ops->region_export(a.region, key);
+    for (size_t n = 0; n <= sizeof(key); n++)
+        if (n != good)
+            CHECK(b.provider->ops->remote_import(b.conn, key, n, &remote) == WRING_ERR_FRAME,
+                  "%zu bytes", n);
+    ends_close(&a, &b);
+}
+
+/** Regions come and go while a connection stands; what is put goes to the one that was meant. */
+static void regions_come_and_go(void)
+{
+    enum {
+        ROUNDS = 40,
+        BYTES = 512
+    };
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, ROUNDS * BYTES, 16), "no pair");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct wring_region *region;
+        struct wring_remote *remote;
+        uint8_t key[WRING_REGION_KEY_MAX];
+        struct wring_memory part = a.memory;
+        part.base = a.base + i * BYTES;
+        part.bytes = BYTES;
+        part.fd_offset += (uint64_t)(a.base + i * BYTES - (uint8_t *)a.memory.base);
+        REQUIRE(ops->region_create(a.provider, &part, &region) == WRING_OK, "region %u", i);
+        size_t n = ops->region_export(region, key);
+        REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import %u", i);
+        fill_pattern(b.base, BYTES, i);
+        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, BYTES, i, i) == WRING_OK, "put");
+        UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
+        ops->remote_release(remote);
+        ops->region_destroy(region);
+    }
+    for (unsigned i = 0; i < ROUNDS; i++)
+        CHECK(has_pattern(a.base + i * BYTES, BYTES, i), "part %u", i);
+    ends_close(&a, &b);
+}
+
+/** Memory of the process's own is taken, or said to be unsupported, as capabilities say. */
+static void host_memory_is_as_promised(void)
+{
+    struct end a;
+    struct wring_provider_caps caps;
+    struct wring_region *region = NULL;
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->capabilities(a.provider, &caps);
+    struct wring_memory memory = {wring_test_guarded(10000), 10000, WRING_MEMORY_HOST, -1, 0};
+    enum wring_status status = ops->region_create(a.provider, &memory, &region);
+    CHECK(status == (caps.host_regions ? WRING_OK : WRING_ERR_UNSUPPORTED), "%s",
+          wring_status_text(status));
+    ops->region_destroy(region);
+    end_close(&a);
+}
+
+/** Host memory as the target of puts: nothing lands behind its end, where a page is missing. */
+static void host_memory_can_be_put_into(void)
+{
+    struct end a, b;
+    struct wring_provider_caps caps;
+    struct wring_region *region;
+    struct wring_remote *remote;
+    uint8_t key[WRING_REGION_KEY_MAX], *host = wring_test_guarded(10000);
+    REQUIRE(ends_open(&a, &b, 10000, 16), "no pair");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->capabilities(a.provider, &caps);
+    struct wring_memory memory = {host, 10000, WRING_MEMORY_HOST, -1, 0};
+    if (caps.host_regions) {
+        REQUIRE(ops->region_create(a.provider, &memory, &region) == WRING_OK, "region");
+        size_t n = ops->region_export(region, key);
+        REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import");
+        fill_pattern(b.base, 10000, 3);
+        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, 10000, 0, 0) == WRING_OK, "put");
+        UNTIL(&a, &b, a.arrived == 1 && b.done == 1);
+        CHECK(has_pattern(host, 10000, 3), "other bytes");
+        ops->remote_release(remote);
+        ops->region_destroy(region);
+    }
+    ends_close(&a, &b);
+}
+
+/** A source that nobody registered: taken or refused, as capabilities say. */
+static void local_any_is_as_promised(void)
+{
+    struct end a, b;
+    struct wring_provider_caps caps;
+    uint8_t *source = wring_test_guarded(5000);
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    ops->capabilities(b.provider, &caps);
+    fill_pattern(source, 5000, 4);
+    enum wring_status status = ops->put(b.conn, 0, NULL, source, b.remote, 0, 5000, 0, 0);
+    CHECK(status == (caps.local_any ? WRING_OK : WRING_ERR_INVALID), "%s",
+          wring_status_text(status));
+    if (status == WRING_OK) {
+        UNTIL(&a, &b, a.arrived == 1 && b.done == 1);
+        CHECK(has_pattern(a.base, 5000, 4), "other bytes");
+    }
+    ends_close(&a, &b);
+}
+
+static void maps_are_as_promised(void)
+{
+    struct end a, b;
+    struct wring_provider_caps caps;
+    void *map = NULL;
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    ops->capabilities(b.provider, &caps);
+    enum wring_status status = ops->remote_map(b.remote, &map);
+    CHECK(status == (caps.remote_map ? WRING_OK : WRING_ERR_UNSUPPORTED), "%s",
+          wring_status_text(status));
+    if (status == WRING_OK) {
+        fill_pattern(a.base, 5000, 5);
+        CHECK(has_pattern(map, 5000, 5), "another memory");
+    }
+    ends_close(&a, &b);
+}
+
+/** The pointer stays good until it is released, whatever becomes of the connection. */
+static void remotes_outlive_their_connection(void)
+{
+    struct end a, b;
+    struct wring_provider_caps caps;
+    void *map = NULL;
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    ops->capabilities(b.provider, &caps);
+    if (caps.remote_map)
+        CHECK(ops->remote_map(b.remote, &map) == WRING_OK, "map");
+    fill_pattern(a.base, 5000, 6);
+    ops->disconnect(b.conn);
+    b.conn = NULL;
+    end_turn(&b);
+    CHECK(map == NULL || has_pattern(map, 5000, 6), "gone");
+    ops->remote_release(b.remote);
+    b.remote = NULL;
+    ends_close(&a, &b);
+}
+
+const struct wring_test_case suite_cases_region[] = {
+    {"stale_keys_are_refused", stale_keys_are_refused},
+    {"garbage_keys_are_refused", garbage_keys_are_refused},
+    {"regions_come_and_go", regions_come_and_go},
+    {"host_memory_is_as_promised", host_memory_is_as_promised},
+    {"host_memory_can_be_put_into", host_memory_can_be_put_into},
+    {"local_any_is_as_promised", local_any_is_as_promised},
+    {"maps_are_as_promised", maps_are_as_promised},
+    {"remotes_outlive_their_connection", remotes_outlive_their_connection},
+    {NULL, NULL},
+};

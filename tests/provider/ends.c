@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/provider/ends.h"
+
+#include <poll.h>
+
+#include "base/log.h"
+#include "transport/memory.h"
+
+#define MARGIN 4160 /* before and after the region; no multiple of a page */
+#define CANARY 0xC5
+
+static const struct wring_provider_driver *driver;
+
+void ends_use(const struct wring_provider_driver *which)
+{
+    driver = which;
+}
+
+const struct wring_provider_driver *ends_driver(void)
+{
+    return driver;
+}
+
+const char *ends_name(void)
+{
+    return driver->name;
+}
+
+static void see(struct end *end, const struct wring_event *event)
+{
+    CHECK(end->closed == 0, "event %d after CLOSED", event->kind);
+    CHECK(event->conn == end->conn || event->kind == WRING_EVENT_ACCEPTED, "another's event");
+    switch (event->kind) {
+    case WRING_EVENT_CONNECTED:
+        end->connected++;
+        CHECK(event->conn->user == NULL, "user is set");
+        break;
+    case WRING_EVENT_ACCEPTED:
+        end->accepted++;
+        end->conn = event->conn;
+        CHECK(event->conn->user == NULL, "user is set");
+        end->hello_bytes = event->bytes;
+        if (event->bytes > 0)
+            memcpy(end->hello, event->data, event->bytes);
+        break;
+    case WRING_EVENT_PUT_DONE:
+        CHECK(event->cookie == end->done, "cookie %llu, not %u", (unsigned long long)event->cookie,
+              end->done);
+        end->done++;
+        break;
+    case WRING_EVENT_ARRIVED:
+        CHECK(event->imm == end->arrived, "imm %u, not %u", event->imm, end->arrived);
+        CHECK(event->lane == 0, "lane %u", event->lane);
+        end->arrived++;
+        end->arrived_bytes += event->bytes;
+        if (end->on_arrival != NULL)
+            end->on_arrival(end, event);
+        break;
+    case WRING_EVENT_MESSAGE:
+        end->messages++;
+        end->message_bytes = event->bytes;
+        memcpy(end->message, event->data, event->bytes);
+        break;
+    case WRING_EVENT_CLOSED:
+        end->closed++;
+        end->why = event->status;
+        snprintf(end->text, sizeof(end->text), "%s", event->text);
+        break;
+    }
+}
+
+size_t end_turn(struct end *end)
+{
+    struct wring_event events[16];
+    size_t n = end->provider->ops->poll(end->provider, events, end->batch);
+    CHECK(n <= end->batch, "%zu events", n);
+    for (size_t i = 0; i < n; i++)
+        see(end, &events[i]);
+    return n;
+}
+
+bool end_sleep(struct end *end, uint64_t deadline_ns)
+{
+    for (uint64_t now; (now = wring_now_ns()) < deadline_ns;) {
+        struct wring_wait_set set = {.deadline_ns = deadline_ns};
+        end->provider->ops->arm(end->provider, &set);
+        if (end_turn(end) > 0)
+            return true;
+        uint64_t ns = set.busy || set.deadline_ns <= now ? 0 : set.deadline_ns - now;
+        struct timespec timeout = {(time_t)(ns / WRING_NS_PER_S), (long)(ns % WRING_NS_PER_S)};
+        ppoll(set.fds, set.n, &timeout, NULL);
+        if (end_turn(end) > 0)
+            return true;
+    }
+    return false;
+}
+
+bool end_open(struct end *end, uint8_t secret, size_t bytes, size_t batch)
+{
+    static const struct wring_log quiet = {NULL, NULL, WRING_LOG_WARN};
+    const struct wring_provider_params params = {.log = &quiet, .secret = {secret}};
+    memset(end, 0, sizeof(*end));
+    end->batch = batch;
+    end->bytes = bytes;
+    if (driver->open(&params, &end->provider) != WRING_OK ||
+        wring_memory_alloc(bytes + 2 * MARGIN, &end->memory) != WRING_OK)
+        return false;
+    memset(end->memory.base, CANARY, end->memory.bytes);
+    end->base = (uint8_t *)end->memory.base + MARGIN;
+    memset(end->base, 0, bytes);
+    struct wring_memory inside = end->memory;
+    inside.base = end->base;
+    inside.bytes = bytes;
+    inside.fd_offset += MARGIN;
+    return end->provider->ops->region_create(end->provider, &inside, &end->region) == WRING_OK;
+}
+
+void end_close(struct end *end)
+{
+    const struct wring_provider_ops *ops = end->provider->ops;
+    const uint8_t *all = end->memory.base, *after = end->base + end->bytes;
+    CHECK(is_all(all, MARGIN, CANARY), "written before the region");
+    CHECK(is_all(after, (size_t)(all + end->memory.bytes - after), CANARY), "and after it");
+    ops->remote_release(end->remote);
+    ops->disconnect(end->conn);
+    ops->region_destroy(end->region);
+    ops->close(end->provider);
+    wring_memory_free(&end->memory);
+}
+
+bool end_listen(struct end *end, uint8_t address[WRING_ADDRESS_MAX], size_t *bytes)
+{
+    return end->provider->ops->listen(end->provider, address, bytes) == WRING_OK &&
+           *bytes <= WRING_ADDRESS_MAX;
+}
+
+bool end_connect(struct end *end, const uint8_t *address, size_t bytes, const char *hello)
+{
+    return end->provider->ops->connect(end->provider, address, bytes, hello, strlen(hello),
+                                       &end->conn) == WRING_OK;
+}
+
+void end_import(struct end *end, const struct end *other)
+{
+    uint8_t key[WRING_REGION_KEY_MAX];
+    size_t n = other->provider->ops->region_export(other->region, key);
+    CHECK(n <= sizeof(key), "a key of %zu bytes", n);
+    CHECK(end->provider->ops->remote_import(end->conn, key, n, &end->remote) == WRING_OK, "import");
+}
+
+enum wring_status end_put(struct end *from, const void *local, uint64_t offset, size_t bytes,
+                          uint32_t imm, uint64_t cookie)
+{
+    return from->provider->ops->put(from->conn, 0, from->region, local, from->remote, offset, bytes,
+                                    imm, cookie);
+}
+
+void ends_join(struct end *a, struct end *b)
+{
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    REQUIRE(end_listen(a, address, &n), "listen");
+    REQUIRE(end_connect(b, address, n, "me"), "connect");
+    UNTIL(a, b, (a->accepted && b->connected) || b->closed);
+}
+
+bool ends_open(struct end *a, struct end *b, size_t bytes, size_t batch)
+{
+    if (!end_open(a, 1, bytes, batch) || !end_open(b, 1, bytes, batch))
+        return false;
+    ends_join(a, b);
+    if (a->accepted != 1 || b->connected != 1)
+        return false;
+    end_import(a, b);
+    end_import(b, a);
+    return a->remote != NULL && b->remote != NULL;
+}
+
+void ends_close(struct end *a, struct end *b)
+{
+    end_close(a);
+    end_close(b);
+}
+
+static uint8_t pattern_at(size_t i, uint32_t seed)
+{
+    return (uint8_t)(i * 7 + i / 251 + seed * 31 + seed / 256);
+}
+
+void fill_pattern(uint8_t *to, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = pattern_at(i, seed);
+}
+
+bool has_pattern(const uint8_t *at, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != pattern_at(i, seed))
+            return false;
+    return true;
+}
+
+bool is_all(const uint8_t *at, size_t bytes, uint8_t value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != value)
+            return false;
+    return true;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What is particular to fault: test_fault NAME [CASE …], around the provider of that name. */
+#include <poll.h>
+
+#include "base/log.h"
+#include "tests/provider/ends.h"
+#include "transport/providers/fault.h"
+
+#define TRIES 3 /* a machine that looks away makes a link look slow, once */
+
+static const struct wring_provider_ops *inside;
+static const char *schedule;
+static char line[256];
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module;
+    snprintf(line, sizeof(line), "%s", text);
+}
+
+static const struct wring_log keeper = {keep_line, NULL, WRING_LOG_DEBUG};
+
+static enum wring_status open_wrapped(const struct wring_provider_params *params,
+                                      struct wring_provider **out)
+{
+    struct wring_provider *inner;
+    struct wring_provider_params mine = *params;
+    mine.log = &keeper;
+    enum wring_status status = inside->open(&mine, &inner);
+    if (status != WRING_OK)
+        return status;
+    status = wring_fault_wrap(schedule, &mine, inner, out);
+    if (status != WRING_OK)
+        inner->ops->close(inner);
+    return status;
+}
+
+/** Senders and receivers of a stream; those that are the same end share its link. */
+struct stream {
+    struct end *from, *to;
+    unsigned posted;
+};
+
+static bool is_done(const struct stream *streams, unsigned n, unsigned total)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (streams[i].to->arrived < total || streams[i].from->done < total)
+            return false;
+    return true;
+}
+
+/** Run the streams at once. @return seconds from the first put to the last arrival */
+static double run(struct stream *streams, unsigned n, unsigned total, size_t bytes)
+{
+    uint64_t begin = wring_now_ns(), limit = wring_deadline_in(WAIT_NS);
+    while (!is_done(streams, n, total) && wring_now_ns() < limit)
+        for (unsigned i = 0; i < n; i++) {
+            struct stream *stream = &streams[i];
+            uint32_t next = stream->posted;
+            if (next < total &&
+                end_put(stream->from, stream->from->base, 0, bytes, next, next) == WRING_OK)
+                stream->posted++;
+            end_turn(stream->from);
+            end_turn(stream->to);
+        }
+    CHECK(is_done(streams, n, total), "%u of %u arrived", streams[0].to->arrived, total);
+    return (double)(wring_now_ns() - begin) / 1e9;
+}
+
+/** One stream over a link of that many bytes per second. @return measured over nominal rate */
+static double rate_of_one(size_t bytes, unsigned total, double nominal)
+{
+    struct end a, b;
+    double seconds = 1;
+    if (!ends_open(&a, &b, bytes, 16))
+        CHECK(false, "no pair: %s", line);
+    else
+        seconds = run(&(struct stream){&b, &a, 0}, 1, total, bytes);
+    ends_close(&a, &b);
+    return (double)total * (double)bytes / seconds / nominal;
+}
+
+/** Never above the cap, and near it when the machine is not busy with something else. */
+static void expect_near(double (*measure)(void))
+{
+    double best = 0;
+    for (unsigned i = 0; i < TRIES && best < 0.5; i++) {
+        double rate = measure();
+        CHECK(rate < 1.2, "%.2f of the rate", rate);
+        best = rate > best ? rate : best;
+    }
+    CHECK(best >= 0.5, "no more than %.2f of the rate", best);
+}
+
+static double large_puts(void)
+{
+    schedule = "rate=200mbit";
+    return rate_of_one(100000, 80, 25e6); /* 320 ms */
+}
+
+static double small_puts(void)
+{
+    schedule = "rate=8mbit";
+    return rate_of_one(500, 500, 1e6); /* 250 ms */
+}
+
+static void the_rate_is_the_cap(void)
+{
+    expect_near(large_puts);
+    expect_near(small_puts);
+}
+
+/** b sends to a, and a to b: the link is full duplex. */
+static double both_ways(void)
+{
+    enum {
+        BYTES = 100000,
+        TOTAL = 60
+    };
+    struct end a, b;
+    double seconds = 1;
+    schedule = "rate=200mbit"; /* 240 ms each way */
+    if (!ends_open(&a, &b, BYTES, 16)) {
+        CHECK(false, "no pair: %s", line);
+    } else {
+        struct stream streams[] = {{&b, &a, 0}, {&a, &b, 0}};
+        seconds = run(streams, 2, TOTAL, BYTES);
+    }
+    ends_close(&a, &b);
+    return (double)TOTAL * BYTES / seconds / 25e6;
+}
+
+static void the_link_is_full_duplex(void)
+{
+    expect_near(both_ways);
+}
+
+#define SHARED_BYTES 50000
+#define SHARED_PUTS 60
+
+/** Two ends that send to one. */
+struct trio {
+    struct end hub, ends[2];
+    unsigned posted[2], arrived;
+};
+
+static bool trio_open(struct trio *trio)
+{
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    *trio = (struct trio){.arrived = 0};
+    if (!end_open(&trio->hub, 1, SHARED_BYTES, 16) || !end_listen(&trio->hub, address, &n))
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
+        struct end *end = &trio->ends[i];
+        if (!end_open(end, 1, SHARED_BYTES, 16) || !end_connect(end, address, n, "x"))
+            return false;
+        UNTIL(&trio->hub, end, end->connected == 1 && trio->hub.accepted == i + 1);
+        end_import(end, &trio->hub);
+    }
+    return true;
+}
+
+/** The hub's arrivals come from two connections: they are only counted. */
+static void trio_turn(struct trio *trio)
+{
+    struct wring_event events[16];
+    for (unsigned i = 0; i < 2; i++) {
+        struct end *end = &trio->ends[i];
+        uint32_t next = trio->posted[i];
+        if (next < SHARED_PUTS && end_put(end, end->base, 0, SHARED_BYTES, next, next) == WRING_OK)
+            trio->posted[i]++;
+        end_turn(end);
+    }
+    size_t n = trio->hub.provider->ops->poll(trio->hub.provider, events, 16);
+    for (size_t i = 0; i < n; i++)
+        trio->arrived += events[i].kind == WRING_EVENT_ARRIVED;
+}
+
+/** What enters the hub is capped as a whole. */
+static double two_into_one(void)
+{
+    struct trio trio;
+    schedule = "rate=200mbit"; /* 6 MB: 240 ms */
+    if (!trio_open(&trio)) {
+        CHECK(false, "no trio: %s", line);
+        return 1;
+    }
+    uint64_t begin = wring_now_ns(), limit = wring_deadline_in(WAIT_NS);
+    while (trio.arrived < 2 * SHARED_PUTS && wring_now_ns() < limit)
+        trio_turn(&trio);
+    double seconds = (double)(wring_now_ns() - begin) / 1e9;
+    CHECK(trio.arrived == 2 * SHARED_PUTS, "%u arrived", trio.arrived);
+    ends_close(&trio.ends[0], &trio.ends[1]);
+    end_close(&trio.hub);
+    return 2.0 * SHARED_PUTS * SHARED_BYTES / seconds / 25e6;
+}
+
+static void the_link_is_shared(void)
+{
+    expect_near(two_into_one);
+}
+
+static unsigned take_arrivals(struct end *hub)
+{
+    struct wring_event events[16];
+    unsigned arrived = 0;
+    size_t n = hub->provider->ops->poll(hub->provider, events, 16);
+    for (size_t i = 0; i < n; i++)
+        arrived += events[i].kind == WRING_EVENT_ARRIVED;
+    return arrived;
+}
+
+/** Between arm and sleep something comes that is not yet to be told: its time wakes the sleeper. */
+static void what_is_held_back_wakes_sleepers(void)
+{
+    struct trio trio;
+    schedule = "rate=1mbit"; /* 400 ms for each put */
+    REQUIRE(trio_open(&trio), "no trio: %s", line);
+    struct end *hub = &trio.hub, *second = &trio.ends[1];
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(end_put(&trio.ends[i], trio.ends[i].base, 0, SHARED_BYTES, 0, 0) == WRING_OK, "put");
+    uint64_t limit = wring_deadline_in(WAIT_NS);
+    while (trio.arrived < 1 && wring_now_ns() < limit) {
+        end_turn(&trio.ends[0]);
+        trio.arrived += take_arrivals(hub);
+    }
+    take_arrivals(hub);
+    limit = wring_deadline_in(WAIT_NS);
+    while (trio.arrived < 2 && wring_now_ns() < limit) {
+        struct wring_wait_set set = {.deadline_ns = limit};
+        hub->provider->ops->arm(hub->provider, &set);
+        for (unsigned i = 0; i < 1000; i++)
+            end_turn(second);
+        trio.arrived += take_arrivals(hub);
+        uint64_t now = wring_now_ns();
+        uint64_t ns = set.busy || set.deadline_ns < now ? 0 : set.deadline_ns - now;
+        if (trio.arrived < 2)
+            poll(set.fds, set.n, (int)((ns + WRING_NS_PER_MS - 1) / WRING_NS_PER_MS));
+        trio.arrived += take_arrivals(hub);
+    }
+    CHECK(trio.arrived == 2 && wring_now_ns() < limit, "slept on it: %u arrived", trio.arrived);
+    ends_close(&trio.ends[0], second);
+    end_close(hub);
+}
+
+/** Puts that wait for the link when their connection goes are neither sent nor reported. */
+static void waiting_puts_go_with_their_connection(void)
+{
+    struct end a, b;
+    schedule = "rate=1mbit";
+    REQUIRE(ends_open(&a, &b, 65536, 16), "no pair: %s", line);
+    for (unsigned i = 0; i < 50; i++)
+        CHECK(end_put(&b, b.base, 0, 65536, i, i) == WRING_OK, "put %u", i);
+    for (unsigned i = 0; i < 20; i++) {
+        end_turn(&b);
+        end_turn(&a);
+    }
+    CHECK(a.arrived < 2, "%u arrived: nothing waits", a.arrived);
+    b.provider->ops->disconnect(b.conn);
+    b.conn = NULL;
+    UNTIL(&a, &b, a.closed == 1);
+    CHECK(a.arrived < 2 && b.done < 2, "%u and %u", a.arrived, b.done);
+    ends_close(&a, &b);
+}
+
+static void bad_schedules_are_refused(void)
+{
+    static const char *const bad[] = {"rate=",        "rate=0gbit",    "rate=-1gbit",
+                                      "rate=1",       "rate=1mb",      "delay=1ms",
+                                      "rate=1gbit x", "rate=nan gbit", "rate=1e99gbit",
+                                      "x,rate=1gbit", "rate=infgbit"};
+    struct wring_fault_schedule parsed;
+    char why[128];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        why[0] = '\0';
+        CHECK(!wring_fault_parse(bad[i], &parsed, why, sizeof(why)), "%s is taken", bad[i]);
+        CHECK(why[0] != '\0', "%s: without a word", bad[i]);
+    }
+    CHECK(wring_fault_parse("rate=1.5GBIT", &parsed, why, sizeof(why)), "%s", why);
+    CHECK(parsed.ns_per_byte > 5.33 && parsed.ns_per_byte < 5.34, "%f", parsed.ns_per_byte);
+    CHECK(wring_fault_parse("", &parsed, why, sizeof(why)) && parsed.ns_per_byte <= 0, "empty");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"the_rate_is_the_cap", the_rate_is_the_cap},
+        {"the_link_is_full_duplex", the_link_is_full_duplex},
+        {"the_link_is_shared", the_link_is_shared},
+        {"what_is_held_back_wakes_sleepers", what_is_held_back_wakes_sleepers},
+        {"waiting_puts_go_with_their_connection", waiting_puts_go_with_their_connection},
+        {"bad_schedules_are_refused", bad_schedules_are_refused},
+        {NULL, NULL},
+    };
+    static const struct wring_provider_driver driver = {"fault", open_wrapped};
+    inside = argc > 1 ? wring_provider_find(argv[1]) : NULL;
+    if (inside == NULL) {
+        fprintf(stderr, "usage: test_fault NAME [CASE...]: no such provider\n");
+        return 2;
+    }
+    ends_use(&driver);
+    return wring_test_main(argc - 1, argv + 1, cases);
+}

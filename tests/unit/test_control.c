@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/control.h"
+
+#include "tests/lib/test.h"
+
+/* A provider that keeps what is sent. */
+static uint8_t sent[WRING_SEND_MAX];
+static size_t sent_bytes;
+static enum wring_status send_answer;
+
+static enum wring_status keep(struct wring_conn *conn, const void *data, size_t bytes)
+{
+    (void)conn;
+    sent_bytes = 0;
+    if (send_answer != WRING_OK)
+        return send_answer;
+    CHECK(bytes >= 1 && bytes <= sizeof(sent), "%zu bytes", bytes);
+    if (bytes > sizeof(sent))
+        return WRING_ERR_INVALID;
+    memcpy(sent, data, bytes);
+    sent_bytes = bytes;
+    return WRING_OK;
+}
+
+static const struct wring_provider_ops keeping = {.name = "keeping", .send = keep};
+static struct wring_provider provider = {&keeping};
+static struct wring_conn conn = {&provider, NULL};
+
+/** Parse from memory that ends at an unmapped page. */
+static bool parse(const uint8_t *data, size_t bytes, struct wring_control *out)
+{
+    uint8_t *tight = wring_test_guarded(bytes);
+    memcpy(tight, data, bytes);
+    return wring_control_parse(tight, bytes, out);
+}
+
+static void messages_come_back_as_they_went(void)
+{
+    static const struct wring_control all[] = {
+        {WRING_CONTROL_HEARTBEAT, 0, 0, 0, ""},
+        {WRING_CONTROL_CREDIT, 3, 1, 6, ""},
+        {WRING_CONTROL_CREDIT, UINT32_MAX, UINT32_MAX, UINT32_MAX, ""},
+        {WRING_CONTROL_ABORT, WRING_ERR_PEER, UINT32_MAX, 0, "rank 3 is lost: it died"},
+        {WRING_CONTROL_ABORT, WRING_ERR_FRAME, 2, 0, ""},
+        {WRING_CONTROL_BYE, 0, 0, 0, ""},
+        {WRING_CONTROL_BYE_ACK, 0, 0, 0, ""},
+    };
+    struct wring_peer peer = {.conn = &conn};
+    send_answer = WRING_OK;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct wring_control got;
+        peer.sent_ns = 0;
+        CHECK(wring_control_send(&peer, &all[i]) == WRING_OK, "send %zu", i);
+        CHECK(peer.sent_ns > 0, "%zu: no sign of life was noted", i);
+        CHECK(sent_bytes == 16 + strlen(all[i].text), "%zu: %zu bytes", i, sent_bytes);
+        CHECK(parse(sent, sent_bytes, &got), "%zu: not parsed", i);
+        CHECK(got.kind == all[i].kind && got.a == all[i].a && got.b == all[i].b &&
+                  got.c == all[i].c && strcmp(got.text, all[i].text) == 0,
+              "%zu: another one", i);
+    }
+}
+
+/** The example of WIRE.md. */
+static void a_credit_has_these_bytes(void)
+{
+    static const uint8_t want[16] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0};
+    struct wring_peer peer = {.conn = &conn};
+    struct wring_control credit = {WRING_CONTROL_CREDIT, 3, 1, 6, ""};
+    send_answer = WRING_OK;
+    CHECK(wring_control_send(&peer, &credit) == WRING_OK, "send");
+    CHECK(sent_bytes == 16 && memcmp(sent, want, 16) == 0, "other bytes");
+}
+
+static void the_longest_text_fits(void)
+{
+    struct wring_control abort_it = {.kind = WRING_CONTROL_ABORT}, got;
+    struct wring_peer peer = {.conn = &conn};
+    memset(abort_it.text, 'x', sizeof(abort_it.text) - 1);
+    send_answer = WRING_OK;
+    CHECK(wring_control_send(&peer, &abort_it) == WRING_OK, "send");
+    CHECK(sent_bytes == WRING_SEND_MAX && parse(sent, sent_bytes, &got), "%zu", sent_bytes);
+    CHECK(strcmp(got.text, abort_it.text) == 0, "text");
+}
+
+static void what_cannot_be_sent_is_no_sign_of_life(void)
+{
+    struct wring_peer peer = {.conn = &conn};
+    const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
+    send_answer = WRING_ERR_AGAIN;
+    CHECK(wring_control_send(&peer, &beat) == WRING_ERR_AGAIN && peer.sent_ns == 0, "full");
+    send_answer = WRING_OK;
+    peer.gone = true;
+    CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "gone");
+    peer = (struct wring_peer){.conn = NULL};
+    CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "never there");
+}
+
+/** Every kind and every length: only those that WIRE.md lists are taken. */
+static void others_are_refused(void)
+{
+    uint8_t bytes[300];
+    for (uint32_t kind = 0; kind < 10; kind++)
+        for (size_t n = 0; n <= sizeof(bytes); n++) {
+            struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
+            memset(bytes, 'a', sizeof(bytes));
+            memset(bytes, 0, 16);
+            bytes[0] = (uint8_t)kind;
+            bool known = kind >= WRING_CONTROL_HEARTBEAT && kind <= WRING_CONTROL_BYE_ACK;
+            bool texted = kind == WRING_CONTROL_ABORT && n > 16 && n <= WRING_SEND_MAX;
+            bool want = known && (n == 16 || texted);
+            CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);
+            CHECK(want || got.a == 77, "kind %u of %zu bytes: written", kind, n);
+            wring_test_free_guarded();
+        }
+    for (unsigned i = 1; i < 4; i++) { /* the upper bytes of the kind count as well */
+        struct wring_control got;
+        memset(bytes, 0, 16);
+        bytes[0] = WRING_CONTROL_HEARTBEAT;
+        bytes[i] = 1;
+        CHECK(!parse(bytes, 16, &got), "kind with byte %u", i);
+    }
+}
+
+/** The text will be logged: nothing in it can move a terminal's cursor or end a line. */
+static void texts_are_tame(void)
+{
+    uint8_t bytes[16 + 240] = {WRING_CONTROL_ABORT};
+    struct wring_control got;
+    for (unsigned first = 0; first < 256; first += 240) {
+        for (unsigned i = 0; i < 240; i++)
+            bytes[16 + i] = (uint8_t)(first + i);
+        REQUIRE(parse(bytes, sizeof(bytes), &got), "from %u", first);
+        CHECK(strlen(got.text) == 240, "%zu", strlen(got.text));
+        for (unsigned i = 0; i < 240; i++) {
+            uint8_t c = bytes[16 + i];
+            char want = c >= 32 && c < 127 ? (char)c : '?';
+            CHECK(got.text[i] == want, "byte %u became %d", c, got.text[i]);
+        }
+    }
+}
+
+static void noise_is_no_danger(void)
+{
+    uint32_t random = 31337;
+    for (unsigned round = 0; round < 5000; round++) {
+        uint8_t bytes[WRING_SEND_MAX];
+        size_t n = wring_test_random(&random) % (sizeof(bytes) + 1);
+        struct wring_control got;
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (uint8_t)(wring_test_random(&random) >> 9);
+        if (n >= 4 && round % 2 == 0)
+            wring_put_u32(bytes, wring_test_random(&random) % 8);
+        if (parse(bytes, n, &got))
+            CHECK(memchr(got.text, 0, sizeof(got.text)) != NULL && got.kind >= 1 && got.kind <= 5,
+                  "round %u", round);
+        wring_test_free_guarded();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"messages_come_back_as_they_went", messages_come_back_as_they_went},
+        {"a_credit_has_these_bytes", a_credit_has_these_bytes},
+        {"the_longest_text_fits", the_longest_text_fits},
+        {"what_cannot_be_sent_is_no_sign_of_life", what_cannot_be_sent_is_no_sign_of_life},
+        {"others_are_refused", others_are_refused},
+        {"texts_are_tame", texts_are_tame},
+        {"noise_is_no_danger", noise_is_no_danger},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

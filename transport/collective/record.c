@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What collectives tell the session's trace. */
+#include "base/clock.h"
+#include "transport/collective/collective.h"
+
+static void add(const struct wring_collective *collective, struct wring_trace_event event)
+{
+    event.label = collective->label;
+    wring_trace_add(collective->engine->trace, &event);
+}
+
+void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns)
+{
+    if (collective->engine->trace != NULL)
+        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_STEP,
+                                                   .begin_ns = collective->started_ns,
+                                                   .took_ns = took_ns,
+                                                   .peer = -1,
+                                                   .number = collective->step});
+}
+
+void wring_collective_trace_job(const struct wring_task *task)
+{
+    static const enum wring_trace_kind kinds[] = {
+        [WRING_TASK_SEND] = WRING_TRACE_ENCODE,
+        [WRING_TASK_REDUCE] = WRING_TRACE_REDUCE,
+        [WRING_TASK_DECODE] = WRING_TRACE_DECODE,
+    };
+    if (task->collective->engine->trace != NULL)
+        add(task->collective, (struct wring_trace_event){.kind = kinds[task->kind],
+                                                         .begin_ns = task->job.began_ns,
+                                                         .took_ns = task->job.took_ns,
+                                                         .peer = -1,
+                                                         .number = task->chunk});
+}
+
+void wring_collective_trace_sent(const struct wring_task *task)
+{
+    if (task->collective->engine->trace != NULL)
+        add(task->collective, (struct wring_trace_event){.kind = WRING_TRACE_SEND,
+                                                         .begin_ns = task->ready_ns,
+                                                         .took_ns = wring_now_ns() - task->ready_ns,
+                                                         .bytes = task->piece_bytes,
+                                                         .peer = -1,
+                                                         .number = task->chunk});
+}
+
+void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
+                                    size_t bytes)
+{
+    if (collective->engine->trace != NULL)
+        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_ARRIVE,
+                                                   .begin_ns = wring_now_ns(),
+                                                   .bytes = bytes,
+                                                   .peer = (int32_t)rank,
+                                                   .number = collective->step});
+}
