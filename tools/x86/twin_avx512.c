@@ -41,25 +41,35 @@ static void write_lines(char *at, size_t n, bool streaming, __m512i value)
             _mm512_store_si512(at, value);
 }
 
-/** Both line by line, as a codec does whose two streams are equally long. */
-static __m512i read_and_update(const char *from, char *at, size_t n, bool streaming, __m512i key)
+static __m512i load(const char *at, bool half)
 {
+    if (half)
+        return _mm512_zextsi256_si512(_mm256_load_si256((const __m256i *)(const void *)at));
+    return _mm512_load_si512(at);
+}
+
+/** A line, or half a line, is read for each one that is updated. */
+static inline __m512i read_and_update(const char *from, char *at, size_t n, bool half,
+                                      bool streaming, __m512i key)
+{
+    const char *end = at + n * WRING_TWIN_LINE;
+    size_t step = half ? WRING_TWIN_LINE / 2 : WRING_TWIN_LINE;
     __m512i seen = _mm512_setzero_si512();
-    size_t bytes = n * WRING_TWIN_LINE, i;
 
     if (streaming)
-        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
-            seen = _mm512_or_si512(seen, _mm512_load_si512(from + i));
-            _mm512_stream_si512((void *)(at + i), _mm512_xor_si512(_mm512_load_si512(at + i), key));
+        for (; at < end; at += WRING_TWIN_LINE, from += step) {
+            seen = _mm512_or_si512(seen, load(from, half));
+            _mm512_stream_si512((void *)at, _mm512_xor_si512(_mm512_load_si512(at), key));
         }
     else
-        for (i = 0; i < bytes; i += WRING_TWIN_LINE) {
-            seen = _mm512_or_si512(seen, _mm512_load_si512(from + i));
-            _mm512_store_si512(at + i, _mm512_xor_si512(_mm512_load_si512(at + i), key));
+        for (; at < end; at += WRING_TWIN_LINE, from += step) {
+            seen = _mm512_or_si512(seen, load(from, half));
+            _mm512_store_si512(at, _mm512_xor_si512(_mm512_load_si512(at), key));
         }
     return seen;
 }
 
+/** One by one, where both streams are equally long. */
 static __m512i read_and_write(const char *from, char *at, size_t n, bool streaming)
 {
     __m512i seen = _mm512_setzero_si512();
@@ -91,8 +101,11 @@ uint64_t wring_twin_avx512(const struct wring_twin_block *block, unsigned store,
 
     if (block->n_update == 0 && block->n_read == block->n_write)
         return fold(read_and_write(block->read, block->write, block->n_read, stream_writes));
-    if (block->n_update == block->n_read) {
-        seen = read_and_update(block->read, block->update, block->n_read, stream_updates, keys);
+    size_t n = block->n_update;
+    if (n == block->n_read) { /* constants in the calls: each becomes loops of its own */
+        seen = read_and_update(block->read, block->update, n, false, stream_updates, keys);
+    } else if (n == 2 * block->n_read) {
+        seen = read_and_update(block->read, block->update, n, true, stream_updates, keys);
     } else {
         seen = read_lines(block->read, block->n_read);
         update_lines(block->update, block->n_update, stream_updates, keys);
