@@ -9,6 +9,13 @@ static void log_to_stderr(const char *module, const char *text)
     fprintf(stderr, "wring: %s: %s\n", module, text); /* one call, so that lines stay whole */
 }
 
+void wring_text_clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F)
+            *text = '?';
+}
+
 void wring_log_line(const struct wring_log *log, enum wring_log_level level, const char *module,
                     const char *format, ...)
 {
@@ -20,6 +27,7 @@ void wring_log_line(const struct wring_log *log, enum wring_log_level level, con
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    wring_text_clean(text);
 
     if (log->fn != NULL)
         log->fn(log->arg, level, module, text);

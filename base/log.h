@@ -17,6 +17,12 @@ __attribute__((format(printf, 4, 5))) void wring_log_line(const struct wring_log
                                                           const char *module, const char *format,
                                                           ...);
 
+/**
+ * Put '?' for control characters: lines quote names that peers send, and are shown on terminals.
+ * wring_log_line() does so itself.
+ */
+void wring_text_clean(char *text);
+
 #define wring_error(log, ...) wring_log_line(log, WRING_LOG_ERROR, WRING_MODULE, __VA_ARGS__)
 #define wring_warn(log, ...) wring_log_line(log, WRING_LOG_WARN, WRING_MODULE, __VA_ARGS__)
 #define wring_info(log, ...) wring_log_line(log, WRING_LOG_INFO, WRING_MODULE, __VA_ARGS__)

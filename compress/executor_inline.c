@@ -34,7 +34,7 @@ static void inline_submit(struct wring_executor *executor, struct wring_job *con
 
     for (size_t i = 0; i < n; i++) {
         struct wring_job *job = jobs[i];
-        if (job->elems <= self->max_elems)
+        if (wring_job_scratch_elems(job) <= self->max_elems)
             wring_job_run(job, self->scratch);
         else
             job->status = WRING_ERR_INVALID; /* longer than was reserved */

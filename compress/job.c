@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Codec jobs, run in the calling thread. */
 #include <stdint.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/kernels/sum.h"
+#include "compress/reduce.h"
 #include <wring/executor.h>
 
 #define SCRATCH_ALIGN 64
@@ -22,10 +24,10 @@ static bool is_raw(const struct wring_source *source)
     return source->codec == NULL;
 }
 
-static wring_sum_fn best_sum(void)
+static wring_sum_fn find_sum(const struct wring_job *job)
 {
     const struct wring_sum_tier *tier =
-        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), wring_cpu_best());
+        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), wring_job_tier(job));
     return tier->sum;
 }
 
@@ -88,11 +90,22 @@ static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, ui
     return status;
 }
 
+static enum wring_status run_copy(struct wring_job *job)
+{
+    if (job->n_sources != 1 || !is_raw(&job->sources[0]))
+        return WRING_ERR_INVALID;
+    if (job->sources[0].bytes != job->elems)
+        return WRING_ERR_FRAME;
+    if (job->elems > 0)
+        memcpy(job->dst, job->sources[0].data, job->elems);
+    return WRING_OK;
+}
+
 static enum wring_status run_decode(struct wring_job *job)
 {
     if (job->n_sources != 1)
         return WRING_ERR_INVALID;
-    return take_source(job, best_sum(), 0, (struct tile){0, job->elems}, job->dst, false);
+    return take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
 }
 
 /** The usual case without codecs: every source is read once and the sum written once. */
@@ -117,14 +130,14 @@ static float *accumulator(const struct wring_job *job, struct tile tile, void *s
     for (uint32_t i = 1; i < job->n_sources; i++)
         if (job->sources[i].data == job->dst)
             return scratch;
-    return job->dst + tile.begin;
+    return (float *)job->dst + tile.begin;
 }
 
 /** dst = the sum in source order, divided. */
 static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struct tile tile,
                                   void *scratch)
 {
-    float *acc = accumulator(job, tile, scratch), *dst = job->dst + tile.begin;
+    float *acc = accumulator(job, tile, scratch), *dst = (float *)job->dst + tile.begin;
     for (uint32_t i = 0; i < job->n_sources; i++) {
         enum wring_status status = take_source(job, sum, i, tile, acc, i > 0);
         if (status != WRING_OK)
@@ -139,7 +152,7 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
 static enum wring_status encode_sum(struct wring_job *job, struct tile tile)
 {
     struct wring_codec_context context = context_of(job, tile);
-    float *dst = job->dst + tile.begin;
+    float *dst = (float *)job->dst + tile.begin;
     float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
     unsigned char *code = (unsigned char *)job->code + job->code_bytes;
 
@@ -168,7 +181,7 @@ static uint64_t tile_elems(const struct wring_job *job)
 
 static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 {
-    wring_sum_fn sum = best_sum();
+    wring_sum_fn sum = find_sum(job);
     uint64_t length = tile_elems(job);
     enum wring_status status = WRING_OK;
 
@@ -188,8 +201,8 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
-    if (job->dtype != WRING_F32)
-        return WRING_ERR_UNSUPPORTED;
+    if (wring_reduce_takes(job))
+        return wring_reduce_run(job);
     switch (job->kind) {
     case WRING_JOB_ENCODE:
         return run_encode(job);
@@ -197,6 +210,8 @@ static enum wring_status run(struct wring_job *job, void *scratch)
         return run_decode(job);
     case WRING_JOB_REDUCE:
         return run_reduce(job, scratch);
+    case WRING_JOB_COPY:
+        return run_copy(job);
     }
     return WRING_ERR_INVALID;
 }

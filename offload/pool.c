@@ -108,7 +108,7 @@ static void *worker_main(void *arg)
     struct wring_job *job;
 
     while ((job = next_job(worker->pool)) != NULL) {
-        if (job->elems <= worker->pool->max_elems)
+        if (wring_job_scratch_elems(job) <= worker->pool->max_elems)
             wring_job_run(job, worker->scratch);
         else
             job->status = WRING_ERR_INVALID; /* longer than was reserved */

@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -29,16 +30,16 @@ static enum wring_status check_params(struct wring_session *session,
         wring_error(&session->log, "a bucket needs a name of 1 to %d bytes", WRING_NAME_MAX - 1);
         return WRING_ERR_INVALID;
     }
-    if (params->dtype != WRING_F32 || (params->op != WRING_SUM && params->op != WRING_AVG) ||
+    size_t elem_bytes = wring_dtype_bytes(params->dtype);
+    if (elem_bytes == 0 || (unsigned)params->op >= WRING_OPS ||
         params->scheme > WRING_SCHEME_INDIVISIBLE) {
         wring_error(&session->log, "bucket '%s': unknown dtype, op or scheme", params->name);
         return WRING_ERR_INVALID;
     }
-    if (params->elems > 0 &&
-        (params->data == NULL || (uintptr_t)params->data % sizeof(float) != 0 ||
-         params->elems > UINT64_MAX / 64)) {
-        wring_error(&session->log, "bucket '%s': data must be 4-byte aligned and not NULL",
-                    params->name);
+    if (params->elems > 0 && (params->data == NULL || (uintptr_t)params->data % elem_bytes != 0 ||
+                              params->elems > UINT64_MAX / 64)) {
+        wring_error(&session->log, "bucket '%s': data must be %zu-byte aligned and not NULL",
+                    params->name, elem_bytes);
         return WRING_ERR_INVALID;
     }
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
@@ -50,6 +51,20 @@ static enum wring_status check_params(struct wring_session *session,
             return WRING_ERR_BUSY;
     }
     return WRING_OK;
+}
+
+enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
+                                           const struct wring_codec *codec, enum wring_dtype dtype,
+                                           enum wring_op op)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    if (info->flags & WRING_CODEC_RAW ||
+        (dtype == WRING_F32 && (op == WRING_SUM || op == WRING_AVG)))
+        return WRING_OK;
+    wring_error(&session->log,
+                "%s: codec %s encodes sums and averages of f32, not %s of %s: use codec none", what,
+                info->spec, wring_op_name(op), wring_dtype_name(dtype));
+    return WRING_ERR_UNSUPPORTED;
 }
 
 static float *zeros(uint64_t elems)
@@ -74,13 +89,17 @@ static enum wring_status make_residual(struct wring_bucket *bucket)
 static enum wring_status set_codec(struct wring_session *session, struct wring_bucket *bucket,
                                    const char *spec)
 {
-    char why[WRING_TEXT_MAX];
+    char why[WRING_TEXT_MAX], what[WRING_NAME_MAX + 16];
     enum wring_status status = wring_codec_create(spec != NULL ? spec : "none", session->config.cpu,
                                                   why, sizeof(why), &bucket->codec);
     if (status != WRING_OK) {
         wring_error(&session->log, "bucket '%s': %s", bucket->name, why);
         return status;
     }
+    snprintf(what, sizeof(what), "bucket '%s'", bucket->name);
+    status = wring_bucket_check_codec(session, what, bucket->codec, bucket->dtype, bucket->op);
+    if (status != WRING_OK)
+        return status;
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);
     if (info->unit == 0 && bucket->scheme == WRING_SCHEME_DIVISIBLE) {
         wring_error(&session->log,
@@ -114,6 +133,7 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     strcpy(bucket->name, params->name); /* its length was checked */
     bucket->data = params->data;
     bucket->elems = params->elems;
+    bucket->dtype = params->dtype;
     bucket->op = params->op;
     bucket->scheme = params->scheme;
     bucket->priority = params->priority;
@@ -152,7 +172,7 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     }
     wring_engine_post(session->engine, &bucket->collective);
     wring_progress_posted(session->progress,
-                          bucket->elems * sizeof(float) <= session->config.flat_bytes);
+                          wring_bucket_bytes(bucket) <= session->config.flat_bytes);
     return WRING_OK;
 }
 

@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 
+static void add(struct wring_session *session, struct wring_buffer *buffer)
+{
+    pthread_mutex_lock(&session->buffers_mutex);
+    buffer->next = session->buffers;
+    session->buffers = buffer;
+    pthread_mutex_unlock(&session->buffers_mutex);
+}
+
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out)
 {
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -15,35 +23,69 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
         free(buffer);
         return status;
     }
-    buffer->next = session->buffers;
-    session->buffers = buffer;
+    add(session, buffer);
     *out = buffer->block.memory.base;
     return WRING_OK;
 }
 
-void wring_buffer_free(struct wring_session *session, void *data)
+enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
 {
+    if (data == NULL || bytes == 0)
+        return WRING_ERR_INVALID;
+    struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
+    if (buffer == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_progress_lock(session->progress);
+    enum wring_status status = wring_block_borrow(session->fabric, data, bytes, &buffer->block);
+    wring_progress_unlock(session->progress);
+    if (status != WRING_OK) {
+        free(buffer);
+        return status;
+    }
+    add(session, buffer);
+    return WRING_OK;
+}
+
+/** Take the buffer that begins there out of the list. */
+static struct wring_buffer *take(struct wring_session *session, const void *data)
+{
+    pthread_mutex_lock(&session->buffers_mutex);
     struct wring_buffer **at = &session->buffers;
     while (*at != NULL && (*at)->block.memory.base != data)
         at = &(*at)->next;
-    if (*at == NULL)
-        return;
     struct wring_buffer *buffer = *at;
-    *at = buffer->next;
+    if (buffer != NULL)
+        *at = buffer->next;
+    pthread_mutex_unlock(&session->buffers_mutex);
+    return buffer;
+}
+
+void wring_buffer_free(struct wring_session *session, void *data)
+{
+    struct wring_buffer *buffer = data != NULL ? take(session, data) : NULL;
+    if (buffer == NULL)
+        return;
     wring_progress_lock(session->progress);
-    wring_block_finish(&buffer->block);
+    wring_block_finish(&buffer->block); /* unmaps what alloc mapped, and nothing else */
     wring_progress_unlock(session->progress);
     free(buffer);
 }
 
-struct wring_block *wring_buffer_find(struct wring_session *session, const void *data, size_t bytes)
+static bool holds(const struct wring_block *block, uintptr_t begin, size_t bytes)
 {
-    uintptr_t begin = (uintptr_t)data;
-    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next) {
-        uintptr_t base = (uintptr_t)at->block.memory.base;
-        if (begin >= base && begin - base <= at->block.memory.bytes &&
-            bytes <= at->block.memory.bytes - (begin - base))
-            return &at->block;
-    }
-    return NULL;
+    uintptr_t base = (uintptr_t)block->memory.base;
+    return begin >= base && begin - base <= block->memory.bytes &&
+           bytes <= block->memory.bytes - (begin - base);
+}
+
+const struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
+                                            size_t bytes)
+{
+    const struct wring_block *found = NULL;
+    pthread_mutex_lock(&session->buffers_mutex);
+    for (struct wring_buffer *at = session->buffers; at != NULL && found == NULL; at = at->next)
+        if (holds(&at->block, (uintptr_t)data, bytes))
+            found = &at->block;
+    pthread_mutex_unlock(&session->buffers_mutex);
+    return found;
 }

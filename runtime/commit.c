@@ -34,7 +34,7 @@ static bool is_sharded(const struct wring_bucket *bucket)
     if (info->flags & WRING_CODEC_TWO_WAYS)
         return true;
     if (info->flags & WRING_CODEC_RAW)
-        return bucket->elems * sizeof(float) > bucket->session->config.flat_bytes;
+        return wring_bucket_bytes(bucket) > bucket->session->config.flat_bytes;
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
 }
 
@@ -51,15 +51,18 @@ static struct layout lay_out(const struct wring_bucket *bucket)
         .sharded = is_sharded(bucket),
         .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
     };
-    layout.geometry = wring_geometry_make(bucket->elems, n, bucket->codec, config->chunk_bytes);
+    const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
+    layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
+                                          n, codec, config->chunk_bytes);
 
     struct wring_span span = {0, bucket->elems};
     if (layout.sharded)
         span = wring_geometry_shard(&layout.geometry, 0); /* none is larger */
     layout.pieces = wring_geometry_chunks(&layout.geometry, span);
     struct wring_span piece = wring_geometry_chunk(&layout.geometry, span, 0);
-    layout.slot_bytes =
-        layout.pieces > 0 ? wring_codec_bound(bucket->codec, piece.end - piece.begin) : 0;
+    if (layout.pieces > 0)
+        layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
+                                       : wring_codec_bound(codec, piece.end - piece.begin);
     layout.window = wring_window(config, layout.pieces + 1);
     while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
         layout.window *= 2; /* room costs little here, and credits come back in batches of half */
@@ -80,28 +83,32 @@ static size_t channel_bytes(const struct wring_bucket *bucket, const struct layo
 static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
 {
     struct wring_session *session = bucket->session;
+    bool staged = layout->raw && !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
-        .ops = layout->sharded ? &wring_sharded : &wring_gathered,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
         .label = wring_trace_label(session->trace, bucket->name),
         .seed = session->seed,
         .priority = bucket->priority,
-        .codec = layout->raw ? NULL : bucket->codec,
         .scatter = layout->sharded ? &bucket->scatter : NULL,
         .gather = &bucket->gather,
-        .data_block = bucket->block,
         .residual = bucket->residual,
         .send_tasks = layout->send_tasks,
         .reduce_tasks = layout->reduce_tasks,
         .decode_tasks = layout->decode_tasks,
-        .slot_bytes = layout->raw ? 0 : layout->slot_bytes,
+        .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
         .slots = &session->slots,
-        .geometry = layout->geometry,
-        .data = bucket->data,
-        .divisor = bucket->op == WRING_AVG ? (float)bucket->group->members.n : 1,
-        .placed = bucket->placed && layout->raw && layout->sharded,
+        .work = {.ops = layout->sharded ? &wring_sharded : &wring_gathered,
+                 .geometry = layout->geometry,
+                 .codec = layout->raw ? NULL : bucket->codec,
+                 .dtype = bucket->dtype,
+                 .op = bucket->op,
+                 .in = bucket->data,
+                 .out = bucket->data,
+                 .block = bucket->block,
+                 .placed = bucket->placed && layout->raw && layout->sharded,
+                 .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,
     };
@@ -117,7 +124,7 @@ static size_t plan_memory(struct wring_session *session)
         at->memory_offset = total;
         if (at->collective.scatter != NULL)
             total += channel_bytes(at, &layout);
-        if (!at->collective.placed)
+        if (!at->collective.work.placed)
             total += channel_bytes(at, &layout);
         total += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
     }
@@ -147,9 +154,9 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     if (collective->scatter != NULL)
         status = make_channel(bucket, &bucket->scatter, layout.window, layout.slot_bytes, &memory);
     if (status == WRING_OK)
-        status = make_channel(bucket, &bucket->gather, collective->placed ? 0 : layout.window,
+        status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : layout.window,
                               layout.slot_bytes, &memory);
-    collective->slots_base = collective->codec != NULL ? memory : NULL;
+    collective->slots_base = collective->slot_bytes > 0 ? memory : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
     return status;
@@ -162,7 +169,7 @@ static enum wring_status make_all(struct wring_session *session)
         wring_block_alloc(session->fabric, plan_memory(session), &session->slots);
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
-        uint64_t piece = at->collective.geometry.chunk_elems;
+        uint64_t piece = at->collective.work.geometry.chunk_elems;
         piece = piece < at->elems ? piece : at->elems;
         most = piece > most ? piece : most;
         status = make_bucket(at);
@@ -178,10 +185,11 @@ static void write_places(struct wring_session *session, struct wring_writer *out
     uint32_t n_buffers = 0;
     wring_block_export(&session->slots, out);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
-        n_buffers++;
+        n_buffers += wring_block_complete(&at->block);
     wring_write_u32(out, n_buffers);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
-        wring_block_export(&at->block, out);
+        if (wring_block_complete(&at->block)) /* others are not put into */
+            wring_block_export(&at->block, out);
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         const uint8_t *base = session->slots.memory.base;
@@ -196,7 +204,7 @@ static void write_places(struct wring_session *session, struct wring_writer *out
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
              b = b->next)
-            buffer++;
+            buffer += wring_block_complete(&b->block);
         uint64_t offset = at->block != NULL
                               ? (uint64_t)((uint8_t *)at->data - (uint8_t *)at->block->memory.base)
                               : 0;
@@ -322,7 +330,6 @@ void wring_commit_undo(struct wring_session *session)
     }
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
-    session->engine->generation++;
 }
 
 static void free_dropped(struct wring_session *session)
@@ -342,7 +349,7 @@ static void free_dropped(struct wring_session *session)
 static enum wring_status find_data(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        size_t bytes = at->elems * sizeof(float);
+        size_t bytes = wring_bucket_bytes(at);
         at->block = wring_buffer_find(session, at->data, bytes);
         if (at->block != NULL || bytes == 0)
             continue;
@@ -419,10 +426,11 @@ enum wring_status wring_session_commit(struct wring_session *session)
     }
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->committed = true;
-        wring_debug(
-            &session->log, "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
-            at->name, at->elems, wring_codec_info(at->codec)->spec, at->collective.ops->name,
-            at->collective.placed ? ", in place" : "", at->collective.geometry.chunk_elems);
+        wring_debug(&session->log,
+                    "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
+                    at->name, at->elems, wring_codec_info(at->codec)->spec,
+                    at->collective.work.ops->name, at->collective.work.placed ? ", in place" : "",
+                    at->collective.work.geometry.chunk_elems);
     }
     return WRING_OK;
 }

@@ -24,10 +24,10 @@ void wring_signature_write(const struct wring_bucket *bucket, char *text)
 {
     const struct wring_config *config = &bucket->session->config;
     snprintf(text, WRING_SIGNATURE_MAX,
-             "elems=%" PRIu64 "\ntype=f32\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64
+             "elems=%" PRIu64 "\ntype=%s\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
              "\n",
-             bucket->elems, bucket->op == WRING_AVG ? "avg" : "sum",
+             bucket->elems, wring_dtype_name(bucket->dtype), wring_op_name(bucket->op),
              wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
              bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window);
 }

@@ -53,7 +53,6 @@ static enum wring_status make_channels(struct wring_group *group)
 
     group->collective = (struct wring_collective){
         .engine = session->engine,
-        .ops = &wring_sharded,
         .label = wring_trace_label(session->trace, "immediate"),
         .members = group->members,
         .seed = session->seed,

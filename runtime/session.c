@@ -325,7 +325,9 @@ static enum wring_status open_session(struct wring_session *session,
                                   session->config.spin_ns, &session->progress);
     if (status != WRING_OK)
         return status;
+    wring_progress_lock(session->progress);
     session->engine->trace = session->trace;
+    wring_progress_unlock(session->progress);
     return wring_session_trace_clocks(session);
 }
 
@@ -348,6 +350,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL)
         return WRING_ERR_NO_MEMORY;
+    pthread_mutex_init(&session->buffers_mutex, NULL);
     enum wring_status status = open_session(session, params);
     if (status != WRING_OK) {
         if (session->progress == NULL)
@@ -406,6 +409,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    pthread_mutex_destroy(&session->buffers_mutex);
     free(session);
 }
 

@@ -20,8 +20,9 @@ struct wring_bucket {
     struct wring_session *session;
     struct wring_bucket *next;
     char name[WRING_NAME_MAX];
-    float *data;
+    void *data;
     uint64_t elems;
+    enum wring_dtype dtype;
     enum wring_op op;
     enum wring_scheme scheme;
     int32_t priority;
@@ -32,10 +33,10 @@ struct wring_bucket {
     uint64_t kept_step; /* how many steps it had seen then */
 
     bool committed;
-    bool dropped;                /* to be freed by the next commit */
-    struct wring_block borrowed; /* registration of foreign memory, if any */
-    struct wring_block *block;   /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
-    bool placed;                 /* all members can take the sum in place */
+    bool dropped;                    /* to be freed by the next commit */
+    struct wring_block borrowed;     /* registration of foreign memory, if any */
+    const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
+    bool placed;                     /* all members can take the sum in place */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     size_t memory_offset; /* of its channels and send slots in the session's slots */
@@ -53,6 +54,7 @@ struct wring_session {
     struct wring_engine *engine;
     struct wring_fabric *fabric;
     struct wring_progress *progress;
+    pthread_mutex_t buffers_mutex; /* of the list; immediate calls look there from any thread */
     struct wring_buffer *buffers;
     struct wring_bucket *buckets; /* in the order of registration */
     struct wring_group *world;
@@ -77,7 +79,7 @@ struct wring_group {
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_request *running, *waiting; /* under mutex */
-    struct wring_codec *codecs[8];           /* of earlier calls, by spec */
+    struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
     pthread_mutex_t mutex;
 };
 
@@ -116,9 +118,24 @@ uint32_t wring_bucket_id(const char *name);
 /** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
 void wring_commit_undo(struct wring_session *session);
 
-/** The registered memory that holds [data, data + bytes), or NULL. */
-struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
-                                      size_t bytes);
+/** The registered memory that holds [data, data + bytes), or NULL. Threads: safe. */
+const struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
+                                            size_t bytes);
+
+/** Bytes of a bucket's data. */
+static inline size_t wring_bucket_bytes(const struct wring_bucket *bucket)
+{
+    return (size_t)bucket->elems * wring_dtype_bytes(bucket->dtype);
+}
+
+/**
+ * Can that codec be used so? Codecs sum float32; everything else travels as it is.
+ * @param what  for the log line: "bucket 'x'"
+ * Errors: WRING_ERR_UNSUPPORTED.
+ */
+enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
+                                           const struct wring_codec *codec, enum wring_dtype dtype,
+                                           enum wring_op op);
 
 /** Make a group without waiting for the engine: for session_open. */
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,

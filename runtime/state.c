@@ -61,9 +61,9 @@ static void put_text(struct output *out, const char *text)
 static struct wring_span owned(const struct wring_bucket *bucket)
 {
     const struct wring_collective *collective = &bucket->collective;
-    if (collective->ops != &wring_sharded || collective->codec == NULL)
+    if (collective->work.ops != &wring_sharded || collective->work.codec == NULL)
         return (struct wring_span){0, 0};
-    return wring_geometry_shard(&collective->geometry, collective->members.me);
+    return wring_geometry_shard(&collective->work.geometry, collective->members.me);
 }
 
 static bool has_failed(const struct wring_bucket *bucket)

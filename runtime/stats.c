@@ -49,9 +49,9 @@ static const char *scheme_of(const struct wring_collective *collective)
 {
     if (collective->members.n == 1)
         return "none";
-    if (collective->ops != &wring_sharded)
+    if (collective->work.ops != &wring_sharded)
         return "indivisible";
-    return collective->codec != NULL ? "divisible" : "direct";
+    return collective->work.codec != NULL ? "divisible" : "direct";
 }
 
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
@@ -65,9 +65,9 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
     *out = (struct wring_bucket_stats){
         .codec = wring_codec_info(bucket->codec)->spec,
         .scheme = scheme_of(collective),
-        .in_place = collective->placed,
-        .piece_elems = collective->geometry.chunk_elems < bucket->elems
-                           ? collective->geometry.chunk_elems
+        .in_place = collective->work.placed,
+        .piece_elems = collective->work.geometry.chunk_elems < bucket->elems
+                           ? collective->work.geometry.chunk_elems
                            : bucket->elems,
         .steps = collective->step,
         .wire_bytes_sent = collective->cost.wire_bytes,

@@ -87,17 +87,6 @@ static enum wring_status timed_call(struct bench *bench, const struct bench_case
     return status;
 }
 
-/** What every rank has to say, in rank order. @param all out, [ranks][bytes] */
-static enum wring_status gather(struct bench *bench, const void *own, size_t bytes, void *all)
-{
-    enum wring_status status = WRING_OK;
-
-    memcpy((char *)all + bench->rank * bytes, own, bytes);
-    for (uint32_t root = 0; root < bench->ranks && status == WRING_OK; root++)
-        status = wring_broadcast(bench->world, (char *)all + root * bytes, bytes, root, NULL);
-    return status;
-}
-
 /** What element i of the last call's result should be: exact, by the choice of the inputs. */
 static double expected(const struct bench *bench, uint64_t i)
 {
@@ -169,20 +158,6 @@ static enum wring_status agree_on_iterations(struct bench *bench, double warm_us
     return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL);
 }
 
-/** The time of each call is that of its slowest rank. */
-static enum wring_status slowest(struct bench *bench, double *times, uint64_t n)
-{
-    double *all = malloc(bench->ranks * n * sizeof(*all));
-    if (all == NULL)
-        return WRING_ERR_NO_MEMORY;
-    enum wring_status status = gather(bench, times, n * sizeof(*times), all);
-    for (uint64_t i = 0; i < n && status == WRING_OK; i++)
-        for (uint32_t rank = 0; rank < bench->ranks; rank++)
-            times[i] = fmax(times[i], all[rank * n + i]);
-    free(all);
-    return status;
-}
-
 static enum wring_status time_calls(struct bench *bench, const struct bench_case *this, uint64_t n,
                                     struct findings *findings, struct wring_spread *spread)
 {
@@ -195,8 +170,8 @@ static enum wring_status time_calls(struct bench *bench, const struct bench_case
         status = timed_call(bench, this, &times[i]);
     wring_session_stats(bench->session, &after);
     findings->wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
-    if (status == WRING_OK)
-        status = slowest(bench, times, n);
+    if (status == WRING_OK) /* the time of each call is that of its slowest rank */
+        status = wring_allreduce(bench->world, times, n, WRING_F64, WRING_MAX, NULL, NULL);
     if (status == WRING_OK)
         *spread = wring_spread_of(times, n);
     free(times);
@@ -207,7 +182,8 @@ static enum wring_status combine(struct bench *bench, const struct findings *own
                                  struct wring_allreduce_result *result)
 {
     struct findings all[WRING_PATTERN_RANKS_MAX];
-    enum wring_status status = gather(bench, own, sizeof(*own), all);
+    enum wring_status status = wring_allgather(bench->world, own, all, sizeof(*own) / 8, WRING_I64,
+                                               NULL, NULL); /* of whatever 8 bytes they are */
 
     for (uint32_t rank = 0; rank < bench->ranks && status == WRING_OK; rank++) {
         double nmse = all[rank].power > 0 ? all[rank].error / all[rank].power : all[rank].error;

@@ -57,6 +57,14 @@ bool wring_block_complete(const struct wring_block *block)
     return true;
 }
 
+bool wring_block_sendable(const struct wring_fabric *fabric, const struct wring_block *block)
+{
+    for (uint32_t i = 0; i < fabric->n_devices; i++)
+        if (!fabric->devices[i].caps.local_any && (block == NULL || block->regions[i] == NULL))
+            return false;
+    return true;
+}
+
 void wring_block_finish(struct wring_block *block)
 {
     for (uint32_t i = 0; i < WRING_DEVICES_MAX; i++)

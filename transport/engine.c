@@ -57,8 +57,10 @@ enum wring_status wring_engine_add_channel(struct wring_engine *engine,
 
 void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
 {
-    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel)
+    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel) {
         engine->channels[channel->id] = NULL;
+        engine->generation++; /* credits on the way must not be taken for those of the next one */
+    }
 }
 
 static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
@@ -190,7 +192,7 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     if (collective->members.n == 1)
         wring_engine_finish(engine, collective, WRING_OK);
     else
-        collective->ops->start(collective);
+        collective->work.ops->start(collective);
 }
 
 static bool activate_posted(struct wring_engine *engine)
@@ -219,10 +221,11 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
     const struct wring_collective *collective = task->collective;
     uint32_t member = task->kind == WRING_TASK_REDUCE ? task->job.bad_source : task->member;
     int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
-    wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, rank,
-                      "rank %" PRId32 " sent a piece that its codec cannot decode: do all ranks "
-                      "pass the same count and codec?",
-                      rank);
+    bool raw = collective->work.codec == NULL; /* then it has but a length to be wrong */
+    wring_fabric_fail(engine->fabric, raw ? WRING_ERR_MISMATCH : WRING_ERR_FRAME, rank,
+                      "rank %" PRId32 " sent a piece that %s: do all ranks pass the same count, "
+                      "type and codec?",
+                      rank, raw ? "has another size than here" : "its codec cannot decode");
 }
 
 static bool poll_jobs(struct wring_engine *engine)
@@ -241,7 +244,7 @@ static bool poll_jobs(struct wring_engine *engine)
             continue;
         }
         if (engine->fabric->state == WRING_FABRIC_WORKING)
-            task->collective->ops->job_done(task->collective, task);
+            task->collective->work.ops->job_done(task->collective, task);
         task->collective->runnable = true;
     }
     return n > 0;
@@ -264,7 +267,7 @@ static bool advance(struct wring_engine *engine)
         bool retry = !at->runnable; /* its put may find no room again */
         uint64_t before = puts_of(engine);
         at->runnable = at->blocked = false;
-        at->ops->advance(at);
+        at->work.ops->advance(at);
         any |= !retry || puts_of(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
@@ -286,7 +289,8 @@ static void check_departed(struct wring_engine *engine)
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
             struct wring_peer *peer = &engine->fabric->peers[at->members.ranks[i]];
-            if (peer->gone && peer->left && at->ops->needs(at, i)) {
+            if (peer->gone && peer->left &&
+                (at->work.ops->owes(at, i) || at->work.ops->awaits(at, i))) {
                 wring_engine_put_failed(engine, peer, WRING_ERR_PEER);
                 return;
             }

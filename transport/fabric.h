@@ -187,6 +187,9 @@ enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, si
 /** True if every device in use can put into this memory. */
 bool wring_block_complete(const struct wring_block *block);
 
+/** True if every device in use can put from this memory; NULL: from any. */
+bool wring_block_sendable(const struct wring_fabric *fabric, const struct wring_block *block);
+
 void wring_block_finish(struct wring_block *block);
 
 /** Write the keys for the other ranks. */

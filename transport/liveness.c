@@ -37,6 +37,7 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     va_list args;
     va_start(args, format);
     vsnprintf(fabric->failure.text, sizeof(fabric->failure.text), format, args);
+    wring_text_clean(fabric->failure.text);
     va_end(args);
 
     wring_error(fabric->log, "rank %" PRIu32 ": %s", fabric->rank, fabric->failure.text);

@@ -6,38 +6,78 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "tests/collective/strict.h"
+#include "tests/lib/elements.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
 #define WAIT_NS (60ull * 1000000000)
+#define SETTINGS 6
 
 struct run {
     const struct wring_matrix_case *c;
-    float **results; /* [ranks][elems] */
+    void **results; /* [ranks][out_elems] */
+    void **foreign; /* [ranks][2] memory to be freed when all sessions are closed */
 };
 
 const char *wring_matrix_text(const struct wring_matrix_case *c, char *text, int bytes)
 {
+    static const char *const whats[] = {"bucket",    "allreduce", "reduce-scatter",
+                                        "allgather", "alltoall",  "broadcast"};
+    static const char *const memories[] = {"allocated", "foreign", "registered"};
     snprintf(text, (size_t)bytes,
-             "%u ranks, %llu elems, %s, scheme %d, op %d, %s, chunk %s, %s, "
-             "%s, %s%s%s",
-             c->ranks, (unsigned long long)c->elems, c->codec, (int)c->scheme, (int)c->op,
-             c->provider, c->chunk, c->cpu, c->executor, c->progress, c->foreign ? ", foreign" : "",
-             c->flush ? ", ftz" : "");
+             "%s, %u ranks, %llu elems of %s, %s, %s, scheme %d, %s, chunk %s, %s, %s, %s, %s%s%s%s"
+             "%s, %u steps",
+             whats[c->what], c->ranks, (unsigned long long)c->elems, wring_dtype_name(c->dtype),
+             wring_op_name(c->op), c->codec, (int)c->scheme, c->provider, c->chunk, c->cpu,
+             c->executor, c->progress, memories[c->memory], c->strict ? ", strict" : "",
+             c->in_place ? ", in place" : "", c->flush ? ", ftz" : "",
+             c->special ? ", special" : "", c->steps);
     return text;
 }
 
-void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step,
-                        float *data)
+uint64_t wring_matrix_in_elems(const struct wring_matrix_case *c)
 {
+    bool each = c->what == WRING_MATRIX_REDUCE_SCATTER || c->what == WRING_MATRIX_ALLTOALL;
+    return each ? c->elems * c->ranks : c->elems;
+}
+
+uint64_t wring_matrix_out_elems(const struct wring_matrix_case *c)
+{
+    bool each = c->what == WRING_MATRIX_ALLGATHER || c->what == WRING_MATRIX_ALLTOALL;
+    return each ? c->elems * c->ranks : c->elems;
+}
+
+uint32_t wring_matrix_root(const struct wring_matrix_case *c, unsigned step)
+{
+    return (step + 1) % c->ranks;
+}
+
+bool wring_matrix_same(const struct wring_matrix_case *c)
+{
+    return c->what != WRING_MATRIX_REDUCE_SCATTER && c->what != WRING_MATRIX_ALLTOALL;
+}
+
+static void fill_f32(const struct wring_matrix_case *c, uint32_t rank, unsigned step, float *data)
+{
+    uint64_t n = wring_matrix_in_elems(c);
     uint32_t state = 1 + rank * 7919 + step * 104729;
-    uint64_t saved = wring_fp_enter(); /* the same input in every mode */
-    for (uint64_t i = 0; i < c->elems; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         float x = wring_test_random_float(&state);
         data[i] = i % 64 == 5 ? x * 1e-39f : x; /* some denormals */
     }
-    for (uint32_t i = 0; rank == 1 && i < c->special && c->elems > 0; i++)
-        data[(uint64_t)i * 977 % c->elems] = i % 2 == 0 ? NAN : INFINITY;
+    for (uint32_t i = 0; rank == 1 && i < c->special && n > 0; i++)
+        data[(uint64_t)i * 977 % n] = i % 2 == 0 ? NAN : INFINITY;
+}
+
+void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step, void *data)
+{
+    uint64_t saved = wring_fp_enter(); /* the same input in every mode */
+    if (c->dtype == WRING_F32)
+        fill_f32(c, rank, step, data);
+    else
+        wring_test_fill(c->dtype, data, wring_matrix_in_elems(c),
+                        c->special ? WRING_TEST_BITS : WRING_TEST_PLAIN, 1 + rank + step * 64);
     wring_fp_leave(saved);
 }
 
@@ -51,77 +91,182 @@ static void set_flush(bool flush)
 #endif
 }
 
-enum wring_status wring_matrix_steps(struct wring_session *session,
-                                     const struct wring_matrix_case *c, float *data)
+static enum wring_status call(struct wring_group *group, const struct wring_matrix_case *c,
+                              unsigned step, void *in, void *out, struct wring_request **request)
 {
-    uint32_t rank = wring_session_rank(session);
-    struct wring_bucket *bucket;
-    char text[256];
+    switch (c->what) {
+    case WRING_MATRIX_ALLREDUCE:
+        return wring_allreduce(group, in, c->elems, c->dtype, c->op, c->codec, request);
+    case WRING_MATRIX_REDUCE_SCATTER:
+        return wring_reduce_scatter(group, in, out, c->elems, c->dtype, c->op, c->codec, request);
+    case WRING_MATRIX_ALLGATHER:
+        return wring_allgather(group, in, out, c->elems, c->dtype, c->codec, request);
+    case WRING_MATRIX_ALLTOALL:
+        return wring_alltoall(group, in, out, c->elems, c->dtype, c->codec, request);
+    case WRING_MATRIX_BROADCAST:
+        return wring_broadcast(group, in, c->elems * wring_dtype_bytes(c->dtype),
+                               wring_matrix_root(c, step), request);
+    case WRING_MATRIX_BUCKET:
+    case WRING_MATRIX_WHATS:
+        break;
+    }
+    return WRING_ERR_INVALID;
+}
+
+/** A call that waits in even steps, a request in odd ones. */
+static enum wring_status immediate_step(struct wring_session *session,
+                                        const struct wring_matrix_case *c, unsigned step, void *in,
+                                        void *out)
+{
+    struct wring_group *world = wring_session_world(session);
+    struct wring_request *request;
+    if (step % 2 == 0)
+        return call(world, c, step, in, out, NULL);
+    enum wring_status status = call(world, c, step, in, out, &request);
+    return status == WRING_OK ? wring_request_wait(request, WAIT_NS) : status;
+}
+
+static enum wring_status make_bucket(struct wring_session *session,
+                                     const struct wring_matrix_case *c, void *data,
+                                     struct wring_bucket **out)
+{
     struct wring_bucket_params params = {.name = "b",
                                          .data = data,
                                          .elems = c->elems,
+                                         .dtype = c->dtype,
                                          .op = c->op,
                                          .codec = c->codec,
                                          .scheme = c->scheme};
-    enum wring_status status = wring_bucket_register(session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(session);
-    CHECK(status == WRING_OK, "rank %u: %s: %s", rank, wring_status_text(status),
-          wring_matrix_text(c, text, sizeof(text)));
+    enum wring_status status = wring_bucket_register(session, &params, out);
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+enum wring_status wring_matrix_steps(struct wring_session *session,
+                                     const struct wring_matrix_case *c, void *in, void *out)
+{
+    uint32_t rank = wring_session_rank(session);
+    struct wring_bucket *bucket = NULL;
+    enum wring_status status = WRING_OK;
+    unsigned step = 0;
+    char text[512];
+
+    if (c->what == WRING_MATRIX_BUCKET)
+        status = make_bucket(session, c, in, &bucket);
     set_flush(c->flush);
-    for (unsigned step = 0; step < c->steps && status == WRING_OK; step++) {
-        wring_matrix_input(c, rank, step, data);
+    for (; step < c->steps && status == WRING_OK; step++) {
+        wring_matrix_input(c, rank, step, in);
+        if (bucket == NULL) {
+            status = immediate_step(session, c, step, in, out);
+            continue;
+        }
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
             status = wring_bucket_wait(bucket, WAIT_NS);
-        CHECK(status == WRING_OK, "rank %u step %u: %s: %s", rank, step, wring_status_text(status),
-              wring_matrix_text(c, text, sizeof(text)));
     }
+    CHECK(status == WRING_OK, "rank %u step %u: %s: %s", rank, step, wring_status_text(status),
+          wring_matrix_text(c, text, sizeof(text)));
     return status;
+}
+
+/** One piece of memory as the case wants it. @param foreign out, what is to be freed later */
+static void *get_memory(struct wring_session *session, const struct wring_matrix_case *c,
+                        uint64_t elems, void **foreign)
+{
+    size_t bytes = elems * wring_dtype_bytes(c->dtype) + 8;
+    void *data = NULL;
+    if (c->memory == WRING_MATRIX_ALLOCATED) {
+        CHECK(wring_buffer_alloc(session, bytes, &data) == WRING_OK, "alloc");
+        return data;
+    }
+    data = *foreign = calloc(1, bytes);
+    if (c->memory == WRING_MATRIX_REGISTERED)
+        CHECK(wring_buffer_register(session, data, bytes) == WRING_OK, "register");
+    return data;
+}
+
+/** Where `in` and `out` lie in the larger of both. */
+static void overlay(const struct wring_matrix_case *c, uint32_t rank, uint8_t **in, uint8_t **out)
+{
+    size_t own = rank * c->elems * wring_dtype_bytes(c->dtype);
+    if (wring_matrix_in_elems(c) > wring_matrix_out_elems(c))
+        *out = *in + own;
+    else if (wring_matrix_in_elems(c) < wring_matrix_out_elems(c))
+        *in = *out + own;
+    else
+        *out = *in;
 }
 
 static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
 {
     const struct run *run = arg;
     const struct wring_matrix_case *c = run->c;
-    size_t bytes = c->elems * sizeof(float);
-    void *data = NULL;
+    void **foreign = run->foreign + (size_t)2 * rank;
+    uint8_t *in = get_memory(session, c, wring_matrix_in_elems(c), &foreign[0]);
+    uint8_t *out = get_memory(session, c, wring_matrix_out_elems(c), &foreign[1]);
+    uint8_t *used_in = in, *used_out = out;
+    bool same = c->what != WRING_MATRIX_REDUCE_SCATTER && c->what != WRING_MATRIX_ALLGATHER &&
+                c->what != WRING_MATRIX_ALLTOALL;
 
-    if (c->foreign)
-        data = calloc(1, bytes + 64);
-    else
-        REQUIRE(wring_buffer_alloc(session, bytes, &data) == WRING_OK, "alloc");
-    wring_matrix_steps(session, c, data);
-    if (bytes > 0)
-        memcpy(run->results[rank], data, bytes);
-    if (c->foreign) {
-        wring_session_commit(session); /* nobody may still write into it */
-        free(data);
-    }
+    if (c->strict)
+        wring_test_be_strict(session);
+    if (same || c->in_place)
+        overlay(c, rank, &used_in, &used_out);
+    wring_matrix_steps(session, c, used_in, used_out);
+    memcpy(run->results[rank], used_out, wring_matrix_out_elems(c) * wring_dtype_bytes(c->dtype));
+    if (c->what == WRING_MATRIX_BUCKET)
+        return; /* its memory is in use until the session is closed */
+    wring_buffer_free(session, in);
+    wring_buffer_free(session, out);
 }
 
-bool wring_matrix_run(const struct wring_matrix_case *c, float *out)
+static void check_results(const struct run *run)
 {
-    char settings[5][64], text[256];
-    const char *list[6] = {settings[0], settings[1], settings[2], settings[3], settings[4], NULL};
-    unsigned before = wring_test_failures();
-    struct run run = {c, calloc(c->ranks, sizeof(float *))};
+    const struct wring_matrix_case *c = run->c;
+    size_t bytes = wring_matrix_out_elems(c) * wring_dtype_bytes(c->dtype);
+    char text[512];
 
-    snprintf(settings[0], 64, "WRING_PROVIDER=%s", c->provider);
-    snprintf(settings[1], 64, "WRING_CHUNK_BYTES=%s", c->chunk);
-    snprintf(settings[2], 64, "WRING_CPU=%s", c->cpu);
-    snprintf(settings[3], 64, "WRING_EXECUTOR=%s", c->executor);
-    snprintf(settings[4], 64, "WRING_PROGRESS=%s", c->progress);
     for (uint32_t i = 0; i < c->ranks; i++)
-        run.results[i] = calloc(c->elems + 1, sizeof(float));
+        if (i == 0 || !wring_matrix_same(c))
+            wring_matrix_check(c, i, run->results[i]);
+        else
+            CHECK(memcmp(run->results[0], run->results[i], bytes) == 0, "ranks 0 and %u differ: %s",
+                  i, wring_matrix_text(c, text, sizeof(text)));
+}
+
+/** "shm+fault" is a provider and a wrapper, far faster than anything here. */
+static void write_provider(const char *provider, char *name, char *fault)
+{
+    size_t length = strcspn(provider, "+");
+    snprintf(name, 64, "WRING_PROVIDER=%.*s", (int)length, provider);
+    snprintf(fault, 64, "WRING_FAULT=%s", provider[length] == '+' ? "rate=40gbit" : "");
+}
+
+bool wring_matrix_run(const struct wring_matrix_case *c)
+{
+    char settings[SETTINGS][64];
+    const char *list[SETTINGS + 1] = {NULL};
+    unsigned before = wring_test_failures();
+    struct run run = {c, calloc(c->ranks, sizeof(void *)), calloc(c->ranks, 2 * sizeof(void *))};
+
+    write_provider(c->provider, settings[0], settings[1]);
+    snprintf(settings[2], 64, "WRING_CHUNK_BYTES=%s", c->chunk);
+    snprintf(settings[3], 64, "WRING_CPU=%s", c->cpu);
+    snprintf(settings[4], 64, "WRING_EXECUTOR=%s", c->executor);
+    snprintf(settings[5], 64, "WRING_PROGRESS=%s", c->progress);
+    for (int i = 0; i < SETTINGS; i++)
+        list[i] = settings[i];
+    for (uint32_t i = 0; i < c->ranks; i++)
+        run.results[i] = calloc(wring_matrix_out_elems(c) + 1, wring_dtype_bytes(c->dtype));
     struct wring_test_job job = {.ranks = c->ranks, .settings = list, .arg = &run, .run = run_rank};
     wring_test_run_ranks(&job);
-    for (uint32_t i = 1; i < c->ranks; i++)
-        CHECK(memcmp(run.results[0], run.results[i], c->elems * sizeof(float)) == 0,
-              "ranks 0 and %u differ: %s", i, wring_matrix_text(c, text, sizeof(text)));
-    memcpy(out, run.results[0], c->elems * sizeof(float));
-    for (uint32_t i = 0; i < c->ranks; i++)
+    if (wring_test_failures() == before)
+        check_results(&run);
+    for (uint32_t i = 0; i < c->ranks; i++) {
         free(run.results[i]);
+        free(run.foreign[2 * i]);
+        free(run.foreign[2 * i + 1]);
+    }
     free(run.results);
+    free(run.foreign);
     return wring_test_failures() == before;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One allreduce job over every dimension that must not change a bit, and what it should give. */
+/** One job over every dimension that must not change a bit, and what it should give. */
 #ifndef WRING_TESTS_MATRIX_H
 #define WRING_TESTS_MATRIX_H
 
@@ -8,39 +8,76 @@
 
 #include <wring/wring.h>
 
+enum wring_matrix_what {
+    WRING_MATRIX_BUCKET,    /* allreduce of a registered bucket */
+    WRING_MATRIX_ALLREDUCE, /* the rest are immediate calls */
+    WRING_MATRIX_REDUCE_SCATTER,
+    WRING_MATRIX_ALLGATHER,
+    WRING_MATRIX_ALLTOALL,
+    WRING_MATRIX_BROADCAST,
+    WRING_MATRIX_WHATS,
+};
+
+/** Where the data lies. */
+enum wring_matrix_memory {
+    WRING_MATRIX_ALLOCATED, /* from wring_buffer_alloc */
+    WRING_MATRIX_FOREIGN,
+    WRING_MATRIX_REGISTERED, /* foreign, and made known */
+    WRING_MATRIX_MEMORIES,
+};
+
 struct wring_matrix_case {
+    enum wring_matrix_what what;
     uint32_t ranks;
-    uint64_t elems;
+    uint64_t elems; /* of a bucket, allreduce or broadcast; else of each member's run */
+    enum wring_dtype dtype;
+    enum wring_op op;
     const char *codec; /* spec */
     enum wring_scheme scheme;
-    enum wring_op op;
     unsigned steps;
-    const char *provider;
+    const char *provider; /* "+fault" at its end wraps it */
     const char *chunk;    /* WRING_CHUNK_BYTES */
     const char *cpu;      /* WRING_CPU */
     const char *executor; /* WRING_EXECUTOR */
     const char *progress; /* WRING_PROGRESS */
-    bool foreign;         /* data is not from wring_buffer_alloc */
-    bool flush;           /* the application has set flush-to-zero */
-    uint32_t special;     /* how many elements of rank 1's input are NaN or infinite */
+    enum wring_matrix_memory memory;
+    bool strict;      /* devices take a put only from regions of their own */
+    bool in_place;    /* where the collective allows it */
+    bool flush;       /* the application has set flush-to-zero */
+    uint32_t special; /* float32: how many elements of rank 1's input are NaN or infinite; other
+                         types: if not 0, any bits */
 };
 
+/** Run it on ranks that are threads, and check all results. @return false when a check failed */
+bool wring_matrix_run(const struct wring_matrix_case *c);
+
 /**
- * Run it; all ranks must end with the same bits. @param out [elems] rank 0's result after the
- * last step; @return false when a check failed
+ * This rank's part: all steps on `in` and `out`; checks each call.
+ * @param in, out  [in_elems], [out_elems]; equal, or out within in or in within out, as the
+ *                 collective has it when in place
  */
-bool wring_matrix_run(const struct wring_matrix_case *c, float *out);
-
-/** This rank's part: register, commit, and run all steps on data, [elems]; checks each call. */
 enum wring_status wring_matrix_steps(struct wring_session *session,
-                                     const struct wring_matrix_case *c, float *data);
+                                     const struct wring_matrix_case *c, void *in, void *out);
 
-/** The input of one rank in one step. */
+/** Elements that a member contributes, and that it ends with. */
+uint64_t wring_matrix_in_elems(const struct wring_matrix_case *c);
+uint64_t wring_matrix_out_elems(const struct wring_matrix_case *c);
+
+/** The input of one rank in one step, [in_elems]. */
 void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step,
-                        float *data);
+                        void *data);
 
-/** Check `out` against a double precision sum and the codec's error bound. */
-void wring_matrix_check(const struct wring_matrix_case *c, const float *out);
+/** Who broadcasts in a step. */
+uint32_t wring_matrix_root(const struct wring_matrix_case *c, unsigned step);
+
+/** Do all ranks end with the same? */
+bool wring_matrix_same(const struct wring_matrix_case *c);
+
+/**
+ * Check what a rank ended with after the last step, [out_elems]: each bit against the definition
+ * of the scheme, and the distance from a double precision sum against the type's and codec's bound.
+ */
+void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const void *out);
 
 /** For messages. */
 const char *wring_matrix_text(const struct wring_matrix_case *c, char *text, int bytes);

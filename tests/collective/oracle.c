@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an allreduce must give, computed in one thread straight from the definition of its scheme:
+ * What a collective must give, computed in one thread straight from the definition of its scheme:
  * whole spans at once, scalar codecs, sums in a plain loop. The machine under test has to agree
- * with it bit for bit; how far codecs may be off the true sum is checked against doubles.
+ * with it bit for bit; how far results may be off the true sum is checked in bound.c.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "tests/collective/bound.h"
 #include "tests/collective/matrix.h"
+#include "tests/lib/elements.h"
 #include "tests/lib/test.h"
 #include "transport/collective/collective.h"
 
 struct oracle {
     const struct wring_matrix_case *c;
+    uint32_t rank; /* whose result is wanted */
     struct wring_codec *codec;
     bool raw;
-    float **inputs, **residuals; /* [ranks][elems] */
-    float *scratch, *sum;        /* [elems] */
+    void **inputs;     /* [ranks][in_elems] */
+    float **residuals; /* [ranks][in_elems] */
+    float *scratch;    /* [in_elems] */
+    void *out;         /* [out_elems] */
     uint8_t *code;
 };
 
@@ -27,75 +32,148 @@ static float one_nan(float x)
     return isnan(x) ? NAN : x;
 }
 
-/** scratch[span] = decode(encode(in + residual)), by the codec of that way. */
-static void through_codec(struct oracle *o, const float *in, float *residual,
-                          struct wring_span span, unsigned step, uint32_t rank, uint32_t phase)
+/** Elements on their way: `at` is where codecs take them to be. */
+struct way {
+    uint64_t n, at;
+    unsigned step;
+    uint32_t rank, phase;
+};
+
+/** to = decode(encode(from + residual)), by the codec of that way. */
+static void through_codec(struct oracle *o, struct way way, const float *from, float *to,
+                          float *residual)
 {
     struct wring_codec_context context = {.seed = 1234,
-                                          .rank = rank,
+                                          .rank = way.rank,
                                           .ranks = o->c->ranks,
-                                          .phase = phase,
-                                          .step = step,
-                                          .element = span.begin};
-    const struct wring_codec *codec = wring_codec_way(o->codec, phase);
+                                          .phase = way.phase,
+                                          .step = way.step,
+                                          .element = way.at};
+    const struct wring_codec *codec = wring_codec_way(o->codec, way.phase);
     bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
-    uint64_t n = span.end - span.begin;
-    size_t bytes = wring_codec_encode(codec, &context, in + span.begin, n,
-                                      feedback ? residual + span.begin : NULL, o->code);
-    CHECK(bytes <= wring_codec_bound(codec, n), "%zu bytes", bytes);
-    CHECK(wring_codec_decode(codec, &context, o->code, bytes, o->scratch + span.begin, n, false) ==
-              WRING_OK,
+    size_t bytes =
+        wring_codec_encode(codec, &context, from, way.n, feedback ? residual : NULL, o->code);
+    CHECK(bytes <= wring_codec_bound(codec, way.n), "%zu bytes", bytes);
+    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, way.n, false) == WRING_OK,
           "decode");
 }
 
-static void add(struct oracle *o, const float *x, struct wring_span span, bool first)
+/** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded. */
+static void reduce_span(struct oracle *o, float *sum, struct wring_span span, uint32_t owner,
+                        unsigned step)
 {
-    for (uint64_t i = span.begin; i < span.end; i++)
-        o->sum[i] = one_nan(first ? x[i] : o->sum[i] + x[i]);
-}
-
-static void divide(struct oracle *o, struct wring_span span)
-{
-    for (uint64_t i = span.begin; o->c->op == WRING_AVG && i < span.end; i++)
-        o->sum[i] = one_nan(o->sum[i] / (float)o->c->ranks);
-}
-
-static void reduce_span(struct oracle *o, struct wring_span span, uint32_t owner, unsigned step)
-{
+    uint64_t n = span.end - span.begin;
     for (uint32_t r = 0; r < o->c->ranks; r++) {
-        const float *x = o->inputs[r];
-        if (!o->raw && r != owner) {
-            through_codec(o, x, o->residuals[r], span, step, r, 0);
+        const float *x = (const float *)o->inputs[r] + span.begin;
+        if (r != owner) {
+            through_codec(o, (struct way){n, span.begin, step, r, 0}, x, o->scratch,
+                          o->residuals[r] + span.begin);
             x = o->scratch;
         }
-        add(o, x, span, r == 0);
+        for (uint64_t i = 0; i < n; i++)
+            sum[i] = one_nan(r == 0 ? x[i] : sum[i] + x[i]);
     }
-    divide(o, span);
+    for (uint64_t i = 0; o->c->op == WRING_AVG && i < n; i++)
+        sum[i] = one_nan(sum[i] / (float)o->c->ranks);
 }
 
 static bool is_sharded(const struct oracle *o)
 {
-    if (o->c->scheme != WRING_SCHEME_AUTO)
+    if (o->c->what == WRING_MATRIX_BUCKET && o->c->scheme != WRING_SCHEME_AUTO)
         return o->c->scheme == WRING_SCHEME_DIVISIBLE;
-    if (wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS)
-        return true;
-    return o->raw ? o->c->elems * sizeof(float) > 8192 : o->c->ranks > 2;
+    return wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS || o->c->ranks > 2;
 }
 
-static void step_sharded(struct oracle *o, unsigned step)
+static void encoded_allreduce(struct oracle *o, unsigned step)
 {
+    float *out = o->out;
+    if (!is_sharded(o)) {
+        reduce_span(o, out, (struct wring_span){0, o->c->elems}, UINT32_MAX, step);
+        return;
+    }
     struct wring_geometry geometry =
-        wring_geometry_make(o->c->elems, o->c->ranks, o->raw ? NULL : o->codec, 4096);
+        wring_geometry_make(o->c->elems, 4, o->c->ranks, o->codec, 4096);
     for (uint32_t owner = 0; owner < o->c->ranks; owner++) {
         struct wring_span span = wring_geometry_shard(&geometry, owner);
-        if (span.begin == span.end)
+        uint64_t n = span.end - span.begin;
+        if (n == 0)
             continue;
-        reduce_span(o, span, owner, step);
-        if (!o->raw) {
-            through_codec(o, o->sum, o->residuals[owner], span, step, owner, 1);
-            memcpy(o->sum + span.begin, o->scratch + span.begin,
-                   (span.end - span.begin) * sizeof(float));
-        }
+        reduce_span(o, out + span.begin, span, owner, step);
+        through_codec(o, (struct way){n, span.begin, step, owner, 1}, out + span.begin, o->scratch,
+                      o->residuals[owner] + span.begin);
+        memcpy(out + span.begin, o->scratch, n * sizeof(float));
+    }
+}
+
+/** Runs of `in` go to runs of `out`; what stays at home is encoded if everyone gets the same. */
+static void encoded_exchange(struct oracle *o, unsigned step)
+{
+    uint64_t n = o->c->elems;
+    bool all = o->c->what == WRING_MATRIX_ALLGATHER;
+    for (uint32_t from = 0; from < o->c->ranks; from++) {
+        const float *in = (const float *)o->inputs[from] + (all ? 0 : o->rank * n);
+        float *out = (float *)o->out + from * n;
+        if (all || from != o->rank)
+            through_codec(o, (struct way){n, 0, step, from, 0}, in, out, NULL);
+        else
+            memcpy(out, in, n * sizeof(float));
+    }
+}
+
+static void encoded_step(struct oracle *o, unsigned step)
+{
+    uint64_t own = o->rank * o->c->elems;
+    switch (o->c->what) {
+    case WRING_MATRIX_BUCKET:
+    case WRING_MATRIX_ALLREDUCE:
+        encoded_allreduce(o, step);
+        return;
+    case WRING_MATRIX_REDUCE_SCATTER:
+        reduce_span(o, o->out, (struct wring_span){own, own + o->c->elems}, o->rank, step);
+        return;
+    default:
+        encoded_exchange(o, step);
+    }
+}
+
+static const uint8_t *input_at(const struct oracle *o, uint32_t rank, uint64_t element)
+{
+    return (const uint8_t *)o->inputs[rank] + element * wring_dtype_bytes(o->c->dtype);
+}
+
+/** The same for all schemes: in rank order, whoever does it. */
+static void raw_reduction(struct oracle *o, uint64_t begin)
+{
+    const void *sources[16];
+    for (uint32_t r = 0; r < o->c->ranks; r++)
+        sources[r] = input_at(o, r, begin);
+    wring_test_reduce(o->c->dtype, o->c->op, sources, o->c->ranks, o->c->elems, o->out);
+}
+
+static void raw_step(struct oracle *o, unsigned step)
+{
+    const struct wring_matrix_case *c = o->c;
+    size_t run = c->elems * wring_dtype_bytes(c->dtype);
+    uint8_t *out = o->out;
+
+    switch (c->what) {
+    case WRING_MATRIX_BUCKET:
+    case WRING_MATRIX_ALLREDUCE:
+        raw_reduction(o, 0);
+        return;
+    case WRING_MATRIX_REDUCE_SCATTER:
+        raw_reduction(o, o->rank * c->elems);
+        return;
+    case WRING_MATRIX_ALLGATHER:
+        for (uint32_t r = 0; r < c->ranks; r++)
+            memcpy(out + r * run, o->inputs[r], run);
+        return;
+    case WRING_MATRIX_ALLTOALL:
+        for (uint32_t r = 0; r < c->ranks; r++)
+            memcpy(out + r * run, input_at(o, r, o->rank * c->elems), run);
+        return;
+    default:
+        memcpy(out, o->inputs[wring_matrix_root(c, step)], run);
     }
 }
 
@@ -103,101 +181,62 @@ static void run_step(struct oracle *o, unsigned step)
 {
     for (uint32_t r = 0; r < o->c->ranks; r++)
         wring_matrix_input(o->c, r, step, o->inputs[r]);
-    if (o->c->elems == 0)
-        return;
-    if (o->c->ranks == 1)
-        memcpy(o->sum, o->inputs[0], o->c->elems * sizeof(float));
-    else if (is_sharded(o))
-        step_sharded(o, step);
-    else
-        reduce_span(o, (struct wring_span){0, o->c->elems}, UINT32_MAX, step);
+    if (o->c->ranks == 1) /* nothing is touched */
+        memcpy(o->out, o->inputs[0], o->c->elems * wring_dtype_bytes(o->c->dtype));
+    else if (o->raw)
+        raw_step(o, step);
+    else if (o->c->elems > 0)
+        encoded_step(o, step);
 }
 
-/** How far one encoding of a value may be off, in a block whose largest magnitude is `peak`. */
-static double step_error(const char *codec, double x, double peak)
+static void check_bits(const struct oracle *o, const void *out)
 {
-    if (strcmp(codec, "none") == 0)
-        return 0;
-    if (strcmp(codec, "bf16") == 0)
-        return fabs(x) * 0x1p-8 + 1e-40;
-    if (strcmp(codec, "fp16") == 0)
-        return fabs(x) * 0x1p-11 + 0x1p-25;
-    return peak / 127 * 0.5001 + 1e-35; /* int8 */
+    size_t bytes = wring_dtype_bytes(o->c->dtype);
+    uint64_t i = 0, n = wring_matrix_out_elems(o->c);
+    char text[512];
+
+    while (i < n &&
+           memcmp((const char *)o->out + i * bytes, (const char *)out + i * bytes, bytes) == 0)
+        i++;
+    CHECK(i == n, "rank %u: element %llu is %La, should be %La: %s", o->rank, (unsigned long long)i,
+          wring_test_element(o->c->dtype, out, i), wring_test_element(o->c->dtype, o->out, i),
+          wring_matrix_text(o->c, text, sizeof(text)));
 }
 
-static void check_bound(const struct oracle *o)
+void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const void *out)
 {
-    const struct wring_matrix_case *c = o->c;
-    double peak = c->ranks * 1.0; /* inputs are below 1 */
-    for (uint64_t i = 0; i < c->elems; i++) {
-        double sum = 0, bound = c->ranks * 1e-44; /* where denormals end */
-        for (uint32_t r = 0; r < c->ranks; r++) {
-            sum += o->inputs[r][i];
-            bound += step_error(c->codec, o->inputs[r][i], 1) + fabs(o->inputs[r][i]) * 0x1p-22;
-        }
-        bound += step_error(c->codec, fabs(sum) + bound, peak + bound) + fabs(sum) * 0x1p-22;
-        double divisor = c->op == WRING_AVG ? c->ranks : 1;
-        if (fabs(o->sum[i] * divisor - sum) > bound) {
-            char text[256];
-            CHECK(false, "element %llu is %g, not %g, bound %g: %s", (unsigned long long)i,
-                  o->sum[i] * divisor, sum, bound, wring_matrix_text(c, text, sizeof(text)));
-            return;
-        }
-    }
-}
+    struct oracle o = {.c = c, .rank = rank};
+    uint64_t in_elems = wring_matrix_in_elems(c);
+    size_t bytes = wring_dtype_bytes(c->dtype);
 
-static float **make_rows(uint32_t n, uint64_t elems)
-{
-    float **rows = calloc(n, sizeof(*rows));
-    for (uint32_t i = 0; i < n; i++)
-        rows[i] = calloc(elems + 1, sizeof(float));
-    return rows;
-}
-
-static void free_rows(float **rows, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        free(rows[i]);
-    free(rows);
-}
-
-static bool has_plain_bound(const struct wring_matrix_case *c)
-{
-    return c->special == 0 &&
-           (strcmp(c->codec, "none") == 0 || strcmp(c->codec, "bf16") == 0 ||
-            strcmp(c->codec, "fp16") == 0 || strncmp(c->codec, "int8", 4) == 0) &&
-           strpbrk(c->codec, "+>") == NULL;
-}
-
-void wring_matrix_check(const struct wring_matrix_case *c, const float *out)
-{
-    struct oracle o = {.c = c};
-    char text[256];
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_RAW) != 0;
-    o.inputs = make_rows(c->ranks, c->elems);
-    o.residuals = make_rows(c->ranks, c->elems);
-    o.scratch = calloc(c->elems + 1, sizeof(float));
-    o.sum = calloc(c->elems + 1, sizeof(float));
-    o.code = malloc(wring_codec_bound(o.codec, c->elems) + 64);
+    o.inputs = calloc(c->ranks, sizeof(*o.inputs));
+    o.residuals = calloc(c->ranks, sizeof(*o.residuals));
+    for (uint32_t r = 0; r < c->ranks; r++) {
+        o.inputs[r] = calloc(in_elems + 1, bytes);
+        o.residuals[r] = calloc(in_elems + 1, sizeof(float));
+    }
+    o.scratch = calloc(in_elems + 1, sizeof(float));
+    o.out = calloc(wring_matrix_out_elems(c) + 1, bytes);
+    o.code = malloc(wring_codec_bound(o.codec, in_elems) + 64);
 
     uint64_t saved = wring_fp_enter();
     for (unsigned step = 0; step < c->steps; step++)
         run_step(&o, step);
+    check_bits(&o, out);
+    wring_matrix_check_bound(c, rank, (const void *const *)o.inputs, out);
     wring_fp_leave(saved);
 
-    uint64_t i = 0;
-    while (i < c->elems && memcmp(&o.sum[i], &out[i], sizeof(float)) == 0)
-        i++;
-    CHECK(i == c->elems, "element %llu is %a, should be %a: %s", (unsigned long long)i, out[i],
-          o.sum[i], wring_matrix_text(c, text, sizeof(text)));
-    if (has_plain_bound(c))
-        check_bound(&o);
-    free_rows(o.inputs, c->ranks);
-    free_rows(o.residuals, c->ranks);
+    for (uint32_t r = 0; r < c->ranks; r++) {
+        free(o.inputs[r]);
+        free(o.residuals[r]);
+    }
+    free(o.inputs);
+    free(o.residuals);
     free(o.scratch);
-    free(o.sum);
+    free(o.out);
     free(o.code);
     wring_codec_destroy(o.codec);
 }

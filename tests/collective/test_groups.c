@@ -94,6 +94,145 @@ static void overlapping_groups(struct wring_session *session, uint32_t rank, voi
     wring_group_destroy(c);
 }
 
+#define GROUPS 5
+#define IN_FLIGHT 4
+#define RUN 3000
+
+/** One group's share of the test, on one rank. */
+struct share {
+    struct wring_group *group; /* NULL: not in it */
+    uint32_t n, me;
+    struct wring_request *requests[IN_FLIGHT];
+    int32_t in[IN_FLIGHT][RUN * 5], out[IN_FLIGHT][RUN * 5];
+};
+
+static uint32_t index_in(const uint32_t *ranks, uint32_t n, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < n && ranks[i] != rank)
+        i++;
+    return i;
+}
+
+/** Request k of a group: every collective in turn. */
+static enum wring_status begin(struct share *share, int k, uint32_t rank)
+{
+    for (uint32_t i = 0; i < RUN * share->n; i++)
+        share->in[k][i] = (int32_t)(rank * 1000 + i % 7 + (uint32_t)k);
+    switch (k % 4) {
+    case 0:
+        return wring_allreduce(share->group, share->in[k], RUN, WRING_I32, WRING_MAX, NULL,
+                               &share->requests[k]);
+    case 1:
+        return wring_reduce_scatter(share->group, share->in[k], share->out[k], RUN, WRING_I32,
+                                    WRING_MIN, NULL, &share->requests[k]);
+    case 2:
+        return wring_allgather(share->group, share->in[k], share->out[k], RUN, WRING_I32, NULL,
+                               &share->requests[k]);
+    default:
+        return wring_alltoall(share->group, share->in[k], share->out[k], RUN, WRING_I32, NULL,
+                              &share->requests[k]);
+    }
+}
+
+/** What element i of request k should be. */
+static int32_t expected(const struct share *share, const uint32_t *ranks, int k, uint32_t i)
+{
+    uint32_t from = k % 4 == 0 ? share->n - 1 : k % 4 == 1 ? 0 : i / RUN;
+    uint32_t element = k % 4 == 0 ? i : k % 4 == 2 ? i % RUN : share->me * RUN + i % RUN;
+    return (int32_t)(ranks[from] * 1000 + element % 7 + (uint32_t)k);
+}
+
+static void check_share(const struct share *share, const uint32_t *ranks, int k)
+{
+    const int32_t *got = k % 4 == 0 ? share->in[k] : share->out[k];
+    uint32_t n = k % 4 < 2 ? RUN : RUN * share->n;
+    for (uint32_t i = 0; i < n; i++)
+        REQUIRE(got[i] == expected(share, ranks, k, i), "group of %u, request %d, element %u: %d",
+                share->n, k, i, got[i]);
+}
+
+/** Ranks are in up to four groups; each has requests under way in all of them, begun in an order
+ *  of the rank's own, and a bucket of a group's besides. */
+static void all_groups_at_once(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint32_t lists[GROUPS][5] = {
+        {0, 1, 2, 3, 4}, {0, 1, 2}, {2, 3, 4}, {1, 3}, {0, 2, 4}};
+    static const uint32_t lengths[GROUPS] = {5, 3, 3, 2, 3};
+    struct share *shares = calloc(GROUPS, sizeof(*shares));
+    struct wring_bucket *bucket = NULL;
+    float *grad = NULL;
+    (void)arg;
+
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        struct share *share = &shares[g];
+        share->n = lengths[g];
+        share->me = index_in(lists[g], share->n, rank);
+        bool in = share->me < share->n;
+        CHECK(wring_group_create(session, lists[g], in ? share->n : 0, &share->group) == WRING_OK,
+              "group %u", g);
+        REQUIRE(in == (share->group != NULL), "group %u", g);
+    }
+    if (shares[4].group != NULL) { /* a bucket of some ranks only */
+        REQUIRE(wring_buffer_alloc(session, RUN * sizeof(float), (void **)&grad) == WRING_OK,
+                "alloc");
+        struct wring_bucket_params params = {
+            .name = "even", .data = grad, .elems = RUN, .codec = "bf16", .group = shares[4].group};
+        CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    }
+    CHECK(wring_session_commit(session) == WRING_OK, "commit");
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; grad != NULL && i < RUN; i++)
+            grad[i] = (float)rank;
+        for (uint32_t step = 0; step < GROUPS * IN_FLIGHT; step++) {
+            struct share *share = &shares[(step + rank) % GROUPS];
+            if (share->group != NULL)
+                CHECK(begin(share, (int)(step / GROUPS), rank) == WRING_OK, "begin %u", step);
+            if (bucket != NULL && step == rank)
+                CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+        }
+        for (uint32_t step = 0; step < GROUPS * IN_FLIGHT; step++) {
+            uint32_t g = (step * 3 + 2 * rank) % GROUPS;
+            int k = IN_FLIGHT - 1 - (int)(step / GROUPS);
+            if (shares[g].group == NULL)
+                continue;
+            CHECK(wring_request_wait(shares[g].requests[k], WAIT_NS) == WRING_OK, "wait");
+            check_share(&shares[g], lists[g], k);
+        }
+        if (bucket != NULL) {
+            CHECK(wring_bucket_wait(bucket, WAIT_NS) == WRING_OK, "bucket");
+            CHECK(grad[0] == 6 && grad[RUN - 1] == 6, "bucket: %g", grad[0]);
+        }
+    }
+    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    for (uint32_t g = 0; g < 4; g++) /* the last one has the bucket */
+        wring_group_destroy(shares[g].group);
+    free(shares);
+}
+
+/** New groups take the places of old ones, whose last credits may still be on the way. */
+static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint32_t lists[2][2] = {{0, 1}, {1, 2}};
+    (void)arg;
+    for (uint32_t round = 0; round < 20; round++) {
+        const uint32_t *list = lists[round % 2];
+        struct wring_group *group;
+        bool in = rank == list[0] || rank == list[1];
+        static _Thread_local int64_t data[20000];
+        REQUIRE(wring_group_create(session, list, in ? 2 : 0, &group) == WRING_OK, "create");
+        if (in && rank == list[round / 2 % 2])
+            memset(data, (int)round, sizeof(data));
+        if (in) {
+            CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL) == WRING_OK,
+                  "broadcast");
+            CHECK(data[0] == data[19999] && (data[0] & 0xFF) == round, "round %u: %llx", round,
+                  (unsigned long long)data[0]);
+        }
+        wring_group_destroy(group);
+    }
+}
+
 #define BUCKETS 20
 
 static void any_order(struct wring_session *session, uint32_t rank, void *arg)
@@ -168,6 +307,16 @@ static void groups_overlap(void)
     run_everywhere(overlapping_groups, 4);
 }
 
+static void groups_at_once(void)
+{
+    run_everywhere(all_groups_at_once, 5);
+}
+
+static void groups_come_and_go(void)
+{
+    run_everywhere(come_and_go, 3);
+}
+
 static void buckets_in_any_order(void)
 {
     run_everywhere(any_order, 4);
@@ -179,6 +328,8 @@ int main(int argc, char **argv)
         {"immediate_calls", immediate_calls},
         {"requests_in_flight", requests_in_flight},
         {"groups_overlap", groups_overlap},
+        {"groups_at_once", groups_at_once},
+        {"groups_come_and_go", groups_come_and_go},
         {"buckets_in_any_order", buckets_in_any_order},
         {NULL, NULL},
     };

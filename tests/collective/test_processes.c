@@ -40,12 +40,12 @@ static int run_rank(struct procs_rank *rank, void *arg)
     if (status == WRING_OK)
         status = wring_buffer_alloc(session, c->elems * sizeof(float), &data);
     if (status == WRING_OK)
-        status = wring_matrix_steps(session, c, data);
+        status = wring_matrix_steps(session, c, data, data);
     if (status != WRING_OK) {
         procs_say(rank, "%s", wring_status_text(status));
         return 2;
     }
-    wring_matrix_check(c, data);
+    wring_matrix_check(c, rank->rank, data);
     wring_session_close(session);
     return wring_test_failures() == 0 ? 0 : 1;
 }
@@ -53,7 +53,7 @@ static int run_rank(struct procs_rank *rank, void *arg)
 static void processes_agree(void)
 {
     static struct procs_job job;
-    char text[256], provider[64], chunk[64];
+    char text[512], provider[64], chunk[64];
     for (size_t i = 0; i < sizeof(cases_to_run) / sizeof(cases_to_run[0]); i++) {
         struct wring_matrix_case c = cases_to_run[i];
         c.op = i % 2 ? WRING_SUM : WRING_AVG;

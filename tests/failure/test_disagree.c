@@ -21,6 +21,10 @@ static const struct disagreement disagreements[] = {
      .params.elems = ELEMS - 1,
      .line = "bucket 'b': elems is 200000 on rank 0 and 199999 on rank 1; register it alike on all "
              "ranks"},
+    {.what = "type",
+     .params.dtype = WRING_I32,
+     .params.codec = "none",
+     .line = "bucket 'b': type is f32 on rank 0 and i32 on rank 1 (and 1 more differs); "},
     {.what = "op",
      .params.op = WRING_AVG,
      .line = "bucket 'b': op is sum on rank 0 and avg on rank 1; "},
@@ -66,6 +70,7 @@ static struct wring_bucket_params params_of(const struct disagreement *odd, void
         params.elems = odd->params.elems;
     if (odd->params.codec != NULL)
         params.codec = odd->params.codec;
+    params.dtype = odd->params.dtype;
     params.op = odd->params.op;
     params.scheme = odd->params.scheme;
     return params;

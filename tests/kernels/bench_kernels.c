@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each kernel is called with, and what it moves. */
+#include "compress/kernels/fold.h"
 #include "compress/kernels/half.h"
 #include "compress/kernels/narrow.h"
 #include "compress/kernels/pick.h"
@@ -65,6 +66,24 @@ static void sum_mean(const void *tier, const struct bench_memory *m, uint64_t n)
     ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 3);
 }
 
+/** Two runs of `elems` elements. */
+#define FOLD(name, dtype, kind, elems, divisor)                                                  \
+    static void fold_##name(const void *tier, const struct bench_memory *m, uint64_t n)          \
+    {                                                                                            \
+        struct wring_source src[] = {{m->src, 0, NULL}, {m->other, 0, NULL}};                    \
+        wring_fold_fn fold = ((const struct wring_fold_tier *)tier)->kernels->fold[dtype][kind]; \
+        fold(m->dst, src, 2, elems, divisor);                                                    \
+    }
+
+FOLD(f32_min, WRING_F32, WRING_FOLD_MIN, n, 1)
+FOLD(f64_sum, WRING_F64, WRING_FOLD_SUM, n / 2, 1)
+FOLD(f16_sum, WRING_F16, WRING_FOLD_SUM, n, 1)
+FOLD(bf16_sum, WRING_BF16, WRING_FOLD_SUM, n, 1)
+FOLD(bf16_mean, WRING_BF16, WRING_FOLD_SUM, n, 3)
+FOLD(i32_sum, WRING_I32, WRING_FOLD_SUM, n, 1)
+FOLD(i32_mean, WRING_I32, WRING_FOLD_SUM, n, 3)
+FOLD(i64_max, WRING_I64, WRING_FOLD_MAX, n / 2, 1)
+
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
 #define SRC [BENCH_SRC]
@@ -80,6 +99,14 @@ const struct bench_kernel bench_kernels[] = {
     {"sum of 2",               TIERS(sum),    ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
     {"sum in place",           TIERS(sum),    ANY,   {SRC = 32, DST = 32},         {DST = 32},                   sum_into},
     {"mean of 2 by 3",         TIERS(sum),    ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_mean},
+    {"fold f32 min",           TIERS(fold),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   fold_f32_min},
+    {"fold f64 sum",           TIERS(fold),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   fold_f64_sum},
+    {"fold f16 sum",           TIERS(fold),   ANY,   {SRC = 16, OTHER = 16},       {DST = 16},                   fold_f16_sum},
+    {"fold bf16 sum",          TIERS(fold),   ANY,   {SRC = 16, OTHER = 16},       {DST = 16},                   fold_bf16_sum},
+    {"fold bf16 mean",         TIERS(fold),   ANY,   {SRC = 16, OTHER = 16},       {DST = 16},                   fold_bf16_mean},
+    {"fold i32 sum",           TIERS(fold),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   fold_i32_sum},
+    {"fold i32 mean",          TIERS(fold),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   fold_i32_mean},
+    {"fold i64 max",           TIERS(fold),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   fold_i64_max},
     {"narrow encode",          TIERS(narrow), ANY,   {SRC = 32},                   {CODE = 16},                  narrow_encode},
     {"narrow encode_feedback", TIERS(narrow), ANY,   {SRC = 32, RESIDUAL = 32},    {CODE = 16, RESIDUAL = 32},   narrow_encode_feedback},
     {"narrow decode",          TIERS(narrow), ANY,   {CODE = 16},                  {DST = 32},                   narrow_decode},

@@ -40,13 +40,15 @@ static const uint64_t counts[] = {0,
 struct subject {
     const char *spec;
     struct wring_codec *codec;
+    uint32_t elem_bytes; /* of raw ones; codecs take float32 */
     struct wring_geometry geometry;
     size_t chunk_bytes;
 };
 
-#define WHO(s)                                                                                  \
-    "%s, %llu elements, %u shards, chunks of %zu bytes", (s)->spec != NULL ? (s)->spec : "raw", \
-        (unsigned long long)(s)->geometry.elems, (s)->geometry.shards, (s)->chunk_bytes
+#define WHO(s)                                                                          \
+    "%s, %llu elements of %u bytes, %u shards, chunks of %zu bytes",                    \
+        (s)->spec != NULL ? (s)->spec : "raw", (unsigned long long)(s)->geometry.elems, \
+        (s)->elem_bytes, (s)->geometry.shards, (s)->chunk_bytes
 
 static bool is_cut(const struct wring_geometry *geometry, uint64_t at)
 {
@@ -65,7 +67,7 @@ static void check_sizes(const struct subject *s)
     if (g->chunk_elems == g->grain)
         return;
     size_t bytes = s->codec != NULL ? wring_codec_bound(s->codec, g->chunk_elems)
-                                    : (size_t)g->chunk_elems * sizeof(float);
+                                    : (size_t)g->chunk_elems * s->elem_bytes;
     CHECK(bytes <= s->chunk_bytes, WHO(s));
     CHECK(g->chunk_elems <= wring_geometry_most(s->chunk_bytes), WHO(s));
 }
@@ -130,7 +132,8 @@ static void check_counts(struct subject *s)
                 continue; /* one unit of so many elements is beyond what its codec takes */
             s->chunk_bytes = chunk_sizes[c];
             for (uint32_t shards = 1; shards <= SHARDS_MAX; shards++) {
-                s->geometry = wring_geometry_make(counts[e], shards, s->codec, s->chunk_bytes);
+                s->geometry =
+                    wring_geometry_make(counts[e], s->elem_bytes, shards, s->codec, s->chunk_bytes);
                 CHECK(s->geometry.elems == counts[e] && s->geometry.shards == shards, WHO(s));
                 check_sizes(s);
                 check_shards(s);
@@ -142,15 +145,24 @@ static void check_counts(struct subject *s)
 static void check_tight_chunks(struct subject *s)
 {
     for (s->chunk_bytes = 1; s->chunk_bytes < 9000; s->chunk_bytes++) {
-        s->geometry = wring_geometry_make(1 << 20, 3, s->codec, s->chunk_bytes);
+        s->geometry = wring_geometry_make(1 << 20, s->elem_bytes, 3, s->codec, s->chunk_bytes);
         check_sizes(s);
+    }
+}
+
+static void raw_elements_of_all_sizes(void)
+{
+    for (uint32_t bytes = 1; bytes <= 8; bytes *= 2) {
+        struct subject subject = {.elem_bytes = bytes};
+        check_counts(&subject);
+        check_tight_chunks(&subject);
     }
 }
 
 static void shards_and_chunks_are_partitions(void)
 {
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
-        struct subject subject = {.spec = specs[i]};
+        struct subject subject = {.spec = specs[i], .elem_bytes = 4};
         char why[128];
         if (specs[i] != NULL)
             REQUIRE(wring_codec_create(specs[i], "scalar", why, sizeof(why), &subject.codec) ==
@@ -162,10 +174,39 @@ static void shards_and_chunks_are_partitions(void)
     }
 }
 
+/** Runs of each member's own: one after the other, cut alike, and for codecs each begins a grain.
+ */
+static void runs_of_each_member(void)
+{
+    static const uint64_t runs[] = {0, 1, 31, 32, 100, 513, 10007};
+    struct wring_codec *codec;
+    REQUIRE(wring_codec_create("int8:block=64", "scalar", NULL, 0, &codec) == WRING_OK, "codec");
+    for (size_t r = 0; r < sizeof(runs) / sizeof(runs[0]); r++) {
+        struct wring_geometry g = wring_geometry_make(runs[r], 4, 5, codec, 4096);
+        uint64_t begin = 0, taken = 0;
+        g.each = true;
+        for (uint32_t i = 0; i < 5; i++) {
+            struct wring_span run = wring_geometry_shard(&g, i);
+            CHECK(run.begin == begin && run.end == begin + runs[r], "run %u of %zu", i, r);
+            for (uint64_t c = 0; c < wring_geometry_chunks(&g, run); c++) {
+                struct wring_span chunk = wring_geometry_chunk(&g, run, c);
+                uint64_t element = wring_geometry_element(&g, chunk.begin);
+                CHECK(chunk.begin == begin && chunk.end <= run.end, "chunk %zu", (size_t)c);
+                CHECK(element % 64 == 0 && element >= taken, "codecs take it to be at %zu",
+                      (size_t)element);
+                taken = element + (chunk.end - chunk.begin);
+                begin = chunk.end;
+            }
+            CHECK(begin == run.end, "run %u of %zu ends early", i, r);
+        }
+    }
+    wring_codec_destroy(codec);
+}
+
 /** As WIRE.md says, in numbers: 1000 elements, raw, three shards, chunks of 512 bytes. */
 static void a_worked_example(void)
 {
-    struct wring_geometry g = wring_geometry_make(1000, 3, NULL, 512);
+    struct wring_geometry g = wring_geometry_make(1000, 4, 3, NULL, 512);
     static const struct wring_span want[] = {{0, 352}, {352, 704}, {704, 1000}};
     CHECK(g.grain == 32 && g.chunk_elems == 128, "%llu %llu", (unsigned long long)g.grain,
           (unsigned long long)g.chunk_elems);
@@ -182,6 +223,8 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"shards_and_chunks_are_partitions", shards_and_chunks_are_partitions},
+        {"raw_elements_of_all_sizes", raw_elements_of_all_sizes},
+        {"runs_of_each_member", runs_of_each_member},
         {"a_worked_example", a_worked_example},
         {NULL, NULL},
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "tests/lib/elements.h"
 #include "tests/lib/test.h"
 #include <wring/executor.h>
 
@@ -133,6 +134,31 @@ static void sums(void)
             check_sum(mixes[i], divisor);
 }
 
+/** Every tier, also one that is not here or has no such name, gives the same sum. */
+static void every_tier(void)
+{
+    static const char *const tiers[] = {"scalar", "avx2", "avx512", "neon", "best", "?", NULL};
+    static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
+    static float want[N];
+    for (size_t t = 0; t < sizeof(tiers) / sizeof(tiers[0]); t++) {
+        struct reduction *r = set_up(specs, NULL);
+        r->job.tier = tiers[t];
+        r->job.divisor = 3;
+        expect(r, want);
+        run(&r->job);
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        r->job.op = WRING_MAX;
+        run(&r->job);
+        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        for (int i = 0; i < N; i++)
+            want[i] = fmaxf(fmaxf(r->raw[0][i], r->raw[1][i]), fmaxf(r->raw[2][i], r->raw[3][i]));
+        CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "maximum by tier %s",
+              tiers[t] != NULL ? tiers[t] : "not said");
+        tear_down(r);
+    }
+}
+
 /** The owner must go on with the very bits that its peers decode, and keep what the code lost. */
 static void check_reencode(const char *spec)
 {
@@ -198,6 +224,72 @@ static void bad_calls(void)
     CHECK(no_codec.status == WRING_ERR_INVALID, "encode without a codec");
     CHECK(no_source.status == WRING_ERR_INVALID, "sum of nothing");
     CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
+}
+
+/** A reduction of any type, and a copy. */
+static void check_type(enum wring_dtype dtype, enum wring_op op)
+{
+    static uint64_t in[SOURCES][N], want[N], got[N];
+    struct wring_source sources[SOURCES];
+    const void *src[SOURCES];
+    size_t bytes = N * wring_dtype_bytes(dtype);
+
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, 5 + s);
+        sources[s] = (struct wring_source){in[s], bytes, NULL};
+        src[s] = in[s];
+    }
+    struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
+                               .dtype = dtype,
+                               .op = op,
+                               .elems = N,
+                               .sources = sources,
+                               .n_sources = SOURCES,
+                               .divisor = op == WRING_AVG ? SOURCES : 1,
+                               .dst = got};
+    uint64_t mode = wring_fp_enter();
+    wring_test_reduce(dtype, op, src, SOURCES, N, want);
+    wring_fp_leave(mode);
+    run(&reduce);
+    CHECK(reduce.status == WRING_OK && memcmp(want, got, bytes) == 0, "%s %s: %s",
+          wring_dtype_name(dtype), wring_op_name(op), wring_status_text(reduce.status));
+
+    struct wring_job copy = {.kind = WRING_JOB_COPY,
+                             .dtype = dtype,
+                             .elems = bytes,
+                             .sources = &sources[2],
+                             .n_sources = 1,
+                             .dst = got};
+    run(&copy);
+    CHECK(copy.status == WRING_OK && memcmp(in[2], got, bytes) == 0, "%s: copy differs",
+          wring_dtype_name(dtype));
+    sources[2].bytes--;
+    run(&copy);
+    run(&reduce);
+    CHECK(copy.status == WRING_ERR_FRAME && reduce.status == WRING_ERR_FRAME &&
+              reduce.bad_source == 2,
+          "%s: a short source is taken", wring_dtype_name(dtype));
+}
+
+static void every_type(void)
+{
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+        for (int op = 0; op < WRING_OPS; op++)
+            check_type((enum wring_dtype)dtype, (enum wring_op)op);
+}
+
+static void codecs_sum_float32_alone(void)
+{
+    static const char *const specs[SOURCES] = {NULL, "int8", NULL, NULL};
+    struct reduction *r = set_up(specs, NULL);
+    r->job.op = WRING_MAX;
+    run(&r->job);
+    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "max of codes");
+    r->job.op = WRING_SUM;
+    r->job.dtype = WRING_I32;
+    run(&r->job);
+    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "integers in a codec");
+    tear_down(r);
 }
 
 static void nan_is_canonical(void)
@@ -302,9 +394,12 @@ static void callers_mode(void)
 
 static const struct wring_test_case cases[] = {
     {"sums", sums},
+    {"every tier", every_tier},
     {"reencode", reencode},
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},
+    {"every_type", every_type},
+    {"codecs_sum_float32_alone", codecs_sum_float32_alone},
     {"nan_is_canonical", nan_is_canonical},
     {"half_overflow", half_overflow},
     {"callers_mode", callers_mode},

@@ -102,110 +102,19 @@ void wring_collective_free_task(struct wring_task *task)
     task->collective->runnable = true;
 }
 
-struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
-                                                    struct wring_span span, uint32_t phase)
+void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes)
 {
-    return (struct wring_codec_context){
-        .seed = collective->seed,
-        .bucket = collective->bucket,
-        .rank = collective->members.me,
-        .ranks = collective->members.n,
-        .phase = phase,
-        .step = collective->step,
-        .element = span.begin,
-    };
-}
+    struct wring_collective *collective = task->collective;
 
-/** The job of a task, without operands. */
-static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind kind,
-                                 struct wring_span span, uint32_t phase)
-{
-    task->job = (struct wring_job){
-        .kind = kind,
-        .dtype = WRING_F32,
-        .elems = span.end - span.begin,
-        .context = wring_collective_context(task->collective, span, phase),
-        .divisor = 1,
-        .cookie = task,
-    };
-    task->span = span;
-    return &task->job;
-}
-
-/** Have a job make the code of one way, with its part of the residual if that way has feedback. */
-static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
-{
-    const struct wring_collective *collective = task->collective;
-
-    job->codec_out = wring_codec_way(collective->codec, phase);
-    job->residual = NULL;
-    if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
-        job->residual = collective->residual + task->span.begin;
-    job->code = task->slot;
-}
-
-void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes, uint32_t puts)
-{
+    if (collective->work.staged && piece != task->slot && bytes > 0)
+        piece = memcpy(task->slot, piece, bytes);
     task->state = WRING_TASK_SENDING;
     task->piece = piece;
     task->piece_bytes = bytes;
-    task->puts_left = puts;
-    if (task->collective->engine->trace != NULL)
+    task->puts_left = task->member == WRING_EVERYBODY ? collective->members.n - 1 : 1;
+    if (collective->engine->trace != NULL)
         task->ready_ns = wring_now_ns();
-    memset(task->put_to, 0, task->collective->members.n * sizeof(*task->put_to));
-}
-
-void wring_collective_encode(struct wring_task *task, struct wring_span span)
-{
-    struct wring_collective *collective = task->collective;
-    struct wring_job *job = new_job(task, WRING_JOB_ENCODE, span, 0);
-
-    job->src = collective->data + span.begin;
-    encode_by(job, task, 0);
-    wring_engine_submit(collective->engine, job);
-}
-
-bool wring_collective_all_arrived(const struct wring_collective *collective,
-                                  const struct wring_channel *channel)
-{
-    size_t bytes;
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && wring_channel_peek(channel, i, &bytes) == NULL)
-            return false;
-    return true;
-}
-
-void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
-                             struct wring_span span, struct wring_source own)
-{
-    struct wring_collective *collective = task->collective;
-    struct wring_job *job = new_job(task, WRING_JOB_REDUCE, span, 1);
-
-    for (uint32_t i = 0; i < collective->members.n; i++) {
-        struct wring_source *source = &task->sources[i];
-        if (i == collective->members.me) {
-            *source = own;
-            continue;
-        }
-        source->data = wring_channel_peek(channel, i, &source->bytes);
-        source->codec = collective->codec != NULL ? wring_codec_way(collective->codec, 0) : NULL;
-        task->taken[i] = wring_channel_take(channel, i);
-    }
-    job->sources = task->sources;
-    job->n_sources = collective->members.n;
-    job->divisor = collective->divisor;
-    job->dst = collective->data + span.begin;
-    if (collective->ops == &wring_sharded && collective->codec != NULL)
-        encode_by(job, task, 1);
-    wring_engine_submit(collective->engine, job);
-}
-
-void wring_collective_release_all(struct wring_task *task, struct wring_channel *channel)
-{
-    const struct wring_members *members = &task->collective->members;
-    for (uint32_t i = 0; i < members->n; i++)
-        if (i != members->me)
-            wring_channel_release(channel, i, task->taken[i]);
+    memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));
 }
 
 /** Memory that is sent from, as the member's device knows it. */
@@ -213,21 +122,22 @@ static struct wring_region *region_for(const struct wring_task *task, const stru
 {
     const struct wring_collective *collective = task->collective;
     const struct wring_block *block =
-        task->piece == task->slot ? collective->slots : collective->data_block;
+        task->piece == task->slot ? collective->slots : collective->work.block;
     return block != NULL ? block->regions[peer->device] : NULL;
 }
 
 static enum wring_status put(struct wring_task *task, uint32_t member)
 {
     struct wring_collective *collective = task->collective;
-    bool scatter = collective->ops == &wring_sharded && task->kind == WRING_TASK_SEND;
-    struct wring_channel *channel = scatter ? collective->scatter : collective->gather;
+    bool all = task->member == WRING_EVERYBODY;
+    struct wring_channel *channel = all ? collective->gather : collective->scatter;
     struct wring_region *region = region_for(task, channel->out[member].peer);
     uint64_t cookie = (uintptr_t)task;
 
     if (channel->placed)
         return wring_channel_place(channel, member, region, task->piece,
-                                   task->span.begin * sizeof(float), task->piece_bytes, cookie);
+                                   task->span.begin * collective->work.geometry.elem_bytes,
+                                   task->piece_bytes, cookie);
     return wring_channel_put(channel, member, task->sequence, region, task->piece,
                              task->piece_bytes, cookie);
 }
@@ -235,12 +145,9 @@ static enum wring_status put(struct wring_task *task, uint32_t member)
 /** Whether this member is one that the task's piece goes to. */
 static bool goes_to(const struct wring_task *task, uint32_t member)
 {
-    const struct wring_collective *collective = task->collective;
-    if (member == collective->members.me || task->put_to[member])
+    if (member == task->collective->members.me || task->put_to[member])
         return false;
-    if (collective->ops == &wring_sharded && task->kind == WRING_TASK_SEND)
-        return member == task->member;
-    return true;
+    return task->member == WRING_EVERYBODY || task->member == member;
 }
 
 static bool send_task(struct wring_task *task)
@@ -282,11 +189,23 @@ bool wring_collective_send(struct wring_collective *collective)
     return any;
 }
 
+static bool is_sent(const struct wring_task *task)
+{
+    return task->puts_left == 0 && task->puts_under_way == 0;
+}
+
+void wring_collective_let_go(struct wring_task *task)
+{
+    task->held = false;
+    if (is_sent(task))
+        wring_collective_free_task(task);
+}
+
 void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    if (task->puts_left > 0 || task->puts_under_way > 0)
+    if (!is_sent(task))
         return;
     wring_collective_trace_sent(task);
     if (!task->held)
@@ -295,15 +214,9 @@ void wring_collective_put_done(struct wring_task *task)
 
 uint32_t wring_collective_missing(const struct wring_collective *collective)
 {
-    const struct wring_channel *channels[] = {collective->scatter, collective->gather};
-    size_t bytes;
-    for (int c = 0; c < 2; c++)
-        for (uint32_t i = 0; channels[c] != NULL && i < collective->members.n; i++) {
-            if (i == collective->members.me)
-                continue;
-            if (channels[c]->placed ? channels[c]->in[i].arrivals != collective->arrivals[i]
-                                    : wring_channel_peek(channels[c], i, &bytes) == NULL)
-                return i;
-        }
-    return collective->members.n;
+    const struct wring_members *members = &collective->members;
+    for (uint32_t i = 0; i < members->n; i++)
+        if (i != members->me && collective->work.ops->awaits(collective, i))
+            return i;
+    return members->n;
 }

@@ -3,12 +3,15 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
- * waits for its status. Two state machines cover the schemes; codecs are in their path:
+ * waits for its status. Three state machines cover the schemes; codecs are in their path:
  *
  *     sharded    every member sends each shard to its owner, which reduces it in rank order,
- *                encodes the sum and sends it to all       (divisible; raw: "direct")
+ *                encodes the sum and sends it to all       (divisible; raw: "direct"); or keeps it:
+ *                reduce-scatter
  *     gathered   every member sends all it has to all, and each reduces in rank order
- *                (indivisible; also broadcast, in which only the root sends, and barrier)
+ *                (indivisible; also the barrier)
+ *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
+ *                to which the root alone contributes), alltoall
  */
 #ifndef WRING_TRANSPORT_COLLECTIVE_H
 #define WRING_TRANSPORT_COLLECTIVE_H
@@ -18,18 +21,19 @@
 #include <wring/executor.h>
 #include <wring/types.h>
 
-enum wring_collective_kind {
-    WRING_COLLECTIVE_SHARDED,
-    WRING_COLLECTIVE_GATHERED,
-    WRING_COLLECTIVE_BROADCAST,
-};
+#define WRING_EVERYBODY UINT32_MAX /* where a member is named: all of them */
 
-/** How the elements are cut. Shards and chunks begin at units. */
+/**
+ * How the elements are cut. Shards and chunks begin at units. Either `elems` are split into
+ * shards, or with `each` every shard has that many, and they follow one another.
+ */
 struct wring_geometry {
     uint64_t elems;
     uint64_t grain;       /* elements between two places where one may cut */
     uint64_t chunk_elems; /* of a full chunk: whole grains */
     uint32_t shards;
+    uint32_t elem_bytes;
+    bool each;
 };
 
 /** Elements [begin, end). */
@@ -37,14 +41,24 @@ struct wring_span {
     uint64_t begin, end;
 };
 
-struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
+/** @param codec  NULL: raw elements of elem_bytes; else float32 */
+struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
                                           const struct wring_codec *codec, size_t chunk_bytes);
-/** The most elements of a chunk, unless a single grain has more. */
+/** The most elements of an encoded chunk, unless a single grain has more. */
 uint64_t wring_geometry_most(size_t chunk_bytes);
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard);
 uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span);
 struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
                                        struct wring_span span, uint64_t chunk);
+
+/** Where codecs take an element to be: with `each`, shards begin at grains. */
+uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element);
+
+static inline size_t wring_geometry_bytes(const struct wring_geometry *geometry,
+                                          struct wring_span span)
+{
+    return (size_t)(span.end - span.begin) * geometry->elem_bytes;
+}
 
 enum wring_task_state {
     WRING_TASK_FREE,
@@ -55,7 +69,7 @@ enum wring_task_state {
 enum wring_task_kind {
     WRING_TASK_SEND,   /* encode (or not) and send one piece */
     WRING_TASK_REDUCE, /* reduce one chunk; what comes after depends on the collective */
-    WRING_TASK_DECODE,
+    WRING_TASK_DECODE, /* or copy one */
 };
 
 /** A piece in the works. */
@@ -67,10 +81,10 @@ struct wring_task {
     struct wring_source *sources; /* [members] */
     struct wring_span span;
     uint64_t chunk;
-    uint32_t member;   /* SEND of sharded, DECODE: whom it concerns */
+    uint32_t member;   /* SEND, REDUCE: to whom the piece goes; DECODE: whose it is */
     uint32_t sequence; /* reserved at the receivers */
     uint32_t *taken;   /* [members] REDUCE, DECODE: sequences of the pieces taken */
-    bool held;         /* SEND of gathered: our own reduction still reads the piece */
+    bool held;         /* SEND: we ourselves still read the piece */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
     uint64_t ready_ns; /* since when, if the session is traced */
@@ -85,8 +99,29 @@ struct wring_collective_ops {
     /** Do all that can be done now; call wring_engine_finish() at the end. */
     void (*advance)(struct wring_collective *collective);
     void (*job_done)(struct wring_collective *collective, struct wring_task *task);
-    /** Can this step not be completed without hearing more from, or sending more to, a member? */
-    bool (*needs)(const struct wring_collective *collective, uint32_t member);
+    /** Is there more to send to that member in this step? */
+    bool (*owes)(const struct wring_collective *collective, uint32_t member);
+    /** Does this step stand still until that member sends more? */
+    bool (*awaits)(const struct wring_collective *collective, uint32_t member);
+};
+
+/** What a step works on; set before a post if it changes. */
+struct wring_work {
+    const struct wring_collective_ops *ops;
+    struct wring_geometry geometry;
+    const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
+    enum wring_dtype dtype;
+    enum wring_op op;
+    const void *in; /* what we contribute, from element in_origin on */
+    void *out;      /* what we end with, from element out_origin on; allreduce: the same as in */
+    uint64_t in_origin, out_origin;
+    const struct wring_block *block; /* where pieces sent as they are lie, if registered */
+    uint32_t root; /* exchange: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;   /* exchange: one piece goes to all, not one to each */
+    bool keep;     /* sharded: the owners keep the sums */
+    bool sync;     /* gathered: exchange something even if there are no elements */
+    bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
+    bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
 /** What all steps so far took. Written by the thread that makes progress. */
@@ -97,31 +132,21 @@ struct wring_cost {
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
-    const struct wring_collective_ops *ops;
     struct wring_members members;
     uint32_t bucket; /* id */
     uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
-    const struct wring_codec *codec; /* NULL: raw float32; perhaps another for the way back */
-    struct wring_channel *scatter;   /* sharded: to the owners */
-    struct wring_channel *gather;    /* to all */
-    struct wring_block *data_block;  /* where data lies, if registered; else NULL */
-    float *residual;                 /* [elems] or NULL */
+    struct wring_channel *scatter; /* to one member, another piece to each */
+    struct wring_channel *gather;  /* to all */
+    float *residual;               /* [elems] or NULL */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
-    size_t slot_bytes;         /* of one encoded piece */
+    size_t slot_bytes;         /* of one piece that is encoded or staged */
     struct wring_block *slots; /* registered memory for pieces to be sent */
     uint8_t *slots_base;       /* [send_tasks + reduce_tasks][stride] in it */
     void (*finished)(struct wring_collective *collective); /* called by the engine; may be NULL */
     void *owner;
-
-    /* what this step works on; set before each post if it changes */
-    struct wring_geometry geometry;
-    float *data; /* [elems] */
-    float divisor;
-    uint32_t root; /* broadcast: member */
-    bool sync;     /* barrier: exchange something even if there are no elements */
-    bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
+    struct wring_work work;
 
     /* the engine's and the state machine's */
     atomic_int status; /* enum wring_status; WRING_ERR_AGAIN while under way */
@@ -131,17 +156,16 @@ struct wring_collective {
     uint64_t started_ns;
     struct wring_cost cost;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
-    uint64_t *sent;           /* [n] sharded: chunks begun per shard */
-    uint64_t *decoded;        /* [n] chunks begun */
+    uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
+    uint64_t *decoded;        /* [n] chunks begun, of each member */
     uint32_t *arrivals;       /* [n] placed: count of arrivals when this step is complete */
     uint64_t reduced;         /* chunks begun */
-    uint64_t encoded;         /* gathered: chunks begun */
     uint32_t busy;            /* tasks not free */
 };
 
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
-extern const struct wring_collective_ops wring_broadcast_ops;
+extern const struct wring_collective_ops wring_exchange;
 
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
@@ -166,16 +190,42 @@ struct wring_task *wring_collective_task(struct wring_collective *collective,
                                          enum wring_task_kind kind);
 void wring_collective_free_task(struct wring_task *task);
 
-/** Make the piece of data[span]: encode it into the task's slot; a raw one is ready at once. */
-void wring_collective_encode(struct wring_task *task, struct wring_span span);
+/** Where a span of our contribution, or of the result, lies. */
+const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span);
+void *wring_collective_out(const struct wring_collective *collective, struct wring_span span);
 
-/** The task's piece is ready and goes to `puts` members. */
-void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes,
-                            uint32_t puts);
+/**
+ * Begin to send the next chunk of a shard of our contribution to a member, or to WRING_EVERYBODY,
+ * if there are credit and a free task.
+ *
+ * @param chunks  how many the shard has
+ * @return the task, or NULL
+ */
+struct wring_task *wring_collective_send_next(struct wring_collective *collective, uint32_t member,
+                                              struct wring_span shard, uint64_t chunks);
 
-/** Begin the reduction of all members' pieces of a span; `own` is ours. Takes the pieces. */
+/** The task's piece is ready and goes to task->member. */
+void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes);
+
+/**
+ * Begin to take the next piece of a member into its place in a shard of the result, if it has come
+ * and there is a free task.
+ *
+ * @param phase  of the codec context under which it was encoded: 0 a contribution, 1 a sum
+ */
+bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
+                                uint32_t member, struct wring_span shard, uint32_t phase);
+
+/** Take a source, encoded or raw, into a span of the result. */
+void wring_collective_take(struct wring_task *task, struct wring_span span,
+                           struct wring_source source, uint32_t phase);
+
+/**
+ * Begin the reduction of all members' pieces of a span, which this takes; `own` is ours.
+ * @param encoded  the result is also encoded into the task's slot, and is what that decodes to
+ */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
-                             struct wring_span span, struct wring_source own);
+                             struct wring_span span, struct wring_source own, bool encoded);
 
 /** Every other member's next piece lies in the channel. */
 bool wring_collective_all_arrived(const struct wring_collective *collective,
@@ -187,11 +237,18 @@ void wring_collective_release_all(struct wring_task *task, struct wring_channel 
 /** Put all pieces that are ready and can go. @return true if one went */
 bool wring_collective_send(struct wring_collective *collective);
 
+/** We ourselves need the piece of a SEND no longer: it may go once it has been sent. */
+void wring_collective_let_go(struct wring_task *task);
+
 /** A put of a task's piece completed. */
 void wring_collective_put_done(struct wring_task *task);
 
 /** A member whose piece is being waited for, or members.n. */
 uint32_t wring_collective_missing(const struct wring_collective *collective);
+
+/** The codec of one way (as the contexts' phase counts), or NULL for raw. */
+const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
+                                               uint32_t phase);
 
 /** The codec context of a span. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,

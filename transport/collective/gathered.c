@@ -4,47 +4,33 @@
 
 static struct wring_span whole(const struct wring_collective *collective)
 {
-    return (struct wring_span){0, collective->geometry.elems};
+    return (struct wring_span){0, collective->work.geometry.elems};
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective)
 {
-    uint64_t chunks = wring_geometry_chunks(&collective->geometry, whole(collective));
-    return chunks == 0 && collective->sync ? 1 : chunks;
+    uint64_t chunks = wring_geometry_chunks(&collective->work.geometry, whole(collective));
+    return chunks == 0 && collective->work.sync ? 1 : chunks;
 }
 
-static struct wring_span chunk_of(const struct wring_collective *collective, uint64_t chunk)
+static uint64_t sent(const struct wring_collective *collective)
 {
-    return wring_geometry_chunk(&collective->geometry, whole(collective), chunk);
+    return collective->sent[collective->members.me];
 }
 
 static void gathered_start(struct wring_collective *collective)
 {
-    collective->encoded = 0;
+    collective->sent[collective->members.me] = 0;
     collective->reduced = 0;
 }
 
 static bool send_next(struct wring_collective *collective)
 {
-    if (collective->encoded == chunks_of(collective) ||
-        !wring_channel_has_credits(collective->gather))
-        return false;
-    struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
+    struct wring_task *task = wring_collective_send_next(collective, WRING_EVERYBODY,
+                                                         whole(collective), chunks_of(collective));
     if (task == NULL)
         return false;
-
-    task->chunk = collective->encoded++;
-    task->span = chunk_of(collective, task->chunk);
     task->held = true;
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me)
-            task->sequence = wring_channel_reserve(collective->gather, i);
-    if (collective->codec != NULL)
-        wring_collective_encode(task, task->span);
-    else
-        wring_collective_ready(task, collective->data + task->span.begin,
-                               (task->span.end - task->span.begin) * sizeof(float),
-                               collective->members.n - 1);
     return true;
 }
 
@@ -56,8 +42,8 @@ static struct wring_task *own_piece(struct wring_collective *collective, uint64_
         struct wring_task *task = &collective->tasks[i];
         if (task->state != WRING_TASK_SENDING || task->chunk != chunk)
             continue;
-        bool sent = task->puts_left == 0 && task->puts_under_way == 0;
-        return collective->codec != NULL || sent ? task : NULL;
+        bool gone = task->puts_left == 0 && task->puts_under_way == 0;
+        return task->piece == task->slot || gone ? task : NULL;
     }
     return NULL;
 }
@@ -74,8 +60,8 @@ static bool reduce_next(struct wring_collective *collective)
         return false;
 
     task->chunk = collective->reduced++;
-    struct wring_source source = {own->piece, own->piece_bytes, collective->codec};
-    wring_collective_reduce(task, collective->gather, own->span, source);
+    struct wring_source source = {own->piece, own->piece_bytes, collective->work.codec};
+    wring_collective_reduce(task, collective->gather, own->span, source, false);
     return true;
 }
 
@@ -88,7 +74,7 @@ static void gathered_advance(struct wring_collective *collective)
         any |= wring_collective_send(collective);
     }
     uint64_t chunks = chunks_of(collective);
-    if (collective->busy == 0 && collective->encoded == chunks && collective->reduced == chunks)
+    if (collective->busy == 0 && sent(collective) == chunks && collective->reduced == chunks)
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
@@ -99,9 +85,7 @@ static void let_go_of_own(struct wring_collective *collective, uint64_t chunk)
         struct wring_task *own = &collective->tasks[i];
         if (own->state != WRING_TASK_SENDING || own->chunk != chunk)
             continue;
-        own->held = false;
-        if (own->puts_left == 0 && own->puts_under_way == 0)
-            wring_collective_free_task(own);
+        wring_collective_let_go(own);
         return;
     }
 }
@@ -109,7 +93,7 @@ static void let_go_of_own(struct wring_collective *collective, uint64_t chunk)
 static void gathered_job_done(struct wring_collective *collective, struct wring_task *task)
 {
     if (task->kind == WRING_TASK_SEND) {
-        wring_collective_ready(task, task->slot, task->job.code_bytes, collective->members.n - 1);
+        wring_collective_ready(task, task->slot, task->job.code_bytes);
         return;
     }
     wring_collective_release_all(task, collective->gather);
@@ -117,13 +101,17 @@ static void gathered_job_done(struct wring_collective *collective, struct wring_
     wring_collective_free_task(task);
 }
 
-static bool gathered_needs(const struct wring_collective *collective, uint32_t member)
+static bool gathered_owes(const struct wring_collective *collective, uint32_t member)
+{
+    (void)member; /* all get the same */
+    return sent(collective) < chunks_of(collective);
+}
+
+static bool gathered_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
-    uint64_t chunks = chunks_of(collective);
-    return collective->encoded < chunks ||
-           (collective->reduced < chunks &&
-            wring_channel_peek(collective->gather, member, &bytes) == NULL);
+    return collective->reduced < chunks_of(collective) &&
+           wring_channel_peek(collective->gather, member, &bytes) == NULL;
 }
 
 const struct wring_collective_ops wring_gathered = {
@@ -131,5 +119,6 @@ const struct wring_collective_ops wring_gathered = {
     .start = gathered_start,
     .advance = gathered_advance,
     .job_done = gathered_job_done,
-    .needs = gathered_needs,
+    .owes = gathered_owes,
+    .awaits = gathered_awaits,
 };

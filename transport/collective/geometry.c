@@ -9,9 +9,10 @@
  * of few bits each message would cost more than what it carries, and without that limit nothing
  * would be left to overlap.
  */
-static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, size_t chunk_bytes)
+static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32_t elem_bytes,
+                         size_t chunk_bytes)
 {
-    uint64_t chunk = chunk_bytes / sizeof(float);
+    uint64_t chunk = chunk_bytes / elem_bytes;
     if (codec != NULL) {
         chunk = wring_geometry_most(chunk_bytes);
         uint64_t bytes = wring_codec_bound(codec, chunk);
@@ -24,7 +25,7 @@ static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, size_t
     return chunk > grain ? chunk : grain;
 }
 
-struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
+struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
                                           const struct wring_codec *codec, size_t chunk_bytes)
 {
     uint64_t unit = codec != NULL ? wring_codec_info(codec)->unit : 1;
@@ -33,7 +34,13 @@ struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t shards,
     uint64_t grain = unit;
     while (grain < RAW_GRAIN)
         grain *= 2;
-    return (struct wring_geometry){elems, grain, chunk_of(codec, grain, chunk_bytes), shards};
+    return (struct wring_geometry){
+        .elems = elems,
+        .grain = grain,
+        .chunk_elems = chunk_of(codec, grain, elem_bytes, chunk_bytes),
+        .shards = shards,
+        .elem_bytes = elem_bytes,
+    };
 }
 
 uint64_t wring_geometry_most(size_t chunk_bytes)
@@ -41,9 +48,16 @@ uint64_t wring_geometry_most(size_t chunk_bytes)
     return chunk_bytes / sizeof(float) * GATHER_UP;
 }
 
+static uint64_t grains_of(const struct wring_geometry *geometry)
+{
+    return (geometry->elems + geometry->grain - 1) / geometry->grain;
+}
+
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard)
 {
-    uint64_t grains = (geometry->elems + geometry->grain - 1) / geometry->grain;
+    if (geometry->each)
+        return (struct wring_span){geometry->elems * shard, geometry->elems * (shard + 1)};
+    uint64_t grains = grains_of(geometry);
     uint64_t whole = grains / geometry->shards, rest = grains % geometry->shards;
     /* the first `rest` shards have one grain more */
     uint64_t first = whole * shard + (shard < rest ? shard : rest);
@@ -67,4 +81,12 @@ struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
     uint64_t begin = span.begin + chunk * geometry->chunk_elems;
     uint64_t end = begin + geometry->chunk_elems;
     return (struct wring_span){begin, end < span.end ? end : span.end};
+}
+
+uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element)
+{
+    if (!geometry->each || geometry->elems == 0)
+        return element;
+    uint64_t shard = element / geometry->elems;
+    return shard * grains_of(geometry) * geometry->grain + element % geometry->elems;
 }

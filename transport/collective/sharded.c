@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alltoall of shards, reduction in rank order at each shard's owner, allgather of the sums. */
+/*
+ * Alltoall of shards and reduction in rank order at each shard's owner, who then sends the sum to
+ * all (allreduce) or keeps it (reduce-scatter).
+ */
 #include "transport/collective/collective.h"
 
-static uint64_t chunks_of(const struct wring_collective *collective, uint32_t shard)
+static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
 {
-    struct wring_span span = wring_geometry_shard(&collective->geometry, shard);
-    return wring_geometry_chunks(&collective->geometry, span);
+    return wring_geometry_shard(&collective->work.geometry, member);
 }
 
-static struct wring_span chunk_of(const struct wring_collective *collective, uint32_t shard,
-                                  uint64_t chunk)
+static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
 {
-    struct wring_span span = wring_geometry_shard(&collective->geometry, shard);
-    return wring_geometry_chunk(&collective->geometry, span, chunk);
+    return wring_geometry_chunks(&collective->work.geometry, shard_of(collective, member));
+}
+
+/** Do sums come in pieces that are decoded or copied into place? */
+static bool takes_sums(const struct wring_collective *collective)
+{
+    return !collective->work.keep && !collective->work.placed;
 }
 
 static void sharded_start(struct wring_collective *collective)
@@ -21,104 +27,66 @@ static void sharded_start(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
-        if (collective->placed && i != collective->members.me)
+        if (collective->work.placed && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
-}
-
-/** Begin to send the next chunk of a member's shard, if there is credit and a free task. */
-static bool send_next(struct wring_collective *collective, uint32_t member)
-{
-    if (collective->sent[member] == chunks_of(collective, member) ||
-        !wring_channel_has_credit(collective->scatter, member))
-        return false;
-    struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
-    if (task == NULL)
-        return false;
-
-    struct wring_span span = chunk_of(collective, member, collective->sent[member]++);
-    task->member = member;
-    task->span = span;
-    task->sequence = wring_channel_reserve(collective->scatter, member);
-    if (collective->codec != NULL)
-        wring_collective_encode(task, span);
-    else
-        wring_collective_ready(task, collective->data + span.begin,
-                               (span.end - span.begin) * sizeof(float), 1);
-    return true;
 }
 
 /** One chunk for each member in turn, beginning after us, so that no rank is flooded. */
 static bool send_shards(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t d = 1; d < collective->members.n; d++)
-        any |= send_next(collective, (collective->members.me + d) % collective->members.n);
+    for (uint32_t d = 1; d < collective->members.n; d++) {
+        uint32_t member = (collective->members.me + d) % collective->members.n;
+        any |= wring_collective_send_next(collective, member, shard_of(collective, member),
+                                          chunks_of(collective, member)) != NULL;
+    }
     return any;
 }
 
 static bool reduce_next(struct wring_collective *collective)
 {
+    const struct wring_geometry *geometry = &collective->work.geometry;
     uint32_t me = collective->members.me;
+    bool slots = takes_sums(collective); /* the sum will need one at each member */
+
     if (collective->reduced == chunks_of(collective, me) ||
         !wring_collective_all_arrived(collective, collective->scatter) ||
-        (!collective->placed && !wring_channel_has_credits(collective->gather)))
+        (slots && !wring_channel_has_credits(collective->gather)))
         return false;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
     if (task == NULL)
         return false;
 
-    struct wring_span span = chunk_of(collective, me, collective->reduced++);
-    if (!collective->placed)
-        for (uint32_t i = 0; i < collective->members.n; i++)
-            if (i != me)
-                task->sequence = wring_channel_reserve(collective->gather, i);
-    struct wring_source own = {collective->data + span.begin,
-                               (span.end - span.begin) * sizeof(float), NULL};
-    wring_collective_reduce(task, collective->scatter, span, own);
+    struct wring_span span =
+        wring_geometry_chunk(geometry, shard_of(collective, me), collective->reduced++);
+    task->member = WRING_EVERYBODY;
+    for (uint32_t i = 0; slots && i < collective->members.n; i++)
+        if (i != me)
+            task->sequence = wring_channel_reserve(collective->gather, i);
+    struct wring_source own = {wring_collective_in(collective, span),
+                               wring_geometry_bytes(geometry, span), NULL};
+    wring_collective_reduce(task, collective->scatter, span, own,
+                            collective->work.codec != NULL && !collective->work.keep);
     return true;
 }
 
-static bool decode_next(struct wring_collective *collective, uint32_t member)
-{
-    size_t bytes;
-    const void *piece;
-    if (collective->decoded[member] == chunks_of(collective, member) ||
-        (piece = wring_channel_peek(collective->gather, member, &bytes)) == NULL)
-        return false;
-    struct wring_task *task = wring_collective_task(collective, WRING_TASK_DECODE);
-    if (task == NULL)
-        return false;
-
-    struct wring_span span = chunk_of(collective, member, collective->decoded[member]++);
-    task->member = member;
-    task->span = span;
-    task->taken[member] = wring_channel_take(collective->gather, member);
-    task->sources[0] = (struct wring_source){piece, bytes, NULL};
-    if (collective->codec != NULL)
-        task->sources[0].codec = wring_codec_way(collective->codec, 1);
-    task->job = (struct wring_job){
-        .kind = WRING_JOB_DECODE,
-        .dtype = WRING_F32,
-        .elems = span.end - span.begin,
-        .context = wring_collective_context(collective, span, 1),
-        .sources = task->sources,
-        .n_sources = 1,
-        .divisor = 1,
-        .dst = collective->data + span.begin,
-        .cookie = task,
-    };
-    wring_engine_submit(collective->engine, &task->job);
-    return true;
-}
-
-static bool decode_shards(struct wring_collective *collective)
+static bool take_sums(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t i = 0; !collective->placed && i < collective->members.n; i++)
+    for (uint32_t i = 0; takes_sums(collective) && i < collective->members.n; i++)
         if (i != collective->members.me)
-            any |= decode_next(collective, i);
+            any |= wring_collective_take_next(collective, collective->gather, i,
+                                              shard_of(collective, i), 1);
     return any;
+}
+
+/** The sums of a member's shard are not all here. */
+static bool lacks_sums(const struct wring_collective *collective, uint32_t member)
+{
+    if (collective->work.placed)
+        return collective->gather->in[member].arrivals != collective->arrivals[member];
+    return !collective->work.keep && collective->decoded[member] < chunks_of(collective, member);
 }
 
 static bool complete(const struct wring_collective *collective)
@@ -126,15 +94,10 @@ static bool complete(const struct wring_collective *collective)
     uint32_t me = collective->members.me;
     if (collective->busy > 0 || collective->reduced < chunks_of(collective, me))
         return false;
-    for (uint32_t i = 0; i < collective->members.n; i++) {
-        if (i == me)
-            continue;
-        if (collective->sent[i] < chunks_of(collective, i))
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != me &&
+            (collective->sent[i] < chunks_of(collective, i) || lacks_sums(collective, i)))
             return false;
-        if (collective->placed ? collective->gather->in[i].arrivals != collective->arrivals[i]
-                               : collective->decoded[i] < chunks_of(collective, i))
-            return false;
-    }
     return true;
 }
 
@@ -143,7 +106,7 @@ static void sharded_advance(struct wring_collective *collective)
     bool any = true;
     while (any) { /* what unblocks the others comes first */
         any = reduce_next(collective);
-        any |= decode_shards(collective);
+        any |= take_sums(collective);
         any |= send_shards(collective);
         any |= wring_collective_send(collective);
     }
@@ -151,19 +114,28 @@ static void sharded_advance(struct wring_collective *collective)
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
+static void reduced(struct wring_collective *collective, struct wring_task *task)
+{
+    const struct wring_job *job = &task->job;
+
+    wring_collective_release_all(task, collective->scatter);
+    if (collective->work.keep)
+        wring_collective_free_task(task);
+    else if (job->codec_out != NULL)
+        wring_collective_ready(task, task->slot, job->code_bytes);
+    else
+        wring_collective_ready(task, job->dst,
+                               wring_geometry_bytes(&collective->work.geometry, task->span));
+}
+
 static void sharded_job_done(struct wring_collective *collective, struct wring_task *task)
 {
-    bool coded = collective->codec != NULL;
-
     switch (task->kind) {
     case WRING_TASK_SEND:
-        wring_collective_ready(task, task->slot, task->job.code_bytes, 1);
+        wring_collective_ready(task, task->slot, task->job.code_bytes);
         return;
     case WRING_TASK_REDUCE:
-        wring_collective_release_all(task, collective->scatter);
-        wring_collective_ready(task, coded ? (const void *)task->slot : task->job.dst,
-                               coded ? task->job.code_bytes : task->job.elems * sizeof(float),
-                               collective->members.n - 1);
+        reduced(collective, task);
         return;
     case WRING_TASK_DECODE:
         wring_channel_release(collective->gather, task->member, task->taken[task->member]);
@@ -172,18 +144,20 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
     }
 }
 
-static bool sharded_needs(const struct wring_collective *collective, uint32_t member)
+static bool sharded_owes(const struct wring_collective *collective, uint32_t member)
+{
+    return collective->sent[member] < chunks_of(collective, member);
+}
+
+/** Our own sums first: a member whose sums are missing may wait for the same contributions. */
+static bool sharded_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
-    if (collective->sent[member] < chunks_of(collective, member))
-        return true;
-    if (collective->reduced < chunks_of(collective, collective->members.me) &&
-        wring_channel_peek(collective->scatter, member, &bytes) == NULL)
-        return true;
-    if (collective->placed)
-        return collective->gather->in[member].arrivals != collective->arrivals[member];
-    return collective->decoded[member] < chunks_of(collective, member) &&
-           wring_channel_peek(collective->gather, member, &bytes) == NULL;
+    if (collective->reduced < chunks_of(collective, collective->members.me))
+        return wring_channel_peek(collective->scatter, member, &bytes) == NULL;
+    return lacks_sums(collective, member) &&
+           (collective->work.placed ||
+            wring_channel_peek(collective->gather, member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_sharded = {
@@ -191,5 +165,6 @@ const struct wring_collective_ops wring_sharded = {
     .start = sharded_start,
     .advance = sharded_advance,
     .job_done = sharded_job_done,
-    .needs = sharded_needs,
+    .owes = sharded_owes,
+    .awaits = sharded_awaits,
 };

@@ -3,19 +3,35 @@
 #ifndef WRING_TYPES_H
 #define WRING_TYPES_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default) /* the library exports what follows */
 
 enum wring_dtype {
-    WRING_F32 = 0, /* IEEE binary32 */
+    WRING_F32 = 0,  /* IEEE binary32 */
+    WRING_F64 = 1,  /* IEEE binary64 */
+    WRING_F16 = 2,  /* IEEE binary16 */
+    WRING_BF16 = 3, /* the upper half of a binary32 */
+    WRING_I32 = 4,  /* two's complement, as all integers here */
+    WRING_I64 = 5,
 };
+#define WRING_DTYPES 6
 
+/**
+ * How contributions become one. Always in rank order; compress/FORMAT.md, "Reductions", has the
+ * rounding: 16-bit types add in float32 and round once, integers wrap.
+ */
 enum wring_op {
     WRING_SUM = 0,
-    WRING_AVG = 1, /* the sum divided by the number of ranks, once, where it was reduced */
+    WRING_AVG = 1, /* the sum divided by the number of ranks, once, where it was reduced; that of
+                      integers is cut off towards zero */
+    WRING_MIN = 2, /* NaN if any contribution is NaN; of +0 and -0 the one of the lower rank */
+    WRING_MAX = 3,
 };
+#define WRING_OPS 4
 
 /** How an allreduce runs. */
 enum wring_scheme {
@@ -23,6 +39,15 @@ enum wring_scheme {
     WRING_SCHEME_DIVISIBLE,   /* shards: alltoall, reduce at the owner, allgather ("direct" raw) */
     WRING_SCHEME_INDIVISIBLE, /* allgather of whole contributions, every rank reduces */
 };
+
+/** Bytes of one element; 0 for what is no type. Threads: safe. */
+size_t wring_dtype_bytes(enum wring_dtype dtype);
+
+/** "f32", "bf16", …; a static string, "?" for what is no type. Threads: safe. */
+const char *wring_dtype_name(enum wring_dtype dtype);
+
+/** "sum", "avg", "min", "max"; a static string, "?" for what is no operation. Threads: safe. */
+const char *wring_op_name(enum wring_op op);
 
 #ifdef __cplusplus
 }

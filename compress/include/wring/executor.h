@@ -30,15 +30,19 @@ enum wring_job_kind {
      * acc = sum of sources in their order, in float32; divided by `divisor` if that is not 1.
      * With codec_out: code = encode(acc + residual), residual updated, dst = decode(code).
      * Without: dst = acc.
+     * Other types than float32, and `op` min or max: dst = the reduction that FORMAT.md,
+     * "Reductions", defines; no codecs.
      */
     WRING_JOB_REDUCE,
+    /** dst = sources[0] as it is; `elems` counts bytes. No codec. */
+    WRING_JOB_COPY,
 };
 
 /** One contribution to a reduction. */
 struct wring_source {
     const void *data; /* borrowed until the job is done */
     size_t bytes;
-    const struct wring_codec *codec; /* NULL: data is float32, [elems], 4-byte aligned */
+    const struct wring_codec *codec; /* NULL: data is [elems] of dtype, aligned to its size */
 };
 
 /**
@@ -49,11 +53,15 @@ struct wring_source {
 struct wring_job {
     enum wring_job_kind kind;
     enum wring_dtype dtype;
+    enum wring_op op; /* REDUCE; AVG is a sum whose divisor is not 1 */
     uint64_t elems;
+    const char *tier; /* highest kernel tier of work that has no codec, which brings its own;
+                         as for wring_codec_create() */
     struct wring_codec_context context;
 
-    const float *src;                   /* ENCODE: in, [elems] */
-    const struct wring_source *sources; /* DECODE: one; REDUCE: n_sources, summed in this order */
+    const float *src; /* ENCODE: in, [elems] */
+    const struct wring_source
+        *sources; /* DECODE, COPY: one; REDUCE: n_sources, summed in this order */
     uint32_t n_sources;
     float divisor; /* REDUCE: 1 for a sum, the number of ranks for an average */
 
@@ -61,7 +69,7 @@ struct wring_job {
     float *residual;                     /* ENCODE, REDUCE: [elems] or NULL */
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
-    float *dst;                          /* DECODE, REDUCE: out, [elems] */
+    void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
     uint64_t began_ns;        /* out: when the work began, CLOCK_MONOTONIC */
@@ -70,6 +78,12 @@ struct wring_job {
     void *cookie;             /* the submitter's */
     struct wring_job *next;   /* the executor's */
 };
+
+/** Elements for which a job needs scratch: at most what its executor was told to reserve. */
+static inline uint64_t wring_job_scratch_elems(const struct wring_job *job)
+{
+    return job->kind == WRING_JOB_COPY ? 0 : job->elems;
+}
 
 /** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */
 size_t wring_job_scratch_bytes(uint64_t max_elems);

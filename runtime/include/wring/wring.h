@@ -94,15 +94,28 @@ uint32_t wring_session_size(const struct wring_session *session);
  * Errors: WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out);
+
+/**
+ * Make foreign memory known: providers that can then move it without a copy, as buffers from
+ * wring_buffer_alloc(). Others, and all foreign memory that is not registered, are staged: copied
+ * into slots of the library's own and sent from there.
+ *
+ * The memory stays the caller's, who keeps it mapped until wring_buffer_free() or the end of the
+ * session, and frees it only then.
+ * Errors: WRING_ERR_INVALID (NULL or no bytes), WRING_ERR_NO_MEMORY (a memory lock limit, too).
+ */
+enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes);
+
+/** Free what alloc gave, or forget what was registered at that address. NULL is fine. */
 void wring_buffer_free(struct wring_session *session, void *data);
 
 struct wring_bucket_params {
     const char *name; /* unique in the session; ranks agree on it */
-    void *data;       /* [elems]; from wring_buffer_alloc(), or foreign memory, which is staged */
-    uint64_t elems;   /* 0 is fine */
+    void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there */
+    uint64_t elems; /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
-    const char *codec; /* spec, NULL = "none" */
+    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32 only */
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
@@ -110,7 +123,8 @@ struct wring_bucket_params {
 
 /**
  * Announce a bucket. Local; takes effect at the next commit.
- * Errors: WRING_ERR_INVALID (name, codec spec), WRING_ERR_BUSY (a bucket is under way).
+ * Errors: WRING_ERR_INVALID (name, codec spec), WRING_ERR_UNSUPPORTED (a codec for that type or
+ * operation), WRING_ERR_BUSY (a bucket is under way).
  */
 enum wring_status wring_bucket_register(struct wring_session *session,
                                         const struct wring_bucket_params *params,
@@ -158,6 +172,7 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
 
 /**
  * Make a group. Collective over the whole session: every rank calls, with the group it will be in.
+ * A rank may be in any number of groups, with operations under way in all of them.
  * @param ranks  [n] ascending session ranks, the caller's among them; n = 0: in no group
  * @param out    NULL when n is 0
  */
@@ -169,14 +184,57 @@ void wring_group_destroy(struct wring_group *group);
 struct wring_group *wring_session_world(struct wring_session *session);
 
 /*
- * Immediate calls. All members call the same ones in the same order. Several may be under way;
- * they run one after the other. buf may be any memory. NULL request: the call waits.
+ * Immediate calls. All members of a group call the same ones, with the same counts, types,
+ * operations and codecs, in the same order. Several may be under way: those of one group run one
+ * after the other, those of different groups side by side. Buffers may be any memory (foreign
+ * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
+ * request is done. NULL request: the call waits.
+ *
+ * codec is a spec without +ef, NULL = "none"; others take f32 only, and sums and averages; "in>out"
+ * has a meaning for allreduce alone.
+ * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
+ * operation, or one that keeps a residual), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
  */
+
+/** buf, [elems], becomes the reduction of all members' buf, with the same bits on each. */
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **request);
+
+/**
+ * Member m ends with the reduction of everyone's m-th run of elems. What a member contributes to
+ * its own run, and the result, are not encoded.
+ * @param in   [members * elems]
+ * @param out  [elems]; may be the member's own run in `in`, else it does not overlap
+ */
+enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
+                                       uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                       const char *codec, struct wring_request **request);
+
+/**
+ * Everyone ends with all contributions, in rank order, with the same bits on each: with a codec a
+ * member, too, takes what its own contribution decodes to. Each is encoded once.
+ * @param in   [elems]; may be the member's own place in out, else it does not overlap
+ * @param out  [members * elems]
+ */
+enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                  struct wring_request **request);
+
+/**
+ * Run m of a member's in goes to member m, where it becomes the run of that member in out. What
+ * stays with a member is not encoded.
+ * @param in, out  [members * elems] each, not overlapping
+ */
+enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
+                                 uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                 struct wring_request **request);
+
+/** Everyone's buf becomes that of the root, a member's index in the group. */
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
                                   uint32_t root, struct wring_request **request);
+
+/** Returns when all members have called it. */
 enum wring_status wring_barrier(struct wring_group *group);
 
 /** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and

@@ -17,7 +17,8 @@
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"
 #define NAME_BYTES (sizeof(NAME_PREFIX) - 1 + 32)
-#define SERVICE_NS (100 * WRING_NS_PER_MS) /* of nothing in the rings: then sockets are looked at \
+#define SERVICE_NS                                                                                \
+    (100 * WRING_NS_PER_MS)                /* of nothing in the rings: then sockets are looked at \
                                             */
 #define HANDSHAKE_NS (60 * WRING_NS_PER_S) /* where there is no config */
 #define POLLS_PER_CLOCK 16

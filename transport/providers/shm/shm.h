@@ -106,7 +106,7 @@ struct shm_provider {
 
     unsigned sleep; /* polls to go until the rings forget that we sleep */
     unsigned skipped;
-    bool idle; /* nothing has come since the clock was last read */
+    bool idle;    /* nothing has come since the clock was last read */
     bool meeting; /* a connection is not open yet */
     uint64_t next_service_ns;
     unsigned n_messages;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Kernels that reduce runs of any element type, one pass over all sources in their order. Sums of
+ * float32, which codecs share, are in sum.h.
+ *
+ *     sum   binary32 and binary64 add in their own precision; binary16 and bf16 in binary32, and
+ *           round once to nearest even, beyond the largest number to infinity; integers wrap.
+ *           Then one division, if the divisor is not 1: before that rounding; of integers cut off
+ *           towards zero.
+ *     min   a = next < a or next is NaN ? next : a       so NaN stays, and of equals the first
+ *     max   the same with >
+ *
+ * NaN in a result is the one NaN of its type: 0x7FC00000, 0x7FF8000000000000, 0x7E00, 0x7FC0.
+ */
+#ifndef WRING_KERNELS_FOLD_H
+#define WRING_KERNELS_FOLD_H
+
+#include "compress/kernels/kernels.h"
+#include <wring/executor.h>
+
+/**
+ * @param dst      out, [n] elements of the type; may be exactly one of the sources
+ * @param src      in, [n_src]; only `data` is looked at, [n] elements at any address; n_src >= 1
+ * @param divisor  a whole number below 2^24, only for sums
+ */
+typedef void (*wring_fold_fn)(void *dst, const struct wring_source *src, size_t n_src, uint64_t n,
+                              float divisor);
+
+enum wring_fold_kind {
+    WRING_FOLD_SUM,
+    WRING_FOLD_MIN,
+    WRING_FOLD_MAX,
+};
+#define WRING_FOLDS 3
+
+struct wring_fold_kernels {
+    wring_fold_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL for the sum of float32 alone */
+};
+
+struct wring_fold_tier {
+    struct wring_kernel_tier head;
+    const struct wring_fold_kernels *kernels;
+};
+
+extern const struct wring_fold_tier wring_fold_tiers[];
+
+extern const struct wring_fold_kernels wring_fold_avx2;
+extern const struct wring_fold_kernels wring_fold_avx512;
+
+/* No instruction divides a vector of integers: all tiers end the averages of those here. */
+void wring_fold_divide_i32(void *dst, uint64_t n, float divisor);
+void wring_fold_divide_i64(void *dst, uint64_t n, float divisor);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The loop of the vector folds, as a macro: each instruction set makes functions of its own of it.
+ *
+ * WRING_FOLD(type, op, vector, lanes, bytes) defines type_op(), a wring_fold_fn, from
+ *
+ *     vector load_type(const void *at)           `lanes` elements of `bytes` each, any address
+ *     vector op_type(vector a, vector next)
+ *     vector end_op_type(vector a, float divisor)
+ *     void store_type(void *at, vector a)
+ *
+ * Four vectors are under way at a time; the rest goes through padded copies.
+ */
+#ifndef WRING_KERNELS_FOLD_LOOP_H
+#define WRING_KERNELS_FOLD_LOOP_H
+
+#define WRING_FOLD(type, op, vector, lanes, bytes)                                               \
+    static void type##_##op(void *dst, const struct wring_source *src, size_t n_src, uint64_t n, \
+                            float divisor)                                                       \
+    {                                                                                            \
+        const size_t step = (size_t)(lanes) * (bytes);                                           \
+        size_t i = 0, end = n * (bytes);                                                         \
+        for (; i + 4 * step <= end; i += 4 * step) {                                             \
+            vector a[4];                                                                         \
+            for (int v = 0; v < 4; v++)                                                          \
+                a[v] = load_##type((const char *)src[0].data + i + (size_t)v * step);            \
+            for (size_t s = 1; s < n_src; s++)                                                   \
+                for (int v = 0; v < 4; v++)                                                      \
+                    a[v] = op##_##type(                                                          \
+                        a[v], load_##type((const char *)src[s].data + i + (size_t)v * step));    \
+            for (int v = 0; v < 4; v++)                                                          \
+                store_##type((char *)dst + i + (size_t)v * step,                                 \
+                             end_##op##_##type(a[v], divisor));                                  \
+        }                                                                                        \
+        for (; i < end; i += step) {                                                             \
+            unsigned char part[64] = {0};                                                        \
+            size_t left = end - i < step ? end - i : step;                                       \
+            memcpy(part, (const char *)src[0].data + i, left);                                   \
+            vector a = load_##type(part);                                                        \
+            for (size_t s = 1; s < n_src; s++) {                                                 \
+                memcpy(part, (const char *)src[s].data + i, left);                               \
+                a = op##_##type(a, load_##type(part));                                           \
+            }                                                                                    \
+            store_##type(part, end_##op##_##type(a, divisor));                                   \
+            memcpy((char *)dst + i, part, left);                                                 \
+        }                                                                                        \
+    }
+
+#endif

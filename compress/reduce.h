@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Reductions without codecs, of any element type and operation. Private to compress/. */
+#ifndef WRING_COMPRESS_REDUCE_H
+#define WRING_COMPRESS_REDUCE_H
+
+#include <stdbool.h>
+
+#include "base/cpu.h"
+#include <wring/executor.h>
+
+/** Is this a job for wring_reduce_run()? The others are copies, and what codecs can take part in.
+ */
+static inline bool wring_reduce_takes(const struct wring_job *job)
+{
+    return job->kind != WRING_JOB_COPY && (job->dtype != WRING_F32 || job->op > WRING_AVG);
+}
+
+/** The highest tier that a job allows; an unknown name allows the best. */
+enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
+
+/**
+ * Run a REDUCE job, in one pass over its sources.
+ * Errors: WRING_ERR_UNSUPPORTED (a codec, another kind of job, no such type or operation),
+ * WRING_ERR_INVALID (no sources), WRING_ERR_FRAME (bad_source has another size).
+ */
+enum wring_status wring_reduce_run(struct wring_job *job);
+
+#endif

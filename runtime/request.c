@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/request.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#define WRING_MODULE "group"
+
+struct wring_request {
+    struct wring_group *group;
+    struct wring_request *next;
+    struct wring_work work;
+    atomic_int status;
+};
+
+static void on_finished(struct wring_collective *collective);
+
+/** Put the next request onto the group's collective. Under the group's mutex. */
+static void run(struct wring_group *group, struct wring_request *request)
+{
+    group->running = request;
+    group->collective.finished = on_finished;
+    group->collective.work = request->work;
+    wring_engine_post(group->session->engine, &group->collective);
+}
+
+/** The engine is done with one: start the next, then tell whoever waits. */
+static void on_finished(struct wring_collective *collective)
+{
+    struct wring_group *group = collective->owner;
+    pthread_mutex_lock(&group->mutex);
+    int status = atomic_load(&collective->status); /* before run() sets it for the next one */
+    struct wring_request *done = group->running;
+    struct wring_request *next = group->waiting;
+    group->running = NULL;
+    if (next != NULL) {
+        group->waiting = next->next;
+        run(group, next);
+    }
+    pthread_mutex_unlock(&group->mutex);
+    atomic_store_explicit(&done->status, status, memory_order_release);
+}
+
+static void submit(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    const struct wring_geometry *geometry = &request->work.geometry;
+    bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
+
+    pthread_mutex_lock(&group->mutex);
+    if (group->running == NULL) {
+        run(group, request);
+    } else {
+        struct wring_request **at = &group->waiting;
+        while (*at != NULL)
+            at = &(*at)->next;
+        *at = request;
+    }
+    pthread_mutex_unlock(&group->mutex);
+    wring_progress_posted(group->session->progress, small);
+}
+
+enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
+                                      struct wring_request **out)
+{
+    enum wring_status failed = wring_session_check(group->session);
+    if (failed != WRING_OK)
+        return failed;
+    struct wring_request *request = calloc(1, sizeof(*request));
+    if (request == NULL)
+        return WRING_ERR_NO_MEMORY;
+    request->group = group;
+    request->work = *work;
+    atomic_init(&request->status, WRING_ERR_AGAIN);
+    submit(request);
+    if (out == NULL)
+        return wring_request_wait(request, WRING_FOREVER);
+    *out = request;
+    return WRING_OK;
+}
+
+enum wring_status wring_request_test(struct wring_request *request)
+{
+    int status = atomic_load_explicit(&request->status, memory_order_acquire);
+    if (status == WRING_ERR_AGAIN) {
+        wring_progress_nudge(request->group->session->progress);
+        status = atomic_load_explicit(&request->status, memory_order_acquire);
+    }
+    if (status != WRING_ERR_AGAIN)
+        free(request);
+    return (enum wring_status)status;
+}
+
+enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns)
+{
+    enum wring_status status = wring_progress_wait(request->group->session->progress,
+                                                   &request->status, wring_deadline_in(timeout_ns));
+    if (status == WRING_ERR_AGAIN)
+        return WRING_ERR_TIMEOUT;
+    free(request);
+    return status;
+}
+
+/** Keep a codec for later calls, or take the one of the same spec that is there. */
+static enum wring_status keep_codec(struct wring_group *group, struct wring_codec *codec,
+                                    const struct wring_codec **out)
+{
+    size_t slots = sizeof(group->codecs) / sizeof(group->codecs[0]);
+    const char *spec = wring_codec_info(codec)->spec;
+
+    for (size_t i = 0; i < slots; i++) {
+        if (group->codecs[i] == NULL) {
+            *out = group->codecs[i] = codec;
+            return WRING_OK;
+        }
+        if (strcmp(wring_codec_info(group->codecs[i])->spec, spec) == 0) {
+            wring_codec_destroy(codec);
+            *out = group->codecs[i];
+            return WRING_OK;
+        }
+    }
+    wring_error(&group->session->log, "more than %zu codecs in immediate calls of one group",
+                slots);
+    wring_codec_destroy(codec);
+    return WRING_ERR_UNSUPPORTED;
+}
+
+static enum wring_status check_codec(struct wring_session *session, const struct wring_codec *codec,
+                                     enum wring_dtype dtype, enum wring_op op)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    if (info->flags & WRING_CODEC_FEEDBACK) {
+        wring_error(&session->log, "codec %s keeps a residual between steps: register a bucket",
+                    info->spec);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    return wring_bucket_check_codec(session, "immediate call", codec, dtype, op);
+}
+
+enum wring_status wring_group_codec(struct wring_group *group, const char *spec,
+                                    enum wring_dtype dtype, enum wring_op op,
+                                    const struct wring_codec **out)
+{
+    struct wring_session *session = group->session;
+    struct wring_codec *codec;
+    char why[WRING_TEXT_MAX];
+
+    *out = NULL;
+    if (spec == NULL || strcmp(spec, "none") == 0)
+        return WRING_OK;
+    enum wring_status status =
+        wring_codec_create(spec, session->config.cpu, why, sizeof(why), &codec);
+    if (status != WRING_OK) {
+        wring_error(&session->log, "%s", why);
+        return status;
+    }
+    status = check_codec(session, codec, dtype, op);
+    if (status != WRING_OK || wring_codec_info(codec)->flags & WRING_CODEC_RAW) {
+        wring_codec_destroy(codec);
+        return status;
+    }
+    pthread_mutex_lock(&group->mutex);
+    status = keep_codec(group, codec, out);
+    pthread_mutex_unlock(&group->mutex);
+    return status;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collective x scheme x type x operation x codec x provider x ranks x counts, and everything else
+ * that must not change a bit: every pair of values once, some at random, and some axes in full.
+ */
+#include "tests/collective/matrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/collective/cover.h"
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+#define SEED 20240607
+#define RANDOM_CASES 60
+#define RUN_ELEMS_MAX 20000 /* of one member's run, in collectives that have one for each */
+
+/* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
+ * the last ones, with a way back, only into allreduces */
+#define EXCHANGE_CODECS 7
+#define IMMEDIATE_CODECS 9
+static const char *const codecs[] = {
+    "none",
+    "bf16",
+    "fp16",
+    "int8:block=64",
+    "onebit:block=128",
+    "onebit:block=32:means=2",
+    "topk:ratio=0.1:block=256",
+    "fp16>none",
+    "none>int8:block=64",
+    "onebit",
+    "bf16+ef",
+    "fp16+ef",
+    "int8+ef",
+    "onebit:block=128+ef",
+    "topk:ratio=0.01:select=exact+ef",
+    "topk:ratio=1:block=1024",
+    "onebit+ef>int8",
+    "topk:ratio=0.1:block=256+ef>bf16",
+    "none>int8:block=64+ef",
+    "int8:block=64+ef>onebit:block=128+ef",
+};
+static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
+static const char *const providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
+static const char *const chunks[] = {"4k", "16k", "256k"};
+static const char *const tiers[] = {"scalar", "avx2", "best"};
+static const char *const executors[] = {"inline", "pool:2"};
+static const char *const progress[] = {"thread", "caller"};
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+enum dimension {
+    WHAT,
+    SCHEME,
+    DTYPE,
+    OP,
+    CODEC,
+    PROVIDER,
+    RANKS,
+    ELEMS,
+    CHUNK,
+    TIER,
+    EXECUTOR,
+    PROGRESS,
+    MEMORY,
+    STRICT,
+    IN_PLACE,
+    FLUSH,
+    SPECIAL,
+    STEPS,
+    DIMENSIONS,
+};
+
+static const uint32_t values[DIMENSIONS] = {
+    [WHAT] = WRING_MATRIX_WHATS,
+    [SCHEME] = 3,
+    [DTYPE] = WRING_DTYPES,
+    [OP] = WRING_OPS,
+    [CODEC] = COUNT(codecs),
+    [PROVIDER] = COUNT(providers),
+    [RANKS] = 9,
+    [ELEMS] = COUNT(counts),
+    [CHUNK] = COUNT(chunks),
+    [TIER] = COUNT(tiers),
+    [EXECUTOR] = COUNT(executors),
+    [PROGRESS] = COUNT(progress),
+    [MEMORY] = WRING_MATRIX_MEMORIES,
+    [STRICT] = 2,
+    [IN_PLACE] = 2,
+    [FLUSH] = 2,
+    [SPECIAL] = 2,
+    [STEPS] = 4,
+};
+
+static bool reduces(uint32_t what)
+{
+    return what == WRING_MATRIX_BUCKET || what == WRING_MATRIX_ALLREDUCE ||
+           what == WRING_MATRIX_REDUCE_SCATTER;
+}
+
+/** What the interface does not offer is not asked for. */
+static void mend(void *arg, uint32_t *choice)
+{
+    uint32_t what = choice[WHAT];
+    (void)arg;
+    if (what != WRING_MATRIX_BUCKET) {
+        choice[SCHEME] = WRING_SCHEME_AUTO;
+        choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : EXCHANGE_CODECS;
+    }
+    if (choice[SCHEME] == WRING_SCHEME_INDIVISIBLE && strchr(codecs[choice[CODEC]], '>') != NULL)
+        choice[SCHEME] = WRING_SCHEME_DIVISIBLE;
+    if (!reduces(what))
+        choice[OP] = WRING_SUM;
+    if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG || what == WRING_MATRIX_BROADCAST)
+        choice[CODEC] = 0;
+    if (what != WRING_MATRIX_REDUCE_SCATTER && what != WRING_MATRIX_ALLGATHER)
+        choice[IN_PLACE] = what != WRING_MATRIX_ALLTOALL;
+    if (choice[STRICT] && strchr(providers[choice[PROVIDER]], '+') != NULL)
+        choice[STRICT] = 0; /* the wrapped device is out of the test's reach */
+}
+
+static struct wring_matrix_case case_of(const uint32_t *choice)
+{
+    struct wring_matrix_case c = {
+        .what = (enum wring_matrix_what)choice[WHAT],
+        .scheme = (enum wring_scheme)choice[SCHEME],
+        .dtype = (enum wring_dtype)choice[DTYPE],
+        .op = (enum wring_op)choice[OP],
+        .codec = codecs[choice[CODEC]],
+        .provider = providers[choice[PROVIDER]],
+        .ranks = choice[RANKS] + 1,
+        .elems = counts[choice[ELEMS]],
+        .chunk = chunks[choice[CHUNK]],
+        .cpu = tiers[choice[TIER]],
+        .executor = executors[choice[EXECUTOR]],
+        .progress = progress[choice[PROGRESS]],
+        .memory = (enum wring_matrix_memory)choice[MEMORY],
+        .strict = choice[STRICT],
+        .in_place = choice[IN_PLACE],
+        .flush = choice[FLUSH],
+        .special = choice[SPECIAL] ? 3 : 0,
+        .steps = choice[STEPS] + 1,
+    };
+    bool runs = wring_matrix_in_elems(&c) + wring_matrix_out_elems(&c) > 2 * c.elems;
+    if (runs && c.elems > RUN_ELEMS_MAX)
+        c.elems = RUN_ELEMS_MAX + c.elems % 10;
+    return c;
+}
+
+static void run_choice(void *arg, const uint32_t *choice)
+{
+    struct wring_matrix_case c = case_of(choice);
+    (void)arg;
+    wring_matrix_run(&c);
+}
+
+static void every_pair(void)
+{
+    struct wring_cover_params params = {
+        .dimensions = DIMENSIONS, .seed = SEED, .mend = mend, .run = run_choice};
+    memcpy(params.values, values, sizeof(values));
+    size_t n = wring_cover_pairs(&params);
+    printf("seed %d: %zu cases hold every pair\n", SEED, n);
+}
+
+static void random_cases(void)
+{
+    uint32_t state = SEED + 1, choice[DIMENSIONS];
+    printf("seed %d: %d cases\n", SEED + 1, RANDOM_CASES);
+    for (int i = 0; i < RANDOM_CASES; i++) {
+        for (int d = 0; d < DIMENSIONS; d++)
+            choice[d] = wring_test_random(&state) % values[d];
+        mend(NULL, choice);
+        run_choice(NULL, choice);
+    }
+}
+
+static const struct wring_matrix_case plain = {
+    .ranks = 3,
+    .elems = 10007,
+    .codec = "int8:block=64+ef",
+    .op = WRING_AVG,
+    .steps = 3,
+    .provider = "shm",
+    .chunk = "16k",
+    .cpu = "best",
+    .executor = "inline",
+    .progress = "thread",
+    .in_place = true,
+};
+
+static void every_rank_and_count(void)
+{
+    for (uint32_t ranks = 1; ranks <= 9; ranks++)
+        for (size_t i = 0; i < COUNT(counts); i++) {
+            struct wring_matrix_case c = plain;
+            c.ranks = ranks;
+            c.elems = counts[i];
+            c.provider = providers[(ranks + i) % 2];
+            c.codec = i % 2 ? "none" : plain.codec;
+            wring_matrix_run(&c);
+        }
+}
+
+static void every_codec_is_listed(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        bool found = false;
+        for (size_t i = 0; i < COUNT(codecs); i++)
+            found |= strncmp(codecs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+        CHECK(found, "codec %s is not among the codecs of this test", (*ops)->name);
+    }
+}
+
+static void every_codec_scheme_and_provider(void)
+{
+    for (size_t codec = 0; codec < COUNT(codecs); codec++)
+        for (int scheme = 0; scheme < 3; scheme++)
+            for (size_t p = 0; p < 2; p++) {
+                struct wring_matrix_case c = plain;
+                c.codec = codecs[codec];
+                c.scheme = (enum wring_scheme)scheme;
+                c.provider = providers[p];
+                c.special = (codec + (size_t)scheme + p) % 2 ? 2 : 0;
+                if (scheme != WRING_SCHEME_INDIVISIBLE || strchr(c.codec, '>') == NULL)
+                    wring_matrix_run(&c);
+            }
+}
+
+/** Each collective with each type and operation. */
+static void every_type_and_operation(void)
+{
+    for (int what = 0; what < WRING_MATRIX_WHATS; what++)
+        for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+            for (int op = 0; op < WRING_OPS; op++) {
+                struct wring_matrix_case c = plain;
+                if (op > 0 && !reduces((uint32_t)what))
+                    continue;
+                c.what = (enum wring_matrix_what)what;
+                c.dtype = (enum wring_dtype)dtype;
+                c.op = (enum wring_op)op;
+                c.codec = "none";
+                c.ranks = 2 + (uint32_t)(dtype + op) % 4;
+                c.provider = providers[(what + op) % 2];
+                c.in_place = what != WRING_MATRIX_ALLTOALL && op % 2 == 0;
+                c.steps = 2;
+                wring_matrix_run(&c);
+            }
+}
+
+static void large(void)
+{
+    struct wring_matrix_case c = plain;
+    c.elems = 2000003;
+    c.chunk = "256k";
+    c.ranks = 4;
+    c.steps = 2;
+    for (size_t codec = 0; codec < COUNT(codecs); codec += 4) {
+        c.codec = codecs[codec];
+        wring_matrix_run(&c);
+    }
+    c.in_place = false;
+    for (int what = WRING_MATRIX_ALLREDUCE; what < WRING_MATRIX_WHATS; what++) {
+        c.what = (enum wring_matrix_what)what;
+        c.codec = what == WRING_MATRIX_BROADCAST ? "none" : "bf16";
+        c.elems =
+            wring_matrix_in_elems(&c) + wring_matrix_out_elems(&c) > 2 * c.elems ? 500009 : 2000003;
+        wring_matrix_run(&c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"every_codec_is_listed", every_codec_is_listed},
+        {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
+        {"every_type_and_operation", every_type_and_operation},
+        {"every_rank_and_count", every_rank_and_count},
+        {"every_pair", every_pair},
+        {"random_cases", random_cases},
+        {"large", large},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that cannot work are refused where they are made, with a line that says why. */
+#include <string.h>
+
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+
+static _Thread_local char line[256]; /* the last one logged; ranks are threads */
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level, (void)module;
+    (void)arg;
+    snprintf(line, sizeof(line), "%s", text);
+}
+
+static void refusals(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session);
+    struct wring_bucket *bucket;
+    float x[16] = {0};
+    int32_t i[16] = {0};
+    struct wring_bucket_params params = {
+        .name = "b", .data = i, .elems = 4, .dtype = WRING_I32, .codec = "int8"};
+    (void)rank, (void)arg;
+
+    CHECK(wring_allreduce(world, i, 4, WRING_I32, WRING_SUM, "int8:block=64", NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
+              strstr(line, "int8:block=64") && strstr(line, "i32") && strstr(line, "none"),
+          "a codec of integers: %s", line);
+    CHECK(wring_allreduce(world, x, 4, WRING_F32, WRING_MAX, "bf16", NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
+              strstr(line, "max"),
+          "the greatest of codes: %s", line);
+    CHECK(wring_allgather(world, x, x, 4, WRING_F32, "bf16+ef", NULL) == WRING_ERR_UNSUPPORTED,
+          "a residual in an immediate call");
+    CHECK(wring_reduce_scatter(world, x, x, 4, WRING_F32, WRING_SUM, "fp16>bf16", NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
+              strstr(line, "use fp16"),
+          "a way back where there is none: %s", line);
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_UNSUPPORTED &&
+              strstr(line, "'b'"),
+          "a bucket of integers with a codec: %s", line);
+    params = (struct wring_bucket_params){.name = "b", .data = (char *)x + 4, .elems = 1};
+    params.dtype = WRING_F64;
+    CHECK(wring_bucket_register(session, &params, &bucket) ==
+              ((uintptr_t)x % 8 == 0 ? WRING_ERR_INVALID : WRING_OK),
+          "a float64 at four bytes");
+    CHECK(wring_allreduce(world, (char *)i + 2, 1, WRING_I32, WRING_SUM, NULL, NULL) ==
+              WRING_ERR_INVALID,
+          "an integer at two bytes");
+    CHECK(wring_allreduce(world, NULL, 1, WRING_I32, WRING_SUM, NULL, NULL) == WRING_ERR_INVALID,
+          "nowhere");
+    CHECK(wring_reduce_scatter(world, x, x, UINT64_MAX / 8, WRING_F32, WRING_SUM, NULL, NULL) ==
+              WRING_ERR_INVALID,
+          "more than there is");
+    CHECK(wring_allreduce(world, x, 1, (enum wring_dtype)WRING_DTYPES, WRING_SUM, NULL, NULL) ==
+                  WRING_ERR_INVALID &&
+              wring_allreduce(world, x, 1, WRING_F32, (enum wring_op)WRING_OPS, NULL, NULL) ==
+                  WRING_ERR_INVALID,
+          "no such type or operation");
+    CHECK(wring_alltoall(world, x, x, 2, WRING_F32, NULL, NULL) == WRING_ERR_INVALID,
+          "alltoall in place");
+    CHECK(wring_broadcast(world, x, 4, 2, NULL) == WRING_ERR_INVALID, "no such root");
+    CHECK(wring_buffer_register(session, NULL, 4) == WRING_ERR_INVALID &&
+              wring_buffer_register(session, x, 0) == WRING_ERR_INVALID,
+          "no memory");
+    wring_buffer_free(session, x); /* not known: left alone */
+    CHECK(wring_barrier(world) == WRING_OK, "the session goes on");
+}
+
+static void refused_calls(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = refusals, .log = keep_line};
+    wring_test_run_ranks(&job);
+}
+
+/** Rank 1 passes another count: everyone learns that somebody did, and nobody waits for ever. */
+static void other_count(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const char *codec = arg;
+    struct wring_group *world = wring_session_world(session);
+    struct wring_error_detail detail = {.rank = -2};
+    static _Thread_local float in[1000], out[3000];
+    enum wring_status want = codec == NULL ? WRING_ERR_MISMATCH : WRING_ERR_FRAME;
+
+    enum wring_status status =
+        wring_allgather(world, in, out, rank == 1 ? 999 : 1000, WRING_F32, codec, NULL);
+    if (status == WRING_OK) /* a rank may have had all it wants before the others found out */
+        status = wring_barrier(world);
+    CHECK(status == want || status == WRING_ERR_PEER, "rank %u: %s", rank,
+          wring_status_text(status)); /* whom the others blame hears that they gave it up */
+    CHECK(wring_session_error(session, &detail) == status && detail.rank >= 0 && detail.rank < 3 &&
+              strstr(detail.text, "same count"),
+          "rank %u blames %d: %s", rank, (int)detail.rank, detail.text);
+}
+
+static void counts_that_differ(void)
+{
+    static char bf16[] = "bf16";
+    struct wring_test_job job = {.ranks = 3, .run = other_count, .log = keep_line};
+    wring_test_run_ranks(&job);
+    job.arg = bf16;
+    wring_test_run_ranks(&job);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"refused_calls", refused_calls},
+        {"counts_that_differ", counts_that_differ},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Arrays of any element type, and what reducing them must give: computed element by element from
+ * the definition in compress/FORMAT.md, in another way than the kernels do.
+ *
+ * Call these with the floating-point mode of base/fpenv.h in force.
+ */
+#ifndef WRING_TESTS_ELEMENTS_H
+#define WRING_TESTS_ELEMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <wring/types.h>
+
+/** Element i, exactly. */
+long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_t i);
+
+/** What random elements look like. */
+enum wring_test_kind {
+    WRING_TEST_PLAIN,    /* floats in [-1, 1); integers of all magnitudes */
+    WRING_TEST_DENORMAL, /* floats about the denormals; small integers */
+    WRING_TEST_LARGE,    /* sums overflow */
+    WRING_TEST_BITS,     /* any bits: NaN, infinities, both zeros */
+    WRING_TEST_KINDS,
+};
+
+/** Fill data, [elems], at any address. */
+void wring_test_fill(enum wring_dtype dtype, void *data, uint64_t elems, enum wring_test_kind kind,
+                     uint32_t seed);
+
+/** dst = the reduction of src, [n_src] runs of [elems], in their order; an average is by n_src. */
+void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,
+                       uint32_t n_src, uint64_t elems, void *dst);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pieces that go from member to member and are taken as they are:
+ *
+ *     allgather   one piece of ours to all; that of member m becomes shard m of the result
+ *     broadcast   the same with one contributor, the root, whose piece is all of the result
+ *     alltoall    shard m of ours to member m; what comes from m becomes shard m of the result
+ */
+#include "transport/collective/collective.h"
+
+static bool contributes(const struct wring_collective *collective, uint32_t member)
+{
+    return collective->work.root == WRING_EVERYBODY || collective->work.root == member;
+}
+
+/** The shard that a member's contribution makes, or that goes to it; a broadcast has just one. */
+static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    return wring_geometry_shard(geometry, geometry->shards == 1 ? 0 : member);
+}
+
+static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
+{
+    return wring_geometry_chunks(&collective->work.geometry, shard_of(collective, member));
+}
+
+/** The channel in which contributions come. */
+static struct wring_channel *channel_of(const struct wring_collective *collective)
+{
+    return collective->work.to_all ? collective->gather : collective->scatter;
+}
+
+/** What stays with us is decoded as well, where all ranks are to end with the same bits. */
+static bool decodes_own(const struct wring_collective *collective)
+{
+    return collective->work.to_all && collective->work.codec != NULL;
+}
+
+/** How many chunks of our own contribution are copied into the result. */
+static uint64_t own_copies(const struct wring_collective *collective)
+{
+    uint32_t me = collective->members.me;
+    struct wring_span own = shard_of(collective, me);
+    bool there = wring_collective_in(collective, own) == wring_collective_out(collective, own);
+    return contributes(collective, me) && !there && !decodes_own(collective)
+               ? chunks_of(collective, me)
+               : 0;
+}
+
+static void exchange_start(struct wring_collective *collective)
+{
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        collective->sent[i] = collective->decoded[i] = 0;
+}
+
+static bool send_to_all(struct wring_collective *collective)
+{
+    uint32_t me = collective->members.me;
+    struct wring_task *task = wring_collective_send_next(
+        collective, WRING_EVERYBODY, shard_of(collective, me), chunks_of(collective, me));
+    if (task == NULL)
+        return false;
+    task->held = decodes_own(collective);
+    return true;
+}
+
+/** One chunk for each member in turn, beginning after us, so that no rank is flooded. */
+static bool send_to_each(struct wring_collective *collective)
+{
+    bool any = false;
+    for (uint32_t d = 1; d < collective->members.n; d++) {
+        uint32_t member = (collective->members.me + d) % collective->members.n;
+        any |= wring_collective_send_next(collective, member, shard_of(collective, member),
+                                          chunks_of(collective, member)) != NULL;
+    }
+    return any;
+}
+
+static bool send_next(struct wring_collective *collective)
+{
+    if (!contributes(collective, collective->members.me))
+        return false;
+    return collective->work.to_all ? send_to_all(collective) : send_to_each(collective);
+}
+
+static bool copy_own(struct wring_collective *collective)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    uint32_t me = collective->members.me;
+
+    if (collective->decoded[me] == own_copies(collective))
+        return false;
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_DECODE);
+    if (task == NULL)
+        return false;
+    struct wring_span span =
+        wring_geometry_chunk(geometry, shard_of(collective, me), collective->decoded[me]++);
+    struct wring_source own = {wring_collective_in(collective, span),
+                               wring_geometry_bytes(geometry, span), NULL};
+    task->member = me;
+    wring_collective_take(task, span, own, 0);
+    return true;
+}
+
+static bool take_next(struct wring_collective *collective)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && contributes(collective, i))
+            any |= wring_collective_take_next(collective, channel_of(collective), i,
+                                              shard_of(collective, i), 0);
+    return any;
+}
+
+static bool exchange_owes(const struct wring_collective *collective, uint32_t member)
+{
+    uint32_t me = collective->members.me;
+    return contributes(collective, me) &&
+           collective->sent[collective->work.to_all ? me : member] < chunks_of(collective, member);
+}
+
+static bool lacks(const struct wring_collective *collective, uint32_t member)
+{
+    return contributes(collective, member) &&
+           collective->decoded[member] < chunks_of(collective, member);
+}
+
+static bool complete(const struct wring_collective *collective)
+{
+    uint32_t me = collective->members.me;
+    if (collective->busy > 0 || collective->decoded[me] < own_copies(collective))
+        return false;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != me && (exchange_owes(collective, i) || lacks(collective, i)))
+            return false;
+    return true;
+}
+
+static void exchange_advance(struct wring_collective *collective)
+{
+    bool any = true;
+    while (any) {
+        any = take_next(collective);
+        any |= send_next(collective);
+        any |= wring_collective_send(collective);
+        any |= copy_own(collective);
+    }
+    if (complete(collective))
+        wring_engine_finish(collective->engine, collective, WRING_OK);
+}
+
+/** Our piece is encoded: it goes out, and meanwhile we decode it ourselves. */
+static void encoded(struct wring_collective *collective, struct wring_task *task)
+{
+    size_t bytes = task->job.code_bytes;
+    wring_collective_ready(task, task->slot, bytes);
+    if (task->held)
+        wring_collective_take(task, task->span,
+                              (struct wring_source){task->slot, bytes, collective->work.codec}, 0);
+}
+
+static void exchange_job_done(struct wring_collective *collective, struct wring_task *task)
+{
+    if (task->kind == WRING_TASK_SEND && task->job.kind == WRING_JOB_ENCODE) {
+        encoded(collective, task);
+        return;
+    }
+    if (task->kind == WRING_TASK_SEND) {
+        wring_collective_let_go(task);
+        return;
+    }
+    if (task->member != collective->members.me)
+        wring_channel_release(channel_of(collective), task->member, task->taken[task->member]);
+    wring_collective_free_task(task);
+}
+
+static bool exchange_awaits(const struct wring_collective *collective, uint32_t member)
+{
+    size_t bytes;
+    return lacks(collective, member) &&
+           wring_channel_peek(channel_of(collective), member, &bytes) == NULL;
+}
+
+const struct wring_collective_ops wring_exchange = {
+    .name = "exchange",
+    .start = exchange_start,
+    .advance = exchange_advance,
+    .job_done = exchange_job_done,
+    .owes = exchange_owes,
+    .awaits = exchange_awaits,
+};

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How pieces are made, taken and reduced: what the state machines share. */
+#include "transport/collective/collective.h"
+
+struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
+                                                    struct wring_span span, uint32_t phase)
+{
+    return (struct wring_codec_context){
+        .seed = collective->seed,
+        .bucket = collective->bucket,
+        .rank = collective->members.me,
+        .ranks = collective->members.n,
+        .phase = phase,
+        .step = collective->step,
+        .element = wring_geometry_element(&collective->work.geometry, span.begin),
+    };
+}
+
+/** The job of a task, without operands. */
+static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind kind,
+                                 struct wring_span span, uint32_t phase)
+{
+    const struct wring_work *work = &task->collective->work;
+    task->job = (struct wring_job){
+        .kind = kind,
+        .dtype = work->dtype,
+        .op = work->op,
+        .tier = task->collective->engine->config->cpu,
+        .elems = span.end - span.begin,
+        .context = wring_collective_context(task->collective, span, phase),
+        .divisor = work->op == WRING_AVG ? (float)task->collective->members.n : 1,
+        .cookie = task,
+    };
+    task->span = span;
+    return &task->job;
+}
+
+const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
+                                               uint32_t phase)
+{
+    const struct wring_codec *codec = collective->work.codec;
+    return codec != NULL ? wring_codec_way(codec, phase) : NULL;
+}
+
+/** Have a job make the code of one way, with its part of the residual if that way has feedback. */
+static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
+{
+    job->codec_out = wring_collective_way(task->collective, phase);
+    job->residual = NULL;
+    if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
+        job->residual = task->collective->residual + task->span.begin;
+    job->code = task->slot;
+}
+
+const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
+{
+    const struct wring_work *work = &collective->work;
+    uint64_t offset = (span.begin - work->in_origin) * work->geometry.elem_bytes;
+    return work->in != NULL ? (const uint8_t *)work->in + offset : NULL;
+}
+
+void *wring_collective_out(const struct wring_collective *collective, struct wring_span span)
+{
+    const struct wring_work *work = &collective->work;
+    uint64_t offset = (span.begin - work->out_origin) * work->geometry.elem_bytes;
+    return work->out != NULL ? (uint8_t *)work->out + offset : NULL;
+}
+
+/** Encode a span of our contribution into the task's slot. */
+static void encode(struct wring_task *task, struct wring_span span)
+{
+    struct wring_collective *collective = task->collective;
+    struct wring_job *job = new_job(task, WRING_JOB_ENCODE, span, 0);
+
+    job->src = wring_collective_in(collective, span);
+    encode_by(job, task, 0);
+    wring_engine_submit(collective->engine, job);
+}
+
+static void reserve(struct wring_task *task, struct wring_channel *channel)
+{
+    for (uint32_t i = 0; i < channel->members.n; i++)
+        if (i != channel->members.me && (task->member == i || task->member == WRING_EVERYBODY))
+            task->sequence = wring_channel_reserve(channel, i);
+}
+
+struct wring_task *wring_collective_send_next(struct wring_collective *collective, uint32_t member,
+                                              struct wring_span shard, uint64_t chunks)
+{
+    bool all = member == WRING_EVERYBODY;
+    struct wring_channel *channel = all ? collective->gather : collective->scatter;
+    uint64_t *sent = &collective->sent[all ? collective->members.me : member];
+
+    if (*sent == chunks ||
+        !(all ? wring_channel_has_credits(channel) : wring_channel_has_credit(channel, member)))
+        return NULL;
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
+    if (task == NULL)
+        return NULL;
+
+    task->member = member;
+    task->chunk = (*sent)++;
+    task->span = wring_geometry_chunk(&collective->work.geometry, shard, task->chunk);
+    reserve(task, channel);
+    if (collective->work.codec != NULL)
+        encode(task, task->span);
+    else
+        wring_collective_ready(task, wring_collective_in(collective, task->span),
+                               wring_geometry_bytes(&collective->work.geometry, task->span));
+    return task;
+}
+
+void wring_collective_take(struct wring_task *task, struct wring_span span,
+                           struct wring_source source, uint32_t phase)
+{
+    struct wring_collective *collective = task->collective;
+    bool coded = source.codec != NULL;
+    struct wring_job *job = new_job(task, coded ? WRING_JOB_DECODE : WRING_JOB_COPY, span, phase);
+
+    if (!coded)
+        job->elems = wring_geometry_bytes(&collective->work.geometry, span);
+    task->sources[0] = source;
+    job->sources = task->sources;
+    job->n_sources = 1;
+    job->dst = wring_collective_out(collective, span);
+    wring_engine_submit(collective->engine, job);
+}
+
+bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
+                                uint32_t member, struct wring_span shard, uint32_t phase)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    size_t bytes;
+    const void *piece;
+
+    if (collective->decoded[member] == wring_geometry_chunks(geometry, shard) ||
+        (piece = wring_channel_peek(channel, member, &bytes)) == NULL)
+        return false;
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_DECODE);
+    if (task == NULL)
+        return false;
+
+    task->member = member;
+    task->taken[member] = wring_channel_take(channel, member);
+    struct wring_span span = wring_geometry_chunk(geometry, shard, collective->decoded[member]++);
+    wring_collective_take(
+        task, span, (struct wring_source){piece, bytes, wring_collective_way(collective, phase)},
+        phase);
+    return true;
+}
+
+bool wring_collective_all_arrived(const struct wring_collective *collective,
+                                  const struct wring_channel *channel)
+{
+    size_t bytes;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && wring_channel_peek(channel, i, &bytes) == NULL)
+            return false;
+    return true;
+}
+
+/** Everyone's pieces of a chunk, in rank order. */
+static void take_sources(struct wring_task *task, struct wring_channel *channel,
+                         struct wring_source own)
+{
+    const struct wring_members *members = &task->collective->members;
+    for (uint32_t i = 0; i < members->n; i++) {
+        struct wring_source *source = &task->sources[i];
+        if (i == members->me) {
+            *source = own;
+            continue;
+        }
+        source->data = wring_channel_peek(channel, i, &source->bytes);
+        source->codec = wring_collective_way(task->collective, 0);
+        task->taken[i] = wring_channel_take(channel, i);
+    }
+}
+
+void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
+                             struct wring_span span, struct wring_source own, bool encoded)
+{
+    struct wring_collective *collective = task->collective;
+    struct wring_job *job = new_job(task, WRING_JOB_REDUCE, span, 1);
+
+    take_sources(task, channel, own);
+    job->sources = task->sources;
+    job->n_sources = collective->members.n;
+    job->dst = wring_collective_out(collective, span);
+    if (encoded)
+        encode_by(job, task, 1);
+    wring_engine_submit(collective->engine, job);
+}
+
+void wring_collective_release_all(struct wring_task *task, struct wring_channel *channel)
+{
+    const struct wring_members *members = &task->collective->members;
+    for (uint32_t i = 0; i < members->n; i++)
+        if (i != members->me)
+            wring_channel_release(channel, i, task->taken[i]);
+}
