@@ -160,7 +160,7 @@ class Documents(unittest.TestCase):
                            (root / "docs/which-codec.md").read_text(encoding="utf-8"), re.M)
         self.assertGreaterEqual(len(lines), 8)
         for line in lines:
-            words = line.replace("LIST", "none").replace("$L", "none").split()
+            words = line.replace("LIST", "none").replace("$C", "none").split()
             if words[0] == "demo":
                 continue  # it may be left out of a build
             result = wring(*words, "--help")
