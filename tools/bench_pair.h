@@ -22,6 +22,7 @@ struct wring_bench_pair {
     struct wring_session *session; /* for meeting, and for signs of life */
     uint32_t rank;
     struct wring_provider *provider;
+    const char *provider_name; /* of the one inside, where fault wraps it */
     struct wring_provider_caps caps;
     struct wring_conn *conn;
     struct wring_memory memory; /* of both ranks the same size */

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "runtime/session.h"
 #include "tools/bench_pair.h"
 #include "tools/commands.h"
@@ -122,6 +123,28 @@ static enum wring_status open_provider(struct wring_bench_pair *pair,
     return ops->region_create(pair->provider, &pair->memory, &pair->region);
 }
 
+/** Can the provider reach from one rank to the other? Both find the same. */
+static enum wring_status check_hosts(struct wring_bench_pair *pair)
+{
+    char own[WRING_CONFIG_TEXT] = "", theirs[WRING_CONFIG_TEXT];
+    size_t bytes;
+
+    if (pair->config->node[0] != '\0')
+        snprintf(own, sizeof(own), "node:%.*s", (int)sizeof(own) - 6, pair->config->node);
+    else if (!wring_host_identity(own, sizeof(own)))
+        snprintf(own, sizeof(own), "rank:%" PRIu32, pair->rank); /* like nobody else */
+    enum wring_status status = swap(pair, own, strlen(own), theirs, sizeof(theirs), &bytes);
+    bool same = status == WRING_OK && bytes == strlen(own) && memcmp(own, theirs, bytes) == 0;
+    if (status != WRING_OK || same || !pair->caps.same_host_only)
+        return status;
+    if (pair->rank == 0)
+        wring_fail(pair->name,
+                   "the ranks are on two hosts, and %s reaches one only; try "
+                   "--provider tcp",
+                   pair->provider_name);
+    return WRING_ERR_UNSUPPORTED;
+}
+
 /** Rank 1 connects to rank 0. */
 static enum wring_status connect_pair(struct wring_bench_pair *pair)
 {
@@ -165,6 +188,7 @@ enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
     *pair = (struct wring_bench_pair){
         .name = params->name,
         .config = params->config,
+        .provider_name = params->provider->name,
         .log = {.level = wring_config_log_level(params->config)},
         .deadline_ns = WRING_NEVER,
     };
@@ -173,6 +197,8 @@ enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
         return status; /* said */
     status = agree(pair, open_provider(pair, params->provider, params->memory_bytes),
                    "open the provider");
+    if (status == WRING_OK)
+        status = check_hosts(pair);
     if (status == WRING_OK)
         status = connect_pair(pair);
     if (status == WRING_OK)

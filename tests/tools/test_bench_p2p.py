@@ -93,6 +93,14 @@ class Failure(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("needs 2 ranks; the launcher started 3", result.stderr)
 
+    def test_two_hosts_need_another_provider(self):
+        """WRING_NODE makes two hosts of one."""
+        result = wring("run", "-n", "2", "--", "sh", "-c",
+                       f'WRING_NODE=host$WRING_RANK exec "{os.path.abspath(wringtest.WRING)}" '
+                       'bench p2p -p shm')
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        self.assertIn("two hosts, and shm reaches one only", result.stderr)
+
     def test_bad_schedule_is_named(self):
         result = bench("-p", "tcp", WRING_FAULT="weather=bad")
         self.assertEqual(result.returncode, 1)
