@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 #include "tools/commands.h"
+#include "transport/fabric.h"
 
 #define EVENTS_PER_POLL 32
-#define POLLS_PER_LOOK 4096 /* fruitless polls between looks at the session */
+#define YIELD_NS 200000   /* without sleep, after WRING_SPIN: links at hand answer sooner */
+#define SLEEP_NS 50000000 /* at most, between looks at the session */
 
 static enum wring_status give_up(struct wring_bench_pair *pair, enum wring_status status,
                                  const char *text)
@@ -66,32 +68,49 @@ static void look_around(struct wring_bench_pair *pair)
         give_up(pair, WRING_ERR_TIMEOUT, "nothing came within WRING_TIMEOUT");
 }
 
-/** Nothing has come for `idle_polls` polls. */
-static void rest(struct wring_bench_pair *pair)
-{
-    if (pair->idle_polls++ == 0)
-        pair->idle_since_ns = wring_now_ns();
-    if (pair->idle_polls % POLLS_PER_LOOK == 0)
-        look_around(pair);
-    if (wring_now_ns() - pair->idle_since_ns > pair->config->spin_ns)
-        sched_yield();
-}
-
-enum wring_status wring_bench_pair_poll(struct wring_bench_pair *pair)
+static size_t take_events(struct wring_bench_pair *pair)
 {
     struct wring_event events[EVENTS_PER_POLL];
     size_t n = pair->provider->ops->poll(pair->provider, events, EVENTS_PER_POLL);
 
     for (size_t i = 0; i < n; i++)
         on_event(pair, &events[i]);
-    if (n == 0) {
+    if (n == 0)
+        return 0;
+    pair->idle_since_ns = 0;
+    pair->deadline_ns = WRING_NEVER;
+    if (pair->config->timeout_ns > 0)
+        pair->deadline_ns = wring_deadline_in(pair->config->timeout_ns);
+    return n;
+}
+
+static void sleep_a_while(struct wring_bench_pair *pair)
+{
+    struct wring_wait_set set = {.deadline_ns = wring_deadline_in(SLEEP_NS)};
+
+    pair->provider->ops->arm(pair->provider, &set);
+    if (take_events(pair) == 0)
+        wring_wait_set_sleep(&set);
+    look_around(pair);
+}
+
+/** Nothing came: poll again at once, then offer the core to others, then sleep. */
+static void rest(struct wring_bench_pair *pair)
+{
+    uint64_t now = wring_now_ns();
+
+    if (pair->idle_since_ns == 0)
+        pair->idle_since_ns = now;
+    if (now - pair->idle_since_ns > pair->config->spin_ns + YIELD_NS)
+        sleep_a_while(pair);
+    else if (now - pair->idle_since_ns > pair->config->spin_ns)
+        sched_yield();
+}
+
+enum wring_status wring_bench_pair_poll(struct wring_bench_pair *pair)
+{
+    if (take_events(pair) == 0)
         rest(pair);
-    } else {
-        pair->idle_polls = 0;
-        pair->deadline_ns = pair->config->timeout_ns > 0
-                                ? wring_deadline_in(pair->config->timeout_ns)
-                                : WRING_NEVER;
-    }
     return pair->status;
 }
 

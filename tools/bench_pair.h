@@ -34,7 +34,7 @@ struct wring_bench_pair {
     bool connected;
     enum wring_status status; /* why nothing works any more */
     uint64_t deadline_ns;     /* for the next thing to come */
-    uint64_t idle_polls, idle_since_ns;
+    uint64_t idle_since_ns;   /* 0: something came */
 };
 
 struct wring_bench_pair_params {
