@@ -31,7 +31,10 @@ struct wring_config {
     char provider[WRING_CONFIG_TEXT];
     char fault[WRING_CONFIG_TEXT];
     char bind[WRING_CONFIG_TEXT];
+    char iface[WRING_CONFIG_TEXT];
+    char ports[WRING_CONFIG_TEXT];
     char verbs_device[WRING_CONFIG_TEXT];
+    char tcp_checksum[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;
     uint64_t flat_bytes;

@@ -11,6 +11,7 @@
 #include "offload/pool.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"
+#include "transport/ports.h"
 
 #define WRING_MODULE "session"
 #define JOB_BYTES 16
@@ -107,7 +108,7 @@ static enum wring_status configure(struct wring_session *session,
 static enum wring_status meet(struct wring_session *session,
                               const struct wring_session_params *params)
 {
-    const struct wring_config *config = &session->config;
+    struct wring_config *config = &session->config;
     if (params->bootstrap != NULL) {
         session->bootstrap = params->bootstrap;
         return WRING_OK;
@@ -120,6 +121,11 @@ static enum wring_status meet(struct wring_session *session,
                                    "host:port of rank 0, or start with wring run");
         return WRING_ERR_INVALID;
     }
+    struct wring_ports ports;
+    enum wring_status status = wring_ports_read(&session->log, config->ports, &ports);
+    if (status != WRING_OK)
+        return status;
+    wring_ports_complete(&ports, config->root, sizeof(config->root));
     struct wring_rendezvous_params rendezvous = {
         .log = &session->log,
         .rank = session->rank,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "transport/control.h"
+#include "transport/interface.h"
 #include "transport/liveness.h"
 #include "transport/providers/fault.h"
 
@@ -26,15 +27,47 @@ static bool list_names(const char *list, const char *name)
     return false;
 }
 
+/**
+ * Where network providers listen: at WRING_BIND, on WRING_IFACE, or where the rendezvous went.
+ * @param address out, [WRING_INTERFACE_ADDRESS], filled if need be. Errors are logged.
+ */
+static enum wring_status choose_bind(const struct wring_fabric *fabric, const char *given,
+                                     char *address, const char **out)
+{
+    const struct wring_config *config = fabric->config;
+    *out = given[0] != '\0' ? given : NULL;
+    if (config->iface[0] == '\0')
+        return WRING_OK;
+    if (config->bind[0] != '\0') {
+        wring_error(fabric->log, "WRING_BIND=%s and WRING_IFACE=%s: set one of them", config->bind,
+                    config->iface);
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = wring_interface_find(fabric->log, config->iface, given, address);
+    if (status != WRING_OK)
+        return status;
+    if (config->key[0] == '\0' && strncmp(address, "127.", 4) != 0 && strcmp(address, "::1") != 0) {
+        wring_error(fabric->log,
+                    "WRING_IFACE=%s: without a key wring listens on loopback only: set the same "
+                    "WRING_KEY or WRING_KEY_FILE on all ranks",
+                    config->iface);
+        return WRING_ERR_AUTH;
+    }
+    *out = address;
+    return WRING_OK;
+}
+
 static enum wring_status open_device(struct wring_fabric *fabric,
                                      const struct wring_provider_ops *ops,
-                                     const struct wring_fabric_params *params)
+                                     const struct wring_fabric_params *params, const char *bind)
 {
     struct wring_device device = {.name = ops->name};
     struct wring_provider_params provider_params = {
         .log = fabric->log,
         .config = fabric->config,
-        .bind = params->bind[0] != '\0' ? params->bind : NULL,
+        .bind = bind,
+        .rank = params->rank,
+        .size = params->size,
     };
     memcpy(provider_params.secret, params->secret, WRING_SECRET_BYTES);
 
@@ -64,7 +97,11 @@ static enum wring_status open_devices(struct wring_fabric *fabric,
                                       const struct wring_fabric_params *params)
 {
     bool automatic = strcmp(params->provider, "auto") == 0;
-    char reason[WRING_TEXT_MAX] = "";
+    char reason[WRING_TEXT_MAX] = "", address[WRING_INTERFACE_ADDRESS];
+    const char *bind;
+    enum wring_status status = choose_bind(fabric, params->bind, address, &bind);
+    if (status != WRING_OK)
+        return status;
 
     for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
         if (!list_names(params->provider, (*ops)->name) || fabric->n_devices == WRING_DEVICES_MAX)
@@ -75,7 +112,7 @@ static enum wring_status open_devices(struct wring_fabric *fabric,
             wring_error(fabric->log, "provider %s cannot work here: %s", (*ops)->name, reason);
             return WRING_ERR_UNSUPPORTED;
         }
-        enum wring_status status = open_device(fabric, *ops, params);
+        status = open_device(fabric, *ops, params, bind);
         if (status != WRING_OK)
             return status;
     }

@@ -98,6 +98,22 @@ def frame(kind, region=0, offset=0, payload=b"", imm=0, generation=1, size=None)
                        len(payload) if size is None else size, imm) + payload
 
 
+def crc32c(data):
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+def checked(kind, payload=b"", **fields):
+    header = bytearray(frame(kind, payload=payload, **fields)[:32])
+    header[4] = 1
+    header += struct.pack("<I", crc32c(payload))
+    return bytes(header) + struct.pack("<I", crc32c(header)) + payload
+
+
 def tcp():
     message = frame(2, generation=0, payload=b"hello")
     put = frame(1, region=0, offset=8, payload=b"p" * 20, imm=7)
@@ -114,6 +130,12 @@ def tcp():
     write("tcp", "cut", b"\x04" + put[:40])
     write("tcp", "long-message", b"\x00" + frame(2, generation=0, payload=b"x" * 256) +
           frame(2, generation=0, payload=b"x" * 257))
+    good = checked(1, payload=b"c" * 30, offset=4, imm=3)
+    write("tcp", "checked", b"\x05" + good + message + checked(2, generation=0, payload=b"hi"))
+    write("tcp", "checked-large", b"\x80" + checked(1, region=1, payload=bytes(18000)) + good)
+    write("tcp", "checked-wrong-payload", b"\x05" + good[:-1] + b"C" + message)
+    write("tcp", "checked-wrong-header", b"\x05" + good[:24] + b"\x1d" + good[25:])
+    write("tcp", "checked-cut", b"\x02" + good + good[:36])
     write("tcp", "address-4", b"\x00" + bytes([4, 0, 0x39, 0x30, 127, 0, 0, 1]))
     write("tcp", "address-6", b"\x00" + bytes([6, 0, 0x39, 0x30]) + bytes(15) + b"\x01")
 
@@ -142,7 +164,9 @@ def control():
 def settings():
     texts = ["rate=1gbit", "rate=500mbit", "rate=0", "rate=-1gbit", "rate=1e9bit", "rate=nanbit",
              "rate=1", "rate", "", "rate=1gbit,rate=2gbit", "127.0.0.1", "::1", "fe80::1%lo",
-             "0.0.0.0", "224.0.0.1", "[::1]", "256.1.1.1", "localhost", "1"]
+             "rate=1gbit,delay=2ms,jitter=1ms,corrupt=1e-4,disconnect=after:1000,seed=7,rank=2",
+             "disconnect=after:64mb", "disconnect=0.5", "delay=11s", "40000-40100", "9-1", "^=eth0,lo",
+             "eth,ib", "0.0.0.0", "224.0.0.1", "[::1]", "256.1.1.1", "localhost", "1"]
     for i, text in enumerate(texts):
         write("settings", f"{i:02}", text)
 

@@ -266,10 +266,9 @@ static void waiting_puts_go_with_their_connection(void)
 
 static void bad_schedules_are_refused(void)
 {
-    static const char *const bad[] = {"rate=",        "rate=0gbit",    "rate=-1gbit",
-                                      "rate=1",       "rate=1mb",      "delay=1ms",
-                                      "rate=1gbit x", "rate=nan gbit", "rate=1e99gbit",
-                                      "x,rate=1gbit", "rate=infgbit"};
+    static const char *const bad[] = {
+        "rate=",        "rate=0gbit",    "rate=-1gbit",   "rate=1",       "rate=1mb",    "delay=1",
+        "rate=1gbit x", "rate=nan gbit", "rate=1e99gbit", "x,rate=1gbit", "rate=infgbit"};
     struct wring_fault_schedule parsed;
     char why[128];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -56,7 +56,7 @@ static void refused(struct rig *rig, const char *what, const uint8_t header[TCP_
 static void refused_frame(struct rig *rig, const char *what, struct tcp_frame frame)
 {
     uint8_t header[TCP_FRAME_BYTES];
-    wring_tcp_frame_pack(&frame, header);
+    wring_tcp_frame_pack(&frame, NULL, header);
     refused(rig, what, header);
 }
 
@@ -131,16 +131,16 @@ static void malformed_headers_end_it(void)
         unsigned at;
         uint8_t value;
     } bad[] = {
-        {"magic", 0, 0},      {"magic, too", 1, 0}, {"kind 0", 2, 0},
-        {"kind 3", 2, 3},     {"kind 255", 2, 255}, {"lane 1", 3, 1},
-        {"lane 255", 3, 255}, {"flag 1", 4, 1},     {"flag 2^31", 7, 0x80},
+        {"magic", 0, 0},      {"magic, too", 1, 0},   {"kind 0", 2, 0},     {"kind 3", 2, 3},
+        {"kind 255", 2, 255}, {"lane 1", 3, 1},       {"lane 255", 3, 255}, {"flag 1 alone", 4, 1},
+        {"flag 2", 4, 2},     {"flag 2^31", 7, 0x80},
     };
     struct rig rig;
     uint8_t header[TCP_FRAME_BYTES];
     REQUIRE(rig_open(&rig), "no rig");
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct tcp_frame frame = i % 2 == 0 ? good_put(&rig) : good_message();
-        wring_tcp_frame_pack(&frame, header);
+        wring_tcp_frame_pack(&frame, NULL, header);
         header[bad[i].at] = bad[i].value;
         refused(&rig, bad[i].what, header);
     }
@@ -156,7 +156,7 @@ static void cut_frames_end_it(void)
     uint8_t bytes[TCP_FRAME_BYTES + PAYLOAD];
     REQUIRE(rig_open(&rig), "no rig");
     const struct tcp_frame frame = good_put(&rig);
-    wring_tcp_frame_pack(&frame, bytes);
+    wring_tcp_frame_pack(&frame, NULL, bytes);
     memset(bytes + TCP_FRAME_BYTES, 0, PAYLOAD);
     for (unsigned i = 0; i < 3 * sizeof(cuts) / sizeof(cuts[0]); i++) {
         int fd = rig_dial_proven(&rig, 1);
@@ -184,9 +184,9 @@ static void dribbled_frames_arrive(void)
     uint8_t *message = bytes + TCP_FRAME_BYTES + PAYLOAD;
     REQUIRE(rig_open(&rig), "no rig");
     const struct tcp_frame put = good_put(&rig), words = good_message();
-    wring_tcp_frame_pack(&put, bytes);
+    wring_tcp_frame_pack(&put, NULL, bytes);
     fill_pattern(bytes + TCP_FRAME_BYTES, PAYLOAD, 5);
-    wring_tcp_frame_pack(&words, message);
+    wring_tcp_frame_pack(&words, NULL, message);
     memset(message + TCP_FRAME_BYTES, 'x', WRING_SEND_MAX);
     int fd = rig_dial_proven(&rig, 1);
     REQUIRE(fd >= 0, "not let in");
@@ -207,7 +207,7 @@ static void a_region_may_go_in_the_middle(void)
     uint8_t bytes[TCP_FRAME_BYTES + PAYLOAD];
     REQUIRE(rig_open(&rig), "no rig");
     const struct tcp_frame frame = good_put(&rig);
-    wring_tcp_frame_pack(&frame, bytes);
+    wring_tcp_frame_pack(&frame, NULL, bytes);
     memset(bytes + TCP_FRAME_BYTES, 0x66, PAYLOAD);
     int fd = rig_dial_proven(&rig, 1);
     REQUIRE(fd >= 0, "not let in");
@@ -296,7 +296,7 @@ static void noise_does_no_harm(void)
             uint8_t bytes[TCP_FRAME_BYTES + 2 * RIG_BYTES];
             struct tcp_frame frame = random_frame(&rig, &random);
             size_t payload = frame.bytes < 2 * RIG_BYTES ? frame.bytes : 2 * RIG_BYTES;
-            wring_tcp_frame_pack(&frame, bytes);
+            wring_tcp_frame_pack(&frame, NULL, bytes);
             memset(bytes + TCP_FRAME_BYTES, (int)i, payload);
             if (wring_test_random(&random) % 4 == 0)
                 bytes[wring_test_random(&random) % TCP_FRAME_BYTES] ^=

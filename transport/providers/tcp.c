@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/log.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
@@ -17,6 +18,16 @@ static enum wring_status tcp_probe(char *reason, size_t bytes)
 {
     (void)reason, (void)bytes;
     return WRING_OK; /* a kernel without TCP is not one that this runs on */
+}
+
+/** Checksums as the configuration says; without one there are none. */
+static void set_up_checks(struct tcp_provider *provider, const struct wring_config *config)
+{
+    enum wring_cpu_tier tier = WRING_CPU_SCALAR;
+    if (config != NULL)
+        wring_cpu_tier_parse(config->cpu, &tier);
+    wring_crc32c_init(&provider->crc, tier);
+    provider->checks = config != NULL && strcmp(config->tcp_checksum, "on") == 0;
 }
 
 static enum wring_status tcp_open(const struct wring_provider_params *params,
@@ -31,8 +42,12 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     provider->log = params->log;
     provider->listener = -1;
     memcpy(provider->secret, params->secret, sizeof(provider->secret));
+    set_up_checks(provider, params->config);
 
-    enum wring_status status = WRING_OK;
+    enum wring_status status = wring_ports_read(
+        provider->log, params->config != NULL ? params->config->ports : "", &provider->ports);
+    if (status != WRING_OK)
+        goto free_provider;
     if ((size_t)snprintf(provider->bind, sizeof(provider->bind), "%s", local) >=
         sizeof(provider->bind)) {
         wring_error(provider->log, "'%s' is no address to listen on", local);
@@ -269,6 +284,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .remote_map = wring_unsupported_remote_map,
     .put = wring_tcp_put,
     .send = wring_tcp_send,
+    .spoil = wring_tcp_spoil,
     .poll = tcp_poll,
     .arm = tcp_arm,
 };

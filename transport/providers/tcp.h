@@ -18,11 +18,15 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/crc32c.h"
 #include "transport/auth.h"
+#include "transport/ports.h"
 #include "transport/providers/providers.h"
 #include <wring/provider.h>
 
-#define TCP_FRAME_BYTES 32     /* a frame's header */
+#define TCP_FRAME_BYTES 32 /* a frame's header */
+#define TCP_CHECK_BYTES 8  /* and what follows it in a checked frame */
+#define TCP_HEADER_MAX (TCP_FRAME_BYTES + TCP_CHECK_BYTES)
 #define TCP_FRAME_MAGIC 0x5752 /* "RW" */
 #define TCP_PUT_MAX ((size_t)1 << 30)
 #define TCP_PUT_DEPTH 128          /* a power of two */
@@ -49,6 +53,8 @@ struct tcp_frame {
     uint32_t region, generation; /* 0 in a message */
     uint64_t offset;             /* 0 in a message */
     uint32_t bytes, imm;
+    bool checked;         /* it carries checksums */
+    uint32_t payload_crc; /* in a checked one */
 };
 
 struct tcp_region {
@@ -67,14 +73,18 @@ struct tcp_remote {
 };
 
 struct tcp_put {
-    uint8_t header[TCP_FRAME_BYTES];
+    uint8_t header[TCP_HEADER_MAX];
+    size_t header_bytes;
     const uint8_t *data;
     size_t bytes;
     uint64_t cookie;
+    bool is_spoiled; /* payload byte spoiled_at leaves as `spoiled`: fault injection */
+    uint8_t spoiled;
+    size_t spoiled_at;
 };
 
 struct tcp_control {
-    uint8_t frame[TCP_FRAME_BYTES + WRING_SEND_MAX];
+    uint8_t frame[TCP_HEADER_MAX + WRING_SEND_MAX];
     size_t bytes;
 };
 
@@ -88,6 +98,8 @@ struct tcp_sender {
     size_t control_at;
     size_t queued_bytes;
     bool broken; /* the kernel takes no more; the receiving side finds out why */
+    uint64_t spoil_at;
+    uint8_t spoil_mask; /* not 0: the next frame is to be spoiled */
 };
 
 struct tcp_receiver {
@@ -95,8 +107,10 @@ struct tcp_receiver {
     size_t at, end;         /* what is unread in buffer */
     struct tcp_frame frame; /* under way if in_frame */
     struct tcp_region *region;
-    uint8_t *target; /* where the next payload byte goes */
-    size_t left;     /* payload bytes to come */
+    uint8_t *target;     /* where the next payload byte goes */
+    size_t left;         /* payload bytes to come */
+    uint32_t crc;        /* of those that have come, in a checked frame */
+    size_t header_bytes; /* of the last frame */
     bool in_frame;
     bool large;   /* the last frame was: read no more than a header ahead */
     bool blocked; /* the event array was full: go on without waiting for an edge */
@@ -133,7 +147,10 @@ struct tcp_provider {
     struct wring_provider base;
     const struct wring_log *log;
     uint8_t secret[WRING_SECRET_BYTES];
+    struct wring_crc32c crc;
+    bool checks; /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
     char bind[64];
+    struct wring_ports ports; /* to listen on */
     int epoll, listener;
     bool armed; /* the caller may sleep after the next poll */
     bool listener_ready;
@@ -177,8 +194,20 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
 void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes);
 
 /* tcp_frame.c */
-void wring_tcp_frame_pack(const struct tcp_frame *frame, uint8_t out[TCP_FRAME_BYTES]);
-enum wring_status wring_tcp_frame_unpack(const uint8_t in[TCP_FRAME_BYTES], struct tcp_frame *out);
+
+/** @param out the header, up to TCP_HEADER_MAX @return its bytes */
+size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
+                            uint8_t *out);
+
+/** How long is the header that begins with these bytes, as far as they tell? */
+size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have);
+
+/**
+ * @param in a whole header @param must_check one without checksums is refused
+ * @return NULL, and the frame in out; or what is wrong with it, as in "peer P: sent ..."
+ */
+const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c *crc,
+                                   bool must_check, struct tcp_frame *out);
 
 /* tcp_region.c */
 enum wring_status wring_tcp_region_create(struct wring_provider *provider,
@@ -227,6 +256,7 @@ enum wring_status wring_tcp_put(struct wring_conn *conn, unsigned lane, struct w
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
                                 uint64_t cookie);
 enum wring_status wring_tcp_send(struct wring_conn *conn, const void *data, size_t bytes);
+enum wring_status wring_tcp_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 bool wring_tcp_has_unsent(const struct tcp_conn *conn);
 void wring_tcp_flush(struct tcp_conn *conn);
 

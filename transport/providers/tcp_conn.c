@@ -377,19 +377,6 @@ void wring_tcp_accept_some(struct tcp_provider *provider)
     }
 }
 
-static int open_listener(const struct tcp_provider *provider,
-                         const struct sockaddr_storage *address, socklen_t bytes)
-{
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)address, bytes) == 0 &&
-        listen(fd, BACKLOG) == 0)
-        return fd;
-    wring_error(provider->log, "cannot listen on %s: %s", provider->bind, strerrordesc_np(errno));
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct tcp_provider *provider = (struct tcp_provider *)base;
@@ -402,9 +389,12 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
     if (status != WRING_OK)
         return status;
 
-    int fd = open_listener(provider, &local, local_bytes);
-    if (fd < 0)
+    char why[160];
+    int fd = wring_ports_listen(&provider->ports, &local, local_bytes, BACKLOG, why, sizeof(why));
+    if (fd < 0) {
+        wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
         return WRING_ERR_ADDRESS;
+    }
     local_bytes = sizeof(local);
     if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
         ask_for_peers(provider, EPOLL_CTL_ADD, fd) != 0) {
@@ -414,6 +404,9 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
         return WRING_ERR_SYSTEM;
     }
     provider->listener = fd;
+    char text[64];
+    wring_tcp_address_text(&local, text, sizeof(text));
+    wring_info(provider->log, "listening on %s", text);
     *bytes = wring_tcp_address_pack(&local, address);
     return WRING_OK;
 }

@@ -9,17 +9,27 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/** Move buffered bytes to the payload's place. */
-static void take_buffered(struct tcp_receiver *receiver)
+/** n bytes of the payload have come to their place. */
+static void advance(struct tcp_conn *conn, size_t n)
 {
+    struct tcp_receiver *receiver = &conn->receiver;
+    if (receiver->frame.checked)
+        receiver->crc = wring_crc32c_update(&tcp_of(conn)->crc, receiver->crc, receiver->target, n);
+    receiver->target += n;
+    receiver->left -= n;
+}
+
+/** Move buffered bytes to the payload's place. */
+static void take_buffered(struct tcp_conn *conn)
+{
+    struct tcp_receiver *receiver = &conn->receiver;
     size_t have = receiver->end - receiver->at;
     size_t take = have < receiver->left ? have : receiver->left;
     if (take == 0)
         return;
     memcpy(receiver->target, receiver->buffer + receiver->at, take);
     receiver->at += take;
-    receiver->target += take;
-    receiver->left -= take;
+    advance(conn, take);
 }
 
 static void begin_frame(struct tcp_conn *conn)
@@ -27,15 +37,20 @@ static void begin_frame(struct tcp_conn *conn)
     struct tcp_receiver *receiver = &conn->receiver;
     struct tcp_frame *frame = &receiver->frame;
 
-    if (wring_tcp_frame_unpack(receiver->buffer + receiver->at, frame) != WRING_OK) {
-        wring_tcp_fail(conn, WRING_ERR_FRAME, "sent a malformed frame");
+    const struct tcp_provider *provider = tcp_of(conn);
+    const char *wrong = wring_tcp_frame_unpack(receiver->buffer + receiver->at, &provider->crc,
+                                               provider->checks, frame);
+    if (wrong != NULL) {
+        wring_tcp_fail(conn, WRING_ERR_FRAME, "%s", wrong);
         return;
     }
-    receiver->at += TCP_FRAME_BYTES;
+    receiver->header_bytes = frame->checked ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
+    receiver->at += receiver->header_bytes;
+    receiver->crc = 0;
     receiver->region = NULL;
     receiver->target = receiver->message;
     if (frame->kind == TCP_FRAME_PUT) {
-        receiver->region = wring_tcp_region_find(tcp_of(conn), frame);
+        receiver->region = wring_tcp_region_find(provider, frame);
         if (receiver->region == NULL) {
             wring_tcp_fail(conn, WRING_ERR_FRAME,
                            "put %u bytes at %llu of region %u, generation %u, which has no such "
@@ -75,6 +90,19 @@ static bool deliver_put(struct tcp_conn *conn, struct tcp_events *events)
     return true;
 }
 
+/** The payload is whole: is it what was sent? */
+static bool payload_is_right(struct tcp_conn *conn)
+{
+    const struct tcp_receiver *receiver = &conn->receiver;
+    if (!receiver->frame.checked || receiver->crc == receiver->frame.payload_crc)
+        return true;
+    wring_tcp_fail(conn, WRING_ERR_FRAME,
+                   "sent %u bytes that were damaged on the way (their CRC32C is wrong): look for a "
+                   "faulty link, switch or memory between here and there",
+                   receiver->frame.bytes);
+    return false;
+}
+
 /** The frame is whole: tell. @return false where there is no room for the event now */
 static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
 {
@@ -89,12 +117,15 @@ static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
 static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
 {
     size_t have = receiver->end - receiver->at;
-    size_t ahead = receiver->large ? TCP_FRAME_BYTES : TCP_RECEIVE_BYTES;
+    size_t ahead = receiver->large ? receiver->header_bytes : TCP_RECEIVE_BYTES;
 
     memmove(receiver->buffer, receiver->buffer + receiver->at, have); /* less than a header */
     receiver->at = 0;
     receiver->end = have;
     if (!receiver->in_frame) {
+        size_t header = wring_tcp_frame_header_bytes(receiver->buffer, have);
+        if (ahead < header)
+            ahead = header;
         pieces[0] = (struct iovec){receiver->buffer + have, ahead - have};
         return 1;
     }
@@ -107,12 +138,12 @@ static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec 
 }
 
 /** n bytes have come to where place_next() said. */
-static void account(struct tcp_receiver *receiver, size_t n)
+static void account(struct tcp_conn *conn, size_t n)
 {
+    struct tcp_receiver *receiver = &conn->receiver;
     size_t payload = receiver->in_frame && n > receiver->left ? receiver->left : n;
     if (receiver->in_frame) {
-        receiver->target += payload;
-        receiver->left -= payload;
+        advance(conn, payload);
         n -= payload;
     }
     receiver->end += n;
@@ -128,7 +159,7 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
     ssize_t n = readv(conn->fd, pieces, count);
 
     if (n > 0) {
-        account(receiver, (size_t)n);
+        account(conn, (size_t)n);
         /* less than asked for means that nothing is left, unless the end was announced */
         conn->readable = (size_t)n == asked || conn->hung_up;
         return (size_t)n;
@@ -145,6 +176,12 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
     return 0;
 }
 
+static bool has_header(const struct tcp_receiver *receiver)
+{
+    size_t have = receiver->end - receiver->at;
+    return have >= wring_tcp_frame_header_bytes(receiver->buffer + receiver->at, have);
+}
+
 void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events)
 {
     struct tcp_receiver *receiver = &conn->receiver;
@@ -152,13 +189,13 @@ void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events)
 
     while (conn->state == TCP_OPEN) {
         if (receiver->in_frame) {
-            take_buffered(receiver);
+            take_buffered(conn);
             if (receiver->left == 0) {
-                if (!deliver(conn, events))
+                if (!payload_is_right(conn) || !deliver(conn, events))
                     return;
                 continue;
             }
-        } else if (receiver->end - receiver->at >= TCP_FRAME_BYTES) {
+        } else if (has_header(receiver)) {
             begin_frame(conn);
             continue;
         }

@@ -33,11 +33,23 @@ static bool add(struct gather *gather, const uint8_t *data, size_t bytes, size_t
     return true;
 }
 
+/** A part of a frame, whose first *at bytes are gone; then less of the next part is. */
+static bool add_part(struct gather *gather, const uint8_t *data, size_t bytes, size_t *at)
+{
+    size_t gone = *at < bytes ? *at : bytes;
+    *at -= gone;
+    return add(gather, data, bytes, gone);
+}
+
 static bool add_put(struct gather *gather, const struct tcp_put *put, size_t at)
 {
-    size_t skip = at > TCP_FRAME_BYTES ? at - TCP_FRAME_BYTES : 0;
-    return add(gather, put->header, TCP_FRAME_BYTES, at) &&
-           add(gather, put->data, put->bytes, skip);
+    size_t before = put->is_spoiled ? put->spoiled_at : put->bytes;
+    bool more = add_part(gather, put->header, put->header_bytes, &at) &&
+                add_part(gather, put->data, before, &at);
+    if (!put->is_spoiled)
+        return more;
+    return more && add_part(gather, &put->spoiled, 1, &at) &&
+           add_part(gather, put->data + before + 1, put->bytes - before - 1, &at);
 }
 
 static void gather_all(struct gather *gather, const struct tcp_sender *sender)
@@ -61,7 +73,7 @@ static void gather_all(struct gather *gather, const struct tcp_sender *sender)
 static size_t consume_put(struct tcp_sender *sender, size_t n)
 {
     const struct tcp_put *put = &sender->puts[sender->put_sent % TCP_PUT_DEPTH];
-    size_t left = TCP_FRAME_BYTES + put->bytes - sender->put_at;
+    size_t left = put->header_bytes + put->bytes - sender->put_at;
     if (n < left) {
         sender->put_at += n;
         return 0;
@@ -167,6 +179,41 @@ static bool put_is_sound(unsigned lane, const struct wring_region *region, const
     return region == NULL || bytes == 0 || lies_in(region, local, bytes);
 }
 
+static void add_checks(const struct tcp_provider *provider, struct tcp_frame *frame,
+                       const void *data, size_t bytes)
+{
+    if (!provider->checks)
+        return;
+    frame->checked = true;
+    frame->payload_crc = wring_crc32c_update(&provider->crc, 0, data, bytes);
+}
+
+enum wring_status wring_tcp_spoil(struct wring_conn *base, uint64_t at, uint8_t mask)
+{
+    struct tcp_sender *sender = &((struct tcp_conn *)base)->sender;
+    sender->spoil_at = at;
+    sender->spoil_mask = mask;
+    return WRING_OK;
+}
+
+/** Where a byte of this put is to be changed: the payload is the caller's, so it leaves in parts.
+ */
+static void spoil_put(struct tcp_sender *sender, struct tcp_put *put)
+{
+    put->is_spoiled = false;
+    if (sender->spoil_mask == 0)
+        return;
+    size_t at = sender->spoil_at % (put->header_bytes + put->bytes);
+    if (at < put->header_bytes) {
+        put->header[at] ^= sender->spoil_mask;
+    } else {
+        put->is_spoiled = true;
+        put->spoiled_at = at - put->header_bytes;
+        put->spoiled = put->data[put->spoiled_at] ^ sender->spoil_mask;
+    }
+    sender->spoil_mask = 0;
+}
+
 enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
@@ -184,7 +231,7 @@ enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct w
         return WRING_ERR_AGAIN;
 
     struct tcp_put *put = &sender->puts[sender->put_head++ % TCP_PUT_DEPTH];
-    const struct tcp_frame frame = {
+    struct tcp_frame frame = {
         .kind = TCP_FRAME_PUT,
         .region = target->index,
         .generation = target->generation,
@@ -192,11 +239,13 @@ enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct w
         .bytes = (uint32_t)bytes,
         .imm = imm,
     };
-    wring_tcp_frame_pack(&frame, put->header);
+    add_checks(tcp_of(conn), &frame, local, bytes);
+    put->header_bytes = wring_tcp_frame_pack(&frame, &tcp_of(conn)->crc, put->header);
     put->data = local;
     put->bytes = bytes;
     put->cookie = cookie;
-    sender->queued_bytes += TCP_FRAME_BYTES + bytes;
+    spoil_put(sender, put);
+    sender->queued_bytes += put->header_bytes + bytes;
 
     /* small puts wait for the poll that follows, so that several leave together */
     if (conn->writable && sender->queued_bytes >= TCP_AT_ONCE_BYTES)
@@ -219,10 +268,13 @@ enum wring_status wring_tcp_send(struct wring_conn *base, const void *data, size
         return WRING_ERR_AGAIN;
 
     struct tcp_control *control = &sender->controls[sender->control_head++ % TCP_CONTROL_DEPTH];
-    const struct tcp_frame frame = {.kind = TCP_FRAME_MESSAGE, .bytes = (uint32_t)bytes};
-    wring_tcp_frame_pack(&frame, control->frame);
-    memcpy(control->frame + TCP_FRAME_BYTES, data, bytes);
-    control->bytes = TCP_FRAME_BYTES + bytes;
+    struct tcp_frame frame = {.kind = TCP_FRAME_MESSAGE, .bytes = (uint32_t)bytes};
+    add_checks(tcp_of(conn), &frame, data, bytes);
+    size_t header = wring_tcp_frame_pack(&frame, &tcp_of(conn)->crc, control->frame);
+    memcpy(control->frame + header, data, bytes);
+    control->bytes = header + bytes;
+    control->frame[sender->spoil_at % control->bytes] ^= sender->spoil_mask;
+    sender->spoil_mask = 0;
     sender->queued_bytes += control->bytes;
 
     if (conn->writable)

@@ -6,3 +6,9 @@ enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void
     (void)remote, (void)out;
     return WRING_ERR_UNSUPPORTED;
 }
+
+enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask)
+{
+    (void)conn, (void)at, (void)mask;
+    return WRING_ERR_UNSUPPORTED;
+}

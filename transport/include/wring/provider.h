@@ -75,6 +75,7 @@ struct wring_provider_params {
     const struct wring_config *config;  /* borrowed for the provider's life */
     const char *bind;                   /* local address to listen on; NULL: loopback */
     uint8_t secret[WRING_SECRET_BYTES]; /* both ends of a connection prove that they know it */
+    uint32_t rank, size;                /* of this process and its job; 0 of 0: no job */
 };
 
 struct wring_provider_caps {
@@ -193,6 +194,13 @@ struct wring_provider_ops {
      */
     enum wring_status (*send)(struct wring_conn *conn, const void *data, size_t bytes);
 
+    /**
+     * For fault injection: the next put or send on this connection leaves with one byte changed,
+     * below all that protects the wire. @param at which, modulo the length of what travels
+     * @param mask bits that flip; 0 takes the last call back. Errors: WRING_ERR_UNSUPPORTED.
+     */
+    enum wring_status (*spoil)(struct wring_conn *conn, uint64_t at, uint8_t mask);
+
     /** Make progress. @return events written to events[max]; 0 when there is nothing. */
     size_t (*poll)(struct wring_provider *provider, struct wring_event *events, size_t max);
 
@@ -211,6 +219,7 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
+enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 
 #ifdef __cplusplus
 }

@@ -378,6 +378,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .remote_map = wring_shm_remote_map,
     .put = wring_shm_put,
     .send = wring_shm_send,
+    .spoil = wring_unsupported_spoil,
     .poll = provider_poll,
     .arm = provider_arm,
 };

@@ -113,6 +113,9 @@ static enum wring_status fill_provider(struct verbs_provider *verbs,
     const char *bind = params->bind != NULL ? params->bind : "127.0.0.1";
     enum wring_status status =
         wring_tcp_address_parse(&verbs->log, bind, &verbs->bind, &verbs->bind_bytes);
+    if (status == WRING_OK)
+        status = wring_ports_read(&verbs->log, params->config != NULL ? params->config->ports : "",
+                                  &verbs->ports);
     if (status != WRING_OK)
         return status;
     if (!wring_verbs_library_load(&verbs->library, reason, sizeof(reason))) {
@@ -160,16 +163,18 @@ static void provider_capabilities(struct wring_provider *base, struct wring_prov
 
 static enum wring_status begin_listening(struct verbs_provider *verbs)
 {
-    verbs->listener = socket(verbs->bind.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (verbs->listener >= 0 &&
-        bind(verbs->listener, (struct sockaddr *)&verbs->bind, verbs->bind_bytes) == 0 &&
-        listen(verbs->listener, SOMAXCONN) == 0 &&
-        getsockname(verbs->listener, (struct sockaddr *)&verbs->bind, &verbs->bind_bytes) == 0 &&
+    char why[VERBS_TEXT];
+    verbs->listener = wring_ports_listen(&verbs->ports, &verbs->bind, verbs->bind_bytes, SOMAXCONN,
+                                         why, sizeof(why));
+    if (verbs->listener < 0) {
+        wring_error(&verbs->log, "cannot listen: %s", why);
+        return WRING_ERR_ADDRESS;
+    }
+    if (getsockname(verbs->listener, (struct sockaddr *)&verbs->bind, &verbs->bind_bytes) == 0 &&
         watch_fd(verbs, verbs->listener, NULL))
         return WRING_OK;
-    wring_error(&verbs->log, "listen: %s", strerror(errno));
-    if (verbs->listener >= 0)
-        close(verbs->listener);
+    wring_error(&verbs->log, "cannot listen: %s", strerror(errno));
+    close(verbs->listener);
     verbs->listener = -1;
     return WRING_ERR_ADDRESS;
 }
@@ -478,6 +483,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .remote_map = wring_unsupported_remote_map,
     .put = wring_verbs_put,
     .send = wring_verbs_send,
+    .spoil = wring_unsupported_spoil,
     .poll = provider_poll,
     .arm = provider_arm,
 };

@@ -20,6 +20,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "transport/auth.h"
+#include "transport/ports.h"
 #include "transport/providers/verbs/verbs_library.h"
 
 #define VERBS_RECEIVES 256 /* requests posted per connection: what a peer has credits for */
@@ -112,6 +113,7 @@ struct verbs_provider {
     uint8_t secret[WRING_SECRET_BYTES];
     struct sockaddr_storage bind;
     socklen_t bind_bytes;
+    struct wring_ports ports; /* to listen on */
     struct verbs_library library;
     struct verbs_device device;
     struct ibv_pd *pd;

@@ -125,6 +125,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .remote_map = wring_unsupported_remote_map,
     .put = put,
     .send = send_message,
+    .spoil = wring_unsupported_spoil,
     .poll = provider_poll,
     .arm = arm,
 };

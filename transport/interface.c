@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/interface.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define WRING_MODULE "interface"
+#define SEEN_TEXT 256
+
+int wring_interface_match(const char *list, const char *name)
+{
+    bool without = *list == '^';
+    list += without;
+    bool exact = *list == '=';
+    list += exact;
+
+    int found = -1;
+    for (int i = 0; *list != '\0' && found < 0; i++) {
+        size_t length = strcspn(list, ",");
+        bool equal = strncmp(list, name, length) == 0 && (!exact || name[length] == '\0');
+        if (length > 0 && equal)
+            found = i;
+        list += length + (list[length] == ',');
+    }
+    if (without)
+        return found < 0 ? 0 : -1;
+    return found;
+}
+
+/** May peers elsewhere use it as it stands? */
+static bool is_usable(const struct sockaddr *address)
+{
+    if (address == NULL)
+        return false;
+    if (address->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)address)->sin_addr.s_addr != htonl(INADDR_ANY);
+    if (address->sa_family != AF_INET6)
+        return false;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return !IN6_IS_ADDR_UNSPECIFIED(v6) && !IN6_IS_ADDR_LINKLOCAL(v6) && !IN6_IS_ADDR_MULTICAST(v6);
+}
+
+/** Lower is better; -1: not at all. */
+static int judge(const struct ifaddrs *at, const char *list, int family)
+{
+    int preference = wring_interface_match(list, at->ifa_name);
+    if (preference < 0 || !is_usable(at->ifa_addr))
+        return -1;
+    if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_RUNNING) == 0)
+        return -1;
+    if ((at->ifa_flags & IFF_LOOPBACK) != 0 && *list == '^')
+        return -1; /* it was not named, only not excluded */
+    return 2 * preference + (at->ifa_addr->sa_family != family);
+}
+
+static void write_address(const struct sockaddr *address, char *text)
+{
+    const void *bytes = address->sa_family == AF_INET
+                            ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+                            : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+    inet_ntop(address->sa_family, bytes, text, WRING_INTERFACE_ADDRESS);
+}
+
+const char *wring_interface_choose(const struct ifaddrs *all, const char *list, const char *like,
+                                   char *text)
+{
+    int family = strchr(like, ':') != NULL ? AF_INET6 : AF_INET;
+    const struct ifaddrs *best = NULL;
+    int best_rating = 0;
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        int rating = judge(at, list, family);
+        if (rating >= 0 && (best == NULL || rating < best_rating)) {
+            best = at;
+            best_rating = rating;
+        }
+    }
+    if (best == NULL)
+        return NULL;
+    write_address(best->ifa_addr, text);
+    return best->ifa_name;
+}
+
+/** What there is to choose from, for the message. @param text out, [SEEN_TEXT] */
+static void list_all(const struct ifaddrs *all, char *text)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (; all != NULL && n < SEEN_TEXT; all = all->ifa_next) {
+        char address[WRING_INTERFACE_ADDRESS];
+        if (!is_usable(all->ifa_addr))
+            continue;
+        write_address(all->ifa_addr, address);
+        n += (size_t)snprintf(text + n, SEEN_TEXT - n, "%s%s (%s%s)", n > 0 ? ", " : "",
+                              all->ifa_name, address,
+                              (all->ifa_flags & IFF_RUNNING) != 0 ? "" : ", down");
+    }
+}
+
+enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
+                                       const char *like, char *text)
+{
+    struct ifaddrs *all;
+    char seen[SEEN_TEXT];
+    if (getifaddrs(&all) != 0) {
+        wring_error(log, "cannot list the network interfaces: %s", strerrordesc_np(errno));
+        return WRING_ERR_SYSTEM;
+    }
+    const char *name = wring_interface_choose(all, list, like, text);
+    if (name != NULL) {
+        wring_info(log, "WRING_IFACE=%s: %s, %s", list, name, text);
+    } else {
+        list_all(all, seen);
+        wring_error(log,
+                    "WRING_IFACE=%s: no such interface is up and has an address that others can "
+                    "reach; there are %s",
+                    list, seen[0] != '\0' ? seen : "none");
+    }
+    freeifaddrs(all);
+    return name != NULL ? WRING_OK : WRING_ERR_ADDRESS;
+}

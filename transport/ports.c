@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/ports.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define WRING_MODULE "ports"
+
+static bool parse_port(const char *text, const char **end, uint16_t *out)
+{
+    char *after;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long port = strtoul(text, &after, 10);
+    *end = after;
+    *out = (uint16_t)port;
+    return port >= 1 && port <= UINT16_MAX;
+}
+
+static bool parse(const char *text, struct wring_ports *out)
+{
+    *out = (struct wring_ports){0, 0};
+    if (*text == '\0')
+        return true;
+    if (!parse_port(text, &text, &out->first))
+        return false;
+    out->last = out->first;
+    if (*text == '-' && !parse_port(text + 1, &text, &out->last))
+        return false;
+    return *text == '\0' && out->first <= out->last;
+}
+
+enum wring_status wring_ports_read(const struct wring_log *log, const char *text,
+                                   struct wring_ports *out)
+{
+    if (parse(text, out))
+        return WRING_OK;
+    wring_error(log, "WRING_PORTS=%s: needs first-last, ports from 1 to 65535, as 40000-40100",
+                text);
+    return WRING_ERR_INVALID;
+}
+
+void wring_ports_complete(const struct wring_ports *ports, char *root, size_t bytes)
+{
+    size_t n = strlen(root);
+    bool has_port = strchr(root, ':') != NULL && root[n - 1] != ']';
+    if (ports->first != 0 && n > 0 && !has_port)
+        snprintf(root + n, bytes - n, ":%u", ports->first);
+}
+
+static void set_port(struct sockaddr_storage *address, uint16_t port)
+{
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)address)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
+}
+
+/** @return the socket, or -1 and errno */
+static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, int backlog,
+                     bool chosen)
+{
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0)
+        return -1;
+    /* a chosen port serves again while connections of an earlier job linger */
+    if (chosen)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (const struct sockaddr *)address, bytes) == 0 && listen(fd, backlog) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage *address,
+                       socklen_t address_bytes, int backlog, char *why, size_t bytes)
+{
+    int fd = -1;
+    errno = EADDRINUSE;
+    for (uint32_t port = ports->first; fd < 0 && errno == EADDRINUSE && port <= ports->last;
+         port++) {
+        set_port(address, (uint16_t)port);
+        fd = listen_at(address, address_bytes, backlog, port != 0);
+    }
+    if (fd < 0 && errno == EADDRINUSE && ports->first != 0)
+        snprintf(why, bytes,
+                 "all ports from %u to %u are in use: widen WRING_PORTS, every rank of a host "
+                 "takes one",
+                 ports->first, ports->last);
+    else if (fd < 0)
+        snprintf(why, bytes, "%s", strerrordesc_np(errno));
+    return fd;
+}
