@@ -10,6 +10,8 @@
 #include "base/config.h"
 
 int wring_bench_allreduce(int argc, char **argv);
+int wring_bench_codec(int argc, char **argv);
+int wring_bench_p2p(int argc, char **argv);
 
 /** Minimum, median and 99th percentile (nearest rank) of n > 0 times; sorts them. */
 struct wring_spread {

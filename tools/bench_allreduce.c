@@ -13,8 +13,8 @@
 #include <wring/provider.h>
 
 #include "base/json.h"
+#include "tools/bench_start.h"
 #include "tools/commands.h"
-#include "tools/launch.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
@@ -141,30 +141,6 @@ static const struct argp allreduce_argp = {
            "from the exact sum (codec none), or between ranks (lossy codecs); then nmse is the "
            "error's share in the power of the exact sum, in the first call.",
 };
-
-/** Run the same command line in ranks of our own; each finds that a launcher started it. */
-static int start_ranks(const struct wring_allreduce_params *params, int argc, char **argv)
-{
-    char **line = calloc((size_t)argc + 3, sizeof(*line));
-    char program[] = "/proc/self/exe", bench[] = "bench", what[] = "allreduce";
-
-    if (line == NULL)
-        return wring_fail(params->name, "out of memory");
-    line[0] = program;
-    line[1] = bench;
-    line[2] = what;
-    for (int i = 1; i < argc; i++)
-        line[2 + i] = argv[i];
-    struct wring_launch_params launch = {
-        .name = params->name,
-        .ranks = params->ranks > 0 ? params->ranks : 2,
-        .grace_ns = WRING_LAUNCH_GRACE_NS,
-        .argv = line,
-    };
-    int code = wring_launch(&launch);
-    free(line);
-    return code;
-}
 
 static double algbw_gb_per_s(const struct wring_allreduce_result *result)
 {
@@ -296,35 +272,19 @@ static int measure(struct command *command, int argc, char **argv)
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
     if (!wring_under_launcher(&config))
-        return start_ranks(params, argc, argv);
+        return wring_bench_start(params->name, "allreduce", params->ranks > 0 ? params->ranks : 2,
+                                 argc, argv);
     if (params->provider == NULL)
         params->provider = config.provider;
     int code = wring_allreduce_rank(params, add_result, command);
     return code == WRING_EXIT_OK ? print_results(command) : code;
 }
 
-/** A copy of the arguments, as parsing cuts lists in place. NULL without memory. */
-static char **copy_arguments(int argc, char **argv)
-{
-    char **copy = calloc((size_t)argc + 1, sizeof(*copy));
-
-    for (int i = 0; i < argc && copy != NULL; i++)
-        copy[i] = strdup(argv[i]);
-    return copy;
-}
-
-static void free_arguments(int argc, char **argv)
-{
-    for (int i = 0; i < argc && argv != NULL; i++)
-        free(argv[i]);
-    free(argv);
-}
-
 int wring_bench_allreduce(int argc, char **argv)
 {
     char sizes[] = "4k,64k,1m,16m", none[] = "none";
     struct command command = {.params = {.name = argv[0], .seconds = 1}};
-    char **given = copy_arguments(argc, argv);
+    char **given = wring_arguments_copy(argc, argv);
     int code;
 
     parse_bytes(&command.params, sizes, NULL);
@@ -336,6 +296,6 @@ int wring_bench_allreduce(int argc, char **argv)
     else
         code = measure(&command, argc, given);
     json_decref(command.results);
-    free_arguments(argc, given);
+    wring_arguments_free(argc, given);
     return code;
 }

@@ -17,7 +17,7 @@ enum part {
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "print one JSON object", 0},
-    {"topology", 't', NULL, 0, "only the machine", 1},
+    {"topology", 't', NULL, 0, "only the machine, and the cores chosen", 1},
     {"providers", 'p', NULL, 0, "only the transport providers", 1},
     {"codecs", 'c', NULL, 0, "only the codecs and their kernels", 1},
     {"config", 'C', NULL, 0, "only the WRING_ variables", 1},
@@ -74,8 +74,9 @@ static json_t *gather(const struct wring_config *config, unsigned parts)
     if (parts & PART_CODECS) {
         failed |= json_object_set_new(all, "kernels", wring_info_kernels(config));
         failed |= json_object_set_new(all, "codecs", wring_info_codecs(config));
-        failed |= json_object_set_new(all, "executor", wring_info_executor(config));
     }
+    if (parts & (PART_TOPOLOGY | PART_CODECS))
+        failed |= json_object_set_new(all, "executor", wring_info_executor(config));
     if (parts & PART_CONFIG)
         failed |= json_object_set_new(all, "config", wring_info_config(config));
     if (failed == 0)
@@ -90,8 +91,8 @@ static void show(FILE *file, json_t *all)
         const char *key;
         void (*show)(FILE *file, json_t *part);
     } parts[] = {
-        {"topology", wring_info_show_topology}, {"kernels", wring_info_show_kernels},
-        {"executor", wring_info_show_executor}, {"providers", wring_info_show_providers},
+        {"topology", wring_info_show_topology}, {"executor", wring_info_show_executor},
+        {"kernels", wring_info_show_kernels},   {"providers", wring_info_show_providers},
         {"codecs", wring_info_show_codecs},     {"config", wring_info_show_config},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -94,20 +94,42 @@ void wring_info_show_codecs(FILE *file, json_t *codecs)
     fputc('\n', file);
 }
 
-void wring_info_show_executor(FILE *file, json_t *executor)
+static void show_cores(FILE *file, json_t *cores)
 {
-    json_t *cores = json_object_get(executor, "pool_cores"), *core;
+    static const struct wring_table_column columns[] = {
+        {"core", WRING_ALIGN_RIGHT}, {"NUMA node", WRING_ALIGN_RIGHT}, {"why", WRING_ALIGN_LEFT}};
+    struct wring_table *table = wring_table_create(columns, 3);
+    json_t *core;
     size_t i;
 
-    fprintf(file, "Codecs run: WRING_EXECUTOR=%s; ", text_of(executor, "asked"));
-    if (json_array_size(cores) == 0) {
-        fprintf(file, "such a pool cannot run here\n\n");
-        return;
-    }
-    fprintf(file, is_true(executor, "pool") ? "it has" : "a pool of one would have");
     json_array_foreach(cores, i, core)
-        fprintf(file, "%s %lld", i == 0 ? " core" : ",", (long long)json_integer_value(core));
-    fprintf(file, "\n\n");
+    {
+        wring_table_cell(table, "%lld", number_of(core, "core"));
+        if (json_is_integer(json_object_get(core, "numa")))
+            wring_table_cell(table, "%lld", number_of(core, "numa"));
+        else
+            wring_table_cell(table, "any");
+        wring_table_cell(table, "%s", text_of(core, "why"));
+    }
+    wring_table_finish(table, file);
+}
+
+void wring_info_show_executor(FILE *file, json_t *executor)
+{
+    const char *asked = text_of(executor, "asked"), *reason = text_of(executor, "reason");
+
+    fprintf(file, "Cores: this process may use %lld, and runs on core %lld\n",
+            number_of(executor, "usable_cores"), number_of(executor, "application_core"));
+    if (reason[0] != '\0')
+        fprintf(file, "  WRING_EXECUTOR=%s: codecs cannot run: %s\n", asked, reason);
+    else if (is_true(executor, "pool"))
+        fprintf(file, "  WRING_EXECUTOR=%s: codecs run on a pool of threads pinned to\n", asked);
+    else
+        fprintf(file, "  WRING_EXECUTOR=inline: codecs run on the thread that makes progress, "
+                      "which is not pinned;\n  a pool of one thread would be pinned to\n");
+    if (reason[0] == '\0')
+        show_cores(file, json_object_get(executor, "cores"));
+    fputc('\n', file);
 }
 
 void wring_info_show_kernels(FILE *file, json_t *kernels)
@@ -165,7 +187,8 @@ void wring_info_show_topology(FILE *file, json_t *topology)
     fprintf(file, "  %lld package(s), %lld NUMA node(s), %lld core(s), %lld thread(s)\n",
             number_of(topology, "packages"), number_of(topology, "numa"),
             number_of(topology, "cores"), number_of(topology, "threads"));
-    show_nics(file, json_object_get(topology, "nics"));
+    if (json_array_size(json_object_get(topology, "nics")) > 0)
+        show_nics(file, json_object_get(topology, "nics"));
     json_array_foreach(gpus, i, gpu)
         fprintf(file, "  GPU %s at %s\n", text_of(gpu, "name"), text_of(gpu, "pci"));
     fputc('\n', file);

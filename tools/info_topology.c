@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The machine as hwloc sees it: packages, NUMA nodes, cores, network and graphics devices. */
 #include <hwloc.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "offload/cores.h"
-#include "offload/pool.h"
 #include "tools/info.h"
 
 #define PCI_CLASS_DISPLAY 0x03
@@ -111,36 +108,4 @@ json_t *wring_info_topology(void)
         description = describe(topology);
     hwloc_topology_destroy(topology);
     return description;
-}
-
-/** The cores that a pool of this description would have; empty where it cannot be. */
-static json_t *pool_cores(hwloc_topology_t topology, const char *text)
-{
-    struct wring_log log = {.level = WRING_LOG_ERROR};
-    unsigned cores[WRING_POOL_THREADS_MAX];
-    size_t n = 0;
-    json_t *list = json_array();
-
-    if (wring_cores_choose(topology, text, sched_getcpu(), &log, cores, WRING_POOL_THREADS_MAX,
-                           &n) != WRING_OK)
-        return list;
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(cores[i]));
-    return list;
-}
-
-json_t *wring_info_executor(const struct wring_config *config)
-{
-    bool pool = strncmp(config->executor, "pool", 4) == 0;
-    const char *text = pool && config->executor[4] == ':' ? config->executor + 5 : "";
-    hwloc_topology_t topology;
-    json_t *cores = NULL;
-
-    if (wring_cores_load(NULL, &topology) != WRING_OK)
-        return NULL;
-    cores = pool_cores(topology, text);
-    hwloc_topology_destroy(topology);
-    return cores == NULL ? NULL
-                         : json_pack("{s:s, s:b, s:o}", "asked", config->executor, "pool", pool,
-                                     "pool_cores", cores);
 }

@@ -11,7 +11,7 @@
 /* in the order of help */
 static const struct wring_command commands[] = {
     {"info", "what this build and this machine can do", wring_cmd_info},
-    {"bench", "measure collectives, and check their results", wring_cmd_bench},
+    {"bench", "measure codecs, providers and collectives, and check results", wring_cmd_bench},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
     {NULL, NULL, NULL},

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 
-COMMANDS = {
-    "wring-info.1": ["info", "--json"],
-    "wring-bench.1": ["bench", "allreduce", "--json", "-n", "2", "-b", "4k", "--iterations", "2"],
-    "wring-demo.1": ["demo", "--json", "--losses-only", "--steps", "40", "--ranks", "2",
-                     "--only", "fp32", "--report", "report.html"],
-}
+COMMANDS = (
+    ("wring-info.1", ["info", "--json"]),
+    ("wring-bench.1", ["bench", "allreduce", "--json", "-n", "2", "-b", "4k", "--iterations", "2"]),
+    ("wring-bench.1", ["bench", "codec", "--json", "-e", "4k", "--seconds", "0"]),
+    ("wring-bench.1", ["bench", "p2p", "--json", "-p", "tcp", "-b", "8", "--seconds", "0"]),
+    ("wring-demo.1", ["demo", "--json", "--losses-only", "--steps", "40", "--ranks", "2",
+                      "--only", "fp32", "--report", "report.html"]),
+)
 
 
 def find_keys(value):
@@ -46,7 +48,7 @@ def ask(wring, arguments, folder):
 def main():
     wring, pages = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
     faults, fields = [], 0
-    for name, arguments in COMMANDS.items():
+    for name, arguments in COMMANDS:
         with tempfile.TemporaryDirectory(prefix="wring-json-") as folder:
             result = ask(wring, arguments, folder)
         if "not in this build" in result.stderr:

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: help, bad usage, and what `wring info` says."""
 import json
+import os
+import pathlib
+import re
 import unittest
 
 import wringtest
@@ -17,7 +20,8 @@ class Help(unittest.TestCase):
         self.assertEqual(result.stderr, "")
 
     def test_help_of_a_command_is_its_own_help(self):
-        for command in (["info"], ["run"], ["bench"], ["bench", "allreduce"]):
+        for command in (["info"], ["run"], ["bench"], ["bench", "allreduce"],
+                        ["bench", "codec"], ["bench", "p2p"]):
             asked = wring("help", *command)
             own = wring(*command, "--help")
             self.assertEqual(asked.returncode, 0, command)
@@ -58,6 +62,7 @@ class BadUsage(unittest.TestCase):
         self.check("inof", says="'info'")
         self.check("benhc", says="'bench'")
         self.check("bench", "allredcue", says="'allreduce'")
+        self.check("bench", "coded", says="'codec'")
         self.check("frobnicate", says="--help")
 
 
@@ -97,6 +102,43 @@ class Info(unittest.TestCase):
         result = wring("info", "--codecs", "--json", WRING_CPU="scalar")
         self.assertEqual({c["tier"] for c in json.loads(result.stdout)["codecs"]}, {"scalar"})
 
+    def executor(self, executor):
+        result = wring("info", "--topology", "--json", WRING_EXECUTOR=executor)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["executor"]
+
+    def test_cores_chosen_and_why(self):
+        usable = self.executor("inline")["usable_cores"]
+        self.assertTrue(1 <= usable <= len(os.sched_getaffinity(0)))
+        for cores in range(1, min(usable, 4) + 1):
+            executor = self.executor(f"pool:{cores}")
+            self.assertTrue(executor["pool"])
+            self.assertEqual(executor["reason"], "")
+            self.assertEqual([core["core"] for core in executor["cores"]], executor["pool_cores"])
+            self.assertEqual(len(set(executor["pool_cores"])), cores)
+            for core in executor["cores"]:
+                self.assertIn("the application's", core["why"])
+        named = self.executor(f"pool:cores={min(os.sched_getaffinity(0))}")["cores"]
+        self.assertEqual([core["why"] for core in named], ["WRING_EXECUTOR names it"])
+
+    def test_cores_that_cannot_be_had_say_why(self):
+        for executor, says in (("pool:cores=65000", "may not use core 65000"),
+                               ("pool:many", "needs a number"), ("swimming", "needs inline")):
+            answer = self.executor(executor)
+            self.assertEqual((answer["cores"], answer["pool_cores"]), ([], []))
+            self.assertIn(says, answer["reason"])
+            shown = wring("info", "--topology", WRING_EXECUTOR=executor).stdout
+            self.assertIn(answer["reason"], " ".join(shown.split()))
+
+    def test_cores_of_another_machine(self):
+        """hwloc makes one up: the pool takes the last core, not the one we run on."""
+        result = wring("info", "--topology", "--json", HWLOC_SYNTHETIC="package:2 core:4 pu:1",
+                       HWLOC_COMPONENTS="synthetic,-pci",
+                       HWLOC_THISSYSTEM="0")
+        topology = json.loads(result.stdout)["topology"]
+        self.assertEqual((topology["packages"], topology["cores"]), (2, 8))
+        self.assertEqual(json.loads(result.stdout)["executor"]["pool_cores"], [7])
+
     def test_bad_setting_is_a_failure_in_one_line(self):
         result = wring("info", WRING_WINDOW="many")
         self.assertEqual(result.returncode, 1)
@@ -108,6 +150,21 @@ class Info(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         for line in result.stdout.splitlines():
             self.assertLessEqual(len(line), 100, line)
+
+
+class Documents(unittest.TestCase):
+    def test_command_lines_are_understood(self):
+        """Each `wring ...` line of the guide parses: --help at its end comes to its turn."""
+        root = pathlib.Path(__file__).resolve().parents[2]
+        lines = re.findall(r"^    (?:\$ )?(?:WRING_\w+=\S+ )?wring (.*)$",
+                           (root / "docs/which-codec.md").read_text(encoding="utf-8"), re.M)
+        self.assertGreaterEqual(len(lines), 8)
+        for line in lines:
+            words = line.replace("LIST", "none").replace("$C", "none").split()
+            if words[0] == "demo":
+                continue  # it may be left out of a build
+            result = wring(*words, "--help")
+            self.assertEqual(result.returncode, 0, f"{line}: {result.stderr}")
 
 
 if __name__ == "__main__":

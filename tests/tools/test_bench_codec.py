@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wring bench codec: complete results, sizes and errors as the format has them, limits of twins."""
+import json
+import os
+import unittest
+
+import wringtest
+from wringtest import wring
+
+FIELDS = {"codec", "tier", "elements", "encode_gb_per_s", "decode_gb_per_s", "decode_add_gb_per_s",
+          "encode_limit_gb_per_s", "decode_add_limit_gb_per_s", "memcpy_gb_per_s", "encoded_bytes",
+          "ratio", "nmse"}
+SPEEDS = {field for field in FIELDS if field.endswith("gb_per_s")}
+
+
+def bench(*arguments, **extra):
+    return wring("bench", "codec", "--seconds", "0.02", *arguments, **extra)
+
+
+def runnable():
+    info = json.loads(wring("info", "--codecs", "--json").stdout)
+    return info["kernels"]["runnable"], [codec["name"] for codec in info["codecs"]]
+
+
+class Results(unittest.TestCase):
+    def measure(self, *arguments, **extra):
+        result = bench("--json", *arguments, **extra)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        answer = json.loads(result.stdout)
+        for one in answer["results"]:
+            self.assertLessEqual(FIELDS, one.keys())
+            for field in SPEEDS:
+                self.assertGreater(one[field], 0, one)
+            self.assertAlmostEqual(one["ratio"], one["encoded_bytes"] / one["elements"] / 4, 9)
+            self.assertGreaterEqual(one["rounds"], 5)
+        return answer
+
+    def test_every_codec_alone_and_with_feedback(self):
+        _, names = runnable()
+        specs = [name + feedback for name in names for feedback in ("", "+ef") if name != "none"]
+        results = self.measure("-c", ",".join(["none"] + specs), "-e", "10000")["results"]
+        self.assertEqual([one["codec"] for one in results], ["none"] + specs)
+        for one in results:
+            self.assertEqual(one["elements"], 10000)
+            self.assertTrue(0 <= one["nmse"] < 1, one)
+
+    def test_sizes_and_errors(self):
+        results = {one["codec"]: one for one in self.measure(
+            "-c", "none,bf16,int8,int8:block=64,onebit,topk:ratio=0.01", "-e", "64k")["results"]}
+        self.assertEqual(results["none"]["encoded_bytes"], 4 * 65536)
+        self.assertEqual(results["none"]["nmse"], 0)
+        self.assertEqual(results["bf16"]["encoded_bytes"], 2 * 65536)
+        self.assertLess(results["bf16"]["nmse"], 1e-5)
+        self.assertLess(results["int8:block=64"]["nmse"], results["int8"]["nmse"])
+        self.assertGreater(results["int8:block=64"]["ratio"], results["int8"]["ratio"])
+        # of a bell-shaped x, signs at the mean of |x| leave 1 - E|x|²/E[x²] of the power
+        self.assertAlmostEqual(results["onebit"]["nmse"], 0.35, delta=0.03)
+        self.assertLess(results["topk:ratio=0.01"]["ratio"], 0.02)
+
+    def test_any_number_of_elements(self):
+        for elems in ("1", "7", "4097"):
+            results = self.measure("-c", "none,int8+ef,onebit,topk+ef", "-e", elems)["results"]
+            self.assertEqual({one["elements"] for one in results}, {int(elems)})
+
+    def test_tiers_agree_but_for_speed(self):
+        tiers, names = runnable()
+        found = []
+        for tier in tiers:
+            results = self.measure("-c", ",".join(names), "-e", "5000", "--tier", tier)["results"]
+            self.assertIn(tier, {one["tier"] for one in results})
+            found.append([(one["codec"], one["encoded_bytes"], one["nmse"]) for one in results])
+        self.assertEqual(found, [found[0]] * len(tiers))
+
+    def test_tier_follows_the_setting(self):
+        results = self.measure("-c", "int8", "-e", "4k", WRING_CPU="scalar")["results"]
+        self.assertEqual(results[0]["tier"], "scalar")
+
+    def test_scalar_kernels_stay_below_the_limit(self):
+        """They compute; the twin, with the widest vectors, does not."""
+        tiers, _ = runnable()
+        if len(tiers) == 1:
+            self.skipTest("this processor has scalar kernels only")
+        one = self.measure("-c", "int8+ef", "-e", "16k", "--tier", "scalar")["results"][0]
+        self.assertLess(one["encode_gb_per_s"], one["encode_limit_gb_per_s"])
+
+    def test_threads_have_a_core_each(self):
+        cores = len(os.sched_getaffinity(0))
+        answer = self.measure("-c", "int8", "-e", "4k", "--threads", "1")
+        self.assertEqual((answer["threads"], len(answer["cores"])), (1, 1))
+        if cores >= 2:
+            answer = self.measure("-c", "int8+ef,none", "-e", "64k", "--threads", "2")
+            self.assertEqual((answer["threads"], len(set(answer["cores"]))), (2, 2))
+
+    def test_table(self):
+        result = bench("-c", "none,int8+ef", "-e", "4k")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"codec +kernels +encode +of limit .*nmse\n +none .*%")
+        self.assertRegex(result.stdout, r"\n +int8\+ef .*%.*%")
+
+
+class Refusals(unittest.TestCase):
+    def check(self, code, *arguments, says):
+        result = bench(*arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertIn(says, result.stderr)
+
+    def test_bad_usage(self):
+        self.check(2, "-c", "nonsense", says="nonsense")
+        self.check(2, "-c", "int8:block=3", says="block")
+        self.check(2, "-c", "", says="--codec")
+        self.check(2, "-c", "onebit+ef>int8", says="one by one")
+        self.check(2, "-e", "0", says="--elements")
+        self.check(2, "-e", "many", says="--elements")
+        self.check(2, "-t", "0", says="--threads")
+        self.check(2, "--tier", "sse", says="scalar|avx2|avx512|neon")
+        self.check(2, "--seconds", "-1", says="--seconds")
+
+    def test_what_this_machine_lacks(self):
+        tiers, _ = runnable()
+        missing = [tier for tier in ("avx2", "avx512", "neon") if tier not in tiers]
+        self.assertTrue(missing)
+        self.check(1, "--tier", missing[0], says=f"cannot run {missing[0]} kernels")
+        cores = len(os.sched_getaffinity(0))
+        if cores < 256:
+            self.check(1, "-t", str(cores + 1), says="fewer --threads")
+        self.check(1, "-e", "16g", "-t", "1", says="fewer --elements")
+
+
+if __name__ == "__main__":
+    wringtest.main()

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/bench_twin.h"
+
+#include <stdatomic.h>
+
+#define BLOCK_LINES 256 /* 16 KiB of the longest stream: half of a first cache */
+
+/** Plain C, which compilers turn into the vectors that every processor of a family has. */
+static uint64_t run_scalar(const struct wring_twin_block *block, unsigned store, uint64_t key)
+{
+    const uint64_t *read = (const uint64_t *)(const void *)block->read;
+    uint64_t *update = (uint64_t *)(void *)block->update;
+    uint64_t *write = (uint64_t *)(void *)block->write;
+    const size_t words = WRING_TWIN_LINE / sizeof(uint64_t);
+    uint64_t seen = 0;
+
+    (void)store;
+    for (size_t i = 0; i < block->n_read * words; i++)
+        seen |= read[i];
+    for (size_t i = 0; i < block->n_update * words; i++)
+        update[i] ^= key;
+    for (size_t i = 0; i < block->n_write * words; i++)
+        write[i] = seen;
+    return seen;
+}
+
+static void fence_scalar(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+const struct wring_twin_tier wring_twin_tiers[] = {
+    {"scalar", WRING_CPU_SCALAR, false, run_scalar, fence_scalar},
+#ifdef WRING_ARCH_X86
+    {"avx2", WRING_CPU_AVX2, true, wring_twin_avx2, wring_twin_fence_x86},
+    {"avx512", WRING_CPU_AVX512, true, wring_twin_avx512, wring_twin_fence_x86},
+#endif
+    {NULL, 0, false, NULL, NULL},
+};
+
+const struct wring_twin_tier *wring_twin_widest(void)
+{
+    const struct wring_twin_tier *widest = wring_twin_tiers;
+
+    for (const struct wring_twin_tier *tier = wring_twin_tiers; tier->name != NULL; tier++)
+        if (wring_cpu_has(tier->tier))
+            widest = tier;
+    return widest;
+}
+
+struct wring_twin_stream wring_twin_all(const void *base, uint64_t bytes)
+{
+    uint64_t lines = (bytes + WRING_TWIN_LINE - 1) / WRING_TWIN_LINE;
+    return (struct wring_twin_stream){(void *)(uintptr_t)base, lines, lines};
+}
+
+/** How far n things have been dealt out before each block: 32 bits behind the point. */
+struct deal {
+    uint64_t step, position;
+};
+
+static struct deal deal_out(uint64_t n, uint64_t blocks)
+{
+    /* rounded up, so that the last block ends at n and not before it */
+    return (struct deal){((n << 32) + blocks - 1) / blocks, 0};
+}
+
+/** The next block's share. */
+static uint64_t deal_next(struct deal *deal)
+{
+    uint64_t before = deal->position >> 32;
+    deal->position += deal->step;
+    return (deal->position >> 32) - before;
+}
+
+/** A stream on its way through the blocks. */
+struct walk {
+    char *base;
+    uint64_t end; /* in lines */
+    struct deal lines, span;
+};
+
+static struct walk walk_begin(const struct wring_twin_stream *stream, uint64_t blocks)
+{
+    return (struct walk){stream->base, stream->span, deal_out(stream->lines, blocks),
+                         deal_out(stream->span, blocks)};
+}
+
+/** Where the next block's lines begin. @param n out, how many they are */
+static char *walk_next(struct walk *walk, size_t *n)
+{
+    uint64_t at = walk->span.position >> 32;
+
+    (void)deal_next(&walk->span);
+    *n = deal_next(&walk->lines);
+    if (at + *n > walk->end) /* two roundings met */
+        at = walk->end - *n;
+    return walk->base + at * WRING_TWIN_LINE;
+}
+
+static uint64_t count_blocks(const struct wring_twin_work *work)
+{
+    uint64_t longest = work->read.span;
+
+    if (work->update.span > longest)
+        longest = work->update.span;
+    if (work->write.span > longest)
+        longest = work->write.span;
+    return (longest + BLOCK_LINES - 1) / BLOCK_LINES;
+}
+
+uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_twin_work *work,
+                        unsigned store)
+{
+    static volatile const uint64_t zero = 0; /* no compiler may know: x ^ 0 would be left out */
+    uint64_t blocks = count_blocks(work), key = zero, seen = 0;
+
+    if (blocks == 0)
+        return 0;
+    struct walk read = walk_begin(&work->read, blocks);
+    struct walk update = walk_begin(&work->update, blocks);
+    struct walk write = walk_begin(&work->write, blocks);
+    for (uint64_t i = 0; i < blocks; i++) {
+        struct wring_twin_block block;
+        block.read = walk_next(&read, &block.n_read);
+        block.update = walk_next(&update, &block.n_update);
+        block.write = walk_next(&write, &block.n_write);
+        seen |= tier->run(&block, store, key);
+    }
+    if (store != WRING_TWIN_PLAIN)
+        tier->fence();
+    return seen;
+}
