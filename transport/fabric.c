@@ -197,13 +197,25 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         wring_liveness_heard(fabric, peer, &control);
 }
 
-static void dispatch(struct wring_fabric *fabric, const struct wring_event *event)
+void wring_events_refuse(struct wring_event *events, size_t n)
 {
+    struct wring_conn *conn = events[0].conn;
+    for (size_t i = 0; i < n; i++)
+        if (events[i].conn == conn)
+            events[i].conn = NULL;
+    conn->provider->ops->disconnect(conn);
+}
+
+/** The first of n events. */
+static void dispatch(struct wring_fabric *fabric, struct wring_event *event, size_t n)
+{
+    if (event->conn == NULL) /* refused meanwhile */
+        return;
     struct wring_peer *peer = event->conn->user;
     if (peer == NULL) { /* came too late: the mesh stands, nobody else is expected */
         if (event->kind == WRING_EVENT_ACCEPTED)
             wring_warn(fabric->log, "an unexpected connection was refused");
-        event->conn->provider->ops->disconnect(event->conn);
+        wring_events_refuse(event, n);
         return;
     }
     peer->heard_ns = fabric->tick_ns;
@@ -233,7 +245,7 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         for (size_t e = 0; e < n; e++)
-            dispatch(fabric, &events[e]);
+            dispatch(fabric, &events[e], n - e);
         any |= n > 0;
     }
     wring_liveness_tick(fabric);

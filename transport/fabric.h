@@ -121,6 +121,12 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
 /** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
 bool wring_fabric_poll(struct wring_fabric *fabric);
 
+/**
+ * Disconnect whom the first of n events is about, who is nobody's peer: the others about it, which
+ * came in the same poll, lose their conn.
+ */
+void wring_events_refuse(struct wring_event *events, size_t n);
+
 /** Add what a sleeper must watch. */
 void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set);
 

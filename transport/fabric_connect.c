@@ -149,8 +149,9 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
     return WRING_OK;
 }
 
-static void on_accepted(struct wring_fabric *fabric, uint32_t device,
-                        const struct wring_event *event)
+/** The first of n events. */
+static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
+                        size_t n)
 {
     struct wring_reader hello = {event->data, event->bytes, false};
     uint32_t rank = wring_read_u32(&hello);
@@ -160,7 +161,7 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device,
     if (hello.failed || memcmp(job, fabric->job, sizeof(fabric->job)) != 0 || peer == NULL ||
         rank <= fabric->rank || peer->conn != NULL || peer->device != device) {
         wring_warn(fabric->log, "refused a connection that is not one of this job's");
-        event->conn->provider->ops->disconnect(event->conn);
+        wring_events_refuse(event, n);
         return;
     }
     event->conn->user = peer;
@@ -169,11 +170,13 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device,
 }
 
 static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
-                                  const struct wring_event *event, struct mishap *mishap)
+                                  struct wring_event *event, size_t n, struct mishap *mishap)
 {
+    if (event->conn == NULL) /* refused meanwhile */
+        return WRING_OK;
     struct wring_peer *peer = event->conn->user;
     if (event->kind == WRING_EVENT_ACCEPTED) {
-        on_accepted(fabric, device, event);
+        on_accepted(fabric, device, event, n);
     } else if (event->kind == WRING_EVENT_CONNECTED) {
         peer->connected = true;
     } else if (event->kind == WRING_EVENT_CLOSED && peer != NULL) {
@@ -203,7 +206,7 @@ static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any, st
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         *any |= n > 0;
         for (size_t e = 0; e < n; e++) {
-            enum wring_status status = on_event(fabric, i, &events[e], mishap);
+            enum wring_status status = on_event(fabric, i, &events[e], n - e, mishap);
             if (status != WRING_OK)
                 return status;
         }

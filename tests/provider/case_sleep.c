@@ -173,12 +173,20 @@ static void sleepers_are_woken_by_every_part(void)
     ping_pong(false, false, 3 << 20, 8);
 }
 
+struct dialer {
+    struct end *end;
+    const uint8_t *address;
+    size_t bytes;
+};
+
 static void *connect_later(void *arg)
 {
-    struct partner *partner = arg;
-    usleep(20000);
-    while (partner->end->connected + partner->end->closed == 0)
-        if (!end_sleep(partner->end, wring_deadline_in(WAIT_NS)))
+    struct dialer *dialer = arg;
+    usleep(20000); /* the listener sleeps by then */
+    if (!end_connect(dialer->end, dialer->address, dialer->bytes, "me"))
+        return NULL;
+    while (dialer->end->connected + dialer->end->closed == 0)
+        if (!end_sleep(dialer->end, wring_deadline_in(WAIT_NS)))
             break;
     return NULL;
 }
@@ -191,9 +199,9 @@ static void sleepers_are_woken_by_peers(void)
     uint8_t address[WRING_ADDRESS_MAX];
     size_t n;
     REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
-    REQUIRE(end_listen(&a, address, &n) && end_connect(&b, address, n, "me"), "connect");
-    struct partner partner = {.end = &b};
-    REQUIRE(pthread_create(&thread, NULL, connect_later, &partner) == 0, "thread");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    struct dialer dialer = {&b, address, n};
+    REQUIRE(pthread_create(&thread, NULL, connect_later, &dialer) == 0, "thread");
     while (a.accepted == 0)
         if (!end_sleep(&a, wring_deadline_in(WAIT_NS)))
             break;
