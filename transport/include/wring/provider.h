@@ -11,6 +11,8 @@
  * progress; providers start no threads and keep no process-wide state. All bytes that come from
  * outside are hostile: a provider bounds every put by the region it names and drops the
  * connection, never the process, on anything malformed.
+ *
+ * docs/add-a-provider.md says how to write one, tests/provider holds all of them against this.
  */
 #ifndef WRING_PROVIDER_H
 #define WRING_PROVIDER_H
@@ -73,29 +75,38 @@ struct wring_remote { /* a peer's region, imported over one connection */
 struct wring_provider_params {
     const struct wring_log *log;        /* borrowed for the provider's life */
     const struct wring_config *config;  /* borrowed for the provider's life */
-    const char *bind;                   /* local address to listen on; NULL: loopback */
+    const char *bind;                   /* local address to listen on; NULL: loopback. For those
+                                           that have such addresses; others ignore it */
     uint8_t secret[WRING_SECRET_BYTES]; /* both ends of a connection prove that they know it */
     uint32_t rank, size;                /* of this process and its job; 0 of 0: no job */
 };
 
 struct wring_provider_caps {
     unsigned lanes;       /* independent orders per connection, 1..WRING_LANES_MAX */
-    size_t put_max_bytes; /* largest single put */
-    unsigned put_depth;   /* puts that may be under way per connection and lane */
+    size_t put_max_bytes; /* largest single put, 1 MiB or more */
+    unsigned put_depth;   /* puts that may be under way per connection and lane; so many can be
+                             posted without a poll in between */
     bool local_any;       /* put takes any local pointer: region may be NULL */
-    bool host_regions;    /* region_create takes WRING_MEMORY_HOST too */
+    bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; SHARED all do */
     bool remote_map;      /* wring_provider_ops.remote_map works */
-    bool same_host_only;
+    bool same_host_only;  /* reaches peers of one boot id and network namespace only */
 };
 
+/**
+ * A connection begins with CONNECTED, ACCEPTED or, where a connect fails, CLOSED. Peers that do not
+ * know the secret are refused without an event.
+ */
 enum wring_event_kind {
     WRING_EVENT_CONNECTED, /* a connect of ours succeeded */
     WRING_EVENT_ACCEPTED,  /* a peer connected: conn is new, data/bytes is its hello */
     WRING_EVENT_PUT_DONE,  /* the source of the put with that cookie may be used again */
     WRING_EVENT_ARRIVED,   /* a peer's put lies in our memory: imm, bytes, lane */
     WRING_EVENT_MESSAGE,   /* a peer's send: data/bytes */
-    WRING_EVENT_CLOSED,    /* the connection is dead: status, text. Its last event; puts that had
-                              no PUT_DONE will get none. Call disconnect to free it. */
+    WRING_EVENT_CLOSED,    /* the connection is dead: status, text. Its last event: what came whole
+                              before the peer ended it is told first; puts that had no PUT_DONE
+                              will get none. WRING_ERR_ADDRESS: nobody listens there, _AUTH and
+                              _VERSION: refused, _FRAME: the peer broke a rule, _PEER: it left,
+                              died or was cut off. Call disconnect to free it. */
 };
 
 struct wring_event {
@@ -105,7 +116,7 @@ struct wring_event {
     uint32_t imm;
     uint32_t lane;
     size_t bytes;
-    const void *data; /* valid until the next call into this provider */
+    const void *data; /* valid until the next call into this provider; each event has its own */
     enum wring_status status;
     const char *text; /* CLOSED: one line that says why; valid as data is */
 };
@@ -127,33 +138,43 @@ struct wring_provider_ops {
     const char *name;
     const char *doc; /* one line */
 
-    /** Can it work on this machine? @param reason out, why not; written on failure only. */
+    /**
+     * Can it work on this machine? Leaves nothing open. @param reason out, [bytes], one line: why
+     * not, and what to do about it; written on failure only.
+     */
     enum wring_status (*probe)(char *reason, size_t bytes);
 
     enum wring_status (*open)(const struct wring_provider_params *params,
                               struct wring_provider **out);
 
-    /** Drops all connections and regions. NULL is fine. */
+    /** Drops all connections and regions, also forgotten ones; remotes the caller has released
+     * before. NULL is fine. */
     void (*close)(struct wring_provider *provider);
 
     void (*capabilities)(struct wring_provider *provider, struct wring_provider_caps *out);
 
     /**
-     * Begin to listen. @param address out, [WRING_ADDRESS_MAX], what a peer passes to connect
+     * Begin to listen; called once at most.
+     * @param address out, [WRING_ADDRESS_MAX], what a peer passes to connect
      * @param bytes out. Errors: WRING_ERR_ADDRESS.
      */
     enum wring_status (*listen)(struct wring_provider *provider, void *address, size_t *bytes);
 
     /**
-     * Begin to connect; CONNECTED or CLOSED follows from poll. The hello reaches the peer's
-     * ACCEPTED event, proven to come from someone who knows the secret.
-     * Errors: WRING_ERR_FRAME for a malformed address.
+     * Begin to connect; CONNECTED or CLOSED follows from poll, CLOSED also where the system refuses
+     * at once or the peer does not answer in time. The hello, 0..WRING_HELLO_MAX bytes, is copied
+     * and reaches the peer's ACCEPTED event, proven to come from someone who knows the secret.
+     * Errors: WRING_ERR_FRAME for a malformed address, WRING_ERR_INVALID for a long hello.
      */
     enum wring_status (*connect)(struct wring_provider *provider, const void *address,
                                  size_t address_bytes, const void *hello, size_t hello_bytes,
                                  struct wring_conn **out);
 
-    /** Close now, without a word to the peer, and free. No event follows. NULL is fine. */
+    /**
+     * Close now, without a word to the peer, and free. No event follows, and what the last poll
+     * gave of it already is void. On return our memory is ours alone: sources of puts under way are
+     * not read any more, targets not written. The peer sees CLOSED. NULL is fine.
+     */
     void (*disconnect)(struct wring_conn *conn);
 
     /** Register local memory. Errors: WRING_ERR_UNSUPPORTED for a kind it cannot take. */
@@ -161,13 +182,20 @@ struct wring_provider_ops {
                                        const struct wring_memory *memory,
                                        struct wring_region **out);
 
-    /** Peers must have stopped putting into it. NULL is fine. */
+    /**
+     * Peers should have stopped putting into it: one that has not loses its connection. On return
+     * nothing is written there any more, and no key of it names anything, even where the same
+     * memory is registered again. NULL is fine.
+     */
     void (*region_destroy)(struct wring_region *region);
 
     /** What a peer needs to import it. @param key out, [WRING_REGION_KEY_MAX] @return bytes */
     size_t (*region_export)(struct wring_region *region, void *key);
 
-    /** Make a peer's region usable over one connection. Errors: WRING_ERR_FRAME. */
+    /**
+     * Make a peer's region usable over one connection. Errors: WRING_ERR_FRAME for a malformed key;
+     * that one leads nowhere may also be left for the peer to find, at the first put.
+     */
     enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,
                                        struct wring_remote **out);
 
@@ -179,18 +207,21 @@ struct wring_provider_ops {
 
     /**
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
-     * ARRIVED there and PUT_DONE here. `local` lies in `region` unless caps.local_any; it is
-     * left alone until PUT_DONE. Order holds per lane only.
-     * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds),
-     * WRING_ERR_CLOSED.
+     * ARRIVED there and PUT_DONE here. `local` lies in `region`, which is NULL only where
+     * caps.local_any; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too.
+     * The connection stands: CONNECTED or ACCEPTED was given.
+     * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
+     * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
+     * before CLOSED was given). Nothing has happened then.
      */
     enum wring_status (*put)(struct wring_conn *conn, unsigned lane, struct wring_region *region,
                              const void *local, struct wring_remote *remote, uint64_t remote_offset,
                              size_t bytes, uint32_t imm, uint64_t cookie);
 
     /**
-     * Send a control message of 1..WRING_SEND_MAX bytes, copied at once. Not ordered with puts.
-     * Errors: WRING_ERR_AGAIN, WRING_ERR_CLOSED.
+     * Send a control message of 1..WRING_SEND_MAX bytes, copied at once. Not ordered with puts, but
+     * with other messages. It leaves at once where it can: the caller may disconnect after it.
+     * Errors: as put's; WRING_ERR_INVALID for other sizes.
      */
     enum wring_status (*send)(struct wring_conn *conn, const void *data, size_t bytes);
 
@@ -201,12 +232,18 @@ struct wring_provider_ops {
      */
     enum wring_status (*spoil)(struct wring_conn *conn, uint64_t at, uint8_t mask);
 
-    /** Make progress. @return events written to events[max]; 0 when there is nothing. */
+    /**
+     * Make progress, a bounded share of it per connection and call. What has no room in
+     * events[max], max >= 1, comes with a later call. @return events written; 0 when there is
+     * nothing to tell
+     */
     size_t (*poll)(struct wring_provider *provider, struct wring_event *events, size_t max);
 
     /**
-     * Prepare for sleep: add descriptors, lower the deadline, or set busy. The caller polls once
-     * more after this, and if that finds nothing sleeps in ppoll; the next poll ends it.
+     * Prepare for sleep: add descriptors, lower the deadline, or set busy, also where the set has
+     * no room left. The caller polls once more after this, and if that gives no event sleeps in
+     * ppoll; the next poll ends it. That poll may have made progress and left some undone: whoever
+     * sleeps is woken by whatever polling would have shown.
      */
     void (*arm)(struct wring_provider *provider, struct wring_wait_set *set);
 };
