@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "tools/bench_pair.h"
 #include "tools/bench_payload.h"
@@ -204,20 +203,24 @@ static enum wring_status time_stream(struct p2p *p2p, uint64_t n, double *ns)
     return status;
 }
 
-/** Rank 0's number for both; both are here when it returns. */
+/** Rank 0's number for both, sent with its complement; both are here when this returns. */
 static enum wring_status agree(struct p2p *p2p, uint64_t *number)
 {
     struct wring_bench_pair *pair = &p2p->pair;
+    uint64_t *own = pair->memory.base, *theirs = own + LINE / sizeof(*own);
     bool leads = pair->rank == 0;
     enum wring_status status = WRING_OK;
 
-    wring_put_u64(pair->memory.base, *number);
+    own[0] = *number;
+    own[1] = ~*number;
     if (leads)
-        status = wring_bench_pair_put(pair, 0, LINE, sizeof(*number));
+        status = wring_bench_pair_put(pair, 0, LINE, 2 * sizeof(*own));
     if (status == WRING_OK)
-        status = wring_bench_pair_take(pair, leads ? 0 : sizeof(*number));
+        status = wring_bench_pair_take(pair, leads ? 0 : 2 * sizeof(*own));
     if (status == WRING_OK && !leads) {
-        *number = wring_get_u64((uint8_t *)pair->memory.base + LINE);
+        if (theirs[0] != ~theirs[1])
+            return complain(p2p, "a number that was changed");
+        *number = theirs[0];
         status = send_sign(p2p);
     }
     return status == WRING_OK ? wring_bench_pair_drain(pair, 0) : status;

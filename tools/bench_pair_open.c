@@ -11,6 +11,7 @@
 #include "tools/bench_pair.h"
 #include "tools/commands.h"
 #include "transport/auth.h"
+#include "transport/interface.h"
 #include "transport/memory.h"
 #include "transport/providers/fault.h"
 
@@ -81,15 +82,24 @@ static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *sec
                                NONCE_BYTES, secret);
 }
 
-/** The address to listen on, as sessions choose it: without a key it is loopback. */
-static const char *bind_address(const struct wring_bench_pair *pair)
+/**
+ * The address to listen on, as sessions choose it: without a key it is loopback. What of it cannot
+ * be, the pair's own session has refused already.
+ * @param found [WRING_INTERFACE_ADDRESS], filled if need be @param out NULL: loopback
+ */
+static enum wring_status choose_bind(const struct wring_bench_pair *pair, char *found,
+                                     const char **out)
 {
     const struct wring_session *session = pair->session;
     const char *address = session->config.bind;
 
     if (address[0] == '\0' && session->config.key[0] != '\0')
         address = session->bootstrap->ops->local_address(session->bootstrap);
-    return address[0] != '\0' ? address : NULL;
+    *out = address[0] != '\0' ? address : NULL;
+    if (session->config.iface[0] == '\0')
+        return WRING_OK;
+    *out = found;
+    return wring_interface_find(&pair->log, session->config.iface, address, found);
 }
 
 static enum wring_status wrap(struct wring_bench_pair *pair,
@@ -106,9 +116,12 @@ static enum wring_status open_provider(struct wring_bench_pair *pair,
                                        const struct wring_provider_ops *ops, size_t memory_bytes)
 {
     struct wring_provider_params params = {
-        .log = &pair->log, .config = pair->config, .bind = bind_address(pair)};
+        .log = &pair->log, .config = pair->config, .rank = pair->rank, .size = 2};
+    char address[WRING_INTERFACE_ADDRESS];
     enum wring_status status = make_secret(pair, params.secret);
 
+    if (status == WRING_OK)
+        status = choose_bind(pair, address, &params.bind);
     if (status == WRING_OK)
         status = ops->open(&params, &pair->provider);
     if (status == WRING_OK)

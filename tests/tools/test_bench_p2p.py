@@ -101,6 +101,23 @@ class Failure(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         self.assertIn("two hosts, and shm reaches one only", result.stderr)
 
+    def test_wrong_data_is_an_error(self):
+        """shm spoils payloads; tcp may spoil a header, or notice, and then breaks the connection."""
+        result = bench("-p", "shm", "-b", "64", WRING_FAULT="corrupt=0.05")
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        self.assertRegex(result.stderr, "a put of 64 bytes over shm came with (wrong|a number)")
+        for checksum in ("off", "on"):
+            result = bench("-p", "tcp", "-b", "64", WRING_FAULT="corrupt=0.05",
+                           WRING_TCP_CHECKSUM=checksum)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+            self.assertRegex(result.stderr, r"wring bench p2p: rank [01]: ")
+
+    def test_link_that_breaks_is_an_error(self):
+        for provider in ("tcp", "shm"):
+            result = bench("-p", provider, "-b", "64", WRING_FAULT="disconnect=after:50,rank=1")
+            self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+            self.assertRegex(result.stderr, r"wring bench p2p: rank [01]: ")
+
     def test_bad_schedule_is_named(self):
         result = bench("-p", "tcp", WRING_FAULT="weather=bad")
         self.assertEqual(result.returncode, 1)
