@@ -2,8 +2,9 @@
 /**
  * Which cores each rank of a job on this host may run on.
  *
- * hwloc numbers cores by locality, so neighbouring ranks get neighbouring cores. Shares cover all
- * the cores that this process may use: jobs side by side burden them alike.
+ * hwloc numbers cores by locality, so neighbouring ranks get neighbouring cores. Where several
+ * share one, neighbours do not: they exchange with each other first, and so at the same time.
+ * Shares cover all the cores that this process may use: jobs side by side burden them alike.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,14 +32,21 @@ hwloc_topology_t wring_binding_load(const struct wring_launch_params *params)
     return NULL;
 }
 
+/** Cores [first, end) of a rank. */
+static void share_of(uint64_t cores, uint64_t ranks, uint64_t rank, uint64_t *first, uint64_t *end)
+{
+    *first = ranks > cores ? rank % cores : rank * cores / ranks;
+    *end = ranks > cores ? *first + 1 : (rank + 1) * cores / ranks;
+}
+
 void wring_binding_apply(const struct wring_launch_params *params, hwloc_topology_t topology,
                          uint32_t rank)
 {
-    uint64_t cores = wring_cores_count(topology), ranks = params->ranks;
-    uint64_t first = rank * cores / ranks, end = (rank + 1) * cores / ranks;
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    uint64_t first, end;
 
-    for (uint64_t core = first; set != NULL && (core == first || core < end); core++)
+    share_of(wring_cores_count(topology), params->ranks, rank, &first, &end);
+    for (uint64_t core = first; set != NULL && core < end; core++)
         hwloc_bitmap_or(set, set, wring_cores_get(topology, (uint32_t)core)->cpuset);
     if (set == NULL || hwloc_set_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) != 0)
         wring_fail(params->name, "rank %u is bound to no cores: %s", rank, strerror(errno));
