@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -16,7 +17,7 @@ static bool has_f16c(void)
 
 static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
 
-bool wring_cpu_has(enum wring_cpu_tier tier)
+static bool ask(enum wring_cpu_tier tier)
 {
     switch (tier) {
     case WRING_CPU_SCALAR:
@@ -26,7 +27,7 @@ bool wring_cpu_has(enum wring_cpu_tier tier)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi2") && has_f16c();
     case WRING_CPU_AVX512:
-        return wring_cpu_has(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+        return ask(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 #elif defined(__aarch64__)
@@ -36,6 +37,22 @@ bool wring_cpu_has(enum wring_cpu_tier tier)
     default:
         return false;
     }
+}
+
+/** The processor does not change, and in a virtual machine each question costs many microseconds.
+ */
+bool wring_cpu_has(enum wring_cpu_tier tier)
+{
+    static atomic_uint known; /* a bit for each tier, and one more once all have been asked for */
+    unsigned tiers = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (tiers == 0) {
+        tiers = 1u << WRING_CPU_TIERS;
+        for (int i = 0; i < WRING_CPU_TIERS; i++)
+            tiers |= (unsigned)ask((enum wring_cpu_tier)i) << i;
+        atomic_store_explicit(&known, tiers, memory_order_relaxed);
+    }
+    return (unsigned)tier < WRING_CPU_TIERS && (tiers >> tier & 1) != 0;
 }
 
 enum wring_cpu_tier wring_cpu_best(void)

@@ -182,6 +182,7 @@ static void *thread_main(void *arg)
         pthread_mutex_lock(&progress->driver);
         drive_as_thread(progress);
         pthread_mutex_unlock(&progress->driver);
+        tell_onlookers(progress); /* a caller who came meanwhile may drive now */
     }
     return NULL;
 }
@@ -307,13 +308,24 @@ static void drive_as_caller(struct wring_progress *progress, const struct wring_
     }
 }
 
-/** Another caller drives: wait until it lets go or something finishes. */
+static bool is_driven(struct wring_progress *progress)
+{
+    if (pthread_mutex_trylock(&progress->driver) != 0)
+        return true;
+    pthread_mutex_unlock(&progress->driver);
+    return false;
+}
+
+/**
+ * Somebody else drives: wait until they let go or something finishes. Whoever lets go after the
+ * last look sees an onlooker, and cannot tell it anything before it waits.
+ */
 static void look_on(struct wring_progress *progress, const struct wring_goal *goal)
 {
     struct timespec until = from_now(PARK_NS);
-    atomic_fetch_add(&progress->onlookers, 1);
     pthread_mutex_lock(&progress->park_mutex);
-    if (!reached(goal))
+    atomic_fetch_add(&progress->onlookers, 1);
+    if (!reached(goal) && is_driven(progress))
         pthread_cond_timedwait(&progress->changed, &progress->park_mutex, &until);
     pthread_mutex_unlock(&progress->park_mutex);
     atomic_fetch_sub(&progress->onlookers, 1);
