@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
     {"ranks", 'n', "N", 0, "processes that train together (default 4)", 0},
     {"link", OPTION_LINK, "RATE", 0, "emulated link of each rank, each way (default 1gbit)", 0},
     {"steps", OPTION_STEPS, "N", 0, "training steps (default 1000)", 0},
-    {"timed-steps", OPTION_TIMED, "N", 0, "steps timed on the link (default 90)", 0},
+    {"timed-steps", OPTION_TIMED, "N", 0, "steps timed on the link (default 250)", 0},
     {"seed", OPTION_SEED, "S", 0, "of the model, the batches and the split (default 1)", 0},
     {"batch", OPTION_BATCH, "N", 0, "samples of a rank in a step (default 16)", 0},
     {"hidden", OPTION_UNITS, "N", 0, "units of a hidden layer (default 512)", 0},
@@ -209,7 +209,7 @@ int wring_cmd_demo(int argc, char **argv)
                              .steps = 1000,
                              .batch = 16,
                              .hidden = 512,
-                             .timed_steps = 90,
+                             .timed_steps = 250,
                              .seed = 1,
                              .link = "1gbit",
                              .report = "wring-demo.html"};

@@ -12,7 +12,7 @@
 #include "tools/demo/train.h"
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
-#define WARM_STEPS 10
+#define WARM_STEPS 20
 #define ROUNDS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
 
 const struct demo_config demo_configs[DEMO_CONFIGS] = {
