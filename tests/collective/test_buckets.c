@@ -135,6 +135,34 @@ static void what_ran(struct wring_session *session, uint32_t rank, void *arg)
     }
 }
 
+/** On a slow link what is urgent overtakes what was posted long before it. */
+static void overtaking(struct wring_session *session, uint32_t rank, void *arg)
+{
+    enum {
+        BULK = 2000000,
+        URGENT = 20000
+    };
+    struct wring_bucket *buckets[2] = {NULL};
+    static const uint64_t elems[2] = {BULK, URGENT};
+    size_t index = 99;
+    (void)arg;
+
+    for (int i = 0; i < 2; i++) {
+        struct wring_bucket_params params = {
+            .name = i == 0 ? "bulk" : "urgent", .elems = elems[i], .priority = i == 0 ? 10 : 1};
+        REQUIRE(wring_buffer_alloc(session, elems[i] * sizeof(float), &params.data) == WRING_OK,
+                "alloc");
+        REQUIRE(wring_bucket_register(session, &params, &buckets[i]) == WRING_OK, "register");
+    }
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    for (int i = 0; i < 2; i++)
+        REQUIRE(wring_bucket_post(buckets[i]) == WRING_OK, "post %d", i);
+    CHECK(wring_wait_any(buckets, 2, WAIT_NS, &index) == WRING_OK && index == 1,
+          "rank %u had bucket %zu first", rank, index);
+    CHECK(wring_bucket_test(buckets[0]) == WRING_ERR_AGAIN, "the bulk is there already");
+    CHECK(wring_bucket_wait(buckets[0], WAIT_NS) == WRING_OK, "bulk");
+}
+
 static void run(void (*body)(struct wring_session *, uint32_t, void *), uint32_t ranks, bool quiet)
 {
     static const char *const settings[][2] = {{"WRING_PROVIDER=tcp", NULL},
@@ -163,6 +191,13 @@ static void dropped_by_one_rank_only(void)
     run(dropped_by_one, 3, true);
 }
 
+static void what_is_urgent_overtakes(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=100mbit", NULL};
+    struct wring_test_job job = {.ranks = 2, .settings = settings, .run = overtaking};
+    wring_test_run_ranks(&job);
+}
+
 static void stats_say_what_ran(void)
 {
     run(what_ran, 3, false);
@@ -174,6 +209,7 @@ int main(int argc, char **argv)
         {"any_of_several", any_of_several},
         {"dropped_and_made_anew", dropped_and_made_anew},
         {"dropped_by_one_rank_only", dropped_by_one_rank_only},
+        {"what_is_urgent_overtakes", what_is_urgent_overtakes},
         {"stats_say_what_ran", stats_say_what_ran},
         {NULL, NULL},
     };
