@@ -17,6 +17,14 @@ uint32_t wring_bucket_id(const char *name)
     return hash;
 }
 
+struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name)
+{
+    struct wring_bucket *at = session->buckets;
+    while (at != NULL && (at->dropped || strcmp(at->name, name) != 0))
+        at = at->next;
+    return at;
+}
+
 static bool under_way(const struct wring_bucket *bucket)
 {
     return bucket->committed && atomic_load_explicit(&bucket->collective.status,

@@ -252,14 +252,6 @@ static void set_places(struct wring_bucket *bucket, uint32_t member, const struc
                                                    bucket->group->members.me;
 }
 
-static struct wring_bucket *find_bucket(struct wring_session *session, const char *name)
-{
-    struct wring_bucket *at = session->buckets;
-    while (at != NULL && strcmp(at->name, name) != 0)
-        at = at->next;
-    return at;
-}
-
 static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
                                     struct wring_reader *in, struct wring_remote *slots,
                                     struct wring_remote **buffers, uint32_t n_buffers)
@@ -285,7 +277,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (in->failed || place.scatter >= WRING_CHANNELS_MAX || place.gather >= WRING_CHANNELS_MAX)
         return WRING_ERR_FRAME;
 
-    struct wring_bucket *bucket = find_bucket(session, name);
+    struct wring_bucket *bucket = wring_bucket_find(session, name);
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */

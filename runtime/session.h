@@ -109,6 +109,9 @@ enum wring_status wring_session_check(struct wring_session *session);
  */
 enum wring_status wring_commit_compare(struct wring_session *session);
 
+/** The bucket of that name, dropped ones passed over; or NULL. */
+struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name);
+
 /** What registration made; channels are gone already. */
 void wring_bucket_free(struct wring_bucket *bucket);
 

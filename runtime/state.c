@@ -239,14 +239,6 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     }
 }
 
-static struct wring_bucket *find(struct wring_session *session, const char *name)
-{
-    struct wring_bucket *at = session->buckets;
-    while (at != NULL && strcmp(at->name, name) != 0)
-        at = at->next;
-    return at;
-}
-
 static enum wring_status read_bucket(struct input *in)
 {
     char name[WRING_NAME_MAX], spec[SPEC_MAX];
@@ -260,7 +252,7 @@ static enum wring_status read_bucket(struct input *in)
     if (in->reader.failed)
         return WRING_ERR_FRAME;
 
-    struct wring_bucket *bucket = find(in->session, name);
+    struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
     if (bucket != NULL &&
