@@ -194,20 +194,6 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket)
                                                    memory_order_acquire);
 }
 
-static void trace_wait(const struct wring_bucket *bucket, uint64_t began_ns)
-{
-    struct wring_trace *trace = bucket->session->trace;
-    if (trace != NULL)
-        wring_trace_add(trace, &(struct wring_trace_event){
-                                   .kind = WRING_TRACE_WAIT,
-                                   .label = bucket->collective.label,
-                                   .begin_ns = began_ns,
-                                   .took_ns = wring_now_ns() - began_ns,
-                                   .peer = -1,
-                                   .number = bucket->collective.step,
-                               });
-}
-
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (!bucket->committed)
@@ -215,7 +201,7 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
     uint64_t began_ns = bucket->session->trace != NULL ? wring_now_ns() : 0;
     enum wring_status status = wring_progress_wait(
         bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
-    trace_wait(bucket, began_ns);
+    wring_collective_trace_wait(&bucket->collective, began_ns);
     return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : status;
 }
 

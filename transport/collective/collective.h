@@ -170,6 +170,7 @@ extern const struct wring_collective_ops wring_exchange;
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
 void wring_collective_trace_job(const struct wring_task *task);
+void wring_collective_trace_wait(const struct wring_collective *collective, uint64_t began_ns);
 void wring_collective_trace_sent(const struct wring_task *task);
 void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
                                     size_t bytes);

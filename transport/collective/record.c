@@ -35,6 +35,16 @@ void wring_collective_trace_job(const struct wring_task *task)
                                                          .number = task->chunk});
 }
 
+void wring_collective_trace_wait(const struct wring_collective *collective, uint64_t began_ns)
+{
+    if (collective->engine->trace != NULL)
+        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_WAIT,
+                                                   .begin_ns = began_ns,
+                                                   .took_ns = wring_now_ns() - began_ns,
+                                                   .peer = -1,
+                                                   .number = collective->step});
+}
+
 void wring_collective_trace_sent(const struct wring_task *task)
 {
     if (task->collective->engine->trace != NULL)
