@@ -2,6 +2,8 @@
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
 #include "runtime/request.h"
 
+#include <inttypes.h>
+
 #define WRING_MODULE "group"
 
 /** One call. */
@@ -187,19 +189,62 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
     return wring_request_start(group, &work, request);
 }
 
-enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, struct wring_request **request)
+static enum wring_status check_broadcast(const struct call *call, uint64_t bytes, uint32_t root)
 {
-    if (root >= group->members.n || (bytes > 0 && buf == NULL))
+    const struct wring_log *log = &call->group->session->log;
+
+    if (root >= call->group->members.n) {
+        wring_error(log, "broadcast: there is no root %" PRIu32 " in a group of %" PRIu32, root,
+                    call->group->members.n);
         return WRING_ERR_INVALID;
+    }
+    if (bytes > 0 && call->out == NULL) {
+        wring_error(log, "broadcast: memory must not be NULL");
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+/** With a codec a broadcast's bytes are float32; else they are of any kind, at any place. */
+static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
+                                       struct wring_work *work)
+{
+    if (work->codec == NULL) {
+        work->geometry = wring_geometry_make(bytes, 1, 1, NULL, call->group->gather.slot_bytes);
+        return WRING_OK;
+    }
+    if (bytes % sizeof(float) != 0) {
+        wring_error(&call->group->session->log,
+                    "broadcast: %" PRIu64 " bytes are no whole float32, which codec %s takes",
+                    bytes, wring_codec_info(work->codec)->spec);
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = check_call(call);
+    if (status == WRING_OK)
+        status = cut(call, work);
+    work->geometry.shards = 1;
+    return status;
+}
+
+enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
+                                  uint32_t root, const char *codec, struct wring_request **request)
+{
+    uint64_t floats = bytes / sizeof(float);
+    struct call call = {group, buf, buf, floats, WRING_F32, WRING_SUM, codec, false};
     struct wring_work work = {
         .ops = &wring_exchange,
-        .geometry = wring_geometry_make(bytes, 1, 1, NULL, group->gather.slot_bytes),
         .in = buf,
         .out = buf,
         .root = root,
         .to_all = true,
     };
+    enum wring_status status = check_broadcast(&call, bytes, root);
+    if (status == WRING_OK)
+        status = find_codec(&call, &work.codec);
+    if (status == WRING_OK)
+        status = cut_broadcast(&call, bytes, &work);
+    if (status != WRING_OK)
+        return status;
     find_memory(group->session, &work, bytes);
     return wring_request_start(group, &work, request);
 }

@@ -54,7 +54,7 @@ static enum wring_status time_messages(struct wring_session *session, int64_t *f
     for (uint32_t k = 0; k < ROUNDS * session->size && status == WRING_OK; k++) {
         uint32_t from = k % session->size;
         uint64_t sent = wring_now_ns();
-        status = wring_broadcast(session->world, &sent, sizeof(sent), from, NULL);
+        status = wring_broadcast(session->world, &sent, sizeof(sent), from, NULL, NULL);
         int64_t took = (int64_t)(wring_now_ns() - sent);
         fastest[from] = took < fastest[from] ? took : fastest[from];
     }
@@ -76,7 +76,8 @@ enum wring_status wring_session_trace_clocks(struct wring_session *session)
     int64_t *root = fastest + session->size; /* what rank 0 saw */
     memcpy(root, fastest, session->size * sizeof(*root));
     if (status == WRING_OK)
-        status = wring_broadcast(session->world, root, session->size * sizeof(*root), 0, NULL);
+        status =
+            wring_broadcast(session->world, root, session->size * sizeof(*root), 0, NULL, NULL);
     if (session->rank != 0 && status == WRING_OK) {
         /* there: delay + ahead; back: delay - ahead. Less than the delay is no difference. */
         int64_t there = fastest[0], back = root[session->rank];

@@ -33,7 +33,7 @@ static void immediate(struct wring_session *session, uint32_t rank, void *arg)
         }
         uint32_t root = (uint32_t)c % n;
         memset(data, rank == root ? 0x5A : 0, counts[c] * sizeof(float));
-        status = wring_broadcast(world, data, counts[c] * sizeof(float), root, NULL);
+        status = wring_broadcast(world, data, counts[c] * sizeof(float), root, NULL, NULL);
         CHECK(status == WRING_OK, "broadcast: %s", wring_status_text(status));
         for (uint64_t i = 0; i < counts[c] * sizeof(float); i++)
             if (((uint8_t *)data)[i] != 0x5A) {
@@ -224,7 +224,7 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
         if (in && rank == list[round / 2 % 2])
             memset(data, (int)round, sizeof(data));
         if (in) {
-            CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL) == WRING_OK,
+            CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL, NULL) == WRING_OK,
                   "broadcast");
             CHECK(data[0] == data[19999] && (data[0] & 0xFF) == round, "round %u: %llx", round,
                   (unsigned long long)data[0]);

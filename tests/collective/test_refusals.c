@@ -61,7 +61,19 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
           "no such type or operation");
     CHECK(wring_alltoall(world, x, x, 2, WRING_F32, NULL, NULL) == WRING_ERR_INVALID,
           "alltoall in place");
-    CHECK(wring_broadcast(world, x, 4, 2, NULL) == WRING_ERR_INVALID, "no such root");
+    CHECK(wring_broadcast(world, x, 4, 2, NULL, NULL) == WRING_ERR_INVALID, "no such root");
+    CHECK(wring_broadcast(world, x, 16, 0, "bf16+ef", NULL) == WRING_ERR_UNSUPPORTED &&
+              strstr(line, "register a bucket"),
+          "a residual in a broadcast: %s", line);
+    CHECK(wring_broadcast(world, x, 16, 0, "fp16>bf16", NULL) == WRING_ERR_UNSUPPORTED &&
+              strstr(line, "use fp16"),
+          "a way back from a broadcast: %s", line);
+    CHECK(wring_broadcast(world, x, 15, 0, "bf16", NULL) == WRING_ERR_INVALID &&
+              strstr(line, "15 bytes"),
+          "a broadcast of three floats and three quarters: %s", line);
+    CHECK(wring_broadcast(world, (char *)i + 2, 8, 0, "bf16", NULL) == WRING_ERR_INVALID,
+          "floats at two bytes");
+    CHECK(wring_broadcast(world, NULL, 1, 0, NULL, NULL) == WRING_ERR_INVALID, "from nowhere");
     CHECK(wring_buffer_register(session, NULL, 4) == WRING_ERR_INVALID &&
               wring_buffer_register(session, x, 0) == WRING_ERR_INVALID,
           "no memory");
