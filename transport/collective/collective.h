@@ -212,14 +212,19 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
  * Begin to take the next piece of a member into its place in a shard of the result, if it has come
  * and there is a free task.
  *
+ * @param from   the shard that it was to the member, which may have had it elsewhere
  * @param phase  of the codec context under which it was encoded: 0 a contribution, 1 a sum
  */
 bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
-                                uint32_t member, struct wring_span shard, uint32_t phase);
+                                uint32_t member, struct wring_span shard, struct wring_span from,
+                                uint32_t phase);
 
-/** Take a source, encoded or raw, into a span of the result. */
+/**
+ * Take a source, encoded or raw, into a span of the result.
+ * @param context  under which it was encoded
+ */
 void wring_collective_take(struct wring_task *task, struct wring_span span,
-                           struct wring_source source, uint32_t phase);
+                           struct wring_source source, struct wring_codec_context context);
 
 /**
  * Begin the reduction of all members' pieces of a span, which this takes; `own` is ours.
@@ -251,7 +256,7 @@ uint32_t wring_collective_missing(const struct wring_collective *collective);
 const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
                                                uint32_t phase);
 
-/** The codec context of a span. */
+/** The codec context of a span that this rank encodes. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
                                                     struct wring_span span, uint32_t phase);
 
