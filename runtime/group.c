@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "group"
-#define PIECES 1000 /* any number: the window is as large as allowed */
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
 
@@ -48,7 +47,7 @@ static enum wring_status make_channels(struct wring_group *group)
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
     size_t slot_bytes = session->config.chunk_bytes;
-    uint32_t window = wring_window(&session->config, PIECES);
+    uint32_t window = wring_window(&session->config, WRING_TAGGED_WINDOW_MAX);
     size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 
     group->collective = (struct wring_collective){
@@ -58,6 +57,7 @@ static enum wring_status make_channels(struct wring_group *group)
         .seed = session->seed,
         .scatter = &group->scatter,
         .gather = &group->gather,
+        .calls = &group->calls,
         .send_tasks = SEND_TASKS,
         .reduce_tasks = STAGE_TASKS,
         .decode_tasks = SEND_TASKS,
@@ -65,6 +65,7 @@ static enum wring_status make_channels(struct wring_group *group)
         .slots = &group->slots,
         .owner = group,
     };
+    wring_calls_init(&group->calls, slot_bytes, session->config.flat_bytes, window, session->seed);
     size_t bytes = 2 * channel_bytes + wring_collective_slot_memory(&group->collective);
     enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
     if (status != WRING_OK)
@@ -77,6 +78,7 @@ static enum wring_status make_channels(struct wring_group *group)
         status = wring_channel_init(&group->gather, session->fabric, group->members, window,
                                     slot_bytes, memory + channel_bytes);
     group->scatter.owner = group->gather.owner = &group->collective;
+    group->scatter.tagged = group->gather.tagged = true;
     if (status == WRING_OK)
         status = wring_engine_add_channel(session->engine, &group->scatter);
     if (status == WRING_OK)

@@ -8,6 +8,7 @@
 
 /** One call. */
 struct call {
+    enum wring_call_kind kind;
     struct wring_group *group;
     const void *in;
     void *out;
@@ -73,6 +74,18 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
     return WRING_ERR_UNSUPPORTED;
 }
 
+/** What the other members are to call as well. */
+static struct wring_call describe(const struct call *call, const struct wring_work *work)
+{
+    return (struct wring_call){
+        .kind = call->kind,
+        .dtype = call->dtype,
+        .op = call->op,
+        .elems = call->elems,
+        .codec = work->codec != NULL ? wring_codec_info(work->codec)->spec : "none",
+    };
+}
+
 /** Where pieces of our contribution can be sent from. @param bytes of all of it */
 static void find_memory(struct wring_session *session, struct wring_work *work, size_t bytes)
 {
@@ -101,9 +114,11 @@ static enum wring_status begin(const struct call *call, uint64_t contributed,
         status = find_codec(call, &work->codec);
     if (status == WRING_OK)
         status = cut(call, work);
-    if (status == WRING_OK)
-        find_memory(call->group->session, work, contributed * wring_dtype_bytes(call->dtype));
-    return status;
+    if (status != WRING_OK)
+        return status;
+    work->call = describe(call, work);
+    find_memory(call->group->session, work, contributed * wring_dtype_bytes(call->dtype));
+    return WRING_OK;
 }
 
 /** The engine has nothing to do in a group of one; what comes out is what went in. */
@@ -124,7 +139,7 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **out)
 {
-    struct call call = {group, buf, buf, elems, dtype, op, codec, true};
+    struct call call = {WRING_CALL_ALLREDUCE, group, buf, buf, elems, dtype, op, codec, true};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
@@ -140,7 +155,7 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const char *codec, struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, op, codec, false};
+    struct call call = {WRING_CALL_REDUCE_SCATTER, group, in, out, elems, dtype, op, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)
@@ -157,7 +172,8 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   uint64_t elems, enum wring_dtype dtype, const char *codec,
                                   struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
+    struct call call = {
+        WRING_CALL_ALLGATHER, group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
@@ -174,7 +190,7 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
                                  struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
+    struct call call = {WRING_CALL_ALLTOALL, group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)
@@ -230,7 +246,8 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                                   uint32_t root, const char *codec, struct wring_request **request)
 {
     uint64_t floats = bytes / sizeof(float);
-    struct call call = {group, buf, buf, floats, WRING_F32, WRING_SUM, codec, false};
+    struct call call = {
+        WRING_CALL_BROADCAST, group, buf, buf, floats, WRING_F32, WRING_SUM, codec, false};
     struct wring_work work = {
         .ops = &wring_exchange,
         .in = buf,
@@ -245,6 +262,9 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
         status = cut_broadcast(&call, bytes, &work);
     if (status != WRING_OK)
         return status;
+    work.call = describe(&call, &work);
+    work.call.elems = bytes;
+    work.call.root = root;
     find_memory(group->session, &work, bytes);
     return wring_request_start(group, &work, request);
 }
@@ -253,6 +273,7 @@ enum wring_status wring_barrier(struct wring_group *group)
 {
     struct wring_work work = {
         .ops = &wring_gathered,
+        .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,
     };

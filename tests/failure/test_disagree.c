@@ -105,6 +105,38 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
     return status == WRING_ERR_MISMATCH ? 3 : 4;
 }
 
+/** An immediate call needs no commit, in which settings would have been compared. */
+static int run_call(struct procs_rank *rank, void *arg)
+{
+    static float data[20000];
+    struct wring_session *session;
+
+    if (rank->rank == 1)
+        rank->settings[1] = arg; /* after the provider */
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    enum wring_status status = wring_allreduce(wring_session_world(session), data, 20000, WRING_F32,
+                                               WRING_SUM, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_barrier(wring_session_world(session));
+    procs_say(rank, "allreduce %s", wring_status_text(status));
+    wring_session_close(session);
+    return status == WRING_ERR_MISMATCH ? 3 : 4;
+}
+
+static void settings_of_calls(void)
+{
+    static char *const settings[] = {"WRING_CHUNK_BYTES=16k", "WRING_FLAT_BYTES=60k",
+                                     "WRING_WINDOW=2"};
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        start(3, tcp, run_call);
+        job.arg = settings[i];
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", settings[i]);
+        for (uint32_t r = 0; r < 3; r++)
+            SAID(r, 3, ": set them alike");
+    }
+}
+
 static void disagreement_names_field_values_and_ranks(void)
 {
     for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
@@ -119,6 +151,7 @@ static void disagreement_names_field_values_and_ranks(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"settings_of_calls", settings_of_calls},
         {"disagreement_names_field_values_and_ranks", disagreement_names_field_values_and_ranks},
         {NULL, NULL},
     };

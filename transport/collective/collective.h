@@ -16,6 +16,7 @@
 #ifndef WRING_TRANSPORT_COLLECTIVE_H
 #define WRING_TRANSPORT_COLLECTIVE_H
 
+#include "transport/collective/call.h"
 #include "transport/engine.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
@@ -108,6 +109,7 @@ struct wring_collective_ops {
 /** What a step works on; set before a post if it changes. */
 struct wring_work {
     const struct wring_collective_ops *ops;
+    struct wring_call call; /* if the collective has calls */
     struct wring_geometry geometry;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
@@ -139,6 +141,7 @@ struct wring_collective {
     int32_t priority;
     struct wring_channel *scatter; /* to one member, another piece to each */
     struct wring_channel *gather;  /* to all */
+    struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
     float *residual;               /* [elems] or NULL */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
