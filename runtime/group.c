@@ -65,7 +65,6 @@ static enum wring_status make_channels(struct wring_group *group)
         .slots = &group->slots,
         .owner = group,
     };
-    wring_calls_init(&group->calls, slot_bytes, session->config.flat_bytes, window, session->seed);
     size_t bytes = 2 * channel_bytes + wring_collective_slot_memory(&group->collective);
     enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
     if (status != WRING_OK)
@@ -91,10 +90,38 @@ static enum wring_status make_channels(struct wring_group *group)
     return status;
 }
 
+/* what immediate calls depend on besides their arguments */
+static const char *const settings[] = {"WRING_CHUNK_BYTES", "WRING_FLAT_BYTES", "WRING_WINDOW",
+                                       "the session's seed"};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static uint64_t setting_of(const struct wring_session *session, size_t index)
+{
+    const uint64_t values[SETTINGS] = {session->config.chunk_bytes, session->config.flat_bytes,
+                                       session->config.window, session->seed};
+    return values[index];
+}
+
+/** Note the first setting that a member has otherwise: calls will be refused, on all members. */
+static void compare_settings(struct wring_group *group, uint32_t rank, struct wring_reader *in)
+{
+    const struct wring_session *session = group->session;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        uint64_t ours = setting_of(session, i), theirs = wring_read_u64(in);
+        if (theirs != ours && group->unfit[0] == '\0')
+            snprintf(group->unfit, sizeof(group->unfit),
+                     "%s is %" PRIu64 " on rank %" PRIu32 " and %" PRIu64 " on rank %" PRIu32
+                     "; immediate calls need it alike",
+                     settings[i], ours, session->rank, theirs, rank);
+    }
+}
+
 static void write_group(const struct wring_group *group, struct wring_writer *out)
 {
     wring_write_u32(out, group->members.n);
     wring_write(out, group->ranks, group->members.n * sizeof(*group->ranks));
+    for (size_t i = 0; i < SETTINGS; i++)
+        wring_write_u64(out, setting_of(group->session, i));
     wring_write_u32(out, group->scatter.id);
     wring_write_u32(out, group->gather.id);
     wring_write_u32(out, group->scatter.generation);
@@ -126,6 +153,7 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
                     session->rank, peer->rank);
         return WRING_ERR_MISMATCH;
     }
+    compare_settings(group, peer->rank, &in);
     uint32_t scatter = wring_read_u32(&in), gather = wring_read_u32(&in);
     uint32_t generation = wring_read_u32(&in);
     struct wring_remote *remote;

@@ -126,14 +126,18 @@ static int run_call(struct procs_rank *rank, void *arg)
 
 static void settings_of_calls(void)
 {
-    static char *const settings[] = {"WRING_CHUNK_BYTES=16k", "WRING_FLAT_BYTES=60k",
-                                     "WRING_WINDOW=2"};
+    static const char *const settings[][2] = {
+        {"WRING_CHUNK_BYTES=16k", "WRING_CHUNK_BYTES is 16384 on rank 1 and 262144 on rank 0"},
+        {"WRING_FLAT_BYTES=60k", "WRING_FLAT_BYTES is 61440 on rank 1 and 8192 on rank 0"},
+        {"WRING_WINDOW=2", "WRING_WINDOW is 2 on rank 1 and 4 on rank 0"},
+    };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         start(3, tcp, run_call);
-        job.arg = settings[i];
-        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", settings[i]);
-        for (uint32_t r = 0; r < 3; r++)
-            SAID(r, 3, ": set them alike");
+        job.arg = (void *)settings[i][0];
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", settings[i][0]);
+        SAID(1, 3, settings[i][1]);
+        SAID(0, 3, "on rank 1; immediate calls need it alike");
+        SAID(2, 3, "on rank 1; immediate calls need it alike");
     }
 }
 

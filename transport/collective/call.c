@@ -32,17 +32,6 @@ static uint64_t hash_u64(uint64_t hash, uint64_t value)
     return hash_bytes(hash, bytes, sizeof(bytes));
 }
 
-void wring_calls_init(struct wring_calls *calls, uint64_t chunk_bytes, uint64_t flat_bytes,
-                      uint32_t window, uint64_t seed)
-{
-    *calls = (struct wring_calls){
-        .chunk_bytes = chunk_bytes, .flat_bytes = flat_bytes, .window = window, .seed = seed};
-    calls->history = hash_u64(FNV_BASIS, chunk_bytes);
-    calls->history = hash_u64(calls->history, flat_bytes);
-    calls->history = hash_u64(calls->history, window);
-    calls->history = hash_u64(calls->history, seed);
-}
-
 static bool reduces(const struct wring_call *call)
 {
     return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
@@ -77,7 +66,7 @@ void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEX
 static uint32_t add_call(struct wring_calls *calls, const struct wring_call *call)
 {
     uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
-    uint64_t hash = hash_u64(calls->history, call->root);
+    uint64_t hash = hash_u64(calls->history ^ FNV_BASIS, call->root);
     hash = hash_u64(hash, call->elems);
     hash = hash_bytes(hash, call->codec, strlen(call->codec));
     calls->history = hash_u64(hash, sort);
@@ -98,7 +87,7 @@ void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
     collective->scatter->tag = collective->gather->tag = tag;
 }
 
-/* ---- statements: "history|call|settings" ---- */
+/* ---- statements: "history|call" ---- */
 
 static void write_statement(const struct wring_calls *calls, uint32_t number,
                             char text[STATEMENT_TEXT])
@@ -107,11 +96,7 @@ static void write_statement(const struct wring_calls *calls, uint32_t number,
     char call[WRING_CALL_TEXT];
 
     wring_call_describe(&calls->kept[at].call, call);
-    snprintf(text, STATEMENT_TEXT,
-             "%016" PRIx64 "|%s|WRING_CHUNK_BYTES=%" PRIu64 " WRING_FLAT_BYTES=%" PRIu64
-             " WRING_WINDOW=%" PRIu32 " seed=%" PRIu64,
-             calls->kept[at].history, call, calls->chunk_bytes, calls->flat_bytes, calls->window,
-             calls->seed);
+    snprintf(text, STATEMENT_TEXT, "%016" PRIx64 "|%s", calls->kept[at].history, call);
 }
 
 /** Tell a member which our latest call is. @return false if there was no room to */
@@ -174,49 +159,35 @@ void wring_calls_look(struct wring_collective *collective, uint64_t now_ns)
     }
 }
 
-/** The parts of a statement; cut in place. @return false if it has other ones */
-static bool cut_statement(char *text, char *parts[3])
+/** Another one than ours; both are statements about the same number. */
+static void disagree(const struct wring_collective *collective, uint32_t theirs, const char *other,
+                     const char *own)
 {
-    for (int i = 0; i < 3; i++) {
-        parts[i] = text;
-        text = strchr(text, '|');
-        if ((text == NULL) != (i == 2))
-            return false;
-        if (text != NULL)
-            *text++ = '\0';
-    }
-    return true;
+    struct wring_fabric *fabric = collective->engine->fabric;
+    const char *their_call = strchr(other, '|'), *own_call = strchr(own, '|');
+
+    if (their_call == NULL)
+        wring_fabric_fail(fabric, WRING_ERR_FRAME, (int32_t)theirs,
+                          "rank %" PRIu32 " sent a malformed statement of its call", theirs);
+    else if (strcmp(their_call, own_call) != 0)
+        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
+                          "rank %" PRIu32 " calls %s; rank %" PRIu32
+                          " %s: members of a group make the same calls",
+                          theirs, their_call + 1, fabric->rank, own_call + 1);
+    else
+        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
+                          "ranks %" PRIu32 " and %" PRIu32
+                          " made different calls in a group before this one: %s",
+                          theirs, fabric->rank, own_call + 1);
 }
 
 static void compare(const struct wring_collective *collective, uint32_t theirs, uint32_t number,
                     const char *text)
 {
-    struct wring_fabric *fabric = collective->engine->fabric;
-    uint32_t ours = fabric->rank;
-    char own_text[STATEMENT_TEXT], their_text[STATEMENT_TEXT];
-    char *own[3], *other[3];
-
-    write_statement(collective->calls, number, own_text);
-    snprintf(their_text, sizeof(their_text), "%s", text);
-    if (strcmp(own_text, their_text) == 0)
-        return;
-    if (!cut_statement(own_text, own) || !cut_statement(their_text, other))
-        wring_fabric_fail(fabric, WRING_ERR_FRAME, (int32_t)theirs,
-                          "rank %" PRIu32 " sent a malformed statement of its call", theirs);
-    else if (strcmp(own[2], other[2]) != 0)
-        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
-                          "rank %" PRIu32 " has %s, rank %" PRIu32 " %s: set them alike", theirs,
-                          other[2], ours, own[2]);
-    else if (strcmp(own[1], other[1]) != 0)
-        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
-                          "rank %" PRIu32 " calls %s; rank %" PRIu32
-                          " %s: members of a group make the same calls",
-                          theirs, other[1], ours, own[1]);
-    else
-        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
-                          "ranks %" PRIu32 " and %" PRIu32
-                          " made different calls in a group before this one: %s",
-                          theirs, ours, own[1]);
+    char own[STATEMENT_TEXT];
+    write_statement(collective->calls, number, own);
+    if (strcmp(own, text) != 0)
+        disagree(collective, theirs, text, own);
 }
 
 void wring_calls_heard(struct wring_collective *collective, uint32_t member, uint32_t number,

@@ -40,10 +40,8 @@ struct wring_call {
     const char *codec; /* spec, "none" for raw; lives as long as the group */
 };
 
-/** The calls of one group. */
+/** The calls of one group. Zeroed at first. */
 struct wring_calls {
-    uint64_t chunk_bytes, flat_bytes, seed; /* what else they depend on */
-    uint32_t window;
     uint64_t begun;   /* how many; the one under way is call begun - 1 */
     uint64_t history; /* hash of all of them */
     struct {
@@ -53,10 +51,6 @@ struct wring_calls {
     uint64_t look_ns; /* when to see next whether the one under way gets on */
     uint32_t stated;  /* how often it was stated */
 };
-
-/** Fill in a group's calls, of which there were none. */
-void wring_calls_init(struct wring_calls *calls, uint64_t chunk_bytes, uint64_t flat_bytes,
-                      uint32_t window, uint64_t seed);
 
 /** "allreduce of 1000 f32, sum, bf16" */
 void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT]);
