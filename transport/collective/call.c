@@ -66,7 +66,7 @@ void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEX
 static uint32_t add_call(struct wring_calls *calls, const struct wring_call *call)
 {
     uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
-    uint64_t hash = hash_u64(calls->history ^ FNV_BASIS, call->root);
+    uint64_t hash = hash_u64(hash_u64(FNV_BASIS, calls->history), call->root);
     hash = hash_u64(hash, call->elems);
     hash = hash_bytes(hash, call->codec, strlen(call->codec));
     calls->history = hash_u64(hash, sort);
