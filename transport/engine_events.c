@@ -58,6 +58,8 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
         return;
     }
     channel->owner->runnable = true;
+    if (wring_channel_is_foreign(channel, member))
+        wring_calls_suspect(channel->owner, engine->fabric->tick_ns);
     wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 

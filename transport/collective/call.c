@@ -9,27 +9,28 @@
 #include "transport/collective/collective.h"
 #include "transport/control.h"
 
-#define FNV_BASIS 0xCBF29CE484222325u
-#define FNV_PRIME 0x100000001B3u
-#define SPREAD 0x9E3779B97F4A7C15u               /* brings all of a hash into its upper bits */
+#define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define FIRST_LOOK_NS (1 * WRING_NS_PER_MS)      /* nearly all calls are through by then */
 #define LOOKS 8                                  /* in the time between two statements */
 #define PATIENCE 5                               /* statements that may go unanswered */
 #define STATEMENT_TEXT (WRING_SEND_MAX - 16 + 1) /* of a control message */
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+static uint64_t fold(uint64_t hash, uint64_t value)
 {
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * FNV_PRIME;
-    return hash;
+    hash = (hash ^ value) * SPREAD;
+    return hash ^ hash >> 32;
 }
 
-static uint64_t hash_u64(uint64_t hash, uint64_t value)
+/** Of a text, eight bytes at a time, the last ones filled up with zeros. */
+static uint64_t fold_text(uint64_t hash, const char *text)
 {
-    uint8_t bytes[8];
-    wring_put_u64(bytes, value);
-    return hash_bytes(hash, bytes, sizeof(bytes));
+    for (size_t left = strlen(text), n; left > 0; left -= n, text += n) {
+        uint8_t bytes[8] = {0};
+        n = left < sizeof(bytes) ? left : sizeof(bytes);
+        memcpy(bytes, text, n);
+        hash = fold(hash, wring_get_u64(bytes));
+    }
+    return hash;
 }
 
 static bool reduces(const struct wring_call *call)
@@ -66,12 +67,10 @@ void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEX
 static uint32_t add_call(struct wring_calls *calls, const struct wring_call *call)
 {
     uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
-    uint64_t hash = hash_u64(hash_u64(FNV_BASIS, calls->history), call->root);
-    hash = hash_u64(hash, call->elems);
-    hash = hash_bytes(hash, call->codec, strlen(call->codec));
-    calls->history = hash_u64(hash, sort);
-    return (sort ^ (uint32_t)((hash ^ hash >> 32) * SPREAD >> (64 - WRING_TAG_BITS))) &
-           ((1u << WRING_TAG_BITS) - 1);
+    uint64_t hash = fold(fold(calls->history, call->root), call->elems);
+    hash = fold_text(hash, call->codec);
+    calls->history = fold(hash, sort);
+    return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
 }
 
 void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
@@ -85,6 +84,13 @@ void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
     calls->look_ns = now_ns + FIRST_LOOK_NS;
     calls->stated = 0;
     collective->scatter->tag = collective->gather->tag = tag;
+}
+
+void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns)
+{
+    struct wring_calls *calls = collective->calls;
+    if (calls->stated == 0 && now_ns + FIRST_LOOK_NS < calls->look_ns)
+        calls->look_ns = now_ns + FIRST_LOOK_NS;
 }
 
 /* ---- statements: "history|call" ---- */

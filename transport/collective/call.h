@@ -58,6 +58,9 @@ void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEX
 /** The collective's work is a new call: tag its pieces. */
 void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns);
 
+/** A piece of another call has come. If ours goes on for long, that is why: look soon. */
+void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns);
+
 /** The call under way is not through: state it if that takes long. It may fail the job. */
 void wring_calls_look(struct wring_collective *collective, uint64_t now_ns);
 
