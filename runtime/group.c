@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "group"
+#define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
+#define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
 
@@ -42,12 +44,25 @@ static enum wring_status new_group(struct wring_session *session, const uint32_t
     return WRING_OK;
 }
 
+/**
+ * Every member has slots for every other one, whether it sends or not: in large groups pieces are
+ * smaller, as each pair of members exchanges less, too.
+ */
+static size_t choose_slot_bytes(size_t chunk_bytes, uint32_t members, uint32_t window)
+{
+    size_t bytes = chunk_bytes;
+    while (bytes / 2 >= SLOT_BYTES_MIN &&
+           2 * wring_channel_memory(members, window, bytes) > SLOTS_BYTES)
+        bytes /= 2;
+    return bytes;
+}
+
 static enum wring_status make_channels(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
-    size_t slot_bytes = session->config.chunk_bytes;
     uint32_t window = wring_window(&session->config, WRING_TAGGED_WINDOW_MAX);
+    size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
     size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 
     group->collective = (struct wring_collective){

@@ -69,8 +69,9 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
          geometry->chunk_elems <= wring_geometry_most(slot_bytes)))
         return WRING_OK;
     wring_error(&group->session->log,
-                "codec %s needs larger pieces than WRING_CHUNK_BYTES: register a bucket",
-                wring_codec_info(work->codec)->spec);
+                "codec %s needs larger pieces than immediate calls of %" PRIu32
+                " ranks have (%zu bytes): register a bucket",
+                wring_codec_info(work->codec)->spec, group->members.n, slot_bytes);
     return WRING_ERR_UNSUPPORTED;
 }
 
