@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "tests/provider/ends.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define TRIES 3 /* a machine that looks away makes a link look slow, once */
 

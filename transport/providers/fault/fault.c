@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/fault_private.h"
+#include "transport/providers/fault/fault_private.h"
 
 #include <errno.h>
 #include <stdlib.h>

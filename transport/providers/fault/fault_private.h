@@ -4,7 +4,7 @@
 #define WRING_PROVIDERS_FAULT_PRIVATE_H
 
 #include "base/log.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fault"
 #define FAULT_PUTS_MAX 1024 /* waiting for the link */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "transport/providers/fault_private.h"
+#include "transport/providers/fault/fault_private.h"
 
 /** Take the link for some bytes. @return when the last of them is through */
 static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double ns_per_byte)
