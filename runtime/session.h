@@ -61,7 +61,6 @@ struct wring_session {
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
-    int64_t clock_ahead_ns;    /* of rank 0's */
 
     /* of the last commit */
     struct wring_block slots;
