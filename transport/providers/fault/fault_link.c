@@ -12,39 +12,88 @@ static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double
     return *free_ns = begin + (double)bytes * ns_per_byte;
 }
 
-enum wring_status wring_fault_queue_put(struct fault_provider *provider,
+static struct fault_put *put_at(const struct fault_provider *provider,
+                                const struct fault_lane *lane, uint32_t i)
+{
+    return &lane->puts[(lane->first + i) % provider->caps.put_depth];
+}
+
+/** Where the put waits that goes next: it took the link first, and nothing is in its way. */
+static struct fault_lane *next_lane(const struct fault_provider *provider, struct fault_conn **out)
+{
+    struct fault_lane *next = NULL;
+    for (struct fault_conn *conn = provider->conns; conn != NULL; conn = conn->next)
+        for (unsigned i = 0; i < provider->caps.lanes; i++) {
+            struct fault_lane *lane = &conn->lanes[i];
+            if (lane->n == 0 || lane->blocked)
+                continue;
+            if (next != NULL &&
+                put_at(provider, next, 0)->number < put_at(provider, lane, 0)->number)
+                continue;
+            next = lane;
+            *out = conn;
+        }
+    return next;
+}
+
+enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct fault_conn *conn,
                                         const struct fault_put *put)
 {
-    if (provider->n_waiting == FAULT_PUTS_MAX)
+    struct fault_lane *lane = &conn->lanes[put->lane];
+    struct fault_conn *whose;
+    if (lane->n == provider->caps.put_depth)
         return WRING_ERR_AGAIN;
-    /* a queue that is not empty kept the link busy, however late it is looked at */
-    uint64_t begin_ns = provider->n_waiting > 0 ? 0 : wring_now_ns();
-    uint32_t last = (provider->first_waiting + provider->n_waiting++) % FAULT_PUTS_MAX;
-    provider->waiting[last] = *put;
-    provider->waiting[last].due_ns = (uint64_t)take_link(
-        &provider->egress_free_ns, begin_ns, put->bytes, provider->schedule.ns_per_byte);
+    /* what waits for its time kept the link busy, however late it is looked at */
+    uint64_t begin_ns = next_lane(provider, &whose) != NULL ? 0 : wring_now_ns();
+    struct fault_put *last = put_at(provider, lane, lane->n++);
+    *last = *put;
+    last->number = provider->posted++;
+    last->due_ns = (uint64_t)take_link(&provider->egress_free_ns, begin_ns, put->bytes,
+                                       provider->schedule.ns_per_byte);
+    last->remote->waiting++;
     return WRING_OK;
+}
+
+static void drop_first(const struct fault_provider *provider, struct fault_lane *lane)
+{
+    wring_fault_remote_drop(put_at(provider, lane, 0)->remote);
+    lane->first = (lane->first + 1) % provider->caps.put_depth;
+    lane->n--;
+}
+
+static void try_all_again(struct fault_provider *provider)
+{
+    for (struct fault_conn *conn = provider->conns; conn != NULL; conn = conn->next)
+        for (unsigned i = 0; i < provider->caps.lanes; i++)
+            conn->lanes[i].blocked = false;
 }
 
 void wring_fault_release_puts(struct fault_provider *provider, uint64_t now)
 {
-    while (provider->n_waiting > 0) {
-        struct fault_put *put = &provider->waiting[provider->first_waiting];
-        if (put->conn != NULL && !put->conn->closed) {
-            if (put->due_ns > now)
-                return;
-            if (!wring_fault_cut(provider, put->conn, put->bytes) &&
-                wring_fault_deliver(provider, put) == WRING_ERR_AGAIN)
-                return;
-            /* it was sound: any other failure shows as the connection's end */
-        }
-        provider->first_waiting = (provider->first_waiting + 1) % FAULT_PUTS_MAX;
-        provider->n_waiting--;
+    struct fault_conn *conn = NULL;
+    struct fault_lane *lane;
+    try_all_again(provider);
+    while ((lane = next_lane(provider, &conn)) != NULL) {
+        const struct fault_put *put = put_at(provider, lane, 0);
+        if (put->due_ns > now)
+            return;
+        if (wring_fault_cut(provider, conn, put->bytes))
+            continue;
+        lane->blocked = wring_fault_deliver(provider, conn, put) == WRING_ERR_AGAIN;
+        if (!lane->blocked) /* it was sound: any other failure shows as the connection's end */
+            drop_first(provider, lane);
     }
 }
 
-/** When something that comes at `at_ns` is seen: later than all before it, so that order stays. */
-static uint64_t delayed(const struct fault_provider *provider, const struct fault_queue *queue,
+static void forget_puts(const struct fault_provider *provider, struct fault_conn *conn)
+{
+    for (unsigned i = 0; i < provider->caps.lanes; i++)
+        while (conn->lanes[i].n > 0)
+            drop_first(provider, &conn->lanes[i]);
+}
+
+/** When something that comes at `at_ns` is seen: not before the last one, so that order stays. */
+static uint64_t delayed(const struct fault_provider *provider, uint64_t *last_due_ns,
                         uint64_t at_ns, uint64_t n)
 {
     const struct wring_fault_schedule *schedule = &provider->schedule;
@@ -52,73 +101,95 @@ static uint64_t delayed(const struct fault_provider *provider, const struct faul
     if (schedule->jitter_ns > 0)
         due += wring_fault_random(schedule, provider->rank, WRING_FAULT_JITTER, n) %
                (schedule->jitter_ns + 1);
-    return due > queue->last_due_ns ? due : queue->last_due_ns;
+    return *last_due_ns = due > *last_due_ns ? due : *last_due_ns;
 }
 
-/** @return the place of the held event */
-static uint32_t hold(struct fault_queue *queue, const struct wring_event *event, uint64_t due_ns)
+static struct fault_event *event_at(struct fault_queue *queue, uint32_t i)
 {
-    uint32_t last = (queue->first + queue->n++) % FAULT_EVENTS_MAX;
-    queue->events[last] = (struct fault_event){*event, due_ns};
-    queue->last_due_ns = due_ns;
-    return last;
+    return &queue->events[(queue->first + i) % FAULT_EVENTS_MAX];
 }
 
-static bool take_arrival(struct fault_provider *provider, struct wring_event *event, uint64_t now)
+/** Keep an event behind all that are not due later, those of its connection among them. */
+static void hold(struct fault_queue *queue, struct fault_conn *conn,
+                 const struct wring_event *event, uint64_t due_ns)
+{
+    uint32_t at = queue->n++;
+    for (; at > 0 && event_at(queue, at - 1)->due_ns > due_ns; at--)
+        *event_at(queue, at) = *event_at(queue, at - 1);
+    *event_at(queue, at) = (struct fault_event){*event, due_ns};
+    conn->n_held++;
+}
+
+static bool take_arrival(struct fault_provider *provider, struct fault_conn *conn,
+                         struct wring_event *event, uint64_t now)
 {
     double ns = (double)event->bytes * provider->schedule.ns_per_byte;
     double through = provider->ingress_free_ns + ns;
     provider->ingress_free_ns = through > (double)now ? through : (double)now;
-    uint64_t due = delayed(provider, &provider->arrived, (uint64_t)provider->ingress_free_ns,
+    uint64_t due = delayed(provider, &conn->arrived_due_ns, (uint64_t)provider->ingress_free_ns,
                            2 * provider->arrivals++);
-    if (due <= now && provider->arrived.n == 0)
+    if (due <= now && conn->n_held == 0)
         return true;
-    hold(&provider->arrived, event, due);
+    hold(&provider->arrived, conn, event, due);
     return false;
 }
 
-static bool take_message(struct fault_provider *provider, struct wring_event *event, uint64_t now)
+static bool take_message(struct fault_provider *provider, struct fault_conn *conn,
+                         struct wring_event *event, uint64_t now)
 {
-    uint64_t due = delayed(provider, &provider->heard, now, 2 * provider->messages_seen++ + 1);
-    if (due <= now && provider->heard.n == 0)
+    uint64_t due = delayed(provider, &conn->heard_due_ns, now, 2 * provider->messages_seen++ + 1);
+    if (due <= now && conn->n_held == 0)
         return true;
-    uint32_t at = hold(&provider->heard, event, due);
-    provider->heard.events[at].event.data = memcpy(provider->texts[at], event->data, event->bytes);
+    uint32_t text = provider->free_texts[--provider->n_free_texts];
+    event->data = memcpy(provider->texts[text], event->data, event->bytes);
+    hold(&provider->heard, conn, event, due);
     return false;
 }
 
-/** The end comes after all that is still held. */
+/** The end comes after all of it that is still held. */
 static bool take_closed(struct fault_provider *provider, struct fault_conn *conn,
                         struct wring_event *event)
 {
     conn->closed = true;
+    forget_puts(provider, conn);
     wring_fault_copies_free(provider, conn);
-    if (provider->arrived.n == 0 && provider->heard.n == 0)
+    if (conn->n_held == 0)
         return true;
     strncpy(conn->text, event->text != NULL ? event->text : "", sizeof(conn->text) - 1);
     event->text = conn->text;
-    uint64_t due = provider->arrived.last_due_ns;
-    hold(&provider->arrived, event,
-         due > provider->heard.last_due_ns ? due : provider->heard.last_due_ns);
+    hold(&provider->arrived, conn, event,
+         conn->arrived_due_ns > conn->heard_due_ns ? conn->arrived_due_ns : conn->heard_due_ns);
     return false;
 }
 
-bool wring_fault_take_event(struct fault_provider *provider, struct wring_event *event,
+/** No memory for a new one: nothing more is heard of it. */
+static void turn_away(struct fault_provider *provider, struct wring_event *events, size_t n)
+{
+    struct wring_conn *inner = events[0].conn;
+    for (size_t i = 0; i < n; i++)
+        if (events[i].conn == inner)
+            events[i].conn = NULL;
+    provider->inner->ops->disconnect(inner);
+}
+
+bool wring_fault_take_event(struct fault_provider *provider, struct wring_event *event, size_t n,
                             uint64_t now)
 {
+    if (event->conn == NULL)
+        return false;
     struct fault_conn *conn = event->conn->user;
     if (event->kind == WRING_EVENT_ACCEPTED)
         conn = wring_fault_conn_create(provider, event->conn);
-    if (conn == NULL) { /* no memory for a new one */
-        provider->inner->ops->disconnect(event->conn);
+    if (conn == NULL) {
+        turn_away(provider, event, n);
         return false;
     }
     event->conn = &conn->base;
     switch (event->kind) {
     case WRING_EVENT_ARRIVED:
-        return take_arrival(provider, event, now);
+        return take_arrival(provider, conn, event, now);
     case WRING_EVENT_MESSAGE:
-        return take_message(provider, event, now);
+        return take_message(provider, conn, event, now);
     case WRING_EVENT_CLOSED:
         return take_closed(provider, conn, event);
     case WRING_EVENT_PUT_DONE:
@@ -132,17 +203,28 @@ bool wring_fault_take_event(struct fault_provider *provider, struct wring_event 
     return true;
 }
 
-static size_t release_from(struct fault_queue *queue, struct wring_event *events, size_t max,
-                           uint64_t now)
+/** A held message goes: its text may be used again, but not within this call. */
+static void free_text(struct fault_provider *provider, const struct wring_event *event)
+{
+    if (event->kind != WRING_EVENT_MESSAGE)
+        return;
+    size_t at = (size_t)((const uint8_t *)event->data - provider->texts[0]) / WRING_SEND_MAX;
+    provider->free_texts[provider->n_free_texts++] = (uint32_t)at;
+}
+
+static size_t release_from(struct fault_provider *provider, struct fault_queue *queue,
+                           struct wring_event *events, size_t max, uint64_t now)
 {
     size_t n = 0;
     while (n < max && queue->n > 0) {
-        const struct fault_event *held = &queue->events[queue->first];
+        const struct fault_event *held = event_at(queue, 0);
         if (held->event.conn != NULL) {
             if (held->due_ns > now)
                 break;
+            fault_conn_of(held->event.conn)->n_held--;
             events[n++] = held->event;
         }
+        free_text(provider, &held->event);
         queue->first = (queue->first + 1) % FAULT_EVENTS_MAX;
         queue->n--;
     }
@@ -170,9 +252,9 @@ static size_t tell_cuts(struct fault_provider *provider, struct wring_event *eve
 size_t wring_fault_release_events(struct fault_provider *provider, struct wring_event *events,
                                   size_t max, uint64_t now)
 {
-    size_t n = release_from(&provider->heard, events, max, now);
+    size_t n = release_from(provider, &provider->heard, events, max, now);
     /* an end stands in `arrived` and must not overtake a message that is due before it */
-    n += release_from(&provider->arrived, events + n, max - n, now);
+    n += release_from(provider, &provider->arrived, events + n, max - n, now);
     return n + tell_cuts(provider, events + n, max - n);
 }
 
@@ -195,29 +277,26 @@ static uint64_t queue_due(const struct fault_queue *queue)
 
 uint64_t wring_fault_next_due(const struct fault_provider *provider)
 {
+    struct fault_conn *whose;
+    const struct fault_lane *lane = next_lane(provider, &whose);
     uint64_t due = sooner(queue_due(&provider->arrived), queue_due(&provider->heard));
-    if (provider->n_waiting > 0)
-        due = sooner(due, provider->waiting[provider->first_waiting].due_ns);
+    if (lane != NULL) /* one that is blocked goes on with the inner provider's next event */
+        due = sooner(due, put_at(provider, lane, 0)->due_ns);
     return provider->cuts_untold > 0 ? 0 : due;
 }
 
 static void forget_events(struct fault_queue *queue, const struct fault_conn *conn)
 {
-    for (uint32_t i = 0; i < queue->n; i++) {
-        struct fault_event *held = &queue->events[(queue->first + i) % FAULT_EVENTS_MAX];
-        if (held->event.conn == &conn->base)
-            held->event.conn = NULL;
-    }
+    for (uint32_t i = 0; i < queue->n; i++)
+        if (event_at(queue, i)->event.conn == &conn->base)
+            event_at(queue, i)->event.conn = NULL;
 }
 
 void wring_fault_forget(struct fault_provider *provider, struct fault_conn *conn)
 {
-    for (uint32_t i = 0; i < provider->n_waiting; i++) {
-        struct fault_put *put = &provider->waiting[(provider->first_waiting + i) % FAULT_PUTS_MAX];
-        if (put->conn == conn)
-            put->conn = NULL;
-    }
+    forget_puts(provider, conn);
     forget_events(&provider->arrived, conn);
     forget_events(&provider->heard, conn);
+    conn->n_held = 0;
     wring_fault_copies_free(provider, conn);
 }
