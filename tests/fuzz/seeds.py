@@ -254,5 +254,49 @@ def verbs():
     write("verbs", "key-short", key()[:-1])
 
 
-for make in (verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def rendezvous():
+    def word(kind, payload=b"", sequence=7, status=0, rank=0, size=None):
+        return struct.pack("<5IQ", 0x565A5257, kind, sequence, status, rank,
+                           len(payload) if size is None else size) + payload
+
+    def gather(*streams, ends=0):
+        return bytes([0, len(streams) - 1]) + b"".join(
+            struct.pack("<BH", ends, len(s)) + s for s in streams)
+
+    def hear(mode, data, ranks=2, ends=1):
+        return bytes([mode, ranks - 2, ends]) + data
+
+    def result(*blobs):
+        return word(2, b"".join(struct.pack("<Q", len(b)) + b for b in blobs))
+
+    blob = word(1, b"a blob")
+    write("rendezvous", "gather-2", gather(blob))
+    write("rendezvous", "gather-4", gather(blob, word(1), word(1, bytes(3000))))
+    write("rendezvous", "gather-ended", gather(blob, blob, ends=1))
+    write("rendezvous", "gather-silent", gather(blob, blob[:-1], b""))
+    write("rendezvous", "gather-more", gather(blob + blob))
+    write("rendezvous", "gather-other-exchange", gather(word(1, b"x", sequence=8)))
+    write("rendezvous", "gather-other-kind", gather(word(2, b"x")))
+    write("rendezvous", "gather-huge", gather(word(1, size=(64 << 20) + 1)))
+    write("rendezvous", "gather-largest", gather(word(1, size=64 << 20)))
+    for mode, name in (1, "contribute"), (2, "hear"):
+        write("rendezvous", f"{name}-result", hear(mode, result(b"ab", b"", b"cde"), ranks=3))
+        write("rendezvous", f"{name}-result-short", hear(mode, result(b"ab"), ranks=3))
+        write("rendezvous", f"{name}-result-long", hear(mode, result(b"ab", b"cd", b"e"), ranks=2))
+        write("rendezvous", f"{name}-result-wraps",
+              hear(mode, word(2, struct.pack("<QQ", 2**64 - 8, 8))))
+        write("rendezvous", f"{name}-failure",
+              hear(mode, word(3, b"rank 2 is gone\n\x1b[2J", status=12, rank=2), ranks=4))
+        write("rendezvous", f"{name}-failure-ok", hear(mode, word(3, b"fine", rank=2**31)))
+        write("rendezvous", f"{name}-failure-long", hear(mode, word(3, b"x" * 512, status=12)))
+        write("rendezvous", f"{name}-admitted", hear(mode, word(4)))
+        write("rendezvous", f"{name}-silent", hear(mode, word(2)[:9], ends=0))
+    write("rendezvous", "contribute-huge", hear(1, word(2, size=2 * ((64 << 20) + 8) + 1)))
+    for name, taken, hello in (("good", 0, (1, 3)), ("taken", 1, (1, 3)), ("zero", 0, (0, 3)),
+                               ("outside", 0, (3, 3)), ("other-size", 0, (1, 4))):
+        write("rendezvous", f"claim-{name}", bytes([3, 1, taken]) + struct.pack("<II", *hello))
+    write("rendezvous", "claim-short", bytes([3, 1, 0]) + bytes(7))
+
+
+for make in (rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
