@@ -298,5 +298,33 @@ def rendezvous():
     write("rendezvous", "claim-short", bytes([3, 1, 0]) + bytes(7))
 
 
-for make in (rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def peer():
+    def overwrite(message, place, data):
+        return struct.pack("<BBHB", message, 0, place, len(data)) + data
+
+    def insert(message, place, data):
+        return struct.pack("<BBHB", message, 1, place, len(data)) + data
+
+    def erase(message, place, n):
+        return struct.pack("<BBHB", message, 2, place, n)
+
+    def cut(message, place):
+        return struct.pack("<BBHB", message, 3, place, 0)
+
+    for deed, name in enumerate(("commit", "group", "open")):
+        start = bytes([deed])
+        write("peer", f"{name}-honest", start)
+        for message in range(6):
+            each = f"{name}-{message}"
+            write("peer", f"{each}-nothing", start + cut(message, 0))
+            write("peer", f"{each}-most", start + cut(message, 30))
+            write("peer", f"{each}-more", start + insert(message, 4, b"more of it"))
+            write("peer", f"{each}-less", start + erase(message, 8, 4))
+            write("peer", f"{each}-huge", start + overwrite(message, 0, b"\xff\xff\xff\xff"))
+            write("peer", f"{each}-name", start + overwrite(message, 8, b"\x1b[2J\n"))
+            write("peer", f"{each}-zeros", start + overwrite(message, 16, bytes(60)))
+            write("peer", f"{each}-ones", start + overwrite(message, 12, b"\xff" * 80))
+
+
+for make in (peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
