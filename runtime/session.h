@@ -83,6 +83,17 @@ struct wring_group {
     pthread_mutex_t mutex;
 };
 
+/** Rank, size and settings: the environment's, then those of params. Errors: WRING_ERR_INVALID. */
+enum wring_status wring_session_configure(struct wring_session *session,
+                                          const struct wring_session_params *params);
+
+/** Find the other ranks: make the bootstrap, or take the one of params. */
+enum wring_status wring_session_meet(struct wring_session *session,
+                                     const struct wring_session_params *params);
+
+/** Name the job, make the fabric and connect it with everyone's. The engine is there. */
+enum wring_status wring_session_connect(struct wring_session *session);
+
 /** All ranks' blobs; gives up when the job has failed. Errors: those of the bootstrap. */
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
                                          size_t bytes, struct wring_blobs *out);
