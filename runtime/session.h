@@ -107,6 +107,7 @@ enum wring_status wring_session_exchange_writer(struct wring_session *session,
 struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t rank);
 
 /** A collective exchange in which every rank says whether it could do its part, and why not.
+ *  @param text  why not; "": the status says it; NULL: this rank has logged it already
  *  @return WRING_OK if all could; else the first status, after a log line with its text */
 enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
                                       const char *text);

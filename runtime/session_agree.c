@@ -61,30 +61,39 @@ struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t
                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
 }
 
+/** What one rank said of itself. @return its status; logged where it is no success */
+static enum wring_status hear_verdict(struct wring_session *session, uint32_t rank,
+                                      struct wring_reader reader, bool logged)
+{
+    char line[WRING_TEXT_MAX] = "";
+    uint32_t said = wring_read_u32(&reader);
+    wring_read_text(&reader, line, sizeof(line));
+    if (reader.failed || said > WRING_ERR_SYSTEM || said == WRING_ERR_AGAIN)
+        said = WRING_ERR_FRAME;
+    if (said == WRING_OK || (rank == session->rank && logged))
+        return (enum wring_status)said;
+    if (line[0] != '\0')
+        wring_error(&session->log, "%s", line);
+    else
+        wring_error(&session->log, "rank %" PRIu32 ": %s", rank,
+                    wring_status_text((enum wring_status)said));
+    return (enum wring_status)said;
+}
+
 enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
                                       const char *text)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
     wring_write_u32(&writer, (uint32_t)status);
-    wring_write_sized(&writer, text, strlen(text));
+    wring_write_sized(&writer, text, text != NULL ? strlen(text) : 0);
     enum wring_status exchanged = wring_session_exchange_writer(session, &writer, &blobs);
     if (exchanged != WRING_OK)
         return exchanged;
 
     enum wring_status result = WRING_OK;
-    for (uint32_t i = 0; i < session->size && result == WRING_OK; i++) {
-        char line[WRING_TEXT_MAX] = "";
-        struct wring_reader reader = wring_blobs_reader(&blobs, i);
-        uint32_t said = wring_read_u32(&reader);
-        wring_read_text(&reader, line, sizeof(line));
-        if (reader.failed || said > WRING_ERR_SYSTEM)
-            said = WRING_ERR_FRAME;
-        if (said != WRING_OK) {
-            result = (enum wring_status)said;
-            wring_error(&session->log, "%s", line[0] != '\0' ? line : wring_status_text(result));
-        }
-    }
+    for (uint32_t i = 0; i < session->size && result == WRING_OK; i++)
+        result = hear_verdict(session, i, wring_blobs_reader(&blobs, i), text == NULL);
     wring_blobs_finish(&blobs);
     return result;
 }

@@ -96,7 +96,8 @@ enum wring_status wring_session_connect(struct wring_session *session)
     session->engine->fabric = session->fabric;
     if (status == WRING_OK)
         wring_fabric_describe(session->fabric, &description);
-    enum wring_status agreed = wring_session_agree(session, status, "");
+    bool logged = status != WRING_OK && status != WRING_ERR_NO_MEMORY;
+    enum wring_status agreed = wring_session_agree(session, status, logged ? NULL : "");
     if (agreed != WRING_OK) {
         free(description.data);
         return status != WRING_OK ? status : agreed;
