@@ -326,5 +326,31 @@ def peer():
             write("peer", f"{each}-ones", start + overwrite(message, 12, b"\xff" * 80))
 
 
-for make in (peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def channel():
+    def start(log2=2, slot=100, sequence=0):
+        return struct.pack("<BHI", log2, slot, sequence)
+
+    def arrive(ahead, size, member=0):
+        return struct.pack("<BBH", member * 8, ahead, size)
+
+    take, send, again = b"\x04", b"\x06", b"\x07"
+    release = b"\x05\x00"
+    write("channel", "one", start() + arrive(0, 100) + take + release)
+    write("channel", "all", start() + b"".join(arrive(i, i) for i in range(4)) + take * 5 +
+          b"\x05\x02" + release * 4 + again)
+    write("channel", "twice", start() + arrive(1, 5) + arrive(1, 5))
+    write("channel", "outside", start() + arrive(4, 5))
+    write("channel", "long", start() + arrive(0, 101))
+    write("channel", "wraps", start(3, 64, 2**32 - 3) +
+          (arrive(0, 64) + take + release) * 9 + again)
+    write("channel", "both", start(1, 9, 2**14 - 1) +
+          (arrive(0, 9, 1) + arrive(0, 3) + b"\x0c" + take + release + b"\x0d\x00") * 4)
+    write("channel", "any-piece", start() + b"\x01" + struct.pack("<II", 3, 0xFFFFFFFF))
+    write("channel", "sends", start() + send * 6 + b"\x02\x00" + send * 3 + b"\x02\x02" + send)
+    write("channel", "credits-unsent", start() + send + b"\x02\xff")
+    write("channel", "any-credits", start() + send + b"\x03" + struct.pack("<I", 2**31))
+    write("channel", "empty-slots", start(0, 0) + (arrive(0, 0) + take + release) * 3)
+
+
+for make in (channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
