@@ -129,8 +129,8 @@ static enum wring_status set_number(struct wring_config *config, const struct wr
         char min[32], max[32];
         show_number(var->type, var->min, min, sizeof(min));
         show_number(var->type, var->max, max, sizeof(max));
-        wring_error(log, "%s=%s: needs a number from %s to %s %s", var->name, value, min, max,
-                    var->unit);
+        wring_error(log, "%s=%s: needs a number from %s to %s%s%s", var->name, value, min, max,
+                    var->unit[0] != '\0' ? " " : "", var->unit);
         return WRING_ERR_INVALID;
     }
     /* times become whole ns: the nearest, since 65us written as 6.5e-05 s is a hair less */

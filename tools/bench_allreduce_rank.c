@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring bench allreduce`: the calls, their times, and the check of their results. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ struct bench {
     float *piece;                  /* [PIECE_ELEMS] */
     struct wring_bucket **buckets; /* [n_codecs * n_bytes]; NULL for the immediate call */
     uint64_t max_elems;
-    uint64_t round; /* calls so far */
+    uint64_t round;   /* calls so far */
+    atomic_bool said; /* the library has logged an error */
 };
 
 /** One codec and size. */
@@ -43,6 +45,15 @@ struct findings {
     uint64_t wire_bytes;
     double error, power; /* sums of squares, of the first call */
 };
+
+/** Log as the library does by itself, and remember that it did. */
+static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    struct bench *bench = arg;
+    fprintf(stderr, "wring: %s: %s\n", module, text);
+    if (level == WRING_LOG_ERROR)
+        atomic_store(&bench->said, true);
+}
 
 /** The last failure in one line, as the library tells it. */
 static int fail(const struct bench *bench, const char *what, enum wring_status status)
@@ -301,9 +312,11 @@ static int prepare(struct bench *bench)
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
 
     params.provider = bench->params->provider;
+    params.log = log_line;
+    params.log_arg = bench;
     enum wring_status status = wring_session_open(&params, &bench->session);
     if (status != WRING_OK)
-        return fail(bench, "cannot join", status);
+        return atomic_load(&bench->said) ? WRING_EXIT_FAILURE : fail(bench, "cannot join", status);
     bench->world = wring_session_world(bench->session);
     bench->rank = wring_session_rank(bench->session);
     bench->ranks = wring_session_size(bench->session);

@@ -11,6 +11,8 @@ enum wring_control_kind {
     WRING_CONTROL_ABORT,         /* a: status, b: rank at fault; then the text */
     WRING_CONTROL_BYE,           /* I leave and need nothing more */
     WRING_CONTROL_BYE_ACK,       /* heard */
+    WRING_CONTROL_CLOCK,         /* what time is it with you? c: number of the question */
+    WRING_CONTROL_CLOCK_ACK,     /* a, b: low and high half of my wring_now_ns(); c: as asked */
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
 };
 

@@ -9,7 +9,7 @@
 #include "transport/control.h"
 #include "transport/interface.h"
 #include "transport/liveness.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
