@@ -210,6 +210,27 @@ static void who_gets_on_says_nothing(void)
     CHECK(n_sent >= 2 && n_sent <= 4, "%u statements in four times the pause", n_sent);
 }
 
+/** Statements that nobody makes: the job ends, or they change nothing. */
+static void noise_is_no_danger(void)
+{
+    static const char letters[] = "0123456789abcdef||| ,allreduce of";
+    uint32_t random = 4711;
+    for (unsigned round = 0; round < 5000; round++) {
+        char text[WRING_SEND_MAX - 16 + 1] = "";
+        size_t bytes = wring_test_random(&random) % sizeof(text);
+        for (size_t i = 0; i < bytes; i++)
+            text[i] = letters[wring_test_random(&random) % (sizeof(letters) - 1)];
+        open_rank();
+        for (unsigned i = round % 70; i > 0; i--)
+            begin(some);
+        uint64_t history = calls.history;
+        uint32_t number = wring_test_random(&random);
+        hear(round % 2 == 0 ? number % 80 : number, text);
+        CHECK(calls.begun == round % 70 && calls.history == history && n_sent <= 2, "round %u",
+              round);
+    }
+}
+
 static void descriptions(void)
 {
     char text[WRING_CALL_TEXT], codec[WRING_CODEC_SPEC_MAX];
@@ -232,6 +253,7 @@ int main(int argc, char **argv)
         {"statements_are_compared", statements_are_compared},
         {"who_is_ahead_hears_where_we_are", who_is_ahead_hears_where_we_are},
         {"who_gets_on_says_nothing", who_gets_on_says_nothing},
+        {"noise_is_no_danger", noise_is_no_danger},
         {"descriptions", descriptions},
         {NULL, NULL},
     };
