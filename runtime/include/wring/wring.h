@@ -193,16 +193,16 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * request is done. NULL request: the call waits.
  *
  * codec is a spec without +ef, NULL = "none"; others take f32 only, and of the reductions sums and
- * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same elements
- * (allreduce, allgather, broadcast) they end with the same bits.
- * A member that makes another call than the others in the same place ends the session: the requests
- * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet, and
+ * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same
+ * elements (allreduce, allgather, broadcast) they end with the same bits. A member that makes
+ * another call than the others in the same place ends the session: the requests of all members end
+ * with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet, and
  * wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
  * elements where the others have some may hear of it in a later call only.
  *
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation, or one that keeps a residual), WRING_ERR_MISMATCH (see above; or a setting that members
- * have otherwise: then nothing has begun and the session goes on), WRING_ERR_NO_MEMORY,
+ * operation, or one that keeps a residual), WRING_ERR_MISMATCH (see above; or a setting that
+ * members have otherwise: then nothing has begun and the session goes on), WRING_ERR_NO_MEMORY,
  * WRING_ERR_PEER.
  */
 
@@ -242,8 +242,8 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
 
 /**
  * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
- * float32, and becomes what the root's decodes to, with the same bits on each, the root's too; it is
- * encoded once. A group of one leaves buf as it is.
+ * float32, and becomes what the root's decodes to, with the same bits on each, the root's too; it
+ * is encoded once. A group of one leaves buf as it is.
  * @param buf    [bytes]
  * @param bytes  with a codec a multiple of 4
  */
