@@ -4,18 +4,28 @@
 #include <stdio.h>
 
 #include "runtime/session.h"
+#include "runtime/sized.h"
 
-void wring_session_stats(struct wring_session *session, struct wring_session_stats *out)
+static const struct wring_sized session_sized = {
+    "struct wring_session_stats",
+    sizeof(struct wring_session_stats),
+    sizeof(struct wring_session_stats),
+};
+
+enum wring_status wring_session_stats(struct wring_session *session,
+                                      struct wring_session_stats *out)
 {
     const struct wring_fabric *fabric = session->fabric;
-    *out = (struct wring_session_stats){
+    struct wring_session_stats stats = {
         .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
         .wire_bytes_received = atomic_load(&fabric->bytes_received),
         .puts_sent = atomic_load(&fabric->puts_sent),
         .steps = atomic_load(&session->engine->finished),
+        .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
     };
-    wring_progress_cpu(session->progress, &out->progress_cpu_ns, &out->waiter_cpu_ns);
+    wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
+    return wring_sized_write(&session_sized, &stats, out);
 }
 
 /** The providers that reach a bucket's members: "shm", or "shm,tcp" where they differ. */
@@ -54,6 +64,12 @@ static const char *scheme_of(const struct wring_collective *collective)
     return collective->work.codec != NULL ? "divisible" : "direct";
 }
 
+static const struct wring_sized bucket_sized = {
+    "struct wring_bucket_stats",
+    sizeof(struct wring_bucket_stats),
+    sizeof(struct wring_bucket_stats),
+};
+
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
     const struct wring_collective *collective = &bucket->collective;
@@ -62,7 +78,7 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         return WRING_ERR_INVALID;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
-    *out = (struct wring_bucket_stats){
+    struct wring_bucket_stats stats = {
         .codec = wring_codec_info(bucket->codec)->spec,
         .scheme = scheme_of(collective),
         .in_place = collective->work.placed,
@@ -75,6 +91,6 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         .codec_ns = collective->cost.codec_ns,
         .residual_rms = rms(bucket->residual, bucket->elems),
     };
-    name_providers(bucket, out->provider, sizeof(out->provider));
-    return WRING_OK;
+    name_providers(bucket, stats.provider, sizeof(stats.provider));
+    return wring_sized_write(&bucket_sized, &stats, out);
 }

@@ -161,7 +161,7 @@ static enum wring_status agree_on_iterations(struct bench *bench, double warm_us
 static enum wring_status time_calls(struct bench *bench, const struct bench_case *this, uint64_t n,
                                     struct findings *findings, struct wring_spread *spread)
 {
-    struct wring_session_stats before, after;
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
     double *times = calloc(n, sizeof(*times));
     enum wring_status status = times != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 
