@@ -46,6 +46,30 @@ static void name_providers(const struct wring_bucket *bucket, char *text, size_t
                                        fabric->devices[d].name);
 }
 
+/** What one way loses. @param encodes  whether anything is encoded on it */
+static double loss_of(const struct wring_loss *loss, bool encodes)
+{
+    if (!encodes)
+        return 0;
+    if (loss->pieces == 0)
+        return NAN;
+    return loss->whole > 0 ? loss->lost / loss->whole : 0;
+}
+
+static void fill_measured(const struct wring_collective *collective,
+                          struct wring_bucket_stats *stats)
+{
+    const struct wring_measured *measured = &collective->measured;
+    bool in = collective->work.codec != NULL && collective->members.n > 1;
+    bool back = in && collective->work.ops == &wring_sharded;
+
+    stats->error = loss_of(&measured->ways[0], in);
+    stats->error_last = measured->ways[0].pieces > 0 ? measured->ways[0].last : stats->error;
+    stats->error_back = loss_of(&measured->ways[1], back);
+    stats->error_pieces = measured->ways[0].pieces;
+    stats->n_cores = wring_measured_cores(measured, stats->cores, sizeof(stats->cores));
+}
+
 /** Root of the mean square; NAN where nothing is kept. */
 static double rms(const float *values, uint64_t n)
 {
@@ -91,6 +115,7 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         .codec_ns = collective->cost.codec_ns,
         .residual_rms = rms(bucket->residual, bucket->elems),
     };
+    fill_measured(collective, &stats);
     name_providers(bucket, stats.provider, sizeof(stats.provider));
     return wring_sized_write(&bucket_sized, &stats, out);
 }

@@ -324,6 +324,17 @@ struct wring_bucket_stats {
     uint64_t exchange_ns;     /* from begin to end, all steps added up */
     uint64_t codec_ns;        /* of that in encoding, decoding and reducing, on any thread */
     double residual_rms;      /* what error feedback holds back now; NAN without */
+
+    /* What encoding loses: |x - decode(encode(x))|^2 / |x|^2, where x is what this rank encodes,
+       the residual included. Measured of one piece in turn, every WRING_STATS_EVERY steps. 0 where
+       nothing is encoded; NAN where nothing was measured */
+    double error;          /* of this rank's contributions, over all pieces measured */
+    double error_last;     /* of the last one alone */
+    double error_back;     /* of the sums that this rank encodes again; all pieces */
+    uint64_t error_pieces; /* contributions measured */
+
+    uint32_t n_cores; /* on how many processors this bucket's codec work ran */
+    char cores[44];   /* which, by the system's numbers: "0,2-3"; ",..." at the end if more */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
