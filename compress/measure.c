@@ -7,27 +7,46 @@ struct sums {
     double lost[LANES], whole[LANES];
 };
 
-static void add_element(struct sums *sums, const struct wring_encoded *run, uint64_t i,
-                        unsigned lane)
+/** Of LANES elements, each into its lane. Written so that compilers make vectors of it. */
+static void add_inputs(struct sums *sums, const float *input, const float *decoded)
 {
-    double decoded = (double)run->decoded[i];
-    double lost =
-        run->residual != NULL ? (double)run->residual[i] : (double)run->input[i] - decoded;
-    double whole = run->residual != NULL ? decoded + lost : (double)run->input[i];
-    sums->lost[lane] += lost * lost;
-    sums->whole[lane] += whole * whole;
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        double whole = (double)input[lane], lost = whole - (double)decoded[lane];
+        sums->lost[lane] += lost * lost;
+        sums->whole[lane] += whole * whole;
+    }
+}
+
+static void add_residuals(struct sums *sums, const float *residual, const float *decoded)
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        double lost = (double)residual[lane], whole = (double)decoded[lane] + lost;
+        sums->lost[lane] += lost * lost;
+        sums->whole[lane] += whole * whole;
+    }
+}
+
+/** The last ones, with zeros behind them, which lose nothing. */
+static void fill_lanes(float *lanes, const float *from, uint64_t n)
+{
+    for (uint64_t i = 0; i < LANES; i++)
+        lanes[i] = i < n ? from[i] : 0;
 }
 
 void wring_measure_add(struct wring_job *job, const struct wring_encoded *run)
 {
+    const float *other = run->residual != NULL ? run->residual : run->input;
+    void (*add)(struct sums *, const float *, const float *) =
+        run->residual != NULL ? add_residuals : add_inputs;
     struct sums sums = {{0}, {0}};
+    float last[LANES], last_decoded[LANES];
     uint64_t i = 0;
 
     for (; i + LANES <= run->elems; i += LANES)
-        for (unsigned lane = 0; lane < LANES; lane++)
-            add_element(&sums, run, i + lane, lane);
-    for (; i < run->elems; i++)
-        add_element(&sums, run, i, 0);
+        add(&sums, other + i, run->decoded + i);
+    fill_lanes(last, other + i, run->elems - i);
+    fill_lanes(last_decoded, run->decoded + i, run->elems - i);
+    add(&sums, last, last_decoded);
     for (unsigned lane = 0; lane < LANES; lane++) {
         job->lost += sums.lost[lane];
         job->whole += sums.whole[lane];
