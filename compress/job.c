@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
+#include "compress/job_loss.h"
 #include "compress/kernels/sum.h"
-#include "compress/measure.h"
 #include "compress/reduce.h"
 #include <wring/executor.h>
 
@@ -39,7 +39,7 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
         return WRING_ERR_INVALID;
     job->code_bytes = wring_codec_encode(job->codec_out, &job->context, job->src, job->elems,
                                          job->residual, job->code);
-    return job->measure ? wring_measure_encode(job, scratch) : WRING_OK;
+    return job->measure ? wring_job_loss_encode(job, scratch) : WRING_OK;
 }
 
 /** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
@@ -166,7 +166,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK)
-        wring_measure_add(job, &run);
+        wring_job_loss_add(job, &run);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What an encoding lost, for a job that was asked to say so. */
-#ifndef WRING_COMPRESS_MEASURE_H
-#define WRING_COMPRESS_MEASURE_H
+#ifndef WRING_COMPRESS_JOB_LOSS_H
+#define WRING_COMPRESS_JOB_LOSS_H
 
 #include <wring/executor.h>
 
@@ -15,9 +15,9 @@ struct wring_encoded {
 
 /** Add to the job's lost and whole: the sums of squares of what the code lacks, and of all that was
  *  to be encoded, the residual included. */
-void wring_measure_add(struct wring_job *job, const struct wring_encoded *run);
+void wring_job_loss_add(struct wring_job *job, const struct wring_encoded *run);
 
 /** Decode an ENCODE job's code, and add. @param scratch  [job->elems] */
-enum wring_status wring_measure_encode(struct wring_job *job, float *scratch);
+enum wring_status wring_job_loss_encode(struct wring_job *job, float *scratch);
 
 #endif

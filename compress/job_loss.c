@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/measure.h"
+#include "compress/job_loss.h"
 
 #define LANES 8 /* sums that do not wait for one another */
 
@@ -33,7 +33,7 @@ static void fill_lanes(float *lanes, const float *from, uint64_t n)
         lanes[i] = i < n ? from[i] : 0;
 }
 
-void wring_measure_add(struct wring_job *job, const struct wring_encoded *run)
+void wring_job_loss_add(struct wring_job *job, const struct wring_encoded *run)
 {
     const float *other = run->residual != NULL ? run->residual : run->input;
     void (*add)(struct sums *, const float *, const float *) =
@@ -53,12 +53,12 @@ void wring_measure_add(struct wring_job *job, const struct wring_encoded *run)
     }
 }
 
-enum wring_status wring_measure_encode(struct wring_job *job, float *scratch)
+enum wring_status wring_job_loss_encode(struct wring_job *job, float *scratch)
 {
     const struct wring_encoded run = {job->src, scratch, job->residual, job->elems};
     enum wring_status status = wring_codec_decode(job->codec_out, &job->context, job->code,
                                                   job->code_bytes, scratch, job->elems, false);
     if (status == WRING_OK)
-        wring_measure_add(job, &run);
+        wring_job_loss_add(job, &run);
     return status;
 }
