@@ -72,12 +72,24 @@ static struct wring_codec_context context_of(const struct wring_job *job, struct
     return context;
 }
 
+/** A job's own context is that of what it encodes; what it adds was encoded on the way in. */
+static struct wring_codec_context source_context(const struct wring_job *job, uint32_t index,
+                                                 struct tile tile)
+{
+    struct wring_codec_context context = context_of(job, tile);
+    if (job->kind == WRING_JOB_REDUCE) {
+        context.phase = 0;
+        context.rank = index;
+    }
+    return context;
+}
+
 /** acc = source, or acc += source with `add`. */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
                                      struct tile tile, float *acc, bool add)
 {
     struct wring_source part = part_of(job, index, tile);
-    struct wring_codec_context context = context_of(job, tile);
+    struct wring_codec_context context = source_context(job, index, tile);
     const void *runs[] = {add ? acc : part.data, part.data};
     enum wring_status status = WRING_OK;
 

@@ -141,7 +141,7 @@ static enum wring_status compare_with_rank_0(struct bench *bench, const struct b
         uint64_t n = this->elems - at < PIECE_ELEMS ? this->elems - at : PIECE_ELEMS;
         memcpy(bench->piece, bench->data + at, n * sizeof(float));
         enum wring_status status =
-            wring_broadcast(bench->world, bench->piece, n * sizeof(float), 0, NULL);
+            wring_broadcast(bench->world, bench->piece, n * sizeof(float), 0, NULL, NULL);
         if (status != WRING_OK)
             return status;
         if (!this->raw)
@@ -169,7 +169,7 @@ static enum wring_status agree_on_iterations(struct bench *bench, double warm_us
         *count = ITERATIONS_MIN;
     if (bench->params->iterations > 0)
         *count = bench->params->iterations;
-    return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL);
+    return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL, NULL);
 }
 
 static enum wring_status time_calls(struct bench *bench, const struct bench_case *this, uint64_t n,

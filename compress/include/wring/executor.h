@@ -58,7 +58,8 @@ struct wring_job {
     uint64_t elems;
     const char *tier; /* highest kernel tier of work that has no codec, which brings its own;
                          as for wring_codec_create() */
-    struct wring_codec_context context;
+    struct wring_codec_context context; /* ENCODE, DECODE: of the code. REDUCE: of the code it
+                           makes; sources[i] is decoded as what rank i encoded in phase 0 */
 
     const float *src; /* ENCODE: in, [elems] */
     const struct wring_source

@@ -217,10 +217,18 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
  * request is done. NULL request: the call waits.
  *
- * codec is a spec without +ef, NULL = "none"; others take f32 only, and sums and averages; "in>out"
- * has a meaning for allreduce alone.
+ * codec is a spec without +ef, NULL = "none"; others take f32 only, and of the reductions sums and
+ * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same elements
+ * (allreduce, allgather, broadcast) they end with the same bits.
+ * A member that makes another call than the others in the same place ends the session: the requests
+ * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet, and
+ * wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
+ * elements where the others have some may hear of it in a later call only.
+ *
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation, or one that keeps a residual), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
+ * operation, or one that keeps a residual), WRING_ERR_MISMATCH (see above; or a setting that members
+ * have otherwise: then nothing has begun and the session goes on), WRING_ERR_NO_MEMORY,
+ * WRING_ERR_PEER.
  */
 
 /** buf, [elems], becomes the reduction of all members' buf, with the same bits on each. */
@@ -257,9 +265,15 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
                                  struct wring_request **request);
 
-/** Everyone's buf becomes that of the root, a member's index in the group. */
+/**
+ * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
+ * float32, and becomes what the root's decodes to, with the same bits on each, the root's too; it is
+ * encoded once. A group of one leaves buf as it is.
+ * @param buf    [bytes]
+ * @param bytes  with a codec a multiple of 4
+ */
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, struct wring_request **request);
+                                  uint32_t root, const char *codec, struct wring_request **request);
 
 /** Returns when all members have called it. */
 enum wring_status wring_barrier(struct wring_group *group);
