@@ -153,6 +153,7 @@ static bool poll_jobs(struct wring_engine *engine)
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
         task->collective->cost.codec_ns += done[i]->took_ns;
+        wring_measured_take(&task->collective->measured, done[i]);
         wring_collective_trace_job(task);
         if (done[i]->status != WRING_OK) {
             job_failed(engine, task);

@@ -46,7 +46,7 @@ static void messages_come_back_as_they_went(void)
         {WRING_CONTROL_BYE_ACK, 0, 0, 0, ""},
         {WRING_CONTROL_CLOCK, 0, 0, 41, ""},
         {WRING_CONTROL_CLOCK_ACK, 0xdeadbeef, 0x12, 41, ""},
-        {WRING_CONTROL_CALL, 3, 1, 12, "0123456789abcdef|barrier"},
+        {WRING_CONTROL_CALL, 3, 1, 12, "0123456789abcdef|barrier|seed=0"},
     };
     struct wring_peer peer = {.conn = &conn};
     send_answer = WRING_OK;

@@ -18,6 +18,7 @@
 
 #include "transport/collective/call.h"
 #include "transport/engine.h"
+#include "transport/measured.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
 #include <wring/types.h>
@@ -158,6 +159,7 @@ struct wring_collective {
     uint64_t step;
     uint64_t started_ns;
     struct wring_cost cost;
+    struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
     uint64_t *decoded;        /* [n] chunks begun, of each member */

@@ -50,6 +50,7 @@ static void encode_by(struct wring_job *job, const struct wring_task *task, uint
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
         job->residual = task->collective->residual + task->span.begin;
     job->code = task->slot;
+    job->measure = wring_measured_wants(&task->collective->measured, phase, task->collective->step);
 }
 
 const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
