@@ -221,10 +221,11 @@ struct wring_group *wring_session_world(struct wring_session *session);
  *
  * codec is a spec without +ef, NULL = "none"; others take f32 only, and of the reductions sums and
  * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same
- * elements (allreduce, allgather, broadcast) they end with the same bits. A member that makes
- * another call than the others in the same place ends the session: the requests of all members end
- * with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet, and
- * wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
+ * elements (allreduce, allgather, broadcast) they end with the same bits.
+ *
+ * A member that makes another call than the others in the same place ends the session: the requests
+ * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet,
+ * and wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
  * elements where the others have some may hear of it in a later call only.
  *
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
