@@ -191,8 +191,11 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
                           peer->rank, event->bytes);
         return;
     }
+    void *arg = fabric->handler.arg;
     if (control.kind == WRING_CONTROL_CREDIT)
-        fabric->handler.credit(fabric->handler.arg, peer, control.a, control.b, control.c);
+        fabric->handler.credit(arg, peer, control.a, control.b, control.c);
+    else if (control.kind == WRING_CONTROL_CALL)
+        fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
     else
         wring_liveness_heard(fabric, peer, &control);
 }

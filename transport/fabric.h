@@ -66,6 +66,8 @@ struct wring_fabric_handler {
     void (*put_done)(void *arg, struct wring_peer *peer, uint64_t cookie);
     void (*credit)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
                    uint32_t sequence);
+    void (*call)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+                 uint32_t number, const char *text);
 };
 
 struct wring_fabric {

@@ -104,6 +104,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     switch (control->kind) {
     case WRING_CONTROL_HEARTBEAT:
     case WRING_CONTROL_CREDIT:
+    case WRING_CONTROL_CALL:
         return;
     case WRING_CONTROL_ABORT:
         heard_abort(fabric, peer, control);
