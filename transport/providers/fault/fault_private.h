@@ -107,7 +107,21 @@ static inline struct fault_conn *fault_conn_of(struct wring_conn *base)
 struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
                                            struct wring_conn *inner);
 
-/** The last put that waited for it has left, or never will. */
+/* fault_region.c */
+enum wring_status wring_fault_region_create(struct wring_provider *base,
+                                            const struct wring_memory *memory,
+                                            struct wring_region **out);
+void wring_fault_region_destroy(struct wring_region *region);
+size_t wring_fault_region_export(struct wring_region *region, void *key);
+enum wring_status wring_fault_remote_import(struct wring_conn *base, const void *key,
+                                            size_t key_bytes, struct wring_remote **out);
+void wring_fault_remote_release(struct wring_remote *base);
+enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
+                                  struct wring_region *region, const void *local,
+                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
+                                  uint32_t imm, uint64_t cookie);
+
+/** A put that waited for it has left, or never will. */
 void wring_fault_remote_drop(struct fault_remote *remote);
 
 /* fault_link.c: what waits */

@@ -182,6 +182,11 @@ static inline struct tcp_provider *tcp_of(struct tcp_conn *conn)
 struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
                                     struct tcp_conn *conn);
 
+static inline bool tcp_in_handshake(const struct tcp_conn *conn)
+{
+    return conn->state == TCP_CONNECTING || conn->state == TCP_HANDSHAKE;
+}
+
 /** Put into the ready list, where it is not there yet. */
 void wring_tcp_make_ready(struct tcp_conn *conn);
 
@@ -224,26 +229,44 @@ void wring_tcp_remote_release(struct wring_remote *remote);
 struct tcp_region *wring_tcp_region_find(const struct tcp_provider *provider,
                                          const struct tcp_frame *frame);
 
-/* tcp_conn.c */
+/* tcp_listen.c */
 enum wring_status wring_tcp_listen(struct wring_provider *provider, void *address, size_t *bytes);
-enum wring_status wring_tcp_connect(struct wring_provider *provider, const void *address,
-                                    size_t address_bytes, const void *hello, size_t hello_bytes,
-                                    struct wring_conn **out);
-void wring_tcp_disconnect(struct wring_conn *conn);
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
 
-/** Have the epoll set tell again of whatever was seen and is not done with. */
-void wring_tcp_repeat_edges(struct tcp_provider *provider);
+/** Have the epoll set tell of peers that come. @param op EPOLL_CTL_ADD, or _MOD to repeat */
+int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener);
+
+/* tcp_handshake.c */
 
 /** Go on with a connection that is not open yet. */
 void wring_tcp_handshake(struct tcp_conn *conn);
+
+/** Leave the handshake, for better or worse. */
+void wring_tcp_end_handshake(struct tcp_conn *conn, enum tcp_state state);
 
 /** Fail handshakes whose deadline has passed. */
 void wring_tcp_expire(struct tcp_provider *provider, uint64_t now);
 
 /** Of the handshakes under way, or WRING_NEVER. */
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider);
+
+/* tcp_conn.c */
+
+/** One that connects or was accepted, and owns the socket. @return NULL: no memory, fd is untouched
+ */
+struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider, int fd, bool accepted,
+                                       const struct sockaddr_storage *peer);
+
+/** Options of every data socket, then into the epoll set. */
+enum wring_status wring_tcp_watch(struct tcp_conn *conn);
+enum wring_status wring_tcp_connect(struct wring_provider *provider, const void *address,
+                                    size_t address_bytes, const void *hello, size_t hello_bytes,
+                                    struct wring_conn **out);
+void wring_tcp_disconnect(struct wring_conn *conn);
+
+/** Have the epoll set tell again of whatever was seen and is not done with. */
+void wring_tcp_repeat_edges(struct tcp_provider *provider);
 
 /** The connection is dead; the first reason stays. Closes the socket. */
 __attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,

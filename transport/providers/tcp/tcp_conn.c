@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A connection's life: listening, connecting, the handshake, and every way to end. */
+/** A connection's life: how it begins, and every way to end. */
 #include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
@@ -14,9 +14,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define BACKLOG 512
-#define ACCEPT_RETRY_NS (100 * WRING_NS_PER_MS)
-
 static void close_socket(struct tcp_conn *conn)
 {
     if (conn->fd < 0)
@@ -27,27 +24,11 @@ static void close_socket(struct tcp_conn *conn)
     conn->fd = -1;
 }
 
-static bool in_handshake(const struct tcp_conn *conn)
-{
-    return conn->state == TCP_CONNECTING || conn->state == TCP_HANDSHAKE;
-}
-
-/** Leave the handshake, for better or worse. */
-static void end_handshake(struct tcp_conn *conn, enum tcp_state state)
-{
-    struct tcp_provider *provider = tcp_of(conn);
-    if (in_handshake(conn)) {
-        provider->handshakes--;
-        provider->pending -= conn->accepted;
-    }
-    conn->state = state;
-}
-
 void wring_tcp_fail(struct tcp_conn *conn, enum wring_status status, const char *format, ...)
 {
     if (conn->state >= TCP_FAILED)
         return;
-    bool known = !conn->accepted || !in_handshake(conn);
+    bool known = !conn->accepted || !tcp_in_handshake(conn);
     va_list args;
     int n = snprintf(conn->text, sizeof(conn->text), "peer %s: ", conn->peer);
     va_start(args, format);
@@ -59,13 +40,13 @@ void wring_tcp_fail(struct tcp_conn *conn, enum wring_status status, const char 
     /* one whose ACCEPTED was never reported is unknown to the user and just goes */
     if (conn->accepted && conn->state == TCP_READY)
         known = false;
-    end_handshake(conn, known ? TCP_FAILED : TCP_DROPPED);
+    wring_tcp_end_handshake(conn, known ? TCP_FAILED : TCP_DROPPED);
     close_socket(conn);
     wring_tcp_make_ready(conn);
 }
 
-static struct tcp_conn *conn_create(struct tcp_provider *provider, int fd, bool accepted,
-                                    const struct sockaddr_storage *peer)
+struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider, int fd, bool accepted,
+                                       const struct sockaddr_storage *peer)
 {
     struct tcp_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
@@ -110,7 +91,7 @@ void wring_tcp_disconnect(struct wring_conn *base)
     struct tcp_conn *conn = (struct tcp_conn *)base;
     struct tcp_provider *provider = tcp_of(conn);
 
-    end_handshake(conn, TCP_CLOSED);
+    wring_tcp_end_handshake(conn, TCP_CLOSED);
     close_socket(conn);
     leave_ready_list(conn);
     if (conn->next != NULL)
@@ -131,23 +112,16 @@ static int ask_for_edges(const struct tcp_provider *provider, int op, struct tcp
     return epoll_ctl(provider->epoll, op, conn->fd, &event);
 }
 
-static int ask_for_peers(const struct tcp_provider *provider, int op, int listener)
-{
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    return epoll_ctl(provider->epoll, op, listener, &event);
-}
-
 void wring_tcp_repeat_edges(struct tcp_provider *provider)
 {
     for (struct tcp_conn *conn = provider->ready_first; conn != NULL; conn = conn->ready_next)
         if (conn->fd >= 0)
             ask_for_edges(provider, EPOLL_CTL_MOD, conn);
     if (wring_tcp_may_accept(provider))
-        ask_for_peers(provider, EPOLL_CTL_MOD, provider->listener);
+        wring_tcp_watch_listener(provider, EPOLL_CTL_MOD, provider->listener);
 }
 
-/** Options of every data socket, then into the epoll set. */
-static enum wring_status watch(struct tcp_conn *conn)
+enum wring_status wring_tcp_watch(struct tcp_conn *conn)
 {
     struct tcp_provider *provider = tcp_of(conn);
     int on = 1;
@@ -178,13 +152,13 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
         wring_error(provider->log, "cannot make a socket: %s", strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;
     }
-    struct tcp_conn *conn = conn_create(provider, fd, false, &to);
+    struct tcp_conn *conn = wring_tcp_conn_create(provider, fd, false, &to);
     if (conn == NULL) {
         status = WRING_ERR_NO_MEMORY;
         goto close_fd;
     }
     wring_auth_init(&conn->auth, true, WRING_AUTH_TCP, provider->secret, hello, hello_bytes);
-    status = watch(conn);
+    status = wring_tcp_watch(conn);
     if (status != WRING_OK)
         goto disconnect;
 
@@ -199,214 +173,4 @@ disconnect:
 close_fd:
     close(fd);
     return status;
-}
-
-/** The first edge of a connecting socket says how it went. */
-static void finish_connect(struct tcp_conn *conn)
-{
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    if (!conn->writable && !conn->hung_up)
-        return;
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
-        error = errno;
-    if (error != 0)
-        wring_tcp_fail(conn, WRING_ERR_ADDRESS, "cannot connect: %s", strerrordesc_np(error));
-    else if (conn->writable)
-        conn->state = TCP_HANDSHAKE;
-}
-
-/** @return false when the socket takes no more now, or the connection has failed */
-static bool handshake_send(struct tcp_conn *conn)
-{
-    const void *data;
-    for (;;) {
-        size_t left = wring_auth_output(&conn->auth, &data);
-        if (left == 0)
-            return true;
-        ssize_t n = send(conn->fd, data, left, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n >= 0) {
-            wring_auth_sent(&conn->auth, (size_t)n);
-            continue;
-        }
-        if (errno == EINTR)
-            continue;
-        if (errno == EAGAIN)
-            conn->writable = false;
-        else
-            wring_tcp_fail(conn, WRING_ERR_PEER, "lost during the handshake: %s",
-                           strerrordesc_np(errno));
-        return false;
-    }
-}
-
-/** @return false when there is nothing to read now, or the connection has failed */
-static bool handshake_receive(struct tcp_conn *conn)
-{
-    uint8_t buffer[WRING_AUTH_TRANSCRIPT_BYTES];
-    size_t wants = wring_auth_wants(&conn->auth);
-    if (wants == 0)
-        return true;
-    ssize_t n = recv(conn->fd, buffer, wants, MSG_DONTWAIT);
-    if (n > 0) {
-        wring_auth_input(&conn->auth, buffer, (size_t)n);
-        return true;
-    }
-    if (n == 0)
-        wring_tcp_fail(conn, WRING_ERR_PEER, "closed the connection during the handshake");
-    else if (errno == EAGAIN)
-        conn->readable = false;
-    else if (errno != EINTR)
-        wring_tcp_fail(conn, WRING_ERR_PEER, "lost during the handshake: %s",
-                       strerrordesc_np(errno));
-    return errno == EINTR && n < 0;
-}
-
-void wring_tcp_handshake(struct tcp_conn *conn)
-{
-    if (conn->state == TCP_CONNECTING)
-        finish_connect(conn);
-    if (conn->state != TCP_HANDSHAKE)
-        return;
-    conn->readable = true; /* reading says whether it is */
-    while (wring_auth_status(&conn->auth) == WRING_ERR_AGAIN)
-        if (!handshake_send(conn) || !handshake_receive(conn))
-            return;
-
-    enum wring_status status = wring_auth_status(&conn->auth);
-    if (status == WRING_OK) {
-        end_handshake(conn, TCP_READY);
-        return;
-    }
-    char why[128];
-    wring_auth_describe(&conn->auth, why, sizeof(why));
-    const void *data;
-    size_t n = wring_auth_output(&conn->auth, &data);
-    if (n > 0 && send(conn->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        wring_debug(tcp_of(conn)->log, "peer %s: not told why: %s", conn->peer,
-                    strerrordesc_np(errno));
-    wring_tcp_fail(conn, status, "%s", why);
-}
-
-void wring_tcp_expire(struct tcp_provider *provider, uint64_t now)
-{
-    for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (in_handshake(conn) && conn->deadline_ns <= now)
-            wring_tcp_fail(conn, WRING_ERR_PEER, "did not finish %s within %llu s",
-                           conn->state == TCP_CONNECTING ? "connecting" : "the handshake",
-                           TCP_HANDSHAKE_NS / WRING_NS_PER_S);
-}
-
-uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider)
-{
-    uint64_t next = WRING_NEVER;
-    if (provider->handshakes == 0)
-        return next;
-    for (const struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (in_handshake(conn) && conn->deadline_ns < next)
-            next = conn->deadline_ns;
-    return next;
-}
-
-/** Make room among the unproven, if one of them is so slow that it may be no rank of ours. */
-static void evict(struct tcp_provider *provider, uint64_t now)
-{
-    struct tcp_conn *oldest = NULL;
-    for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (conn->accepted && in_handshake(conn))
-            oldest = conn; /* newest stand first */
-    if (oldest != NULL && now + TCP_HANDSHAKE_NS - oldest->deadline_ns >= TCP_EVICT_NS)
-        wring_tcp_fail(oldest, WRING_ERR_PEER, "too many unproven connections, and it is slow");
-}
-
-static void hold_accepting(struct tcp_provider *provider, uint64_t now)
-{
-    provider->listener_retry_ns = now + ACCEPT_RETRY_NS;
-}
-
-/** @return false when there is nobody more to accept now */
-static bool accept_one(struct tcp_provider *provider, uint64_t now)
-{
-    struct sockaddr_storage from;
-    socklen_t bytes = sizeof(from);
-    int fd =
-        accept4(provider->listener, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-        if (errno == EAGAIN) {
-            provider->listener_ready = false;
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            wring_warn(provider->log, "cannot accept a connection now: %s", strerrordesc_np(errno));
-            hold_accepting(provider, now);
-        } /* else it was gone before it was accepted: the next one may be well */
-        return errno != EAGAIN && provider->listener_retry_ns <= now;
-    }
-    struct tcp_conn *conn = conn_create(provider, fd, true, &from);
-    if (conn == NULL) {
-        close(fd);
-        hold_accepting(provider, now);
-        return false;
-    }
-    wring_auth_init(&conn->auth, false, WRING_AUTH_TCP, provider->secret, NULL, 0);
-    if (watch(conn) != WRING_OK)
-        wring_tcp_disconnect(&conn->base);
-    return true;
-}
-
-bool wring_tcp_may_accept(const struct tcp_provider *provider)
-{
-    return provider->listener_ready && provider->listener_retry_ns == 0;
-}
-
-void wring_tcp_accept_some(struct tcp_provider *provider)
-{
-    if (!provider->listener_ready)
-        return;
-    uint64_t now = wring_now_ns();
-    if (now < provider->listener_retry_ns)
-        return;
-    provider->listener_retry_ns = 0;
-    for (int i = 0; i < TCP_ACCEPTS_PER_POLL; i++) {
-        if (provider->pending == TCP_PENDING_MAX)
-            evict(provider, now);
-        if (provider->pending == TCP_PENDING_MAX) {
-            hold_accepting(provider, now);
-            return;
-        }
-        if (!accept_one(provider, now))
-            return;
-    }
-}
-
-enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, size_t *bytes)
-{
-    struct tcp_provider *provider = (struct tcp_provider *)base;
-    struct sockaddr_storage local;
-    socklen_t local_bytes;
-    if (provider->listener >= 0)
-        return WRING_ERR_BUSY;
-    enum wring_status status =
-        wring_tcp_address_parse(provider->log, provider->bind, &local, &local_bytes);
-    if (status != WRING_OK)
-        return status;
-
-    char why[160];
-    int fd = wring_ports_listen(&provider->ports, &local, local_bytes, BACKLOG, why, sizeof(why));
-    if (fd < 0) {
-        wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
-        return WRING_ERR_ADDRESS;
-    }
-    local_bytes = sizeof(local);
-    if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
-        ask_for_peers(provider, EPOLL_CTL_ADD, fd) != 0) {
-        wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
-                    strerrordesc_np(errno));
-        close(fd);
-        return WRING_ERR_SYSTEM;
-    }
-    provider->listener = fd;
-    char text[64];
-    wring_tcp_address_text(&local, text, sizeof(text));
-    wring_info(provider->log, "listening on %s", text);
-    *bytes = wring_tcp_address_pack(&local, address);
-    return WRING_OK;
 }
