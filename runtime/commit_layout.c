@@ -105,7 +105,9 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
                  .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,
+        .measured = bucket->collective.measured,
     };
+    bucket->collective.measured.every = (uint64_t)session->config.stats_every;
 }
 
 /** Where each bucket's channels and send slots lie in the session's slots. @return bytes */

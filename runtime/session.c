@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session.h"
+#include "runtime/sized.h"
 #include "runtime/trace_file.h"
 
 #include <stdio.h>
@@ -78,14 +79,24 @@ static void tell_peers(struct wring_session *session)
     }
 }
 
+static const struct wring_sized params_sized = {
+    "struct wring_session_params",
+    sizeof(struct wring_session_params),
+    sizeof(struct wring_session_params),
+};
+
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out)
 {
+    struct wring_session_params known;
+    bool fits = wring_sized_read(&params_sized, params, &known);
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL)
         return WRING_ERR_NO_MEMORY;
+    session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     pthread_mutex_init(&session->buffers_mutex, NULL);
-    enum wring_status status = open_session(session, params);
+    enum wring_status status = fits ? open_session(session, &known)
+                                    : wring_sized_refuse(&params_sized, params, &session->log);
     if (status != WRING_OK) {
         if (session->progress == NULL)
             tell_peers(session);
@@ -167,6 +178,12 @@ enum wring_status wring_session_check(struct wring_session *session)
     return wring_fabric_failure(session->fabric, NULL);
 }
 
+static const struct wring_sized detail_sized = {
+    "struct wring_error_detail",
+    sizeof(struct wring_error_detail),
+    sizeof(struct wring_error_detail),
+};
+
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail)
 {
@@ -174,8 +191,8 @@ enum wring_status wring_session_error(struct wring_session *session,
     enum wring_status status = wring_fabric_failure(session->fabric, &failure);
     if (status == WRING_OK || detail == NULL)
         return status;
-    detail->status = failure.status;
-    detail->rank = failure.rank;
-    snprintf(detail->text, sizeof(detail->text), "%s", failure.text);
+    struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};
+    snprintf(known.text, sizeof(known.text), "%s", failure.text);
+    wring_sized_write(&detail_sized, &known, detail);
     return status;
 }

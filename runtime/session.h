@@ -61,7 +61,6 @@ struct wring_session {
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
-    int64_t clock_ahead_ns;    /* of rank 0's */
 
     /* of the last commit */
     struct wring_block slots;
@@ -78,6 +77,8 @@ struct wring_group {
     struct wring_imports imports;
     struct wring_channel scatter, gather;
     struct wring_collective collective;
+    struct wring_calls calls;
+    char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
     struct wring_request *running, *waiting; /* under mutex */
     struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
     pthread_mutex_t mutex;

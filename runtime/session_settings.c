@@ -56,7 +56,6 @@ enum wring_status wring_session_configure(struct wring_session *session,
                                           const struct wring_session_params *params)
 {
     struct wring_config *config = &session->config;
-    session->log = (struct wring_log){params->log, params->log_arg, WRING_LOG_WARN};
     enum wring_status status = wring_config_load(config, &session->log);
     if (status == WRING_OK)
         status = apply_settings(session, params);

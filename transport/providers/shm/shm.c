@@ -158,12 +158,12 @@ static enum wring_status begin_listening(struct shm_provider *shm)
 static enum wring_status provider_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct shm_provider *shm = (struct shm_provider *)base;
-    if (shm->listener < 0) {
-        enum wring_status status = begin_listening(shm);
-        if (status != WRING_OK) {
-            wring_error(&shm->log, "listen on a UNIX socket: %s", strerror(errno));
-            return status;
-        }
+    if (shm->listener >= 0)
+        return WRING_ERR_BUSY;
+    enum wring_status status = begin_listening(shm);
+    if (status != WRING_OK) {
+        wring_error(&shm->log, "listen on a UNIX socket: %s", strerror(errno));
+        return status;
     }
     memcpy(address, shm->name, NAME_BYTES);
     *bytes = NAME_BYTES;

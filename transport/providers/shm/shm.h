@@ -149,6 +149,12 @@ struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, 
                                        const void *hello, size_t hello_bytes);
 void wring_shm_conn_destroy(struct shm_conn *conn);
 
+/** Has the layer above been told of it, and may it use it? */
+static inline bool wring_shm_conn_stands(const struct shm_conn *conn)
+{
+    return conn->state == SHM_OPEN && !conn->news;
+}
+
 /** Do what can be done on the socket side now. */
 void wring_shm_conn_service(struct shm_conn *conn);
 

@@ -366,8 +366,8 @@ bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
 /** May one entry be pushed? A peer that tampers with the ring loses the connection. */
 static enum wring_status room_for_entry(struct shm_conn *conn)
 {
-    if (conn->state != SHM_OPEN)
-        return WRING_ERR_CLOSED;
+    if (!wring_shm_conn_stands(conn))
+        return conn->state <= SHM_OPEN ? WRING_ERR_AGAIN : WRING_ERR_CLOSED;
     enum wring_status status = wring_shm_ring_room(&conn->out);
     conn->starved = status == WRING_ERR_AGAIN;
     if (status != WRING_ERR_FRAME)

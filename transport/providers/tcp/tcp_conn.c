@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A connection's life: listening, connecting, the handshake, and every way to end. */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -5,7 +5,7 @@
  * Frames leave in this order: the put that is half sent, control messages, the other puts. As a
  * control message can only be half sent while no put is, the order needs no further notes.
  */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define ITEM_BYTES 48
 #define DELAY_MAX_NS 1e10

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/fault_private.h"
+#include "transport/providers/fault/fault_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +15,15 @@
 struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
                                            struct wring_conn *inner)
 {
-    struct fault_conn *conn = calloc(1, sizeof(*conn));
+    const struct wring_provider_caps *caps = &provider->caps;
+    size_t head = sizeof(struct fault_conn) + caps->lanes * sizeof(struct fault_lane);
+    struct fault_conn *conn =
+        calloc(1, head + (size_t)caps->lanes * caps->put_depth * sizeof(struct fault_put));
     if (conn == NULL)
         return NULL;
+    for (unsigned i = 0; i < caps->lanes; i++)
+        conn->lanes[i].puts =
+            (struct fault_put *)((char *)conn + head) + (size_t)i * caps->put_depth;
     conn->base.provider = &provider->base;
     conn->inner = inner;
     conn->next = provider->conns;
@@ -26,18 +32,30 @@ struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
     return conn;
 }
 
+static void fault_disconnect(struct wring_conn *base)
+{
+    struct fault_conn *conn = fault_conn_of(base);
+    if (conn == NULL)
+        return;
+    struct fault_provider *provider = fault_of(base->provider);
+    wring_fault_forget(provider, conn);
+    provider->cuts_untold -= conn->cut_untold;
+    struct fault_conn **at = &provider->conns;
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
+    provider->inner->ops->disconnect(conn->inner); /* NULL where it was cut */
+    free(conn);
+}
+
 static void fault_close(struct wring_provider *base)
 {
     struct fault_provider *provider = fault_of(base);
     if (provider == NULL)
         return;
+    while (provider->conns != NULL)
+        fault_disconnect(&provider->conns->base);
     provider->inner->ops->close(provider->inner);
-    wring_fault_copies_free(provider, NULL);
-    while (provider->conns != NULL) {
-        struct fault_conn *conn = provider->conns;
-        provider->conns = conn->next;
-        free(conn);
-    }
     close(provider->timer);
     free(provider);
 }
@@ -70,22 +88,6 @@ static enum wring_status fault_connect(struct wring_provider *base, const void *
     }
     *out = &conn->base;
     return WRING_OK;
-}
-
-static void fault_disconnect(struct wring_conn *base)
-{
-    struct fault_conn *conn = fault_conn_of(base);
-    if (conn == NULL)
-        return;
-    struct fault_provider *provider = fault_of(base->provider);
-    wring_fault_forget(provider, conn);
-    provider->cuts_untold -= conn->cut_untold;
-    struct fault_conn **at = &provider->conns;
-    while (*at != conn)
-        at = &(*at)->next;
-    *at = conn->next;
-    provider->inner->ops->disconnect(conn->inner); /* NULL where it was cut */
-    free(conn);
 }
 
 /* Regions are the inner provider's own: nothing is to be delayed there. */
@@ -129,13 +131,28 @@ static enum wring_status fault_remote_import(struct wring_conn *base, const void
     return WRING_OK;
 }
 
+static void free_if_unused(struct fault_remote *remote)
+{
+    if (!remote->released || remote->waiting > 0)
+        return;
+    remote->provider->ops->remote_release(remote->inner);
+    free(remote);
+}
+
+void wring_fault_remote_drop(struct fault_remote *remote)
+{
+    remote->waiting--;
+    free_if_unused(remote);
+}
+
+/** The layer above forgets it; puts that were accepted before go there still. */
 static void fault_remote_release(struct wring_remote *base)
 {
     struct fault_remote *remote = (struct fault_remote *)base;
     if (remote == NULL)
         return;
-    remote->provider->ops->remote_release(remote->inner);
-    free(remote);
+    remote->released = true;
+    free_if_unused(remote);
 }
 
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
@@ -172,17 +189,16 @@ static enum wring_status fault_put(struct wring_conn *base, unsigned lane,
     if (fault_conn_of(base)->closed)
         return WRING_ERR_CLOSED;
     const struct fault_put put = {
-        .conn = fault_conn_of(base),
         .region = region,
         .local = local,
-        .remote = inner_remote,
+        .remote = (struct fault_remote *)remote,
         .remote_offset = remote_offset,
         .cookie = cookie,
         .bytes = bytes,
         .lane = lane,
         .imm = imm,
     };
-    return wring_fault_queue_put(provider, &put);
+    return wring_fault_queue_put(provider, fault_conn_of(base), &put);
 }
 
 /** Set the timer to an absolute time; 0 stops it. */
@@ -205,10 +221,13 @@ static size_t poll_link(struct fault_provider *provider, struct wring_event *eve
     struct wring_event inner[BATCH];
     size_t room = wring_fault_room(provider);
     size_t wanted = max < BATCH ? max : BATCH;
-    size_t got = provider->inner->ops->poll(provider->inner, inner, wanted < room ? wanted : room);
+    wanted = wanted < room ? wanted : room;
+    if (wanted == 0)
+        return 0;
+    size_t got = provider->inner->ops->poll(provider->inner, inner, wanted);
     now = wring_now_ns();
     for (size_t i = 0; i < got; i++)
-        if (wring_fault_take_event(provider, &inner[i], now))
+        if (wring_fault_take_event(provider, &inner[i], got - i, now))
             events[n++] = inner[i];
     return n;
 }
@@ -317,6 +336,10 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
     provider->inner = inner;
     provider->log = params->log;
     provider->rank = params->rank;
+    while (provider->n_free_texts < FAULT_EVENTS_MAX) {
+        provider->free_texts[provider->n_free_texts] = provider->n_free_texts;
+        provider->n_free_texts++;
+    }
     inner->ops->capabilities(inner, &provider->caps);
     enum wring_status status = read_schedule(provider, schedule, params);
     if (status != WRING_OK)

@@ -4,7 +4,7 @@
  *
  *     rate=1gbit           each way, shared by all connections of this provider: a slow link
  *     delay=2ms            what arrives is seen that much later
- *     jitter=1ms           and by chance up to so much more; order stays
+ *     jitter=1ms           and by chance up to so much more; a connection's order stays
  *     corrupt=1e-4         chance that a put or a message has one byte changed
  *     disconnect=1e-5      chance that a put cuts its connection instead of leaving
  *     disconnect=after:N   cut instead of put number N + 1; after:64mb counts bytes
@@ -15,7 +15,8 @@
  * networks count; times are us, ms or s. The link is full duplex. A put leaves when its last byte
  * would have left; it arrives when the receiver's link has had time for it, cut through: an idle
  * link adds nothing of its own. Headers and control messages are free of the rate, not of the
- * delay.
+ * delay. A put whose connection takes no more waits beside the link and holds up no other
+ * connection's.
  *
  * Each provider of a rank numbers the puts and messages that it lets go. Which are hit, and by how
  * much the arrivals are late, follows from seed, rank and number alone.

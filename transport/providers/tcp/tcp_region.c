@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -136,6 +136,8 @@ enum wring_status wring_tcp_remote_import(struct wring_conn *conn, const void *k
     const uint8_t *in = key;
     if (key_bytes != TCP_REGION_KEY_BYTES)
         return WRING_ERR_FRAME;
+    if (((const struct tcp_conn *)conn)->state < TCP_OPEN)
+        return WRING_ERR_AGAIN;
     struct tcp_remote *remote = calloc(1, sizeof(*remote));
     if (remote == NULL)
         return WRING_ERR_NO_MEMORY;

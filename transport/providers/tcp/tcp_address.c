@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

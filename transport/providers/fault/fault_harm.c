@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/providers/fault_private.h"
+#include "transport/providers/fault/fault_private.h"
 
 static bool draw(const struct fault_provider *provider, double chance, enum wring_fault_draw kind,
                  uint64_t n)
@@ -49,13 +49,14 @@ static uint8_t mask_of(uint64_t random)
     return (uint8_t)(1 + (random >> 56) % 255);
 }
 
-static struct fault_copy *copy_create(struct fault_provider *provider, const struct fault_put *put)
+static struct fault_copy *copy_create(struct fault_provider *provider,
+                                      const struct fault_conn *conn, const struct fault_put *put)
 {
     struct fault_copy *copy = malloc(sizeof(*copy) + put->bytes);
     if (copy == NULL)
         return NULL;
     copy->next = provider->copies;
-    copy->conn = put->conn;
+    copy->conn = conn;
     copy->cookie = put->cookie;
     memcpy(copy->data, put->local, put->bytes);
     provider->copies = copy;
@@ -87,42 +88,44 @@ void wring_fault_copies_free(struct fault_provider *provider, const struct fault
     copies_free(provider, conn, NULL);
 }
 
-static enum wring_status put_inner(const struct fault_provider *provider,
-                                   const struct fault_put *put, struct wring_region *region,
-                                   const void *local)
+static enum wring_status put_inner(const struct fault_conn *conn, const struct fault_put *put,
+                                   struct wring_region *region, const void *local)
 {
-    return provider->inner->ops->put(put->conn->inner, put->lane, region, local, put->remote,
-                                     put->remote_offset, put->bytes, put->imm, put->cookie);
+    return conn->inner->provider->ops->put(conn->inner, put->lane, region, local,
+                                           put->remote->inner, put->remote_offset, put->bytes,
+                                           put->imm, put->cookie);
 }
 
-static enum wring_status put_spoiled(struct fault_provider *provider, const struct fault_put *put)
+static enum wring_status put_spoiled(struct fault_provider *provider, struct fault_conn *conn,
+                                     const struct fault_put *put)
 {
     const struct wring_provider_ops *ops = provider->inner->ops;
     uint64_t random =
         wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_PLACE, provider->puts);
-    if (ops->spoil(put->conn->inner, random, mask_of(random)) == WRING_OK) {
-        enum wring_status status = put_inner(provider, put, put->region, put->local);
+    if (ops->spoil(conn->inner, random, mask_of(random)) == WRING_OK) {
+        enum wring_status status = put_inner(conn, put, put->region, put->local);
         if (status != WRING_OK)
-            ops->spoil(put->conn->inner, 0, 0);
+            ops->spoil(conn->inner, 0, 0);
         return status;
     }
     if (put->bytes == 0) /* nothing to change */
-        return put_inner(provider, put, put->region, put->local);
-    struct fault_copy *copy = copy_create(provider, put);
+        return put_inner(conn, put, put->region, put->local);
+    struct fault_copy *copy = copy_create(provider, conn, put);
     if (copy == NULL)
-        return WRING_ERR_NO_MEMORY;
+        return WRING_ERR_AGAIN; /* the put was accepted: it waits until there is memory */
     copy->data[random % put->bytes] ^= mask_of(random);
-    enum wring_status status = put_inner(provider, put, NULL, copy->data);
+    enum wring_status status = put_inner(conn, put, NULL, copy->data);
     if (status != WRING_OK)
-        wring_fault_copy_done(provider, put->conn, put->cookie);
+        wring_fault_copy_done(provider, conn, put->cookie);
     return status;
 }
 
-enum wring_status wring_fault_deliver(struct fault_provider *provider, const struct fault_put *put)
+enum wring_status wring_fault_deliver(struct fault_provider *provider, struct fault_conn *conn,
+                                      const struct fault_put *put)
 {
     bool spoil = draw(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_PUT, provider->puts);
     enum wring_status status =
-        spoil ? put_spoiled(provider, put) : put_inner(provider, put, put->region, put->local);
+        spoil ? put_spoiled(provider, conn, put) : put_inner(conn, put, put->region, put->local);
     if (status == WRING_ERR_AGAIN)
         return status;
     if (spoil)

@@ -3,7 +3,7 @@
  * What arrives. Payload is received where it belongs; while frames are small, several are read
  * ahead into a buffer by one call, and while they are large no more than the next header is.
  */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 /* where the fields lie; all little-endian */
 #define MAGIC_AT 0
