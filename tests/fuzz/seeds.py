@@ -349,6 +349,9 @@ def channel():
     write("channel", "sends", start() + send * 6 + b"\x02\x00" + send * 3 + b"\x02\x02" + send)
     write("channel", "credits-unsent", start() + send + b"\x02\xff")
     write("channel", "any-credits", start() + send + b"\x03" + struct.pack("<I", 2**31))
+    write("channel", "tagged", start(128 + 2) + (arrive(0, 9) + take + release) * 20 + again)
+    write("channel", "next-call", start(128 + 3) + arrive(0, 9) + b"\x10" + arrive(1, 9)[1:] +
+          take * 2 + release + again + take + release)
     write("channel", "empty-slots", start(0, 0) + (arrive(0, 0) + take + release) * 3)
 
 
