@@ -349,8 +349,40 @@ def channel():
     write("channel", "sends", start() + send * 6 + b"\x02\x00" + send * 3 + b"\x02\x02" + send)
     write("channel", "credits-unsent", start() + send + b"\x02\xff")
     write("channel", "any-credits", start() + send + b"\x03" + struct.pack("<I", 2**31))
+    write("channel", "tagged", start(128 + 2) + (arrive(0, 9) + take + release) * 20 + again)
+    write("channel", "next-call", start(128 + 3) + arrive(0, 9) + b"\x10" + arrive(1, 9)[1:] +
+          take * 2 + release + again + take + release)
     write("channel", "empty-slots", start(0, 0) + (arrive(0, 0) + take + release) * 3)
 
 
-for make in (channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def shm_stream():
+    # files: 0 a region, 1 a ring, 2 and 3 the same unsealed, 4 short, 5 write-sealed, 6 may shrink,
+    # 7 empty, 8 none, 9 a device, 10 a folder; numbers: places in the target's table
+    def say(kind, file, number=1, offset=0, size=6):
+        return bytes([0, kind, file, number, offset, size])
+
+    def use(number=1, size=6, short=0):
+        return bytes([2, number, size, short])
+
+    ring, release, end = say(1, 1, 0, 0, 8), b"\4", b"\5"
+    write("shm_stream", "region", ring + say(2, 0) + use() + release)
+    write("shm_stream", "gone", ring + say(2, 0) + use() + say(3, 8) + use() + say(2, 0) + use())
+    write("shm_stream", "ended", ring + say(2, 0) + use() + end + use())
+    write("shm_stream", "inside", ring + say(2, 0, offset=4, size=4) + use(size=4) +
+          say(2, 0, 2, offset=2, size=2) + use(2, 2))
+    write("shm_stream", "wake", ring + say(4, 8) * 3 + say(2, 0) + use())
+    write("shm_stream", "other-key", ring + say(2, 0) + use(size=5) + use(2) + use(short=1))
+    for file in range(2, 11):
+        write("shm_stream", f"file-{file}", ring + say(2, file) + use())
+        write("shm_stream", f"ring-{file}", say(1, file, 0, 0, 8) + say(2, 0) + use())
+    write("shm_stream", "outside", ring + say(2, 0, size=7) + use(size=7))
+    write("shm_stream", "wraps", ring + say(2, 0, offset=11, size=4) + use(size=4))
+    write("shm_stream", "same-id", ring + say(2, 0) + say(2, 0) + use())
+    write("shm_stream", "second-ring", ring + ring)
+    write("shm_stream", "before-the-ring", say(2, 0) + use())
+    write("shm_stream", "a-file-too-many", ring + say(4, 0))
+    write("shm_stream", "pieces", b"\3\x10" + bytes([4]) + bytes(15) + b"\3\x10" + bytes(16) + ring)
+
+
+for make in (shm_stream, channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()
