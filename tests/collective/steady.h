@@ -6,8 +6,7 @@
 #include <wring/wring.h>
 
 #define STEADY_BUCKETS 4
-#define STEADY_WARM_STEPS 20 /* until all memory has been touched */
-#define STEADY_STEPS 300
+#define STEADY_WARM_STEPS 20       /* until all memory has been touched */
 #define STEADY_LONG_NS 50000000ull /* a step in which a rank lost its processor */
 
 /** Raw and encoded buckets, flat and chunked, committed. @param out  [STEADY_BUCKETS] */

@@ -14,6 +14,8 @@
 #include "tests/lib/test.h"
 
 #define RANKS 2
+#define STEPS 100
+#define STEPS_MIN 5 /* awake, on a machine that has much else to do */
 #define DEADLINE_S 120
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 #define BURSTS 50
@@ -92,7 +94,7 @@ static enum wring_status watch_steps(struct wring_session *session, struct ledge
     enum wring_status status = steady_make(session, buckets);
     if (status == WRING_OK)
         status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
-    for (int s = 0; s < STEADY_STEPS && status == WRING_OK; s++)
+    for (int s = 0; s < STEPS && status == WRING_OK; s++)
         status = watch_step(session, buckets, s % 2 == 0 ? 0 : COMPUTE_NS, ledger);
     for (int s = 0; s < BURSTS && status == WRING_OK; s++)
         status = watch_posts(session, buckets, ledger);
@@ -153,7 +155,7 @@ static void nobody_sleeps(const char *progress)
     run_job(settings, ledgers);
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct kernel_calls *first = &ledgers[r].first;
-        CHECK(ledgers[r].awake > STEADY_STEPS / 10, "%s, rank %u: only %u steps awake", progress, r,
+        CHECK(ledgers[r].awake > STEPS_MIN, "%s, rank %u: only %u steps awake", progress, r,
               ledgers[r].awake);
         CHECK(ledgers[r].broken == 0,
               "%s, rank %u: %u steps called the kernel; the first: %lu sleeps, %lu futex waits, "
@@ -185,7 +187,7 @@ static void a_sleep_is_ended_by_one_call(void)
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct kernel_calls *calls = &ledgers[r].calls;
         uint64_t own = ledgers[r].sleeps, peers = ledgers[1 - r].sleeps;
-        CHECK(own > STEADY_STEPS / 10, "rank %u slept only %llu times", r, (unsigned long long)own);
+        CHECK(own > STEPS / 10, "rank %u slept only %llu times", r, (unsigned long long)own);
         CHECK(ledgers[r].woken > 0, "rank %u: no burst of posts found its thread asleep", r);
         CHECK(ledgers[r].too_often == 0, "rank %u: %u bursts of posts woke one sleeper twice", r,
               ledgers[r].too_often);

@@ -12,6 +12,7 @@
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
 
+#define STEPS 300
 #define DEADLINE_S 120
 
 /** What must not happen. */
@@ -29,7 +30,7 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
     enum wring_status status = WRING_OK;
     *out = (struct counted){.last = "none"};
     *quick = 0;
-    for (int s = 0; s < STEADY_STEPS && status == WRING_OK; s++) {
+    for (int s = 0; s < STEPS && status == WRING_OK; s++) {
         uint64_t began_ns = wring_now_ns();
         counted_start();
         status = steady_run(buckets, 1, 0);
@@ -65,9 +66,8 @@ static int run_rank(struct procs_rank *rank, void *arg)
     if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
         return 3;
     wring_session_close(session);
-    bool clean =
-        counted.allocations == 0 &&
-        (!forbidden->kernel_calls || (counted.kernel_calls == 0 && quick > STEADY_STEPS / 10));
+    bool clean = counted.allocations == 0 &&
+                 (!forbidden->kernel_calls || (counted.kernel_calls == 0 && quick > STEPS / 10));
     return status == WRING_OK && clean ? 0 : 1;
 }
 
