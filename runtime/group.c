@@ -154,8 +154,9 @@ static void set_out(struct wring_channel *channel, uint32_t member, struct wring
                                channel->members.me;
 }
 
+/** @param why out, [WRING_TEXT_MAX], one line for all ranks; left alone where there is none */
 static enum wring_status read_member(struct wring_group *group, uint32_t member,
-                                     struct wring_reader in)
+                                     struct wring_reader in, char *why)
 {
     struct wring_session *session = group->session;
     struct wring_peer *peer = &session->fabric->peers[group->ranks[member]];
@@ -164,8 +165,8 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     const void *ranks = n == group->members.n ? wring_read(&in, bytes) : NULL;
 
     if (ranks == NULL || memcmp(ranks, group->ranks, bytes) != 0) {
-        wring_error(&session->log, "ranks %" PRIu32 " and %" PRIu32 " make different groups",
-                    session->rank, peer->rank);
+        snprintf(why, WRING_TEXT_MAX, "ranks %" PRIu32 " and %" PRIu32 " make different groups",
+                 session->rank, peer->rank);
         return WRING_ERR_MISMATCH;
     }
     compare_settings(group, peer->rank, &in);
@@ -185,12 +186,13 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     return WRING_OK;
 }
 
-static enum wring_status read_members(struct wring_group *group, const struct wring_blobs *blobs)
+static enum wring_status read_members(struct wring_group *group, const struct wring_blobs *blobs,
+                                      char *why)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < group->members.n && status == WRING_OK; i++)
         if (i != group->members.me)
-            status = read_member(group, i, wring_blobs_reader(blobs, group->ranks[i]));
+            status = read_member(group, i, wring_blobs_reader(blobs, group->ranks[i]), why);
     return status;
 }
 
@@ -200,6 +202,7 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
     struct wring_group *group = NULL;
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
+    char why[WRING_TEXT_MAX] = "";
     enum wring_status status = WRING_OK;
 
     lock(session);
@@ -220,10 +223,10 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
         lock(session);
         status = wring_session_check(session);
         if (status == WRING_OK && group != NULL)
-            status = read_members(group, &blobs);
+            status = read_members(group, &blobs, why);
         unlock(session);
         wring_blobs_finish(&blobs);
-        status = wring_session_agree(session, status, "");
+        status = wring_session_agree(session, status, why);
     }
     if (status != WRING_OK) {
         lock(session);

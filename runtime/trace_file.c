@@ -109,8 +109,8 @@ static json_t *describe(const struct wring_session *session, const struct wring_
                         int line)
 {
     const char *label = session->trace->labels[event->label];
-    json_t *arguments =
-        json_pack("{s:s, s:I}", "bucket", label, "number", (json_int_t)event->number);
+    json_t *arguments = json_pack("{s:o, s:I}", "bucket", wring_json_text(label), "number",
+                                  (json_int_t)event->number);
     json_t *object = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name",
                                kinds[event->kind], "cat", groups[group_of[event->kind]], "ph",
                                event->kind == WRING_TRACE_ARRIVE ? "i" : "X", "ts",
@@ -121,7 +121,7 @@ static json_t *describe(const struct wring_session *session, const struct wring_
     if (event->peer >= 0)
         json_object_set_new(arguments, "from_rank", json_integer(event->peer));
     if (event->kind <= WRING_TRACE_STEP || event->kind == WRING_TRACE_WAIT)
-        json_object_set_new(object, "name", json_string(label));
+        json_object_set_new(object, "name", wring_json_text(label));
     return object;
 }
 
