@@ -61,16 +61,17 @@ struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t
                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
 }
 
-/** What one rank said of itself. @return its status; logged where it is no success */
+/** What one rank said of itself. @return its status; logged, unless `quiet`, where it is no success
+ */
 static enum wring_status hear_verdict(struct wring_session *session, uint32_t rank,
-                                      struct wring_reader reader, bool logged)
+                                      struct wring_reader reader, bool quiet)
 {
     char line[WRING_TEXT_MAX] = "";
     uint32_t said = wring_read_u32(&reader);
     wring_read_text(&reader, line, sizeof(line));
     if (reader.failed || said > WRING_ERR_SYSTEM || said == WRING_ERR_AGAIN)
         said = WRING_ERR_FRAME;
-    if (said == WRING_OK || (rank == session->rank && logged))
+    if (said == WRING_OK || quiet)
         return (enum wring_status)said;
     if (line[0] != '\0')
         wring_error(&session->log, "%s", line);
@@ -92,8 +93,9 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
         return exchanged;
 
     enum wring_status result = WRING_OK;
+    bool quiet = text == NULL && status != WRING_OK; /* ours is in the log already: one is enough */
     for (uint32_t i = 0; i < session->size && result == WRING_OK; i++)
-        result = hear_verdict(session, i, wring_blobs_reader(&blobs, i), text == NULL);
+        result = hear_verdict(session, i, wring_blobs_reader(&blobs, i), quiet);
     wring_blobs_finish(&blobs);
     return result;
 }

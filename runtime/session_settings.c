@@ -81,11 +81,15 @@ enum wring_status wring_session_configure(struct wring_session *session,
         rank = 0;
         size = 1;
     }
-    if (rank < 0 || size < 1 || rank >= size) {
+    if (rank < 0 || size < 0) {
+        wring_error(&session->log, "%s is set, %s is not: set both, or start with wring run",
+                    rank < 0 ? "WRING_SIZE" : "WRING_RANK", rank < 0 ? "WRING_RANK" : "WRING_SIZE");
+        return WRING_ERR_INVALID;
+    }
+    if (size < 1 || rank >= size) {
         wring_error(&session->log,
-                    "rank %" PRId64 " of %" PRId64 ": set both WRING_RANK and "
-                    "WRING_SIZE, or start with wring run",
-                    rank, size);
+                    "rank %" PRId64 " of %" PRId64 ": ranks count from 0 to WRING_SIZE - 1", rank,
+                    size);
         return WRING_ERR_INVALID;
     }
     session->rank = (uint32_t)rank;
