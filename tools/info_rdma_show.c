@@ -14,7 +14,9 @@ static const char *text_of(json_t *object, const char *key)
 static void add_number(struct wring_table *table, json_t *object, const char *key)
 {
     json_t *number = json_object_get(object, key);
-    if (json_is_number(number))
+    if (json_is_integer(number))
+        wring_table_cell(table, "%lld", (long long)json_integer_value(number));
+    else if (json_is_number(number))
         wring_table_cell(table, "%g", json_number_value(number));
     else
         wring_table_cell(table, "%s", json_is_null(number) ? "unknown" : "");
