@@ -56,7 +56,7 @@ struct verbs_gid {
 /** What a device can do; read for show only. */
 struct verbs_abilities {
     bool extended_cq, wr_calls, dmabuf;
-    uint32_t inline_bytes; /* that a queue pair of WRING_VERBS_INLINE_BYTES was granted */
+    uint32_t inline_bytes; /* that a queue pair was granted, of 220, 128, 64 or 32 asked for */
     uint32_t max_queue_pairs;
     uint64_t max_region_bytes;
 };
