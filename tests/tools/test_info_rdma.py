@@ -83,6 +83,7 @@ class Rdma(unittest.TestCase):
             self.assertIn(part, shown)
         for line in shown.splitlines():
             self.assertLessEqual(len(line), 100, line)
+        self.assertIn("there is no mock7", ask("", WRING_VERBS_DEVICES="mock0,mock7"))
         self.assertEqual(ask("devices=0").strip(), "RDMA: no RDMA device")
 
 

@@ -273,6 +273,8 @@ static enum wring_status choose_and_log(const struct verbs_table *table,
     if (why == NULL)
         return WRING_ERR_NO_MEMORY;
     size_t chosen = wring_verbs_choose(table, wish, out, why);
+    if (wring_verbs_unmatched(wish->devices, table, text, sizeof(text)))
+        wring_warn(log, "WRING_VERBS_DEVICES=%s: there is no %s", wish->devices, text);
     if (chosen > 0) {
         log_choice(log, table, wish, out, chosen, why);
         *n = chosen;
@@ -329,6 +331,8 @@ static bool choose_for_show(const struct wring_config *config, struct verbs_surv
     survey->why = calloc(survey->table.n, sizeof(*survey->why));
     if (survey->why == NULL)
         return false;
+    wring_verbs_unmatched(wish.devices, &survey->table, survey->unmatched,
+                          sizeof(survey->unmatched));
     if (fault == NULL)
         survey->n_rails = wring_verbs_choose(&survey->table, &wish, survey->rails, survey->why);
     for (size_t i = 0; fault != NULL && i < survey->table.n; i++)
