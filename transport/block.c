@@ -32,9 +32,7 @@ static enum wring_memory_pages wish_for_pages(const struct wring_config *config)
 static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish,
                        enum wring_memory_pages got, size_t bytes)
 {
-    static const char *const names[] = {"small pages",
-                                        "transparent large pages where the kernel "
-                                        "makes them",
+    static const char *const names[] = {"small pages", "large pages where the kernel makes them",
                                         "large pages out of the pool"};
     if (fabric->told_pages || bytes < WRING_MEMORY_LARGE)
         return;

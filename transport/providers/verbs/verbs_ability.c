@@ -19,7 +19,7 @@ bool wring_verbs_takes_dmabuf(const struct verbs_library *library, struct ibv_pd
 
 static bool has_extended_cq(const struct verbs_library *library, struct ibv_context *context)
 {
-    struct verbs_context *extended = verbs_get_ctx_op(context, create_cq_ex);
+    struct verbs_context *extended = __extension__ verbs_get_ctx_op(context, create_cq_ex);
     struct ibv_cq_init_attr_ex attr = {.cqe = TRY_ENTRIES,
                                        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM};
     if (extended == NULL)
@@ -32,7 +32,7 @@ static bool has_extended_cq(const struct verbs_library *library, struct ibv_cont
 
 static bool has_wr_calls(const struct verbs_library *library, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-    struct verbs_context *extended = verbs_get_ctx_op(pd->context, create_qp_ex);
+    struct verbs_context *extended = __extension__ verbs_get_ctx_op(pd->context, create_qp_ex);
     struct ibv_qp_init_attr_ex attr = {
         .send_cq = cq,
         .recv_cq = cq,
