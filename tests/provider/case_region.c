@@ -98,6 +98,53 @@ static void device_memory_is_as_promised(void)
     end_close(&a);
 }
 
+/** Through addresses that are none of this process: a file plays the device. What is small must not
+ * be read by the processor on its way, nor what is large. */
+static void device_memory_carries_bytes(void)
+{
+    static const size_t sizes[] = {8, 200, 5000};
+    static uint8_t *const address =
+        (uint8_t *)0x7000000000; /* of the device's memory; not mapped */
+    const size_t at = 4096 + 256;
+    struct end a, b;
+    struct wring_provider_caps caps;
+    struct wring_memory file = {.fd = -1};
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->capabilities(a.provider, &caps);
+    for (unsigned i = 0; caps.dmabuf_regions && i < 3; i++) {
+        struct wring_region *target, *source;
+        struct wring_remote *remote;
+        uint8_t key[WRING_REGION_KEY_MAX], *bytes;
+        REQUIRE(wring_memory_alloc(4 * 4096, &file) == WRING_OK, "memory");
+        bytes = (uint8_t *)file.base + at;
+        struct wring_memory device = {.base = address + 256,
+                                      .bytes = 5000,
+                                      .kind = WRING_MEMORY_DMABUF,
+                                      .fd = file.fd,
+                                      .fd_offset = at};
+        REQUIRE(ops->region_create(a.provider, &device, &target) == WRING_OK, "target");
+        REQUIRE(ops->region_create(b.provider, &device, &source) == WRING_OK, "source");
+        size_t n = ops->region_export(target, key);
+        REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import");
+        fill_pattern(b.base, sizes[i], i);
+        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, sizes[i], 1, 1) == WRING_OK, "put");
+        UNTIL(&a, &b, a.arrived == 2 * i + 1 && b.done == 2 * i + 1);
+        CHECK(has_pattern(bytes, sizes[i], i), "%zu bytes did not land in it", sizes[i]);
+        CHECK(is_all(file.base, at, 0) && is_all(bytes + sizes[i], 5000 - sizes[i], 0), "beside");
+        fill_pattern(bytes, sizes[i], i + 7);
+        CHECK(ops->put(b.conn, 0, source, address + 256, b.remote, 0, sizes[i], 2, 2) == WRING_OK,
+              "put");
+        UNTIL(&a, &b, a.arrived == 2 * i + 2 && b.done == 2 * i + 2);
+        CHECK(has_pattern(a.base, sizes[i], i + 7), "%zu bytes did not leave it", sizes[i]);
+        ops->remote_release(remote);
+        ops->region_destroy(target);
+        ops->region_destroy(source);
+        wring_memory_free(&file);
+    }
+    ends_close(&a, &b);
+}
+
 /** Sources that are registered again and again, and one after its memory was announced as gone. */
 static void sources_come_and_go(void)
 {
@@ -221,6 +268,7 @@ const struct wring_test_case suite_cases_region[] = {
     {"regions_come_and_go", regions_come_and_go},
     {"host_memory_is_as_promised", host_memory_is_as_promised},
     {"device_memory_is_as_promised", device_memory_is_as_promised},
+    {"device_memory_carries_bytes", device_memory_carries_bytes},
     {"sources_come_and_go", sources_come_and_go},
     {"host_memory_can_be_put_into", host_memory_can_be_put_into},
     {"local_any_is_as_promised", local_any_is_as_promised},

@@ -22,6 +22,7 @@ static struct {
     unsigned made, alive;
     uint64_t locked, limit; /* bytes; 0: no limit */
     int error;              /* of the next registrations */
+    bool strict;            /* they refuse relaxed ordering */
     int probe_error;        /* what a dma-buf of descriptor -1 gets */
     unsigned access;        /* of the last one */
     uint64_t iova, offset;
@@ -44,6 +45,8 @@ static struct ibv_mr *make_mr(struct ibv_pd *pd, uint64_t iova, size_t bytes, un
     errno = devices.error;
     if (devices.error == 0 && devices.limit != 0 && devices.locked + bytes > devices.limit)
         errno = ENOMEM;
+    if (errno == 0 && devices.strict && (access & IBV_ACCESS_RELAXED_ORDERING) != 0)
+        errno = EOPNOTSUPP;
     if (errno != 0)
         return NULL;
     struct ibv_mr *mr = calloc(1, sizeof(*mr));
@@ -306,6 +309,15 @@ static void ordering_is_relaxed_for_targets_only(void)
     CHECK(devices.access == ACCESS, "0x%x", devices.access);
     wring_verbs_memory_destroy(memory);
     CHECK(devices.alive == 0, "%u left", devices.alive);
+
+    memory = open_memory(usual);
+    devices.strict = true;
+    CHECK(wring_verbs_pin(memory, &what, VERBS_PIN_TARGET, &pin) == WRING_OK, "%s", said);
+    CHECK(devices.access == ACCESS && strstr(said, "first refuses") != NULL, "'%s'", said);
+    said[0] = '\0';
+    CHECK(wring_verbs_pin(memory, &what, VERBS_PIN_TARGET, &pin) == WRING_OK, "%s", said);
+    CHECK(said[0] == '\0', "tried again: '%s'", said);
+    wring_verbs_memory_destroy(memory);
 
     struct verbs_memory_params params = {.library = &library, .log = &log_said, .config = &config};
     memory = open_memory(on);

@@ -182,6 +182,20 @@ static struct ibv_mr *register_one(const struct verbs_memory *memory, unsigned r
     return library->reg_mr(pd, pin->base, pin->bytes, access);
 }
 
+/** A device, or the kernel, that refuses the flag gets its registrations without it from then on.
+ */
+static bool give_up_relaxed(struct verbs_memory *memory, unsigned rail, enum verbs_pin_use use,
+                            int error)
+{
+    if (use != VERBS_PIN_TARGET || !memory->relaxed || (error != EINVAL && error != EOPNOTSUPP))
+        return false;
+    memory->relaxed = false;
+    wring_info(memory->params.log,
+               "%s refuses relaxed ordering, or the memory: writes stay in order",
+               memory->params.rails[rail].device);
+    return true;
+}
+
 /** Register with each rail. @param rail out, where it failed. @return 0 or an errno */
 static int register_all(struct verbs_memory *memory, struct pin *pin,
                         const struct wring_memory *what, enum verbs_pin_use use, unsigned *rail)
@@ -191,6 +205,8 @@ static int register_all(struct verbs_memory *memory, struct pin *pin,
             continue; /* of a first try */
         errno = 0;
         pin->base.mrs[i] = register_one(memory, i, &pin->base, what, use);
+        if (pin->base.mrs[i] == NULL && give_up_relaxed(memory, i, use, errno))
+            pin->base.mrs[i] = register_one(memory, i, &pin->base, what, use);
         if (pin->base.mrs[i] == NULL) {
             *rail = i;
             return errno != 0 ? errno : EIO;

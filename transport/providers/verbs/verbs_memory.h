@@ -82,6 +82,7 @@ struct verbs_region {
     struct verbs_region *next, **link; /* all of a memory */
     struct verbs_memory *memory;
     enum verbs_pin_use use;
+    bool on_device; /* a dma-buf: the processor cannot read it, so nothing of it goes inline */
     struct verbs_pin *pin;
 };
 
