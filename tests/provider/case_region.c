@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Registering memory, keys of regions, and what a provider says it can do with them. */
 #include "tests/provider/ends.h"
+#include "transport/memory.h"
 
 static void stale_keys_are_refused(void)
 {
@@ -98,48 +99,64 @@ static void device_memory_is_as_promised(void)
     end_close(&a);
 }
 
+/** A put from b to a, the next one. */
+static void put_next(struct end *a, struct end *b, struct wring_region *region, const void *local,
+                     struct wring_remote *remote, size_t bytes)
+{
+    unsigned n = a->arrived;
+    enum wring_status status =
+        b->provider->ops->put(b->conn, 0, region, local, remote, 0, bytes, n, n);
+    CHECK(status == WRING_OK, "%s", wring_status_text(status));
+    UNTIL(a, b, a->arrived == n + 1 && b->done == n + 1);
+}
+
+/** Bytes into a device's memory and, from another region of the same memory, back. */
+static void carry(struct end *a, struct end *b, const struct wring_memory *device, uint8_t *bytes,
+                  size_t n)
+{
+    const struct wring_provider_ops *ops = a->provider->ops;
+    struct wring_region *target, *source;
+    struct wring_remote *remote;
+    uint8_t key[WRING_REGION_KEY_MAX];
+    REQUIRE(ops->region_create(a->provider, device, &target) == WRING_OK, "target");
+    REQUIRE(ops->region_create(b->provider, device, &source) == WRING_OK, "source");
+    size_t key_bytes = ops->region_export(target, key);
+    REQUIRE(ops->remote_import(b->conn, key, key_bytes, &remote) == WRING_OK, "import");
+    fill_pattern(b->base, n, 1);
+    put_next(a, b, b->region, b->base, remote, n);
+    CHECK(has_pattern(bytes, n, 1), "%zu bytes did not land in it", n);
+    CHECK(is_all(bytes + n, device->bytes - n, 0), "more than %zu bytes did", n);
+    fill_pattern(bytes, n, 2);
+    put_next(a, b, source, device->base, b->remote, n);
+    CHECK(has_pattern(a->base, n, 2), "%zu bytes did not leave it", n);
+    ops->remote_release(remote);
+    ops->region_destroy(target);
+    ops->region_destroy(source);
+}
+
 /** Through addresses that are none of this process: a file plays the device. What is small must not
- * be read by the processor on its way, nor what is large. */
+ * be read by the processor on its way either. */
 static void device_memory_carries_bytes(void)
 {
-    static const size_t sizes[] = {8, 200, 5000};
-    static uint8_t *const address =
-        (uint8_t *)0x7000000000; /* of the device's memory; not mapped */
-    const size_t at = 4096 + 256;
+    enum {
+        BYTES = 5000,
+        AT = 4096 + 256 /* in the file, and so in a page of the device's */
+    };
+    static const size_t sizes[] = {8, 200, BYTES};
     struct end a, b;
     struct wring_provider_caps caps;
     struct wring_memory file = {.fd = -1};
-    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
-    const struct wring_provider_ops *ops = a.provider->ops;
-    ops->capabilities(a.provider, &caps);
-    for (unsigned i = 0; caps.dmabuf_regions && i < 3; i++) {
-        struct wring_region *target, *source;
-        struct wring_remote *remote;
-        uint8_t key[WRING_REGION_KEY_MAX], *bytes;
-        REQUIRE(wring_memory_alloc(4 * 4096, &file) == WRING_OK, "memory");
-        bytes = (uint8_t *)file.base + at;
-        struct wring_memory device = {.base = address + 256,
-                                      .bytes = 5000,
-                                      .kind = WRING_MEMORY_DMABUF,
-                                      .fd = file.fd,
-                                      .fd_offset = at};
-        REQUIRE(ops->region_create(a.provider, &device, &target) == WRING_OK, "target");
-        REQUIRE(ops->region_create(b.provider, &device, &source) == WRING_OK, "source");
-        size_t n = ops->region_export(target, key);
-        REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import");
-        fill_pattern(b.base, sizes[i], i);
-        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, sizes[i], 1, 1) == WRING_OK, "put");
-        UNTIL(&a, &b, a.arrived == 2 * i + 1 && b.done == 2 * i + 1);
-        CHECK(has_pattern(bytes, sizes[i], i), "%zu bytes did not land in it", sizes[i]);
-        CHECK(is_all(file.base, at, 0) && is_all(bytes + sizes[i], 5000 - sizes[i], 0), "beside");
-        fill_pattern(bytes, sizes[i], i + 7);
-        CHECK(ops->put(b.conn, 0, source, address + 256, b.remote, 0, sizes[i], 2, 2) == WRING_OK,
-              "put");
-        UNTIL(&a, &b, a.arrived == 2 * i + 2 && b.done == 2 * i + 2);
-        CHECK(has_pattern(a.base, sizes[i], i + 7), "%zu bytes did not leave it", sizes[i]);
-        ops->remote_release(remote);
-        ops->region_destroy(target);
-        ops->region_destroy(source);
+    REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
+    a.provider->ops->capabilities(a.provider, &caps);
+    for (size_t i = 0; caps.dmabuf_regions && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        REQUIRE(wring_memory_alloc(AT + BYTES, &file) == WRING_OK, "memory");
+        const struct wring_memory device = {.base = (void *)(uintptr_t)(0x7000000000 + AT),
+                                            .bytes = BYTES,
+                                            .kind = WRING_MEMORY_DMABUF,
+                                            .fd = file.fd,
+                                            .fd_offset = AT};
+        carry(&a, &b, &device, (uint8_t *)file.base + AT, sizes[i]);
+        CHECK(is_all(file.base, AT, 0), "written before it");
         wring_memory_free(&file);
     }
     ends_close(&a, &b);
