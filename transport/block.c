@@ -41,8 +41,9 @@ static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish
         wring_debug(fabric->log, "buffers lie on %s", names[got]);
     else
         wring_warn(fabric->log,
-                   "WRING_HUGEPAGES=pool: %zu bytes cannot be had of it, see vm.nr_hugepages; "
-                   "buffers lie on %s",
+                   "WRING_HUGEPAGES=pool: too few pages are free in it (vm.nr_hugepages) for %zu "
+                   "bytes, or "
+                   "rounding would waste too much; buffers lie on %s",
                    bytes, names[got]);
 }
 

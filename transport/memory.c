@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define WASTE 8 /* of a pool at most one part in so many is left unused */
+#define WASTE 4 /* of a pool at most one part in so many is left unused */
 
 static enum wring_status status_of_errno(void)
 {

@@ -35,7 +35,7 @@ enum wring_memory_pages {
 
 /**
  * The same on large pages, where they can be had: less than WRING_MEMORY_LARGE stays on small ones,
- * and of a pool no more than an eighth goes to waste by rounding.
+ * and of a pool no more than a quarter goes to waste by rounding.
  * @param got  out, what it became: the next lesser kind where the wish could not be met
  */
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
