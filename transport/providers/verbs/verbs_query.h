@@ -19,6 +19,11 @@ bool wring_verbs_table_read(const struct verbs_library *library, bool with_abili
                             struct verbs_table *table, char *reason, size_t bytes);
 void wring_verbs_table_free(struct verbs_table *table);
 
+/** Open the device of that name. @return NULL where it is not there or does not open; errno */
+struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, const char *name);
+
+/* verbs_pick.c */
+
 /**
  * Read, choose, and log each choice with its reason.
  *
@@ -31,9 +36,6 @@ enum wring_status wring_verbs_select(const struct verbs_library *library,
                                      const struct wring_config *config,
                                      const struct sockaddr *bound, const struct wring_log *log,
                                      struct verbs_choice *out, size_t *n);
-
-/** Open the device of that name. @return NULL where it is not there or does not open; errno */
-struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, const char *name);
 
 /** As wring_provider_ops.probe: is there a port that could be a rail? */
 enum wring_status wring_verbs_probe(char *reason, size_t bytes);

@@ -109,6 +109,8 @@ struct verbs_choice {
     int numa;
 };
 
+/* verbs_list.c */
+
 /**
  * Does a list name a port? Lists are as others in this field have them:
  *
@@ -132,6 +134,8 @@ const char *wring_verbs_list_fault(const char *list);
  */
 bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, char *text,
                            size_t bytes);
+
+/* verbs_select.c */
 
 /**
  * The best GID of a port, as an index into port->gids: the entry of the port's table that was asked
@@ -158,6 +162,8 @@ int wring_verbs_choose_gid(const struct verbs_port *port, const struct verbs_wis
  */
 size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wish *wish,
                           struct verbs_choice *out, char (*why)[VERBS_WHY]);
+
+/* verbs_text.c */
 
 /** Names, for people. */
 const char *wring_verbs_link_text(enum verbs_link link);
@@ -207,7 +213,7 @@ size_t wring_verbs_pair(const struct verbs_end *dialing, size_t n_dialing,
                         const struct verbs_end *accepting, size_t n_accepting, bool we_dial,
                         struct verbs_pair *out, char *why, size_t bytes);
 
-/* verbs_query.c, or verbs_stub.c in builds without libibverbs */
+/* verbs_pick.c, or verbs_stub.c in builds without libibverbs */
 
 /** All that `wring info` shows. */
 struct verbs_survey {
