@@ -125,7 +125,7 @@ static enum wring_status fill_provider(struct verbs_provider *verbs,
         wring_error(&verbs->log, "epoll_create1: %s", strerror(errno));
         return WRING_ERR_SYSTEM;
     }
-    return open_device(verbs, params->config != NULL ? params->config->verbs_device : "");
+    return open_device(verbs, params->config != NULL ? params->config->verbs_devices : "");
 }
 
 static enum wring_status provider_open(const struct wring_provider_params *params,
