@@ -38,8 +38,9 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_block *out)
 {
-    struct wring_block block = {.fabric = fabric,
-                                .memory = {base, bytes, WRING_MEMORY_HOST, -1, 0}};
+    struct wring_block block = {
+        .fabric = fabric,
+        .memory = {.base = base, .bytes = bytes, .kind = WRING_MEMORY_HOST, .fd = -1}};
     enum wring_status status = register_with_devices(&block);
     if (status != WRING_OK) {
         wring_block_finish(&block);

@@ -72,12 +72,61 @@ static void host_memory_is_as_promised(void)
     REQUIRE(end_open(&a, 1, 4096, 16), "open");
     const struct wring_provider_ops *ops = a.provider->ops;
     ops->capabilities(a.provider, &caps);
-    struct wring_memory memory = {wring_test_guarded(10000), 10000, WRING_MEMORY_HOST, -1, 0};
+    struct wring_memory memory = {
+        .base = wring_test_guarded(10000), .bytes = 10000, .kind = WRING_MEMORY_HOST, .fd = -1};
     enum wring_status status = ops->region_create(a.provider, &memory, &region);
     CHECK(status == (caps.host_regions ? WRING_OK : WRING_ERR_UNSUPPORTED), "%s",
           wring_status_text(status));
     ops->region_destroy(region);
     end_close(&a);
+}
+
+/** Memory of a device is refused by those that cannot reach it, whatever stands in its fields. */
+static void device_memory_is_as_promised(void)
+{
+    struct end a;
+    struct wring_provider_caps caps;
+    struct wring_region *region = NULL;
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->capabilities(a.provider, &caps);
+    struct wring_memory memory = {
+        .base = a.base, .bytes = 4096, .kind = WRING_MEMORY_DMABUF, .fd = -1};
+    enum wring_status status = ops->region_create(a.provider, &memory, &region);
+    CHECK(caps.dmabuf_regions ? status != WRING_OK : status == WRING_ERR_UNSUPPORTED,
+          "a descriptor that is none: %s", wring_status_text(status));
+    end_close(&a);
+}
+
+/** Sources that are registered again and again, and one after its memory was announced as gone. */
+static void sources_come_and_go(void)
+{
+    enum {
+        BYTES = 20000,
+        ROUNDS = 5
+    };
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    uint8_t *source = b.base;
+    struct wring_memory memory = b.memory;
+    memory.source_only = true;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct wring_region *both[2];
+        REQUIRE(ops->region_create(b.provider, &memory, &both[0]) == WRING_OK, "region %u", i);
+        REQUIRE(ops->region_create(b.provider, &memory, &both[1]) == WRING_OK, "region %u", i);
+        ops->region_destroy(both[i % 2]);
+        fill_pattern(source, BYTES, i);
+        CHECK(ops->put(b.conn, 0, both[(i + 1) % 2], source, b.remote, 0, BYTES, i, i) == WRING_OK,
+              "put");
+        UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
+        CHECK(has_pattern(a.base, BYTES, i), "round %u", i);
+        ops->region_destroy(both[(i + 1) % 2]);
+        if (i % 2 == 1)
+            ops->memory_gone(b.provider, memory.base, memory.bytes);
+    }
+    ops->memory_gone(b.provider, memory.base, memory.bytes);
+    ends_close(&a, &b);
 }
 
 /** Host memory as the target of puts: nothing lands behind its end, where a page is missing. */
@@ -91,7 +140,8 @@ static void host_memory_can_be_put_into(void)
     REQUIRE(ends_open(&a, &b, 10000, 16), "no pair");
     const struct wring_provider_ops *ops = a.provider->ops;
     ops->capabilities(a.provider, &caps);
-    struct wring_memory memory = {host, 10000, WRING_MEMORY_HOST, -1, 0};
+    struct wring_memory memory = {
+        .base = host, .bytes = 10000, .kind = WRING_MEMORY_HOST, .fd = -1};
     if (caps.host_regions) {
         REQUIRE(ops->region_create(a.provider, &memory, &region) == WRING_OK, "region");
         size_t n = ops->region_export(region, key);
@@ -170,6 +220,8 @@ const struct wring_test_case suite_cases_region[] = {
     {"garbage_keys_are_refused", garbage_keys_are_refused},
     {"regions_come_and_go", regions_come_and_go},
     {"host_memory_is_as_promised", host_memory_is_as_promised},
+    {"device_memory_is_as_promised", device_memory_is_as_promised},
+    {"sources_come_and_go", sources_come_and_go},
     {"host_memory_can_be_put_into", host_memory_can_be_put_into},
     {"local_any_is_as_promised", local_any_is_as_promised},
     {"maps_are_as_promised", maps_are_as_promised},

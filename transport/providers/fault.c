@@ -103,6 +103,11 @@ static void fault_region_destroy(struct wring_region *region)
         region->provider->ops->region_destroy(region);
 }
 
+static void fault_memory_gone(struct wring_provider *base, const void *memory, size_t bytes)
+{
+    fault_of(base)->inner->ops->memory_gone(fault_of(base)->inner, memory, bytes);
+}
+
 static size_t fault_region_export(struct wring_region *region, void *key)
 {
     return region->provider->ops->region_export(region, key);
@@ -269,6 +274,7 @@ static const struct wring_provider_ops fault_ops = {
     .disconnect = fault_disconnect,
     .region_create = fault_region_create,
     .region_destroy = fault_region_destroy,
+    .memory_gone = fault_memory_gone,
     .region_export = fault_region_export,
     .remote_import = fault_remote_import,
     .remote_release = fault_remote_release,

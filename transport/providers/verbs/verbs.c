@@ -251,6 +251,8 @@ static enum wring_status region_create(struct wring_provider *base,
                                        const struct wring_memory *memory, struct wring_region **out)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
+    if (memory->kind == WRING_MEMORY_DMABUF)
+        return WRING_ERR_UNSUPPORTED;
     struct verbs_region *region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -465,6 +467,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .disconnect = provider_disconnect,
     .region_create = region_create,
     .region_destroy = region_destroy,
+    .memory_gone = wring_nothing_kept,
     .region_export = region_export,
     .remote_import = remote_import,
     .remote_release = remote_release,

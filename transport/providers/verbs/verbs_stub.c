@@ -119,6 +119,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .disconnect = disconnect,
     .region_create = region_create,
     .region_destroy = region_destroy,
+    .memory_gone = wring_nothing_kept,
     .region_export = region_export,
     .remote_import = remote_import,
     .remote_release = remote_release,
