@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp.h"
+#include "transport/providers/verbs/verbs_query.h"
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
@@ -32,9 +33,10 @@ static bool watch_fd(struct verbs_provider *verbs, int fd, void *who)
 }
 
 /** The device's own things, after the device. */
-static enum wring_status open_device(struct verbs_provider *verbs, const char *wish)
+static enum wring_status open_device(struct verbs_provider *verbs,
+                                     const struct wring_config *config)
 {
-    enum wring_status status = wring_verbs_device_open(verbs, wish);
+    enum wring_status status = wring_verbs_device_open(verbs, config);
     if (status != WRING_OK)
         return status;
     verbs->pd = verbs->library.alloc_pd(verbs->device.context);
@@ -125,7 +127,7 @@ static enum wring_status fill_provider(struct verbs_provider *verbs,
         wring_error(&verbs->log, "epoll_create1: %s", strerror(errno));
         return WRING_ERR_SYSTEM;
     }
-    return open_device(verbs, params->config != NULL ? params->config->verbs_devices : "");
+    return open_device(verbs, params->config);
 }
 
 static enum wring_status provider_open(const struct wring_provider_params *params,

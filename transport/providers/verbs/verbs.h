@@ -122,15 +122,9 @@ struct verbs_provider {
 
 /* verbs_device.c */
 
-/** Load the library and see whether a port is active. As wring_provider_ops.probe. */
-enum wring_status wring_verbs_probe(char *reason, size_t bytes);
-
-/**
- * Open the device, port and GID to use. Preferred: the GID of the address we are bound to, then
- * RoCEv2 over IPv4, then other routable ones.
- * @param wish  "dev[:port]", or "" for the best
- */
-enum wring_status wring_verbs_device_open(struct verbs_provider *verbs, const char *wish);
+/** Open the first of the rails that verbs_select.h chooses. */
+enum wring_status wring_verbs_device_open(struct verbs_provider *verbs,
+                                          const struct wring_config *config);
 
 /* verbs_conn.c */
 struct verbs_conn *wring_verbs_conn_create(struct verbs_provider *verbs, bool accepted, int fd,

@@ -10,12 +10,13 @@
 /**
  * Look at every port of every device; nothing stays open.
  *
+ * @param with_abilities  try out what the devices can do, too: makes queue pairs and takes a while
  * @param table   out, to be freed with wring_verbs_table_free(); untouched on failure
  * @param reason  out, [bytes], why it cannot be read; written on failure only. No device at all is
  *                such a failure
  */
-bool wring_verbs_table_read(const struct verbs_library *library, struct verbs_table *table,
-                            char *reason, size_t bytes);
+bool wring_verbs_table_read(const struct verbs_library *library, bool with_abilities,
+                            struct verbs_table *table, char *reason, size_t bytes);
 void wring_verbs_table_free(struct verbs_table *table);
 
 /**

@@ -72,7 +72,7 @@ struct verbs_port {
     int numa;              /* -1: unknown */
     uint32_t mbit;         /* what the link carries, Mbit/s; 0: unknown */
     uint32_t mtu, max_mtu; /* bytes of payload, active and largest */
-    uint16_t lid;          /* InfiniBand */
+    uint16_t lid;          /* InfiniBand; 0: it is reached by its GID only */
     uint32_t vendor;       /* 0xffffff: soft-RoCE */
     uint16_t n_gids, n_pkeys;
     struct verbs_gid gids[VERBS_GIDS_MAX]; /* without empty entries */

@@ -7,9 +7,13 @@
 
 #include <stdio.h>
 
+#include "transport/providers/verbs/verbs_select.h"
+
+#define REASON "built without the headers of libibverbs (package libibverbs-dev)"
+
 static enum wring_status probe(char *reason, size_t bytes)
 {
-    snprintf(reason, bytes, "built without the headers of libibverbs (package libibverbs-dev)");
+    snprintf(reason, bytes, "%s", REASON);
     return WRING_ERR_UNSUPPORTED;
 }
 
@@ -105,6 +109,12 @@ static size_t provider_poll(struct wring_provider *provider, struct wring_event 
 static void arm(struct wring_provider *provider, struct wring_wait_set *set)
 {
     (void)provider, (void)set;
+}
+
+void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *out)
+{
+    (void)config;
+    *out = (struct verbs_survey){.reason = REASON};
 }
 
 const struct wring_provider_ops wring_provider_verbs = {
