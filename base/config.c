@@ -212,7 +212,7 @@ enum wring_status wring_config_set(struct wring_config *config, const struct wri
     return set_var(config, log, var, value);
 }
 
-enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+enum wring_status wring_config_defaults(struct wring_config *config, const struct wring_log *log)
 {
     memset(config, 0, sizeof(*config));
     for (size_t i = 0; i < sizeof(vars) / sizeof(vars[0]); i++) {
@@ -220,6 +220,14 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
         if (status != WRING_OK)
             return status;
     }
+    return WRING_OK;
+}
+
+enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+{
+    enum wring_status failed = wring_config_defaults(config, log);
+    if (failed != WRING_OK)
+        return failed;
     for (char **entry = environ; *entry != NULL; entry++) {
         if (strncmp(*entry, "WRING_", 6) != 0)
             continue;
