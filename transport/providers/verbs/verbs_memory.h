@@ -63,7 +63,8 @@ uint64_t wring_verbs_memory_registrations(const struct verbs_memory *memory);
  * Register with every rail.
  *
  * Errors, logged: WRING_ERR_NO_MEMORY where a limit was hit, with the limit and the need;
- * WRING_ERR_UNSUPPORTED for a kind that a device does not take; WRING_ERR_DEVICE.
+ * WRING_ERR_UNSUPPORTED for a kind that a device does not take; WRING_ERR_INVALID where no memory
+ * is there; WRING_ERR_DEVICE.
  */
 enum wring_status wring_verbs_pin(struct verbs_memory *memory, const struct wring_memory *what,
                                   enum verbs_pin_use use, struct verbs_pin **out);
@@ -80,8 +81,12 @@ struct verbs_region {
     struct wring_region base;
     struct verbs_region *next, **link; /* all of a memory */
     struct verbs_memory *memory;
+    enum verbs_pin_use use;
     struct verbs_pin *pin;
 };
+
+/** Where the list of all regions begins. */
+struct verbs_region **wring_verbs_memory_regions(struct verbs_memory *memory);
 
 /** As wring_provider_ops.region_create. */
 enum wring_status wring_verbs_region_create(struct verbs_memory *memory,
@@ -90,7 +95,8 @@ enum wring_status wring_verbs_region_create(struct verbs_memory *memory,
                                             struct wring_region **out);
 void wring_verbs_region_destroy(struct wring_region *region);
 
-/** As wring_provider_ops.region_export: size, address, and a key per rail. */
+/** As wring_provider_ops.region_export: size, address, and a key per rail. @return 0 for a source,
+ * which has none */
 size_t wring_verbs_region_export(const struct wring_region *region, void *key);
 
 static inline uint32_t wring_verbs_lkey(const struct wring_region *region, unsigned rail)
