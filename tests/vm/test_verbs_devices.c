@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "tests/lib/test.h"
+#include "transport/memory.h"
 #include "transport/providers/verbs/verbs_memory.h"
 #include "transport/providers/verbs/verbs_query.h"
 
@@ -153,6 +154,26 @@ static void memory_is_registered_with_both(void)
     munmap(what.base, what.bytes);
 }
 
+/** Large pages of the pool, which the machine of the rig gets for this, are registered too. */
+static void large_pages_are_registered(void)
+{
+    struct rig rig;
+    struct wring_memory memory;
+    struct wring_region *region;
+    enum wring_memory_pages got = WRING_PAGES_SMALL;
+    FILE *pool = fopen("/proc/sys/vm/nr_hugepages", "we");
+    bool grown = pool != NULL && fputs("4", pool) >= 0;
+    if (pool != NULL)
+        grown = fclose(pool) == 0 && grown;
+    REQUIRE(grown && open_rig(&rig), "%s, or the pool does not grow", said);
+    CHECK(wring_memory_alloc_on(6 << 20, WRING_PAGES_POOL, &memory, &got) == WRING_OK &&
+              got == WRING_PAGES_POOL,
+          "became %d", got);
+    CHECK(wring_verbs_region_create(rig.memory, NULL, &memory, &region) == WRING_OK, "%s", said);
+    close_rig(&rig);
+    wring_memory_free(&memory);
+}
+
 /** Root may lock without a limit; this process not from here on. */
 static bool drop_lock_capability(void)
 {
@@ -196,6 +217,7 @@ int main(int argc, char **argv)
         {"rails_are_chosen", rails_are_chosen},
         {"devices_open_by_name", devices_open_by_name},
         {"memory_is_registered_with_both", memory_is_registered_with_both},
+        {"large_pages_are_registered", large_pages_are_registered},
         {"limits_are_explained", limits_are_explained}, /* last: the limit stays */
         {NULL, NULL},
     };
@@ -203,5 +225,9 @@ int main(int argc, char **argv)
     if (!wring_verbs_library_load(&library, reason, sizeof(reason)) ||
         wring_verbs_probe(reason, sizeof(reason)) != WRING_OK)
         wring_test_skip("verbs: %s", reason);
+    struct ibv_context *rig = wring_verbs_open_named(&library, "rxb");
+    if (rig == NULL)
+        wring_test_skip("this is not the rig's machine: it has no rxb");
+    library.close_device(rig);
     return wring_test_main(argc, argv, cases);
 }
