@@ -129,12 +129,49 @@ static void words_have_headers(void)
     CHECK(bytes == 0x0300, "refused, but written");
 }
 
+static void resync_words_are_read_as_written(void)
+{
+    uint8_t *packed = wring_test_guarded(VERBS_RESYNC_BYTES);
+    struct verbs_resync_word word = {.dead = 0x8001}, back = {.dead = 77};
+    for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
+        word.used[i] = 0xFFFFFFF0 + i;
+    wring_verbs_resync_pack(&word, packed);
+    CHECK(memcmp(packed, (uint8_t[]){1, 0x80, 0, 0, 0xF0, 0xFF, 0xFF, 0xFF, 0xF1}, 9) == 0,
+          "other bytes");
+    REQUIRE(wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES, &back), "refused");
+    CHECK(memcmp(&back, &word, sizeof(back)) == 0, "reads otherwise");
+    CHECK(!wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES - 1, &back), "a short one");
+    packed[2] = 1;
+    CHECK(!wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES, &back), "a 17th path");
+    CHECK(memcmp(&back, &word, sizeof(back)) == 0, "refused, but written");
+}
+
+static void resume_words_are_read_as_written(void)
+{
+    uint8_t packed[VERBS_RESUME_BYTES];
+    uint64_t delivered = 7;
+    uint32_t dead = 7;
+    wring_verbs_resume_pack(5, 0x0102030405060708, packed);
+    CHECK(memcmp(packed, (uint8_t[]){5, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1}, sizeof(packed)) == 0,
+          "other bytes");
+    CHECK(!wring_verbs_resume_unpack(packed, sizeof(packed) - 1, &dead, &delivered), "short");
+    packed[2] = 1;
+    CHECK(!wring_verbs_resume_unpack(packed, sizeof(packed), &dead, &delivered), "a 17th path");
+    CHECK(dead == 7 && delivered == 7, "refused, but written");
+    packed[2] = 0;
+    CHECK(wring_verbs_resume_unpack(packed, sizeof(packed), &dead, &delivered) && dead == 5 &&
+              delivered == 0x0102030405060708,
+          "reads otherwise");
+}
+
 static const struct wring_test_case cases[] = {
     {"card_is_these_bytes", card_is_these_bytes},
     {"other_cards_are_refused", other_cards_are_refused},
     {"offer_is_these_bytes", offer_is_these_bytes},
     {"other_offers_are_refused", other_offers_are_refused},
     {"words_have_headers", words_have_headers},
+    {"resync_words_are_read_as_written", resync_words_are_read_as_written},
+    {"resume_words_are_read_as_written", resume_words_are_read_as_written},
     {0},
 };
 

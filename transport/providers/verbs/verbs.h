@@ -176,6 +176,7 @@ enum verbs_state {
     VERBS_CARDS,      /* the queue pairs' addresses */
     VERBS_READY,      /* our queue pairs are ready, the peer's word that its are, is awaited */
     VERBS_OPEN,
+    VERBS_RESYNC,   /* a path failed: both sides agree on how to go on without it */
     VERBS_DRAINING, /* the stream ended; what has come is still to be handed out */
     VERBS_DEAD,
 };
@@ -200,6 +201,21 @@ struct verbs_message {
     uint32_t lkeys[VERBS_RAILS_MAX], rkeys[VERBS_RAILS_MAX]; /* by our and by the peer's rails */
 };
 
+/** Paths that messages of one direction take, in this order. */
+struct verbs_set {
+    struct verbs_stripes stripes;
+    struct verbs_path *paths[VERBS_PATHS_MAX]; /* [stripes.paths] */
+};
+
+/** How far two sides are with agreeing, see verbs_resync.c. */
+struct verbs_resync {
+    bool told, heard;       /* RESYNC */
+    bool resumed, answered; /* RESUME, ours and the peer's */
+    uint32_t told_dead;
+    struct verbs_resync_word peer;
+    uint64_t delivered; /* of our messages, by the peer */
+};
+
 #define VERBS_OUT 4096
 #define VERBS_IN (VERBS_WORD_HEADER + VERBS_WORD_MAX)
 
@@ -221,19 +237,22 @@ struct verbs_conn {
     char peer_name[64];
 
     struct verbs_offer offer; /* the peer's */
-    struct verbs_stripes stripes;
     struct verbs_path *paths[VERBS_PATHS_MAX];
     unsigned n_paths;
+    uint32_t dead; /* of these, a bit each */
+    struct verbs_set out_set, in_set;
+    struct verbs_resync resync;
     struct verbs_buffers *buffers;
     struct verbs_pin *pin; /* of buffers */
 
-    /* messages we send: those before done are the caller's again */
+    /* messages we send: done <= spread over paths <= next; those before done are the caller's */
     struct verbs_message messages[VERBS_MESSAGES];
-    uint64_t next, done;
+    uint64_t next, spread, done;
     uint64_t delivered; /* messages of the peer that were given out */
 
     enum wring_status status;
     char text[VERBS_TEXT];
+    char first_text[VERBS_TEXT]; /* of the first path that failed */
 };
 
 struct verbs_remote {
@@ -318,6 +337,9 @@ void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t byt
 
 /* verbs_post.c */
 
+/** After a path was lost: messages that the peer has not given out, as far as there are credits. */
+void wring_verbs_spread_again(struct verbs_conn *conn);
+
 /** Post what is pending on all paths. */
 void wring_verbs_conn_post(struct verbs_conn *conn);
 
@@ -329,6 +351,9 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
                                   struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
                                   uint32_t imm, uint64_t cookie);
 enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, size_t bytes);
+
+/** Have all that was posted on a path complete with a notice. */
+void wring_verbs_ask_completion(struct verbs_path *path);
 
 /** Are there credits that were not there when `starved` was set? */
 bool wring_verbs_has_credits(struct verbs_conn *conn);
@@ -360,10 +385,29 @@ __attribute__((format(printf, 3, 4))) void wring_verbs_conn_fail(struct verbs_co
 /** Nothing is sent or taken in any more; CLOSED will be told. */
 void wring_verbs_conn_stop(struct verbs_conn *conn);
 
-/** A path does not work any more; the text says why. */
+/** Something is wrong beyond the path it was seen on: the connection ends. */
+void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why);
+
+/** A path does not work any more, others may; the text says why. */
 void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why);
 
+/* verbs_resync.c */
+
+/** Fill a set with the paths that are not dead. */
+void wring_verbs_set_paths(struct verbs_conn *conn, struct verbs_set *set);
+
+/** A path is dead, another is not: stop and begin to agree. Does nothing where that is under way */
+void wring_verbs_resync_begin(struct verbs_conn *conn);
+
+/** @param nothing_whole  all messages of the peer that are whole were given out */
+void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole);
+
+void wring_verbs_take_resync(struct verbs_conn *conn, const struct verbs_resync_word *word);
+void wring_verbs_take_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered);
+
 /* verbs_stream.c */
+void wring_verbs_say_resync(struct verbs_conn *conn, const struct verbs_resync_word *word);
+void wring_verbs_say_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered);
 
 /** Do what can be done on the TCP side now. */
 void wring_verbs_stream_service(struct verbs_conn *conn);

@@ -90,6 +90,39 @@ bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_of
     return true;
 }
 
+void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES])
+{
+    wring_put_u32(to, word->dead);
+    for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
+        wring_put_u32(to + 4 + 4 * i, word->used[i]);
+}
+
+bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out)
+{
+    if (bytes != VERBS_RESYNC_BYTES || wring_get_u32(from) >> VERBS_PATHS_MAX != 0)
+        return false;
+    out->dead = wring_get_u32(from);
+    for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
+        out->used[i] = wring_get_u32(from + 4 + 4 * i);
+    return true;
+}
+
+void wring_verbs_resume_pack(uint32_t dead, uint64_t delivered, uint8_t to[VERBS_RESUME_BYTES])
+{
+    wring_put_u32(to, dead);
+    wring_put_u64(to + 4, delivered);
+}
+
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, uint32_t *dead,
+                               uint64_t *delivered)
+{
+    if (bytes != VERBS_RESUME_BYTES || wring_get_u32(from) >> VERBS_PATHS_MAX != 0)
+        return false;
+    *dead = wring_get_u32(from);
+    *delivered = wring_get_u64(from + 4);
+    return true;
+}
+
 void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER])
 {
     wring_put_u32(to, (uint32_t)word | (uint32_t)bytes << 16);
@@ -99,7 +132,7 @@ unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *
 {
     uint32_t header = wring_get_u32(from);
     uint32_t word = header & 0xffff, length = header >> 16;
-    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_READY || length > VERBS_WORD_MAX)
+    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_RESUME || length > VERBS_WORD_MAX)
         return 0;
     *bytes = length;
     return word;

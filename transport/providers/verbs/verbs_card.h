@@ -19,6 +19,8 @@
 #define VERBS_OFFER_HEAD 16
 #define VERBS_OFFER_RAIL 24
 #define VERBS_OFFER_MAX (VERBS_OFFER_HEAD + VERBS_OFFER_RAIL * VERBS_RAILS_MAX)
+#define VERBS_RESYNC_BYTES (4 + 4 * VERBS_PATHS_MAX)
+#define VERBS_RESUME_BYTES 12
 #define VERBS_QPS_MAX 8
 #define VERBS_STRIPE_BYTES_MAX (UINT64_C(1) << 30)
 #define VERBS_WORD_HEADER 4
@@ -28,6 +30,9 @@ enum verbs_word {
     VERBS_WORD_OFFER = 1, /* what rails I have */
     VERBS_WORD_CARDS = 2, /* my queue pairs, one card per path */
     VERBS_WORD_READY = 3, /* my queue pairs can take your first packet; nothing follows */
+    /* later, see verbs_resync.c */
+    VERBS_WORD_RESYNC = 4, /* which paths are dead, and how much I sent on the others */
+    VERBS_WORD_RESUME = 5, /* how many of your messages I gave out */
 };
 
 /** What a side has to offer. */
@@ -48,6 +53,11 @@ struct verbs_card {
     uint32_t credit_rkey;
 };
 
+struct verbs_resync_word {
+    uint32_t dead;                  /* a bit per path */
+    uint32_t used[VERBS_PATHS_MAX]; /* receives of the peer, by path, since the beginning */
+};
+
 void wring_verbs_card_pack(const struct verbs_card *card, uint8_t to[VERBS_CARD_BYTES]);
 
 /** @param from in, hostile @return false, and nothing written, where this is no card */
@@ -58,6 +68,18 @@ size_t wring_verbs_offer_pack(const struct verbs_offer *offer, uint8_t to[VERBS_
 
 /** @param from in, [bytes], hostile @return false, and nothing written, where this is no offer */
 bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_offer *out);
+
+void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES]);
+
+/** @param from in, [bytes], hostile @return false, and nothing written, for another length or for
+ * paths that nobody has */
+bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out);
+
+void wring_verbs_resume_pack(uint32_t dead, uint64_t delivered, uint8_t to[VERBS_RESUME_BYTES]);
+
+/** As wring_verbs_resync_unpack(). */
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, uint32_t *dead,
+                               uint64_t *delivered);
 
 /** @param bytes what follows the header, up to VERBS_WORD_MAX */
 void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER]);

@@ -65,6 +65,24 @@ static enum wring_status status_of_wc(enum ibv_wc_status status)
     }
 }
 
+/** Is it the path that does not work, rather than what was asked of it? */
+static bool is_lost(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_WR_FLUSH_ERR:
+    case IBV_WC_LOC_QP_OP_ERR: /* soft-RoCE: no route */
+    case IBV_WC_RESP_TIMEOUT_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_GENERAL_ERR:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void fail_by_wc(struct verbs_path *path, const struct verbs_completion *completion)
 {
     char why[VERBS_TEXT];
@@ -72,7 +90,10 @@ static void fail_by_wc(struct verbs_path *path, const struct verbs_completion *c
              kind_text(path, completion->id),
              path->rail->provider->library.wc_status_str(completion->status), completion->status,
              completion->vendor_error, hint_of(completion->status));
-    wring_verbs_path_fail(path, status_of_wc(completion->status), why);
+    if (is_lost(completion->status))
+        wring_verbs_path_fail(path, status_of_wc(completion->status), why);
+    else
+        wring_verbs_path_fatal(path, status_of_wc(completion->status), why);
 }
 
 void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_completion *completion)
@@ -80,7 +101,8 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
     uint32_t position = (uint32_t)completion->id;
     bool good = completion->status == IBV_WC_SUCCESS;
     if ((completion->id & VERBS_RECEIVE_ID) == 0) {
-        complete_up_to(path, good ? position + 1 : position);
+        if (!path->dead) /* of a dead path the peer says what has come */
+            complete_up_to(path, good ? position + 1 : position);
     } else if (good) {
         take_receive(path, completion);
     }
@@ -123,7 +145,8 @@ static const struct verbs_arrival *head_of(const struct verbs_path *path)
 /** The receives of a message go back to be posted; what lies in them is read until the next call */
 static struct wring_event event_of_message(struct verbs_conn *conn, bool striped, uint64_t bytes)
 {
-    struct verbs_path *home = conn->paths[wring_verbs_home(&conn->stripes, conn->delivered)];
+    const struct verbs_set *set = &conn->in_set;
+    struct verbs_path *home = set->paths[wring_verbs_home(&set->stripes, conn->delivered)];
     const struct verbs_arrival *first = head_of(home);
     struct wring_event event = {
         .kind = WRING_EVENT_ARRIVED, .conn = &conn->base, .bytes = bytes, .imm = first->imm};
@@ -132,8 +155,8 @@ static struct wring_event event_of_message(struct verbs_conn *conn, bool striped
         event.imm = 0;
         event.data = conn->buffers->receives[home->index][home->surfaced % VERBS_RECEIVES];
     }
-    for (unsigned i = 0; i < conn->n_paths; i++)
-        conn->paths[i]->surfaced += striped || conn->paths[i] == home;
+    for (unsigned i = 0; i < set->stripes.paths; i++)
+        set->paths[i]->surfaced += striped || set->paths[i] == home;
     conn->delivered++;
     return event;
 }
@@ -142,18 +165,20 @@ static struct wring_event event_of_message(struct verbs_conn *conn, bool striped
 static bool next_arrived(struct verbs_conn *conn, struct wring_event *event)
 {
     const struct verbs_arrival *heads[VERBS_PATHS_MAX];
+    const struct verbs_set *set = &conn->in_set;
+    unsigned home = wring_verbs_home(&set->stripes, conn->delivered);
     uint64_t bytes;
-    if (head_of(conn->paths[wring_verbs_home(&conn->stripes, conn->delivered)]) == NULL)
+    if (head_of(set->paths[home]) == NULL)
         return false;
-    for (unsigned i = 0; i < conn->n_paths; i++)
-        heads[i] = head_of(conn->paths[i]);
-    enum verbs_gathered what = wring_verbs_gather(&conn->stripes, conn->delivered, heads, &bytes);
+    for (unsigned i = 0; i < set->stripes.paths; i++)
+        heads[i] = head_of(set->paths[i]);
+    enum verbs_gathered what = wring_verbs_gather(&set->stripes, conn->delivered, heads, &bytes);
     if (what == VERBS_MISFIT)
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "stripes that do not belong together");
     if (what != VERBS_WHOLE)
         return false;
-    const struct verbs_arrival *home = heads[wring_verbs_home(&conn->stripes, conn->delivered)];
-    bool striped = !home->is_message && wring_verbs_is_striped(&conn->stripes, home->bytes);
+    bool striped =
+        !heads[home]->is_message && wring_verbs_is_striped(&set->stripes, heads[home]->bytes);
     *event = event_of_message(conn, striped, bytes);
     return true;
 }
@@ -191,6 +216,7 @@ void wring_verbs_conn_begin_poll(struct verbs_conn *conn)
     if (conn->state != VERBS_OPEN)
         return;
     renew_receives(conn);
+    wring_verbs_spread_again(conn);
     wring_verbs_give_credits(conn);
     wring_verbs_conn_post(conn);
 }
@@ -201,10 +227,11 @@ size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *even
     bool more = true;
     if (conn->news && n < max)
         events[n++] = event_of_news(conn);
-    while (n < max && more && (conn->state == VERBS_OPEN || conn->state == VERBS_DRAINING)) {
+    while (n < max && more && conn->state >= VERBS_OPEN && conn->state <= VERBS_DRAINING) {
         more = next_event(conn, &events[n]);
         n += more;
     }
+    wring_verbs_resync_step(conn, !more);
     if (conn->state == VERBS_DRAINING && !more && is_drained(conn))
         wring_verbs_conn_stop(conn);
     if (conn->state == VERBS_DEAD && !conn->told_closed && n < max) {

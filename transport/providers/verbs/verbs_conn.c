@@ -73,6 +73,15 @@ void wring_verbs_conn_fail(struct verbs_conn *conn, enum wring_status status, co
     wring_verbs_conn_stop(conn);
 }
 
+void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why)
+{
+    char text[VERBS_TEXT / 2];
+    if (path->conn->state == VERBS_DRAINING)
+        return; /* the peer has left: what it said before is what counts */
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
+}
+
 void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
 {
     struct verbs_conn *conn = path->conn;
@@ -80,15 +89,29 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     if (path->dead)
         return;
     path->dead = true;
-    if (conn->state == VERBS_DRAINING)
-        return; /* the peer has left: what it said before is what counts */
+    conn->dead |= 1u << path->index;
+    wring_verbs_of(conn)->counters.paths_lost++;
+    if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
+        conn->dead == (1u << conn->n_paths) - 1) {
+        wring_verbs_path_fatal(path, status, why);
+        return;
+    }
+    wring_verbs_path_stop(path);
     wring_verbs_path_text(path, text, sizeof(text));
-    wring_verbs_conn_fail(conn, status, "%s; peer %s, %s", why, conn->peer_name, text);
+    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; others are left", why, conn->peer_name,
+               text);
+    if (conn->state == VERBS_OPEN) {
+        snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
+                 conn->peer_name, text);
+        conn->status = status;
+    }
+    wring_verbs_resync_begin(conn);
 }
 
 bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
 {
-    if (conn->state < VERBS_OPEN && conn->deadline_ns < *deadline_ns)
+    if ((conn->state < VERBS_OPEN || conn->state == VERBS_RESYNC) &&
+        conn->deadline_ns < *deadline_ns)
         *deadline_ns = conn->deadline_ns;
     if (conn->state == VERBS_OPEN && conn->starved) {
         uint64_t look = wring_deadline_in(CREDIT_LOOK_NS);

@@ -22,14 +22,16 @@ static uint32_t lkey_of(const struct verbs_path *path)
  */
 static bool is_awaited(const struct verbs_path *path, const struct verbs_request *request)
 {
-    return request->kind == VERBS_PUT || (request->kind == VERBS_SEND && path->conn->n_paths > 1);
+    return request->kind == VERBS_PUT ||
+           (request->kind == VERBS_SEND && path->conn->out_set.stripes.paths > 1);
 }
 
 /** Completions are asked for where somebody waits for them, and often enough to free the rings. */
 static bool wants_completion(const struct verbs_path *path, bool last, bool awaited)
 {
     const struct verbs_conn *conn = path->conn;
-    return (last && (awaited || conn->next - conn->done >= VERBS_MESSAGES / 2)) ||
+    return (last && (awaited || conn->state == VERBS_RESYNC ||
+                     conn->next - conn->done >= VERBS_MESSAGES / 2)) ||
            path->unsignalled >= QUIET_MOST;
 }
 
@@ -95,29 +97,33 @@ static bool has_credit(struct verbs_path *path)
     return path->credits != path->sent;
 }
 
+/** For the next message that is to be spread. */
 static bool has_credits(struct verbs_conn *conn, bool striped)
 {
+    const struct verbs_set *set = &conn->out_set;
     if (!striped)
-        return has_credit(conn->paths[wring_verbs_home(&conn->stripes, conn->next)]);
-    for (unsigned i = 0; i < conn->n_paths; i++)
-        if (!has_credit(conn->paths[i]))
+        return has_credit(set->paths[wring_verbs_home(&set->stripes, conn->spread)]);
+    for (unsigned i = 0; i < set->stripes.paths; i++)
+        if (!has_credit(set->paths[i]))
             return false;
     return true;
 }
 
 bool wring_verbs_has_credits(struct verbs_conn *conn)
 {
-    return has_credits(conn, conn->n_paths > 1);
+    return has_credits(conn, conn->out_set.stripes.paths > 1);
 }
 
 /** May a message be posted? */
 static enum wring_status room_for(struct verbs_conn *conn, uint64_t bytes)
 {
+    if (conn->state == VERBS_RESYNC)
+        return WRING_ERR_AGAIN;
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
-    if (conn->next - conn->done >= VERBS_MESSAGES)
+    if (conn->next - conn->done >= VERBS_MESSAGES || conn->spread != conn->next)
         return WRING_ERR_AGAIN;
-    conn->starved = !has_credits(conn, wring_verbs_is_striped(&conn->stripes, bytes));
+    conn->starved = !has_credits(conn, wring_verbs_is_striped(&conn->out_set.stripes, bytes));
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
     return conn->starved ? WRING_ERR_AGAIN : WRING_OK;
@@ -140,20 +146,38 @@ static void add_stripe(struct verbs_path *path, struct verbs_message *message, u
     message->parts++;
 }
 
-/** Put a message's requests into the rings of its paths. */
-static void spread(struct verbs_conn *conn, struct verbs_message *message, uint64_t number)
+static bool is_striped(const struct verbs_conn *conn, const struct verbs_message *message)
 {
-    const struct verbs_stripes *stripes = &conn->stripes;
+    return message->is_put && wring_verbs_is_striped(&conn->out_set.stripes, message->bytes);
+}
+
+/** Put the requests of the next message into the rings of its paths. */
+static void spread_next(struct verbs_conn *conn)
+{
+    const struct verbs_set *set = &conn->out_set;
+    uint64_t number = conn->spread++;
+    struct verbs_message *message = &conn->messages[number % VERBS_MESSAGES];
     message->parts = 0;
-    if (!message->is_put || !wring_verbs_is_striped(stripes, message->bytes)) {
-        add_stripe(conn->paths[wring_verbs_home(stripes, number)], message, number, 0,
+    if (!is_striped(conn, message)) {
+        add_stripe(set->paths[wring_verbs_home(&set->stripes, number)], message, number, 0,
                    message->bytes);
         return;
     }
-    for (unsigned i = 0; i < conn->n_paths; i++) {
+    for (unsigned i = 0; i < set->stripes.paths; i++) {
         uint64_t offset;
-        uint64_t bytes = wring_verbs_stripe(stripes, number, message->bytes, i, &offset);
-        add_stripe(conn->paths[i], message, number, offset, bytes);
+        uint64_t bytes = wring_verbs_stripe(&set->stripes, number, message->bytes, i, &offset);
+        add_stripe(set->paths[i], message, number, offset, bytes);
+    }
+}
+
+void wring_verbs_spread_again(struct verbs_conn *conn)
+{
+    while (conn->state == VERBS_OPEN && conn->spread != conn->next) {
+        const struct verbs_message *message = &conn->messages[conn->spread % VERBS_MESSAGES];
+        conn->starved = !has_credits(conn, is_striped(conn, message));
+        if (conn->starved || conn->state != VERBS_OPEN)
+            return;
+        spread_next(conn);
     }
 }
 
@@ -195,7 +219,8 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
         message->lkeys[i] = wring_verbs_lkey(region, i);
     for (unsigned i = 0; i < conn->offer.n_rails; i++)
         message->rkeys[i] = to->key.rkeys[i];
-    spread(conn, message, conn->next++);
+    conn->next++;
+    spread_next(conn);
     verbs->counters.puts++;
     verbs->counters.put_bytes += bytes;
     post_full(conn);
@@ -218,7 +243,8 @@ enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, si
         (struct verbs_message){.local = memcpy(slot, data, bytes), .bytes = bytes, .remote = 0};
     for (unsigned i = 0; i < verbs->n_rails; i++)
         message->lkeys[i] = conn->pin->mrs[i]->lkey;
-    spread(conn, message, conn->next++);
+    conn->next++;
+    spread_next(conn);
     verbs->counters.sends++;
     verbs->counters.copied_bytes += bytes;
     wring_verbs_conn_post(conn); /* the caller may leave after it */
@@ -242,11 +268,18 @@ static void write_credits(struct verbs_path *path)
     wring_verbs_of(conn)->counters.credit_writes++;
 }
 
+void wring_verbs_ask_completion(struct verbs_path *path)
+{
+    write_credits(path);
+    post_path(path);
+}
+
 void wring_verbs_give_credits(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths; i++) {
         struct verbs_path *path = conn->paths[i];
-        if (path->receives - path->told >= CREDIT_STEP && path->head - path->tail < VERBS_REQUESTS)
+        if (!path->dead && path->receives - path->told >= CREDIT_STEP &&
+            path->head - path->tail < VERBS_REQUESTS)
             write_credits(path);
     }
 }

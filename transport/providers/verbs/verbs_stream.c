@@ -93,6 +93,24 @@ static void say_cards(struct verbs_conn *conn)
         wring_verbs_card_pack(&conn->paths[i]->card, to + i * (size_t)VERBS_CARD_BYTES);
 }
 
+void wring_verbs_say_resync(struct verbs_conn *conn, const struct verbs_resync_word *word)
+{
+    uint8_t *to = add_word(conn, VERBS_WORD_RESYNC, VERBS_RESYNC_BYTES);
+    if (to != NULL)
+        wring_verbs_resync_pack(word, to);
+    flush(conn);
+    watch(conn);
+}
+
+void wring_verbs_say_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered)
+{
+    uint8_t *to = add_word(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES);
+    if (to != NULL)
+        wring_verbs_resume_pack(dead, delivered, to);
+    flush(conn);
+    watch(conn);
+}
+
 /* ---- set-up ---- */
 
 static void finish_connect(struct verbs_conn *conn)
@@ -186,14 +204,16 @@ static void take_offer(struct verbs_conn *conn, const uint8_t *data, size_t byte
     unsigned paths = n * (offer->qps < settings->qps ? offer->qps : settings->qps);
     uint64_t most =
         offer->stripe_bytes > settings->stripe_bytes ? offer->stripe_bytes : settings->stripe_bytes;
-    conn->stripes.paths = paths < VERBS_PATHS_MAX ? paths : VERBS_PATHS_MAX;
-    conn->stripes.threshold =
+    paths = paths < VERBS_PATHS_MAX ? paths : VERBS_PATHS_MAX;
+    conn->in_set.stripes.threshold = conn->out_set.stripes.threshold =
         (most + VERBS_STRIPE_ALIGN - 1) / VERBS_STRIPE_ALIGN * VERBS_STRIPE_ALIGN;
-    enum wring_status status = make_paths(conn, pairs, n, conn->stripes.paths);
+    enum wring_status status = make_paths(conn, pairs, n, paths);
     if (status != WRING_OK) {
         wring_verbs_conn_fail(conn, status, "no queue pairs for peer %s", conn->peer_name);
         return;
     }
+    wring_verbs_set_paths(conn, &conn->in_set);
+    wring_verbs_set_paths(conn, &conn->out_set);
     conn->state = VERBS_CARDS;
     say_cards(conn);
 }
@@ -232,10 +252,29 @@ static void take_ready(struct verbs_conn *conn, size_t bytes)
 
 /* ---- words in ---- */
 
+static void take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_resync_word word;
+    if (wring_verbs_resync_unpack(data, bytes, &word))
+        wring_verbs_take_resync(conn, &word);
+    else
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about queue pairs");
+}
+
+static void take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    uint64_t delivered;
+    uint32_t dead;
+    if (wring_verbs_resume_unpack(data, bytes, &dead, &delivered))
+        wring_verbs_take_resume(conn, dead, delivered);
+    else
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about messages");
+}
+
 /** The stream ended or failed. Puts that were done are complete at the peer, and so are its here */
 static void end_stream(struct verbs_conn *conn, const char *why)
 {
-    if (conn->state != VERBS_OPEN) {
+    if (conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) {
         wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer closed while connecting: %s", why);
         return;
     }
@@ -268,6 +307,10 @@ static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *dat
         take_cards(conn, data, bytes);
     else if (word == VERBS_WORD_READY && conn->state == VERBS_READY)
         take_ready(conn, bytes);
+    else if (word == VERBS_WORD_RESYNC && conn->state >= VERBS_OPEN)
+        take_resync(conn, data, bytes);
+    else if (word == VERBS_WORD_RESUME && conn->state >= VERBS_OPEN)
+        take_resume(conn, data, bytes);
     else
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "word %u where it has no place", word);
 }
