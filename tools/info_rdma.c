@@ -92,8 +92,9 @@ json_t *wring_info_rdma(const struct wring_config *config)
     wring_verbs_survey(config, &survey);
     for (size_t i = 0; i < survey.table.n; i++)
         json_array_append_new(ports, describe_port(&survey, i));
-    json_t *rdma = json_pack("{s:s, s:s, s:i, s:o}", "asked", config->verbs_devices, "reason",
-                             survey.reason, "rails", (int)survey.n_rails, "ports", ports);
+    json_t *rdma = json_pack("{s:s, s:s, s:s, s:i, s:o}", "asked", config->verbs_devices,
+                             "unmatched", survey.unmatched, "reason", survey.reason, "rails",
+                             (int)survey.n_rails, "ports", ports);
     wring_verbs_survey_finish(&survey);
     return rdma;
 }

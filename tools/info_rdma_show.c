@@ -124,6 +124,8 @@ void wring_info_show_rdma(FILE *file, json_t *rdma)
         fprintf(file, "RDMA ports, WRING_VERBS_DEVICES=%s:\n", asked);
     else
         fprintf(file, "RDMA ports, and which of them verbs would use (WRING_VERBS_DEVICES):\n");
+    if (text_of(rdma, "unmatched")[0] != '\0')
+        fprintf(file, "  there is no %s\n", text_of(rdma, "unmatched"));
     show_ports(file, ports);
     show_gids(file, ports);
     show_abilities(file, ports);

@@ -146,6 +146,36 @@ static void malformed_lists_are_told(void)
         CHECK(wring_verbs_list_fault(bad[i]) != NULL, "'%s' is taken", bad[i]);
 }
 
+static void names_without_a_port_are_found(void)
+{
+    static const struct {
+        const char *list, *want;
+    } cases[] = {
+        {"", ""},
+        {"a", ""},
+        {"=a,b:1", ""},
+        {"c", "c"},
+        {"a,=b", "=b"},
+        {"a:3", "a:3"},
+        {"c:1,a,d,b:2", "c:1, d, b:2"},
+        {"^c", ""},
+        {"^=a,c", ""},
+        {"=aa,b", "aa"},
+    };
+    char text[64], small[6];
+    clear();
+    add_roce("a", 1, NULL);
+    add_roce("b", 1, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool any = wring_verbs_unmatched(cases[i].list, &table, text, sizeof(text));
+        CHECK(any == (text[0] != '\0') && strcmp(text, cases[i].want) == 0, "%s: '%s', not '%s'",
+              cases[i].list, text, cases[i].want);
+    }
+    CHECK(wring_verbs_unmatched("long,names", &table, small, sizeof(small)) &&
+              strcmp(small, "long,") == 0,
+          "'%s'", small);
+}
+
 static void roce_v2_over_ipv4_is_the_usual_gid(void)
 {
     clear();
@@ -378,6 +408,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"lists_match", lists_match},
         {"malformed_lists_are_told", malformed_lists_are_told},
+        {"names_without_a_port_are_found", names_without_a_port_are_found},
         {"roce_v2_over_ipv4_is_the_usual_gid", roce_v2_over_ipv4_is_the_usual_gid},
         {"the_address_bound_to_comes_first", the_address_bound_to_comes_first},
         {"an_index_asked_for_is_taken_or_refused", an_index_asked_for_is_taken_or_refused},

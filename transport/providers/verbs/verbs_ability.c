@@ -54,9 +54,9 @@ static bool has_wr_calls(const struct verbs_library *library, struct ibv_pd *pd,
     return qp != NULL;
 }
 
-/** What a queue pair is granted that asks for the usual. */
-static uint32_t try_inline(const struct verbs_library *library, struct ibv_pd *pd,
-                           struct ibv_cq *cq)
+/** What a queue pair is granted that asks for so much; -1 where it is refused. */
+static int64_t ask_inline(const struct verbs_library *library, struct ibv_pd *pd, struct ibv_cq *cq,
+                          uint32_t bytes)
 {
     struct ibv_qp_init_attr attr = {
         .send_cq = cq,
@@ -65,14 +65,27 @@ static uint32_t try_inline(const struct verbs_library *library, struct ibv_pd *p
                 .max_recv_wr = TRY_ENTRIES,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
-                .max_inline_data = TRY_INLINE},
+                .max_inline_data = bytes},
         .qp_type = IBV_QPT_RC,
     };
     struct ibv_qp *qp = library->create_qp(pd, &attr);
     if (qp == NULL)
-        return 0;
+        return -1;
     library->destroy_qp(qp);
     return attr.cap.max_inline_data;
+}
+
+/** Devices refuse what is too much without saying how much is not. */
+static uint32_t try_inline(const struct verbs_library *library, struct ibv_pd *pd,
+                           struct ibv_cq *cq)
+{
+    static const uint32_t sizes[] = {TRY_INLINE, 128, 64, 32};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int64_t granted = ask_inline(library, pd, cq, sizes[i]);
+        if (granted >= 0)
+            return (uint32_t)granted;
+    }
+    return 0;
 }
 
 void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_context *context,

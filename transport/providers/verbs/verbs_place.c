@@ -28,10 +28,14 @@ void wring_verbs_place_in(hwloc_topology_t topology, hwloc_const_bitmap_t cores,
     port->place = hwloc_bitmap_intersects(part->cpuset, cores) ? VERBS_PLACE_NEAR : VERBS_PLACE_FAR;
 }
 
-/** With the I/O devices, but without the plugins that open graphics cards to list them. */
+/**
+ * With the I/O devices, which the system's own lists have; without the plugins that open graphics
+ * cards, and without libpciaccess, which reads each device's registers and never frees its names.
+ */
 static bool load(hwloc_topology_t topology)
 {
-    static const char *const unwanted[] = {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"};
+    static const char *const unwanted[] = {"pci",       "cuda",   "nvml", "rsmi",
+                                           "levelzero", "opencl", "gl"};
     for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                       unwanted[i]);

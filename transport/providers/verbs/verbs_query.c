@@ -273,6 +273,8 @@ static enum wring_status choose_and_log(const struct verbs_table *table,
     if (why == NULL)
         return WRING_ERR_NO_MEMORY;
     size_t chosen = wring_verbs_choose(table, wish, out, why);
+    if (wring_verbs_unmatched(wish->devices, table, text, sizeof(text)))
+        wring_warn(log, "WRING_VERBS_DEVICES=%s: there is no %s", wish->devices, text);
     if (chosen > 0) {
         log_choice(log, table, wish, out, chosen, why);
         *n = chosen;
@@ -309,14 +311,28 @@ enum wring_status wring_verbs_select(const struct verbs_library *library,
     return status;
 }
 
+/** An address as a GID. @return false where the text is none, but a name or nothing */
+static bool read_bound(const char *text, uint8_t *gid)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return wring_verbs_gid_of((const struct sockaddr *)&v4, gid);
+    return inet_pton(AF_INET6, text, &v6.sin6_addr) == 1 &&
+           wring_verbs_gid_of((const struct sockaddr *)&v6, gid);
+}
+
 /** The rails that would be chosen from a table that was read. @return false without memory */
 static bool choose_for_show(const struct wring_config *config, struct verbs_survey *survey)
 {
-    const struct verbs_wish wish = wish_of(config, NULL);
+    uint8_t bound[16], *has_bound = read_bound(config->bind, bound) ? bound : NULL;
+    const struct verbs_wish wish = wish_of(config, has_bound);
     const char *fault = wring_verbs_list_fault(wish.devices);
     survey->why = calloc(survey->table.n, sizeof(*survey->why));
     if (survey->why == NULL)
         return false;
+    wring_verbs_unmatched(wish.devices, &survey->table, survey->unmatched,
+                          sizeof(survey->unmatched));
     if (fault == NULL)
         survey->n_rails = wring_verbs_choose(&survey->table, &wish, survey->rails, survey->why);
     for (size_t i = 0; fault != NULL && i < survey->table.n; i++)

@@ -54,6 +54,13 @@ static const char *read_signs(const char *list, bool *without, bool *exact)
     return list + *exact;
 }
 
+static bool is_named(const struct verbs_item *item, bool exact, const char *device, unsigned port)
+{
+    bool equal =
+        strncmp(item->name, device, item->length) == 0 && (!exact || device[item->length] == '\0');
+    return item->well_formed && equal && (item->port == 0 || item->port == port);
+}
+
 int wring_verbs_match(const char *list, const char *device, unsigned port)
 {
     bool without, exact;
@@ -63,12 +70,9 @@ int wring_verbs_match(const char *list, const char *device, unsigned port)
     if (*list == '\0')
         return 0;
     list = read_signs(list, &without, &exact);
-    for (int i = 0; found < 0 && next_item(&list, &item); i++) {
-        bool equal =
-            strncmp(item.name, device, item.length) == 0 && (!exact || device[item.length] == '\0');
-        if (item.well_formed && equal && (item.port == 0 || item.port == port))
+    for (int i = 0; found < 0 && next_item(&list, &item); i++)
+        if (is_named(&item, exact, device, port))
             found = i;
-    }
     if (without)
         return found < 0 ? 0 : -1;
     return found;
@@ -86,6 +90,30 @@ const char *wring_verbs_list_fault(const char *list)
         if (!item.well_formed)
             return item.length == 0 ? "a name is empty" : "a port is not a number from 1 to 255";
     return NULL;
+}
+
+static bool names_any(const struct verbs_item *item, bool exact, const struct verbs_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (is_named(item, exact, table->ports[i].device, table->ports[i].number))
+            return true;
+    return false;
+}
+
+bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, char *text,
+                           size_t bytes)
+{
+    bool without, exact;
+    struct verbs_item item;
+    size_t n = 0;
+
+    text[0] = '\0';
+    list = read_signs(list, &without, &exact);
+    for (const char *at = list; !without && next_item(&list, &item); at = list)
+        if (!names_any(&item, exact, table) && n < bytes)
+            n += (size_t)snprintf(text + n, bytes - n, "%s%.*s", n > 0 ? ", " : "",
+                                  (int)strcspn(at, ","), at);
+    return n > 0;
 }
 
 static bool is_v4(const uint8_t *gid)

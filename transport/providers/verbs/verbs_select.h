@@ -56,7 +56,7 @@ struct verbs_gid {
 /** What a device can do; read for show only. */
 struct verbs_abilities {
     bool extended_cq, wr_calls, dmabuf;
-    uint32_t inline_bytes; /* that a queue pair of WRING_VERBS_INLINE_BYTES was granted */
+    uint32_t inline_bytes; /* that a queue pair was granted, of 220, 128, 64 or 32 asked for */
     uint32_t max_queue_pairs;
     uint64_t max_region_bytes;
 };
@@ -123,6 +123,15 @@ int wring_verbs_match(const char *list, const char *device, unsigned port);
 
 /** Is a list well-formed? @return NULL, or what is wrong with it */
 const char *wring_verbs_list_fault(const char *list);
+
+/**
+ * What a list names and no port answers to: a device that is not there, or a wrong name. Nothing of
+ * a list that excludes: the same one may serve hosts that differ.
+ *
+ * @param text  out, [bytes], the names with commas between; empty where there are none
+ */
+bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, char *text,
+                           size_t bytes);
 
 /**
  * The best GID of a port, as an index into port->gids: the entry of the port's table that was asked
@@ -205,8 +214,9 @@ struct verbs_survey {
     struct verbs_table table;
     struct verbs_choice rails[VERBS_RAILS_MAX];
     size_t n_rails;
-    char (*why)[VERBS_WHY]; /* [table.n] */
-    char reason[VERBS_WHY]; /* why there is no table; empty where there is one */
+    char (*why)[VERBS_WHY];    /* [table.n] */
+    char unmatched[VERBS_WHY]; /* what WRING_VERBS_DEVICES names that is not there */
+    char reason[VERBS_WHY];    /* why there is no table; empty where there is one */
 };
 
 /** Look at every device and try out what it can do; the rails that would be chosen now. */
