@@ -96,6 +96,7 @@ struct verbs_conn {
     uint32_t sent;     /* requests that used up a receive of the peer */
     uint32_t received; /* receives of ours that were used up and posted anew */
     uint32_t told;     /* of these, how many the peer knows of */
+    bool starved;      /* somebody wanted to send, and had no credits */
     uint32_t send_head, send_tail;
     struct {
         bool is_put;

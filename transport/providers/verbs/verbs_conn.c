@@ -14,6 +14,7 @@
 
 #define WRING_MODULE "verbs"
 #define READY_BYTE 'R'
+#define STARVED_NS (WRING_NS_PER_MS / 2) /* credits come without a notice */
 
 static struct verbs_provider *provider_of(const struct verbs_conn *conn)
 {
@@ -270,6 +271,8 @@ bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
 {
     if (conn->state < VERBS_OPEN && conn->deadline_ns < *deadline_ns)
         *deadline_ns = conn->deadline_ns;
+    if (conn->state == VERBS_OPEN && conn->starved && wring_deadline_in(STARVED_NS) < *deadline_ns)
+        *deadline_ns = wring_deadline_in(STARVED_NS);
     if (conn->state == VERBS_OPEN && ibv_req_notify_cq(conn->cq, 0) != 0)
         return true;
     return conn->news || conn->state == VERBS_DRAINING ||

@@ -197,7 +197,8 @@ static enum wring_status room_to_send(struct verbs_conn *conn)
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "the peer gave credits for what was not sent");
         return WRING_ERR_CLOSED;
     }
-    bool room = unanswered < VERBS_RECEIVES && conn->send_head - conn->send_tail < VERBS_PUTS;
+    conn->starved = unanswered == VERBS_RECEIVES;
+    bool room = !conn->starved && conn->send_head - conn->send_tail < VERBS_PUTS;
     return room ? WRING_OK : WRING_ERR_AGAIN;
 }
 
