@@ -125,42 +125,53 @@ static void words_have_headers(void)
           bytes);
     CHECK(wring_verbs_word_unpack((uint8_t[]){0, 0, 0, 0}, &bytes) == 0, "no word");
     CHECK(wring_verbs_word_unpack((uint8_t[]){2, 1, 0, 0}, &bytes) == 0, "a large one");
-    CHECK(wring_verbs_word_unpack((uint8_t[]){2, 0, 1, 3}, &bytes) == 0, "a long one");
+    CHECK(wring_verbs_word_unpack((uint8_t[]){2, 0, 0x15, 3}, &bytes) == 0, "a long one");
     CHECK(bytes == 0x0300, "refused, but written");
 }
 
 static void resync_words_are_read_as_written(void)
 {
     uint8_t *packed = wring_test_guarded(VERBS_RESYNC_BYTES);
-    struct verbs_resync_word word = {.dead = 0x8001}, back = {.dead = 77};
+    struct verbs_resync_word word = {.round = 3, .dead = 0x8001, .renew = 0x8000};
+    struct verbs_resync_word back = {.dead = 77};
     for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
         word.used[i] = 0xFFFFFFF0 + i;
     wring_verbs_resync_pack(&word, packed);
-    CHECK(memcmp(packed, (uint8_t[]){1, 0x80, 0, 0, 0xF0, 0xFF, 0xFF, 0xFF, 0xF1}, 9) == 0,
-          "other bytes");
+    static const uint8_t first[] = {3,    0, 0, 0,    1,    0x80, 0,    0,   0,
+                                    0x80, 0, 0, 0xF0, 0xFF, 0xFF, 0xFF, 0xF1};
+    CHECK(memcmp(packed, first, sizeof(first)) == 0, "other bytes");
     REQUIRE(wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES, &back), "refused");
     CHECK(memcmp(&back, &word, sizeof(back)) == 0, "reads otherwise");
     CHECK(!wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES - 1, &back), "a short one");
-    packed[2] = 1;
+    packed[6] = 1;
     CHECK(!wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES, &back), "a 17th path");
+    packed[6] = 0;
+    packed[11] = 1;
+    CHECK(!wring_verbs_resync_unpack(packed, VERBS_RESYNC_BYTES, &back), "a new 25th path");
     CHECK(memcmp(&back, &word, sizeof(back)) == 0, "refused, but written");
 }
 
 static void resume_words_are_read_as_written(void)
 {
-    uint8_t packed[VERBS_RESUME_BYTES];
-    uint64_t delivered = 7;
-    uint32_t dead = 7;
-    wring_verbs_resume_pack(5, 0x0102030405060708, packed);
-    CHECK(memcmp(packed, (uint8_t[]){5, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1}, sizeof(packed)) == 0,
-          "other bytes");
-    CHECK(!wring_verbs_resume_unpack(packed, sizeof(packed) - 1, &dead, &delivered), "short");
-    packed[2] = 1;
-    CHECK(!wring_verbs_resume_unpack(packed, sizeof(packed), &dead, &delivered), "a 17th path");
-    CHECK(dead == 7 && delivered == 7, "refused, but written");
-    packed[2] = 0;
-    CHECK(wring_verbs_resume_unpack(packed, sizeof(packed), &dead, &delivered) && dead == 5 &&
-              delivered == 0x0102030405060708,
+    enum {
+        BYTES = VERBS_RESUME_BYTES + 2 * VERBS_CARD_BYTES
+    };
+    const struct verbs_resume_word word = {1, 2, 0x0102030405060708, 5};
+    static const uint8_t want[] = {1, 0, 0, 0, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 5, 0, 0, 0};
+    uint8_t packed[BYTES] = {0};
+    struct verbs_resume_word back = {.my_round = 7};
+    wring_verbs_resume_pack(&word, packed);
+    CHECK(memcmp(packed, want, sizeof(want)) == 0, "other bytes");
+    CHECK(!wring_verbs_resume_unpack(packed, BYTES - 1, &back), "a short card");
+    CHECK(!wring_verbs_resume_unpack(packed, VERBS_RESUME_BYTES, &back), "no cards");
+    CHECK(!wring_verbs_resume_unpack(packed, VERBS_RESUME_BYTES - 1, &back), "less");
+    packed[18] = 1;
+    CHECK(!wring_verbs_resume_unpack(packed, BYTES, &back), "a 17th path");
+    CHECK(back.my_round == 7, "refused, but written");
+    packed[18] = 0;
+    CHECK(wring_verbs_resume_unpack(packed, BYTES, &back), "refused");
+    CHECK(back.my_round == 1 && back.your_round == 2 && back.delivered == word.delivered &&
+              back.renewed == 5,
           "reads otherwise");
 }
 

@@ -151,7 +151,7 @@ struct verbs_path {
     struct ibv_qp *qp;
     struct ibv_qp_ex *qp_ex; /* NULL with the classic API */
     uint32_t inline_bytes;
-    bool dead;
+    bool dead, joined;
     struct verbs_card card, peer;
 
     /* requests: completed up to tail <= posted <= head, all counted since the beginning */
@@ -209,11 +209,14 @@ struct verbs_set {
 
 /** How far two sides are with agreeing, see verbs_resync.c. */
 struct verbs_resync {
-    bool told, heard;       /* RESYNC */
+    bool told, heard;       /* RESYNC, as things are now */
     bool resumed, answered; /* RESUME, ours and the peer's */
-    uint32_t told_dead;
-    struct verbs_resync_word peer;
+    bool connected, go;     /* GO, likewise */
+    bool ever;
+    uint64_t moved; /* messages, both ways, when it began first without any in between */
+    struct verbs_resync_word mine, peer;
     uint64_t delivered; /* of our messages, by the peer */
+    uint8_t cards[VERBS_PATHS_MAX * VERBS_CARD_BYTES];
 };
 
 #define VERBS_OUT 4096
@@ -239,7 +242,8 @@ struct verbs_conn {
     struct verbs_offer offer; /* the peer's */
     struct verbs_path *paths[VERBS_PATHS_MAX];
     unsigned n_paths;
-    uint32_t dead; /* of these, a bit each */
+    uint32_t dead;    /* of these, a bit each */
+    uint32_t revived; /* of the dead ones: their port is back */
     struct verbs_set out_set, in_set;
     struct verbs_resync resync;
     struct verbs_buffers *buffers;
@@ -305,10 +309,13 @@ void wring_verbs_rail_close(struct verbs_rail *rail); /* also one that is open i
 enum wring_status wring_verbs_rail_join(struct verbs_rail *rail, struct verbs_path *path);
 
 /** What a path that is no more has left in the completion queue leads nowhere after this. */
-void wring_verbs_rail_leave(struct verbs_rail *rail, const struct verbs_path *path);
+void wring_verbs_rail_leave(struct verbs_rail *rail, struct verbs_path *path);
 
 /** Take completions, a bounded number, and hand them to their paths. */
 void wring_verbs_rail_poll(struct verbs_rail *rail);
+
+/** Take all: what paths that are gone have left there takes up room. */
+void wring_verbs_rail_empty(struct verbs_rail *rail);
 
 void wring_verbs_rail_take_notices(struct verbs_rail *rail);
 void wring_verbs_rail_take_async(struct verbs_rail *rail);
@@ -322,6 +329,9 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
                                           struct verbs_rail *rail, unsigned peer_rail,
                                           uint32_t mtu);
 void wring_verbs_path_destroy(struct verbs_path *path); /* NULL is fine */
+
+/** A new queue pair in the place of one that is dead. Logs. */
+enum wring_status wring_verbs_path_renew(struct verbs_path *path);
 
 /** Connect the queue pair to path->peer. Logs. */
 enum wring_status wring_verbs_path_connect(struct verbs_path *path);
@@ -393,21 +403,31 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
 
 /* verbs_resync.c */
 
-/** Fill a set with the paths that are not dead. */
-void wring_verbs_set_paths(struct verbs_conn *conn, struct verbs_set *set);
+/** At the start messages take all paths. */
+void wring_verbs_set_all(struct verbs_conn *conn);
 
-/** A path is dead, another is not: stop and begin to agree. Does nothing where that is under way */
+/** A path has died or may be made anew: stop and begin to agree, or say again how things are. */
 void wring_verbs_resync_begin(struct verbs_conn *conn);
+
+/** The port of a dead path works again. */
+void wring_verbs_resync_port_back(struct verbs_path *path);
 
 /** @param nothing_whole  all messages of the peer that are whole were given out */
 void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole);
 
 void wring_verbs_take_resync(struct verbs_conn *conn, const struct verbs_resync_word *word);
-void wring_verbs_take_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered);
+
+/** @param cards  in, hostile, one for each bit of word->renewed */
+void wring_verbs_take_resume(struct verbs_conn *conn, const struct verbs_resume_word *word,
+                             const uint8_t *cards);
+void wring_verbs_take_go(struct verbs_conn *conn, const struct verbs_resume_word *word);
 
 /* verbs_stream.c */
 void wring_verbs_say_resync(struct verbs_conn *conn, const struct verbs_resync_word *word);
-void wring_verbs_say_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered);
+
+/** With the cards of the paths in word->renewed. */
+void wring_verbs_say_resume(struct verbs_conn *conn, const struct verbs_resume_word *word);
+void wring_verbs_say_go(struct verbs_conn *conn, const struct verbs_resume_word *word);
 
 /** Do what can be done on the TCP side now. */
 void wring_verbs_stream_service(struct verbs_conn *conn);

@@ -92,34 +92,46 @@ bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_of
 
 void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES])
 {
-    wring_put_u32(to, word->dead);
+    wring_put_u32(to, word->round);
+    wring_put_u32(to + 4, word->dead);
+    wring_put_u32(to + 8, word->renew);
     for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
-        wring_put_u32(to + 4 + 4 * i, word->used[i]);
+        wring_put_u32(to + 12 + 4 * i, word->used[i]);
 }
 
 bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out)
 {
-    if (bytes != VERBS_RESYNC_BYTES || wring_get_u32(from) >> VERBS_PATHS_MAX != 0)
+    if (bytes != VERBS_RESYNC_BYTES)
         return false;
-    out->dead = wring_get_u32(from);
+    struct verbs_resync_word word = {
+        wring_get_u32(from), wring_get_u32(from + 4), wring_get_u32(from + 8), {0}};
+    if ((word.dead | word.renew) >> VERBS_PATHS_MAX != 0)
+        return false;
     for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
-        out->used[i] = wring_get_u32(from + 4 + 4 * i);
+        word.used[i] = wring_get_u32(from + 12 + 4 * i);
+    *out = word;
     return true;
 }
 
-void wring_verbs_resume_pack(uint32_t dead, uint64_t delivered, uint8_t to[VERBS_RESUME_BYTES])
+void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VERBS_RESUME_BYTES])
 {
-    wring_put_u32(to, dead);
-    wring_put_u64(to + 4, delivered);
+    wring_put_u32(to, word->my_round);
+    wring_put_u32(to + 4, word->your_round);
+    wring_put_u64(to + 8, word->delivered);
+    wring_put_u32(to + 16, word->renewed);
 }
 
-bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, uint32_t *dead,
-                               uint64_t *delivered)
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_resume_word *out)
 {
-    if (bytes != VERBS_RESUME_BYTES || wring_get_u32(from) >> VERBS_PATHS_MAX != 0)
+    if (bytes < VERBS_RESUME_BYTES)
         return false;
-    *dead = wring_get_u32(from);
-    *delivered = wring_get_u64(from + 4);
+    struct verbs_resume_word word = {wring_get_u32(from), wring_get_u32(from + 4),
+                                     wring_get_u64(from + 8), wring_get_u32(from + 16)};
+    size_t cards = (size_t)__builtin_popcount(word.renewed);
+    if (word.renewed >> VERBS_PATHS_MAX != 0 ||
+        bytes != VERBS_RESUME_BYTES + cards * VERBS_CARD_BYTES)
+        return false;
+    *out = word;
     return true;
 }
 
@@ -132,7 +144,7 @@ unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *
 {
     uint32_t header = wring_get_u32(from);
     uint32_t word = header & 0xffff, length = header >> 16;
-    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_RESUME || length > VERBS_WORD_MAX)
+    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_GO || length > VERBS_WORD_MAX)
         return 0;
     *bytes = length;
     return word;

@@ -19,12 +19,12 @@
 #define VERBS_OFFER_HEAD 16
 #define VERBS_OFFER_RAIL 24
 #define VERBS_OFFER_MAX (VERBS_OFFER_HEAD + VERBS_OFFER_RAIL * VERBS_RAILS_MAX)
-#define VERBS_RESYNC_BYTES (4 + 4 * VERBS_PATHS_MAX)
-#define VERBS_RESUME_BYTES 12
+#define VERBS_RESYNC_BYTES (12 + 4 * VERBS_PATHS_MAX)
+#define VERBS_RESUME_BYTES 20 /* and a card for each new queue pair */
 #define VERBS_QPS_MAX 8
 #define VERBS_STRIPE_BYTES_MAX (UINT64_C(1) << 30)
 #define VERBS_WORD_HEADER 4
-#define VERBS_WORD_MAX (VERBS_CARD_BYTES * VERBS_PATHS_MAX) /* bytes after a word's header */
+#define VERBS_WORD_MAX (VERBS_RESUME_BYTES + VERBS_CARD_BYTES * VERBS_PATHS_MAX) /* after it */
 
 enum verbs_word {
     VERBS_WORD_OFFER = 1, /* what rails I have */
@@ -32,7 +32,8 @@ enum verbs_word {
     VERBS_WORD_READY = 3, /* my queue pairs can take your first packet; nothing follows */
     /* later, see verbs_resync.c */
     VERBS_WORD_RESYNC = 4, /* which paths are dead, and how much I sent on the others */
-    VERBS_WORD_RESUME = 5, /* how many of your messages I gave out */
+    VERBS_WORD_RESUME = 5, /* how many of your messages I gave out; cards of new queue pairs */
+    VERBS_WORD_GO = 6,     /* my new queue pairs are connected to yours */
 };
 
 /** What a side has to offer. */
@@ -54,8 +55,16 @@ struct verbs_card {
 };
 
 struct verbs_resync_word {
+    uint32_t round;                 /* counts these words */
     uint32_t dead;                  /* a bit per path */
+    uint32_t renew;                 /* of the dead: for which I could make a new queue pair */
     uint32_t used[VERBS_PATHS_MAX]; /* receives of the peer, by path, since the beginning */
+};
+
+struct verbs_resume_word {
+    uint32_t my_round, your_round; /* of the two RESYNC that it follows from */
+    uint64_t delivered;            /* messages; 0 in GO */
+    uint32_t renewed;              /* a bit per path that has a new queue pair; 0 in GO */
 };
 
 void wring_verbs_card_pack(const struct verbs_card *card, uint8_t to[VERBS_CARD_BYTES]);
@@ -75,11 +84,11 @@ void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VE
  * paths that nobody has */
 bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out);
 
-void wring_verbs_resume_pack(uint32_t dead, uint64_t delivered, uint8_t to[VERBS_RESUME_BYTES]);
+/** Without the cards. */
+void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VERBS_RESUME_BYTES]);
 
-/** As wring_verbs_resync_unpack(). */
-bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, uint32_t *dead,
-                               uint64_t *delivered);
+/** As wring_verbs_resync_unpack(). @param bytes with the cards, which have to be there */
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_resume_word *out);
 
 /** @param bytes what follows the header, up to VERBS_WORD_MAX */
 void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER]);

@@ -27,23 +27,14 @@ struct verbs_conn *wring_verbs_conn_create(struct verbs_provider *verbs, bool ac
     return conn;
 }
 
-/** Other connections may be waiting in the completion queues for what this one left there. */
-static void empty_queues(struct verbs_provider *verbs)
-{
-    for (unsigned i = 0; i < verbs->n_rails; i++)
-        do
-            wring_verbs_rail_poll(&verbs->rails[i]);
-        while (!verbs->rails[i].drained);
-}
-
 void wring_verbs_conn_destroy(struct verbs_conn *conn)
 {
     struct verbs_provider *verbs = wring_verbs_of(conn);
     bool had_paths = conn->n_paths > 0;
     for (unsigned i = 0; i < conn->n_paths; i++)
         wring_verbs_path_destroy(conn->paths[i]);
-    if (had_paths)
-        empty_queues(verbs);
+    for (unsigned i = 0; i < verbs->n_rails && had_paths; i++)
+        wring_verbs_rail_empty(&verbs->rails[i]);
     wring_verbs_stream_close(conn);
     wring_verbs_unpin(verbs->memory, conn->pin);
     free(conn->buffers);
@@ -91,15 +82,16 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     path->dead = true;
     conn->dead |= 1u << path->index;
     wring_verbs_of(conn)->counters.paths_lost++;
+    bool none_left = conn->dead == (1u << conn->n_paths) - 1;
     if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
-        conn->dead == (1u << conn->n_paths) - 1) {
+        (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
         wring_verbs_path_fatal(path, status, why);
         return;
     }
     wring_verbs_path_stop(path);
     wring_verbs_path_text(path, text, sizeof(text));
-    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; others are left", why, conn->peer_name,
-               text);
+    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; %s", why, conn->peer_name, text,
+               none_left ? "tries to connect anew" : "other queue pairs are left");
     if (conn->state == VERBS_OPEN) {
         snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
                  conn->peer_name, text);

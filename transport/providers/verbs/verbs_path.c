@@ -134,6 +134,12 @@ static bool make_path(struct verbs_path *path)
     return error == 0;
 }
 
+static void say_no_queue_pair(const struct verbs_path *path)
+{
+    wring_error(&path->rail->provider->log, "no queue pair on %s: %s%s", path->rail->choice.device,
+                strerror(errno), errno == ENOMEM ? " (locked memory: see ulimit -l)" : "");
+}
+
 enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned index,
                                           struct verbs_rail *rail, unsigned peer_rail, uint32_t mtu)
 {
@@ -155,8 +161,7 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
         fill_card(path);
         return WRING_OK;
     }
-    wring_error(&rail->provider->log, "no queue pair on %s: %s%s", rail->choice.device,
-                strerror(errno), errno == ENOMEM ? " (locked memory: see ulimit -l)" : "");
+    say_no_queue_pair(path);
     wring_verbs_path_destroy(path);
     conn->paths[index] = NULL;
     return WRING_ERR_DEVICE;
@@ -173,9 +178,35 @@ void wring_verbs_path_destroy(struct verbs_path *path)
     free(path);
 }
 
+enum wring_status wring_verbs_path_renew(struct verbs_path *path)
+{
+    struct verbs_rail *rail = path->rail;
+    struct verbs_buffers *buffers = path->conn->buffers;
+    rail->provider->library.destroy_qp(path->qp);
+    path->qp = NULL;
+    path->qp_ex = NULL;
+    wring_verbs_rail_leave(rail, path);
+    wring_verbs_rail_empty(rail);
+    path->head = path->posted = path->tail = path->unsignalled = path->sent = 0;
+    path->receives = path->taken = path->surfaced = 0;
+    buffers->credits[path->index] = buffers->posted[path->index] = 0;
+    path->dead = false;
+    enum wring_status status = wring_verbs_rail_join(rail, path);
+    if (status != WRING_OK)
+        return status;
+    if (!make_path(path)) {
+        say_no_queue_pair(path);
+        return WRING_ERR_DEVICE;
+    }
+    fill_card(path);
+    return WRING_OK;
+}
+
 void wring_verbs_path_stop(struct verbs_path *path)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (path->qp == NULL)
+        return;
     path->rail->provider->library.modify_qp(path->qp, &attr, IBV_QP_STATE);
 }
 

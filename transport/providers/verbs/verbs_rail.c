@@ -196,13 +196,17 @@ enum wring_status wring_verbs_rail_join(struct verbs_rail *rail, struct verbs_pa
         at++;
     rail->slots[at].path = path;
     rail->n_paths++;
+    path->joined = true;
     path->id = (uint64_t)at << SLOT_SHIFT | (uint64_t)rail->slots[at].generation
                                                 << GENERATION_SHIFT;
     return WRING_OK;
 }
 
-void wring_verbs_rail_leave(struct verbs_rail *rail, const struct verbs_path *path)
+void wring_verbs_rail_leave(struct verbs_rail *rail, struct verbs_path *path)
 {
+    if (!path->joined)
+        return;
+    path->joined = false;
     struct verbs_slot *slot = &rail->slots[path->id >> SLOT_SHIFT];
     slot->path = NULL;
     slot->generation = (slot->generation + 1) & GENERATION_MASK;
@@ -235,6 +239,13 @@ void wring_verbs_rail_poll(struct verbs_rail *rail)
         fail_rail(rail, "its completion queue failed");
 }
 
+void wring_verbs_rail_empty(struct verbs_rail *rail)
+{
+    do
+        wring_verbs_rail_poll(rail);
+    while (!rail->drained);
+}
+
 /** Empty the channel and ask for the next notice; what there is to complete is polled for anyway */
 void wring_verbs_rail_take_notices(struct verbs_rail *rail)
 {
@@ -249,6 +260,14 @@ void wring_verbs_rail_take_notices(struct verbs_rail *rail)
     library->ack_cq_events(rail->cq, taken);
     if (rail->provider->sleep == VERBS_TO_SLEEP && ibv_req_notify_cq(rail->cq, 0) != 0)
         fail_rail(rail, "its completion queue gives no notices");
+}
+
+static void revive_rail(struct verbs_rail *rail)
+{
+    rail->up = true;
+    for (uint32_t i = 0; i < rail->n_slots; i++)
+        if (rail->slots[i].path != NULL)
+            wring_verbs_resync_port_back(rail->slots[i].path);
 }
 
 static void fail_queue(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)
@@ -276,7 +295,8 @@ void wring_verbs_rail_take_async(struct verbs_rail *rail)
             fail_rail(rail, what);
         break;
     case IBV_EVENT_PORT_ACTIVE:
-        rail->up = rail->up || ours;
+        if (ours)
+            revive_rail(rail);
         wring_info(&rail->provider->log, "device %s port %d: %s", rail->choice.device,
                    event.element.port_num, what);
         break;

@@ -102,11 +102,29 @@ void wring_verbs_say_resync(struct verbs_conn *conn, const struct verbs_resync_w
     watch(conn);
 }
 
-void wring_verbs_say_resume(struct verbs_conn *conn, uint32_t dead, uint64_t delivered)
+void wring_verbs_say_resume(struct verbs_conn *conn, const struct verbs_resume_word *word)
 {
-    uint8_t *to = add_word(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES);
+    size_t bytes =
+        VERBS_RESUME_BYTES + (size_t)__builtin_popcount(word->renewed) * VERBS_CARD_BYTES;
+    uint8_t *to = add_word(conn, VERBS_WORD_RESUME, bytes);
+    if (to == NULL)
+        return;
+    wring_verbs_resume_pack(word, to);
+    to += VERBS_RESUME_BYTES;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if ((word->renewed >> i & 1) != 0) {
+            wring_verbs_card_pack(&conn->paths[i]->card, to);
+            to += VERBS_CARD_BYTES;
+        }
+    flush(conn);
+    watch(conn);
+}
+
+void wring_verbs_say_go(struct verbs_conn *conn, const struct verbs_resume_word *word)
+{
+    uint8_t *to = add_word(conn, VERBS_WORD_GO, VERBS_RESUME_BYTES);
     if (to != NULL)
-        wring_verbs_resume_pack(dead, delivered, to);
+        wring_verbs_resume_pack(word, to);
     flush(conn);
     watch(conn);
 }
@@ -212,8 +230,7 @@ static void take_offer(struct verbs_conn *conn, const uint8_t *data, size_t byte
         wring_verbs_conn_fail(conn, status, "no queue pairs for peer %s", conn->peer_name);
         return;
     }
-    wring_verbs_set_paths(conn, &conn->in_set);
-    wring_verbs_set_paths(conn, &conn->out_set);
+    wring_verbs_set_all(conn);
     conn->state = VERBS_CARDS;
     say_cards(conn);
 }
@@ -263,12 +280,20 @@ static void take_resync(struct verbs_conn *conn, const uint8_t *data, size_t byt
 
 static void take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
-    uint64_t delivered;
-    uint32_t dead;
-    if (wring_verbs_resume_unpack(data, bytes, &dead, &delivered))
-        wring_verbs_take_resume(conn, dead, delivered);
+    struct verbs_resume_word word;
+    if (wring_verbs_resume_unpack(data, bytes, &word))
+        wring_verbs_take_resume(conn, &word, data + VERBS_RESUME_BYTES);
     else
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about messages");
+}
+
+static void take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_resume_word word;
+    if (bytes == VERBS_RESUME_BYTES && wring_verbs_resume_unpack(data, bytes, &word))
+        wring_verbs_take_go(conn, &word);
+    else
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about going on");
 }
 
 /** The stream ended or failed. Puts that were done are complete at the peer, and so are its here */
@@ -311,6 +336,8 @@ static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *dat
         take_resync(conn, data, bytes);
     else if (word == VERBS_WORD_RESUME && conn->state >= VERBS_OPEN)
         take_resume(conn, data, bytes);
+    else if (word == VERBS_WORD_GO && conn->state >= VERBS_OPEN)
+        take_go(conn, data, bytes);
     else
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "word %u where it has no place", word);
 }
