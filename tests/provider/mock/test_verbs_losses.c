@@ -218,9 +218,10 @@ static void happen_by_chance(void *arg, unsigned arrived)
 static void anything_at_any_time(void)
 {
     static const char *const qps[] = {"1", "2", "3", "8"};
-    for (uint32_t seed = 1; seed <= 40; seed++) {
+    for (uint32_t seed = 1; seed <= 200; seed++) {
         struct chance chance = {.random = seed, .left = 4};
         struct losses losses = losses_of(qps[seed % 4], "10", NULL);
+        losses.puts = 200;
         losses.happen = happen_by_chance;
         losses.arg = &chance;
         mock_delay(20, seed % 2 == 0 ? 100 : 0);

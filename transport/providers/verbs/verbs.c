@@ -16,9 +16,10 @@
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
-#define SERVICE_NS                                                                 \
-    (2 * WRING_NS_PER_MS) /* how often streams are looked at while queues are busy \
-                           */
+#define SERVICE_NS (2 * WRING_NS_PER_MS) /* between looks at streams while nothing completes */
+#define SERVICE_MOST_NS                                                       \
+    (WRING_NS_PER_S / 2) /* and while something does: they take a system call \
+                          */
 #define PUT_MAX ((size_t)1 << 31)
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
@@ -352,17 +353,24 @@ static void service(struct verbs_provider *verbs)
         service_one(verbs, ready[i].data.ptr);
     if (verbs->meeting || n > 0)
         service_meeting(verbs);
-    verbs->next_service_ns = wring_deadline_in(SERVICE_NS);
+    verbs->last_service_ns = wring_now_ns();
+    verbs->quiet_since_ns = verbs->last_service_ns;
 }
 
+/** What completes shows that the peers live: streams can wait. */
 static bool service_is_due(struct verbs_provider *verbs)
 {
     if (verbs->meeting || verbs->sleep > 0)
         return true;
     if (++verbs->skipped < POLLS_PER_CLOCK)
         return false;
+    uint64_t now = wring_now_ns();
     verbs->skipped = 0;
-    return wring_now_ns() >= verbs->next_service_ns;
+    if (verbs->completions_seen != verbs->counters.completions)
+        verbs->quiet_since_ns = now;
+    verbs->completions_seen = verbs->counters.completions;
+    return now - verbs->quiet_since_ns >= SERVICE_NS ||
+           now - verbs->last_service_ns >= SERVICE_MOST_NS;
 }
 
 /** Before a sleep nothing may be left: what is there already gives no notice. */

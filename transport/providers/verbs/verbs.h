@@ -285,7 +285,7 @@ struct verbs_provider {
     size_t n_conns, max_conns, first;
     unsigned sleep, skipped;
     bool meeting;
-    uint64_t next_service_ns;
+    uint64_t last_service_ns, quiet_since_ns, completions_seen;
     struct wring_verbs_counters counters;
 };
 

@@ -38,13 +38,13 @@ static const char *hint_of(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
-        return "; no answer: is the link up, and can the GIDs reach each other?";
+        return ", no answer (is the link up, can the GIDs reach each other?)";
     case IBV_WC_RNR_RETRY_EXC_ERR:
-        return "; the peer posted no receives";
+        return ", the peer posted no receives";
     case IBV_WC_REM_ACCESS_ERR:
-        return "; the peer's region is gone or smaller";
+        return ", the peer's region is gone or smaller";
     case IBV_WC_LOC_PROT_ERR:
-        return "; a region was destroyed while puts from it were under way";
+        return ", a region was destroyed while puts from it were under way";
     default:
         return "";
     }
@@ -86,10 +86,10 @@ static bool is_lost(enum ibv_wc_status status)
 static void fail_by_wc(struct verbs_path *path, const struct verbs_completion *completion)
 {
     char why[VERBS_TEXT];
-    snprintf(why, sizeof(why), "%s: %s (status %d, vendor error 0x%x)%s",
+    snprintf(why, sizeof(why), "%s: %s%s (status %d, vendor error 0x%x)",
              kind_text(path, completion->id),
-             path->rail->provider->library.wc_status_str(completion->status), completion->status,
-             completion->vendor_error, hint_of(completion->status));
+             path->rail->provider->library.wc_status_str(completion->status),
+             hint_of(completion->status), completion->status, completion->vendor_error);
     if (is_lost(completion->status))
         wring_verbs_path_fail(path, status_of_wc(completion->status), why);
     else

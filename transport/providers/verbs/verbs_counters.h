@@ -22,6 +22,10 @@ struct wring_verbs_counters {
     uint64_t paths_lost, resyncs, recoveries;
 };
 
+/** What was counted since an earlier look: now -= before. */
+void wring_verbs_counters_since(struct wring_verbs_counters *now,
+                                const struct wring_verbs_counters *before);
+
 /** @return false where the provider is another one */
 bool wring_verbs_counters_of(const struct wring_provider *provider,
                              struct wring_verbs_counters *out);

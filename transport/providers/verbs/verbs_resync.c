@@ -277,7 +277,7 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const struct verbs_resync_
     if (conn->state == VERBS_OPEN)
         wring_verbs_resync_begin(conn);
     for (unsigned i = 0; i < conn->n_paths; i++)
-        if (is_in(word->dead, i))
+        if (is_in(word->dead & ~conn->dead, i)) /* new queue pairs are made again, see resume() */
             wring_verbs_path_fail(conn->paths[i], WRING_ERR_PEER, "the peer says that it failed");
     if (conn->state != VERBS_RESYNC)
         return;
