@@ -25,8 +25,8 @@ struct losses {
 /** Open both ends and exchange. @return false where they did not come together */
 bool losses_run(struct losses *losses);
 
-/** All has arrived, and something had failed. Closes the ends. */
-void losses_expect_survival(struct losses *losses);
+/** All has arrived. Closes the ends. @param noticed  queue pairs were lost */
+void losses_expect_survival(struct losses *losses, bool noticed);
 
 /** Both were told of the end. Closes the ends. */
 void losses_expect_end(struct losses *losses);

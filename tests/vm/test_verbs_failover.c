@@ -31,7 +31,7 @@ static void survive(const char *qps, struct harm harm)
                             .happen = happen,
                             .arg = &harm};
     REQUIRE(losses_run(&losses), "no pair");
-    losses_expect_survival(&losses);
+    losses_expect_survival(&losses, true);
 }
 
 static void a_link_goes_down(void)

@@ -238,6 +238,17 @@ static void rewind_messages(struct verbs_conn *conn)
                (unsigned long long)(conn->next - delivered));
 }
 
+/** Both have resumed: connect what is new, and once the peer has done so send. */
+static void go_on(struct verbs_conn *conn)
+{
+    struct verbs_resync *resync = &conn->resync;
+    if (conn->state == VERBS_RESYNC && is_agreed(conn) && resync->resumed && resync->answered &&
+        !resync->connected)
+        connect_renewed(conn);
+    if (conn->state == VERBS_RESYNC && resync->connected && resync->go)
+        rewind_messages(conn);
+}
+
 void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
 {
     struct verbs_resync *resync = &conn->resync;
@@ -247,11 +258,7 @@ void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
         tell(conn);
     if (is_agreed(conn) && !resync->resumed && has_all(conn) && nothing_whole)
         resume(conn);
-    if (conn->state == VERBS_RESYNC && is_agreed(conn) && resync->resumed && resync->answered &&
-        !resync->connected)
-        connect_renewed(conn);
-    if (conn->state == VERBS_RESYNC && resync->connected && resync->go)
-        rewind_messages(conn);
+    go_on(conn);
     if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
         wring_verbs_conn_fail(conn, conn->status, "%s; it could not go on in time",
                               conn->first_text);
@@ -312,4 +319,5 @@ void wring_verbs_take_go(struct verbs_conn *conn, const struct verbs_resume_word
 {
     if (is_current(conn, word->my_round, word->your_round))
         conn->resync.go = true;
+    go_on(conn); /* at once: a RESYNC that follows begins from there */
 }
