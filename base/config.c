@@ -49,7 +49,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_VERBS_SL",     "0",       "",      "service level of the InfiniBand fabric",                        INTEGER(0, 15),                   FIELD(verbs_sl), false },
     { "WRING_VERBS_TC",     "0",       "",      "traffic class: DSCP << 2 | ECN bits on RoCE v2",                INTEGER(0, 255),                  FIELD(verbs_tc), false },
     { "WRING_VERBS_MTU",    "0",       "bytes", "largest packet payload; 0: the port's; the smaller one of both sides counts", CHOICE("0|256|512|1024|2048|4096"), FIELD(verbs_mtu), false },
-    { "WRING_VERBS_TIMEOUT", "14",     "",      "wait of 4.096 us << this for an acknowledgement before a packet is sent again", INTEGER(1, 31),   FIELD(verbs_timeout), false },
+    { "WRING_VERBS_TIMEOUT", "17",     "",      "wait of 4.096 us << this for an acknowledgement before a packet is sent again", INTEGER(1, 31),   FIELD(verbs_timeout), false },
     { "WRING_VERBS_RETRIES", "6",      "",      "times that a packet is sent again; 7 would mean for ever",      INTEGER(1, 6),                    FIELD(verbs_retries), false },
     { "WRING_VERBS_RNR_RETRIES", "6",  "",      "times that a peer without a receive is tried again",            INTEGER(1, 6),                    FIELD(verbs_rnr_retries), false },
     { "WRING_VERBS_STRIPE_BYTES", "64k", "bytes", "longer puts travel over all queue pairs at once",             BYTES(128, 1 << 30),              FIELD(verbs_stripe_bytes), false },
@@ -212,7 +212,7 @@ enum wring_status wring_config_set(struct wring_config *config, const struct wri
     return set_var(config, log, var, value);
 }
 
-enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+enum wring_status wring_config_defaults(struct wring_config *config, const struct wring_log *log)
 {
     memset(config, 0, sizeof(*config));
     for (size_t i = 0; i < sizeof(vars) / sizeof(vars[0]); i++) {
@@ -220,6 +220,14 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
         if (status != WRING_OK)
             return status;
     }
+    return WRING_OK;
+}
+
+enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+{
+    enum wring_status failed = wring_config_defaults(config, log);
+    if (failed != WRING_OK)
+        return failed;
     for (char **entry = environ; *entry != NULL; entry++) {
         if (strncmp(*entry, "WRING_", 6) != 0)
             continue;

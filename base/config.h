@@ -97,6 +97,9 @@ struct wring_config_var {
 /** All variables, in the order of documentation. @param count out. */
 const struct wring_config_var *wring_config_vars(size_t *count);
 
+/** As if the environment were empty. Errors: those of wring_config_load(), for a wrong table. */
+enum wring_status wring_config_defaults(struct wring_config *config, const struct wring_log *log);
+
 /**
  * Defaults, then the environment. Unknown WRING_ names are warned about on `log`.
  *

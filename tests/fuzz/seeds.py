@@ -231,5 +231,28 @@ def signature():
     write("signature", "nothing", "")
 
 
-for make in (shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def verbs():
+    def card(qpn=0x1234, psn=0xABCDEF, mtu=3, rest=b""):
+        data = struct.pack("<IIHB5x16sQI4x", qpn, psn, 7, mtu, bytes(range(16)), 2**47 - 8, 99)
+        return b"\0" + data[:48 - len(rest)] + rest
+
+    def key(size=4096, address=2**47 - 8, rkey=99):
+        return b"\1" + struct.pack("<QQI", size, address, rkey)
+
+    write("verbs", "card", card())
+    write("verbs", "card-number", card(qpn=1 << 24))
+    write("verbs", "card-packet", card(psn=1 << 24))
+    write("verbs", "card-mtu-0", card(mtu=0))
+    write("verbs", "card-mtu-6", card(mtu=6))
+    write("verbs", "card-reserved", card(rest=b"\xff\xff\xff\xff"))
+    write("verbs", "card-short", card()[:20])
+    write("verbs", "key", key())
+    write("verbs", "key-last-byte", key(size=1, address=2**64 - 1))
+    write("verbs", "key-wraps", key(size=2, address=2**64 - 1))
+    write("verbs", "key-nothing", key(size=0))
+    write("verbs", "key-long", key() + b"x")
+    write("verbs", "key-short", key()[:-1])
+
+
+for make in (verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()

@@ -4,6 +4,7 @@
  * what takes an open provider, or what belongs to one, is there for the table's sake only.
  */
 #include "transport/providers/providers.h"
+#include "transport/providers/verbs/verbs_counters.h"
 
 #include <stdio.h>
 
@@ -115,6 +116,13 @@ void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *
 {
     (void)config;
     *out = (struct verbs_survey){.reason = REASON};
+}
+
+bool wring_verbs_counters_of(const struct wring_provider *provider,
+                             struct wring_verbs_counters *out)
+{
+    (void)provider, (void)out;
+    return false;
 }
 
 const struct wring_provider_ops wring_provider_verbs = {
