@@ -135,6 +135,7 @@ enum verbs_request_kind {
 struct verbs_request {
     enum verbs_request_kind kind;
     bool signalled;
+    bool small;       /* few enough bytes to go inline, and the processor can read them */
     uint32_t message; /* its number's low bits; not of credits */
     uint32_t bytes, lkey, rkey, imm;
     const void *local;
@@ -193,6 +194,7 @@ struct verbs_buffers {
 /** A put or a send that is under way. */
 struct verbs_message {
     bool is_put;
+    bool on_device; /* its source is memory that the processor cannot read */
     unsigned parts; /* requests that are not complete yet */
     uint64_t cookie;
     uint32_t imm;

@@ -11,11 +11,6 @@ static const struct verbs_request *request_at(const struct verbs_path *path, uin
     return &path->requests[position % VERBS_REQUESTS];
 }
 
-static bool goes_inline(const struct verbs_path *path, const struct verbs_request *request)
-{
-    return request->bytes <= path->inline_bytes;
-}
-
 /* ---- classic ---- */
 
 static bool classic_make_cq(struct verbs_rail *rail, uint32_t entries)
@@ -47,8 +42,8 @@ static void fill_classic(const struct verbs_path *path, uint32_t position, struc
         .sg_list = piece,
         .num_sge = request->bytes > 0,
         .opcode = opcodes[request->kind],
-        .send_flags = (request->signalled ? IBV_SEND_SIGNALED : 0u) |
-                      (goes_inline(path, request) ? IBV_SEND_INLINE : 0u),
+        .send_flags =
+            (request->signalled ? IBV_SEND_SIGNALED : 0u) | (request->small ? IBV_SEND_INLINE : 0u),
         .imm_data = htonl(request->imm),
         .wr.rdma = {.remote_addr = request->remote, .rkey = request->rkey},
     };
@@ -142,7 +137,7 @@ static void build_new(const struct verbs_path *path, uint32_t position)
     }
     if (request->bytes == 0)
         ibv_wr_set_sge_list(qp, 0, NULL);
-    else if (goes_inline(path, request))
+    else if (request->small)
         ibv_wr_set_inline_data(qp, (void *)(uintptr_t)request->local, request->bytes);
     else
         ibv_wr_set_sge(qp, request->lkey, (uintptr_t)request->local, request->bytes);

@@ -45,7 +45,7 @@ static void mark_signalled(struct verbs_path *path, uint32_t n)
         request->signalled = wants_completion(path, i + 1 == n, awaited);
         path->unsignalled = request->signalled ? 0 : path->unsignalled + 1;
         counters->signalled += request->signalled;
-        counters->inlined += request->bytes <= path->inline_bytes;
+        counters->inlined += request->small;
     }
 }
 
@@ -134,6 +134,7 @@ static void add_stripe(struct verbs_path *path, struct verbs_message *message, u
 {
     *add_request(path) = (struct verbs_request){
         .kind = message->is_put ? VERBS_PUT : VERBS_SEND,
+        .small = bytes <= path->inline_bytes && !message->on_device,
         .message = (uint32_t)number,
         .bytes = (uint32_t)bytes,
         .lkey = message->lkeys[path->rail->index],
@@ -210,6 +211,7 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
 
     struct verbs_message *message = &conn->messages[conn->next % VERBS_MESSAGES];
     message->is_put = true;
+    message->on_device = ((const struct verbs_region *)region)->on_device;
     message->cookie = cookie;
     message->imm = imm;
     message->local = local;
@@ -257,6 +259,7 @@ static void write_credits(struct verbs_path *path)
     struct verbs_conn *conn = path->conn;
     *add_request(path) = (struct verbs_request){
         .kind = VERBS_CREDITS,
+        .small = conn->n_paths * sizeof(conn->buffers->posted[0]) <= path->inline_bytes,
         .bytes = (uint32_t)(conn->n_paths * sizeof(conn->buffers->posted[0])),
         .lkey = lkey_of(path),
         .rkey = path->peer.credit_rkey,
