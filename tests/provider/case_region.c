@@ -240,6 +240,17 @@ static void local_any_is_as_promised(void)
     ends_close(&a, &b);
 }
 
+/** A put of nothing is a word to the peer: it reads no memory, so none has to be named. */
+static void puts_of_nothing_need_no_region(void)
+{
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    put_next(&a, &b, NULL, NULL, b.remote, 0);
+    put_next(&a, &b, b.region, b.base, b.remote, 0);
+    CHECK(a.arrived == 2 && a.arrived_bytes == 0 && is_all(a.base, 5000, 0), "bytes came");
+    ends_close(&a, &b);
+}
+
 static void maps_are_as_promised(void)
 {
     struct end a, b;
@@ -289,6 +300,7 @@ const struct wring_test_case suite_cases_region[] = {
     {"sources_come_and_go", sources_come_and_go},
     {"host_memory_can_be_put_into", host_memory_can_be_put_into},
     {"local_any_is_as_promised", local_any_is_as_promised},
+    {"puts_of_nothing_need_no_region", puts_of_nothing_need_no_region},
     {"maps_are_as_promised", maps_are_as_promised},
     {"remotes_outlive_their_connection", remotes_outlive_their_connection},
     {NULL, NULL},

@@ -221,9 +221,9 @@ struct wring_provider_ops {
 
     /**
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
-     * ARRIVED there and PUT_DONE here. `local` lies in `region`, which is NULL only where
-     * caps.local_any; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too.
-     * The connection stands: CONNECTED or ACCEPTED was given.
+     * ARRIVED there and PUT_DONE here. `local` lies in `region`, which may be NULL only where
+     * caps.local_any, or where there are no bytes; it is left alone until PUT_DONE. Order holds per
+     * lane only, for PUT_DONE too. The connection stands: CONNECTED or ACCEPTED was given.
      * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
      * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
      * before CLOSED was given). Nothing has happened then.

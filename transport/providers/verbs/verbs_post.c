@@ -140,7 +140,7 @@ static void add_stripe(struct verbs_path *path, struct verbs_message *message, u
         .lkey = message->lkeys[path->rail->index],
         .rkey = message->rkeys[path->peer_rail],
         .imm = message->imm,
-        .local = (const uint8_t *)message->local + offset,
+        .local = bytes > 0 ? (const uint8_t *)message->local + offset : NULL,
         .remote = message->remote + offset,
     };
     path->sent++;
@@ -190,6 +190,14 @@ static void post_full(struct verbs_conn *conn)
             post_path(conn->paths[i]);
 }
 
+static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
+{
+    if (region == NULL)
+        return false;
+    size_t at = (size_t)((uintptr_t)local - (uintptr_t)region->base);
+    return at <= region->bytes && bytes <= region->bytes - at;
+}
+
 enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
                                   struct wring_region *region, const void *local,
                                   struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
@@ -200,10 +208,8 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
     const struct verbs_remote *to = (const struct verbs_remote *)remote;
     bool there = remote->conn == base && remote_offset <= remote->bytes &&
                  bytes <= remote->bytes - remote_offset;
-    if (lane != 0 || region == NULL || !there || bytes > verbs->put_max_bytes)
-        return WRING_ERR_INVALID;
-    size_t at = (size_t)((uintptr_t)local - (uintptr_t)region->base);
-    if (bytes > 0 && (at > region->bytes || bytes > region->bytes - at))
+    if (lane != 0 || !there || bytes > verbs->put_max_bytes ||
+        (bytes > 0 && !lies_in(region, local, bytes)))
         return WRING_ERR_INVALID;
     enum wring_status status = room_for(conn, bytes);
     if (status != WRING_OK)
@@ -211,14 +217,14 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
 
     struct verbs_message *message = &conn->messages[conn->next % VERBS_MESSAGES];
     message->is_put = true;
-    message->on_device = ((const struct verbs_region *)region)->on_device;
+    message->on_device = bytes > 0 && ((const struct verbs_region *)region)->on_device;
     message->cookie = cookie;
     message->imm = imm;
     message->local = local;
     message->bytes = bytes;
     message->remote = to->key.address + remote_offset;
     for (unsigned i = 0; i < verbs->n_rails; i++)
-        message->lkeys[i] = wring_verbs_lkey(region, i);
+        message->lkeys[i] = bytes > 0 ? wring_verbs_lkey(region, i) : 0;
     for (unsigned i = 0; i < conn->offer.n_rails; i++)
         message->rkeys[i] = to->key.rkeys[i];
     conn->next++;
