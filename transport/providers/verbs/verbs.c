@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "transport/providers/providers.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs_query.h"
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
