@@ -39,8 +39,25 @@ static const struct wring_config_var vars[] = {
     { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
     { "WRING_IFACE",        "",        "",      "or the interface that they use: eth,ib by prefix, =eth0 exactly, ^docker all others", STRING,     FIELD(iface), false },
     { "WRING_PORTS",        "",        "",      "ports to listen on, as first-last; empty: any that is free",                 STRING,                           FIELD(ports), false },
-    { "WRING_VERBS_DEVICE", "",        "",      "RDMA device to use, as dev[:port]; empty: the best one",         STRING,                           FIELD(verbs_device), false },
     { "WRING_TCP_CHECKSUM", "off",     "",      "tcp frames carry a CRC32C; the same on every rank",              CHOICE("on|off"),                 FIELD(tcp_checksum), false },
+    { "WRING_HUGEPAGES",    "thp",     "",      "large pages for wring's own buffers: transparent ones, out of the reserved pool, or off", CHOICE("thp|pool|off"), FIELD(hugepages), false },
+    { "WRING_VERBS_DEVICES", "",       "",      "RDMA devices to use, as dev[:port],...: mlx5 by prefix, =mlx5_0 exactly, ^mlx5_2 all others; empty: the best ones", STRING, FIELD(verbs_devices), false },
+    { "WRING_VERBS_RAILS",  "4",       "",      "most device ports that a process uses at once",                 INTEGER(1, 8),                    FIELD(verbs_rails), false },
+    { "WRING_VERBS_QPS",    "1",       "",      "queue pairs per connection and device port",                    INTEGER(1, 8),                    FIELD(verbs_qps), false },
+    { "WRING_VERBS_GID_INDEX", "-1",   "",      "entry of the port's GID table; -1 chooses: the address bound to, else RoCE v2 over IPv4", INTEGER(-1, 255), FIELD(verbs_gid_index), false },
+    { "WRING_VERBS_PKEY",   "0xffff",  "",      "partition key; its entry of the port's table is looked up",     INTEGER(1, 65535),                FIELD(verbs_pkey), false },
+    { "WRING_VERBS_SL",     "0",       "",      "service level of the InfiniBand fabric",                        INTEGER(0, 15),                   FIELD(verbs_sl), false },
+    { "WRING_VERBS_TC",     "0",       "",      "traffic class: DSCP << 2 | ECN bits on RoCE v2",                INTEGER(0, 255),                  FIELD(verbs_tc), false },
+    { "WRING_VERBS_MTU",    "0",       "bytes", "largest packet payload; 0: the port's; the smaller one of both sides counts", CHOICE("0|256|512|1024|2048|4096"), FIELD(verbs_mtu), false },
+    { "WRING_VERBS_TIMEOUT", "17",     "",      "wait of 4.096 us << this for an acknowledgement before a packet is sent again", INTEGER(1, 31),   FIELD(verbs_timeout), false },
+    { "WRING_VERBS_RETRIES", "6",      "",      "times that a packet is sent again; 7 would mean for ever",      INTEGER(1, 6),                    FIELD(verbs_retries), false },
+    { "WRING_VERBS_RNR_RETRIES", "6",  "",      "times that a peer without a receive is tried again",            INTEGER(1, 6),                    FIELD(verbs_rnr_retries), false },
+    { "WRING_VERBS_STRIPE_BYTES", "64k", "bytes", "longer puts travel over all queue pairs at once",             BYTES(128, 1 << 30),              FIELD(verbs_stripe_bytes), false },
+    { "WRING_VERBS_INLINE_BYTES", "220", "bytes", "messages up to this size ride in the work request; fewer if the device allows fewer", BYTES(0, 1024), FIELD(verbs_inline_bytes), false },
+    { "WRING_VERBS_RELAXED_ORDERING", "auto", "", "let PCIe reorder writes into buckets; docs/verbs.md says why that is safe", CHOICE("auto|on|off"), FIELD(verbs_relaxed_ordering), false },
+    { "WRING_VERBS_API",    "auto",    "",      "calls that post and poll: ibv_wr_* and extended queues (new), or ibv_post_send (classic)", CHOICE("auto|new|classic"), FIELD(verbs_api), false },
+    { "WRING_VERBS_RECOVER", "10",     "s",     "how long to try to connect anew when every queue pair failed; 0: not at all", SECONDS(0, 3600 * S), FIELD(verbs_recover_ns), false },
+    { "WRING_VERBS_CACHE_BYTES", "1g", "bytes", "registered memory kept for its next use; 0 keeps none",         BYTES(0, 1ll << 40),              FIELD(verbs_cache_bytes), false },
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket; more if they are small",                BYTES(2, 1024),                   FIELD(window), false },
     { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
@@ -196,7 +213,7 @@ enum wring_status wring_config_set(struct wring_config *config, const struct wri
     return set_var(config, log, var, value);
 }
 
-enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+enum wring_status wring_config_defaults(struct wring_config *config, const struct wring_log *log)
 {
     memset(config, 0, sizeof(*config));
     for (size_t i = 0; i < sizeof(vars) / sizeof(vars[0]); i++) {
@@ -204,6 +221,14 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
         if (status != WRING_OK)
             return status;
     }
+    return WRING_OK;
+}
+
+enum wring_status wring_config_load(struct wring_config *config, const struct wring_log *log)
+{
+    enum wring_status failed = wring_config_defaults(config, log);
+    if (failed != WRING_OK)
+        return failed;
     for (char **entry = environ; *entry != NULL; entry++) {
         if (strncmp(*entry, "WRING_", 6) != 0)
             continue;

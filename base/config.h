@@ -33,11 +33,30 @@ struct wring_config {
     char bind[WRING_CONFIG_TEXT];
     char iface[WRING_CONFIG_TEXT];
     char ports[WRING_CONFIG_TEXT];
-    char verbs_device[WRING_CONFIG_TEXT];
     char tcp_checksum[WRING_CONFIG_TEXT];
+    char hugepages[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;
     uint64_t flat_bytes;
+
+    /* the verbs provider */
+    char verbs_devices[WRING_CONFIG_TEXT];
+    int64_t verbs_rails;
+    int64_t verbs_qps;       /* queue pairs per connection and rail */
+    int64_t verbs_gid_index; /* -1: choose */
+    int64_t verbs_pkey;
+    int64_t verbs_sl;
+    int64_t verbs_tc;
+    char verbs_mtu[WRING_CONFIG_TEXT]; /* "0": the port's */
+    int64_t verbs_timeout;             /* 4.096 us << n */
+    int64_t verbs_retries;             /* never 7, which means for ever */
+    int64_t verbs_rnr_retries;
+    uint64_t verbs_stripe_bytes;
+    uint64_t verbs_inline_bytes;
+    char verbs_relaxed_ordering[WRING_CONFIG_TEXT];
+    char verbs_api[WRING_CONFIG_TEXT];
+    uint64_t verbs_recover_ns; /* 0: never */
+    uint64_t verbs_cache_bytes;
 
     /* time */
     uint64_t join_timeout_ns;
@@ -78,6 +97,9 @@ struct wring_config_var {
 
 /** All variables, in the order of documentation. @param count out. */
 const struct wring_config_var *wring_config_vars(size_t *count);
+
+/** As if the environment were empty. Errors: those of wring_config_load(), for a wrong table. */
+enum wring_status wring_config_defaults(struct wring_config *config, const struct wring_log *log);
 
 /**
  * Defaults, then the environment. Unknown WRING_ names are warned about on `log`.

@@ -105,18 +105,38 @@ static const struct wring_provider_ops *choose(const struct command *command)
     return NULL;
 }
 
+/** What the bandwidth cost the provider, where it tells. */
+static json_t *work_of(const struct wring_p2p_result *result)
+{
+    const struct wring_verbs_counters *work = &result->work;
+    double mib = (double)work->put_bytes / 0x1p20, puts = work->puts > 0 ? (double)work->puts : 1;
+
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "puts",
+                     (json_int_t)work->puts, "requests", (json_int_t)work->requests, "inlined",
+                     (json_int_t)work->inlined, "signalled", (json_int_t)work->signalled,
+                     "doorbells", (json_int_t)work->doorbells, "credit_writes",
+                     (json_int_t)work->credit_writes, "receive_doorbells",
+                     (json_int_t)work->receive_doorbells, "completions",
+                     (json_int_t)work->completions, "copied_bytes", (json_int_t)work->copied_bytes,
+                     "registrations", (json_int_t)work->registrations, "completions_per_mib",
+                     mib > 0 ? (double)work->completions / mib : 0.0, "doorbells_per_put",
+                     (double)work->doorbells / puts);
+}
+
 static void add_result(void *arg, const struct wring_p2p_result *result)
 {
     struct command *command = arg;
-
-    json_array_append_new(
-        command->results,
+    json_t *row =
         json_pack("{s:s, s:I, s:{s:f, s:f, s:f}, s:f, s:I, s:I, s:i}", "provider",
                   command->params.provider->name, "bytes", (json_int_t)result->bytes, "latency_us",
                   "min", result->latency_us.min, "median", result->latency_us.median, "p99",
                   result->latency_us.p99, "bandwidth_gb_per_s", result->bandwidth_gb_per_s,
                   "round_trips", (json_int_t)result->round_trips, "puts_per_round",
-                  (json_int_t)result->puts, "window", (int)result->window));
+                  (json_int_t)result->puts, "window", (int)result->window);
+
+    if (result->has_work)
+        json_object_set_new(row, "verbs", work_of(result));
+    json_array_append_new(command->results, row);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r%" PRIu64 " bytes: %.2f us, %.2f GB/s\033[K", result->bytes,
                 result->latency_us.median, result->bandwidth_gb_per_s);

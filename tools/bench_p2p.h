@@ -6,6 +6,7 @@
 #include <wring/provider.h>
 
 #include "tools/bench.h"
+#include "transport/providers/verbs/verbs_counters.h"
 
 #define WRING_P2P_SIZES_MAX 32
 
@@ -24,6 +25,8 @@ struct wring_p2p_result {
     double bandwidth_gb_per_s;      /* one way, median of rounds */
     uint64_t round_trips, puts;     /* timed: of the latency, and in each round of the bandwidth */
     uint32_t window;                /* puts under way */
+    bool has_work;                  /* where the provider is verbs: */
+    struct wring_verbs_counters work; /* what rank 0 did in all rounds of the bandwidth */
 };
 
 /** Called in rank 0 for each size. */

@@ -97,15 +97,20 @@ static enum wring_status measure_bandwidth(struct wring_p2p *p2p, struct wring_p
     double ns, speeds[ROUNDS_MAX];
     uint64_t warm = 2 * p2p->window;
     unsigned rounds;
+    struct wring_verbs_counters before;
     enum wring_status status = wring_p2p_time_stream(p2p, warm, &ns);
 
     if (status == WRING_OK && p2p->pair.rank == 1)
         status = wring_p2p_check(p2p, warm);
+    result->has_work = wring_verbs_counters_of(p2p->pair.provider, &before);
     if (status == WRING_OK)
         status = time_bandwidth(p2p, ns / (double)warm, &result->puts, speeds, &rounds);
-    if (status == WRING_OK)
-        result->bandwidth_gb_per_s = wring_spread_of(speeds, rounds).median;
-    return status;
+    if (status != WRING_OK)
+        return status;
+    result->bandwidth_gb_per_s = wring_spread_of(speeds, rounds).median;
+    if (result->has_work && wring_verbs_counters_of(p2p->pair.provider, &result->work))
+        wring_verbs_counters_since(&result->work, &before);
+    return WRING_OK;
 }
 
 static enum wring_status measure(struct wring_p2p *p2p, size_t bytes,

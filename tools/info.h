@@ -13,6 +13,7 @@ json_t *wring_info_providers(void);
 json_t *wring_info_codecs(const struct wring_config *config);
 json_t *wring_info_kernels(const struct wring_config *config);
 json_t *wring_info_topology(void);
+json_t *wring_info_rdma(const struct wring_config *config);
 json_t *wring_info_executor(const struct wring_config *config);
 json_t *wring_info_config(const struct wring_config *config);
 
@@ -22,6 +23,7 @@ void wring_info_show_codecs(FILE *file, json_t *codecs);
 void wring_info_show_kernels(FILE *file, json_t *kernels);
 void wring_info_show_executor(FILE *file, json_t *executor);
 void wring_info_show_topology(FILE *file, json_t *topology);
+void wring_info_show_rdma(FILE *file, json_t *rdma);
 void wring_info_show_config(FILE *file, json_t *config);
 
 #endif

@@ -4,6 +4,8 @@
 #include "transport/fabric.h"
 #include "transport/memory.h"
 
+#define WRING_MODULE "memory"
+
 static enum wring_status register_with_devices(struct wring_block *block)
 {
     struct wring_fabric *fabric = block->fabric;
@@ -19,13 +21,41 @@ static enum wring_status register_with_devices(struct wring_block *block)
     return WRING_OK;
 }
 
+static enum wring_memory_pages wish_for_pages(const struct wring_config *config)
+{
+    if (strcmp(config->hugepages, "pool") == 0)
+        return WRING_PAGES_POOL;
+    return strcmp(config->hugepages, "thp") == 0 ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+}
+
+/** Say once what buffers that are large enough lie on; a wish not met is worth a warning. */
+static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish,
+                       enum wring_memory_pages got, size_t bytes)
+{
+    static const char *const names[] = {"small pages", "large pages where the kernel makes them",
+                                        "large pages out of the pool"};
+    if (fabric->told_pages || bytes < WRING_MEMORY_LARGE)
+        return;
+    fabric->told_pages = true;
+    if (got == WRING_PAGES_POOL || wish != WRING_PAGES_POOL)
+        wring_debug(fabric->log, "buffers lie on %s", names[got]);
+    else
+        wring_warn(fabric->log,
+                   "WRING_HUGEPAGES=pool: too few pages are free in it (vm.nr_hugepages) for %zu "
+                   "bytes, or "
+                   "rounding would waste too much; buffers lie on %s",
+                   bytes, names[got]);
+}
+
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out)
 {
     struct wring_block block = {.fabric = fabric, .owned = true};
-    enum wring_status status = wring_memory_alloc(bytes, &block.memory);
+    enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
+    enum wring_status status = wring_memory_alloc_on(bytes, wish, &block.memory, &got);
     if (status != WRING_OK)
         return status;
+    tell_pages(fabric, wish, got, bytes);
     status = register_with_devices(&block);
     if (status != WRING_OK) {
         wring_block_finish(&block);
@@ -38,8 +68,9 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_block *out)
 {
-    struct wring_block block = {.fabric = fabric,
-                                .memory = {base, bytes, WRING_MEMORY_HOST, -1, 0}};
+    struct wring_block block = {
+        .fabric = fabric,
+        .memory = {.base = base, .bytes = bytes, .kind = WRING_MEMORY_HOST, .fd = -1}};
     enum wring_status status = register_with_devices(&block);
     if (status != WRING_OK) {
         wring_block_finish(&block);

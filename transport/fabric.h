@@ -80,6 +80,7 @@ struct wring_fabric {
     uint32_t n_devices;
     struct wring_peer *peers; /* [size]; our own entry is unused */
     enum wring_fabric_state state;
+    bool told_pages;    /* what buffers lie on was logged */
     uint64_t tick_ns;   /* when events were last polled */
     uint64_t judged_ns; /* when peers' silence was last looked at */
     uint64_t failing_until_ns;

@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+#define WASTE 4 /* of a pool at most one part in so many is left unused */
 
 static enum wring_status status_of_errno(void)
 {
@@ -15,36 +19,79 @@ static enum wring_status status_of_errno(void)
                                                                 : WRING_ERR_SYSTEM;
 }
 
-enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out)
+/** The size of a file's pages; 0 where it cannot be had. */
+static size_t page_of(int fd)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (bytes > (SIZE_MAX >> 1) - page)
-        return WRING_ERR_NO_MEMORY;
-    size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
+    struct stat stat;
+    return fstat(fd, &stat) == 0 && stat.st_blksize > 0 ? (size_t)stat.st_blksize : 0;
+}
 
-    int fd = memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+/** Map a new file of whole pages. @param flags of memfd_create() @return false with errno */
+static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
+{
+    int fd = memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
     if (fd < 0)
-        return status_of_errno();
-
-    enum wring_status status;
+        return false;
+    size_t page = page_of(fd);
     void *base = MAP_FAILED;
+    if (page == 0)
+        goto close_fd;
+    size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
+    errno = ENOMEM;
+    if ((flags & MFD_HUGETLB) != 0 && (mapped - bytes) * WASTE > bytes)
+        goto close_fd;
     /* sealed: a process that maps it must not be killed by our cutting it short */
     if (ftruncate(fd, (off_t)mapped) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
         base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        status = status_of_errno();
+    if (base == MAP_FAILED)
         goto close_fd;
-    }
-
     *out =
         (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_SHARED, .fd = fd};
-    return WRING_OK;
+    return true;
 
 close_fd:;
     int saved = errno;
     close(fd);
     errno = saved;
-    return status;
+    return false;
+}
+
+/**
+ * Out of the pool of reserved pages. Touched at once: where a limit that is looked at late (a
+ * control group's) takes a page back, that shall be an error here and not a signal later.
+ */
+static bool map_pool(size_t bytes, struct wring_memory *out)
+{
+    if (!map_file(bytes, MFD_HUGETLB, out))
+        return false;
+    if (madvise(out->base, out->bytes, MADV_POPULATE_WRITE) == 0)
+        return true;
+    wring_memory_free(out);
+    return false;
+}
+
+enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
+                                        struct wring_memory *out, enum wring_memory_pages *got)
+{
+    if (bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE)
+        return WRING_ERR_NO_MEMORY;
+    if (bytes < WRING_MEMORY_LARGE)
+        wish = WRING_PAGES_SMALL;
+    if (wish == WRING_PAGES_POOL && map_pool(bytes, out)) {
+        *got = WRING_PAGES_POOL;
+        return WRING_OK;
+    }
+    if (!map_file(bytes, 0, out))
+        return status_of_errno();
+    bool large = wish != WRING_PAGES_SMALL && madvise(out->base, out->bytes, MADV_HUGEPAGE) == 0;
+    *got = large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+    return WRING_OK;
+}
+
+enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out)
+{
+    enum wring_memory_pages got;
+    return wring_memory_alloc_on(bytes, WRING_PAGES_SMALL, out, &got);
 }
 
 void wring_memory_free(struct wring_memory *memory)

@@ -22,6 +22,25 @@
  */
 enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out);
 
+#define WRING_MEMORY_LARGE ((size_t)2 << 20) /* from here on large pages are asked for */
+
+/** What memory lies on. Devices and processors look up fewer large pages than small ones. */
+enum wring_memory_pages {
+    WRING_PAGES_SMALL,
+    WRING_PAGES_TRANSPARENT, /* small ones, which the kernel was asked to join to large ones. It
+                                does so where /sys/kernel/mm/transparent_hugepage/shmem_enabled lets
+                                it */
+    WRING_PAGES_POOL,        /* large ones out of those reserved by vm.nr_hugepages */
+};
+
+/**
+ * The same on large pages, where they can be had: less than WRING_MEMORY_LARGE stays on small ones,
+ * and of a pool no more than a quarter goes to waste by rounding.
+ * @param got  out, what it became: the next lesser kind where the wish could not be met
+ */
+enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
+                                        struct wring_memory *out, enum wring_memory_pages *got);
+
 /** Unmap, close and forget. Fine for NULL and for memory that was freed before or is all zero. */
 void wring_memory_free(struct wring_memory *memory);
 

@@ -2,6 +2,7 @@
 /*
  * Collective x scheme x type x operation x codec x provider x ranks x counts, and everything else
  * that must not change a bit: every pair of values once, some at random, and some axes in full.
+ * test_matrix [provider=NAME] [CASE...]: all of it on one provider, instead of each in turn.
  */
 #include "tests/collective/matrix.h"
 
@@ -43,7 +44,7 @@ static const char *const codecs[] = {
     "int8:block=64+ef>onebit:block=128+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
-static const char *const providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
+static const char *providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
 static const char *const chunks[] = {"4k", "16k", "256k"};
 static const char *const tiers[] = {"scalar", "avx2", "best"};
 static const char *const executors[] = {"inline", "pool:2"};
@@ -289,6 +290,15 @@ static void large(void)
     }
 }
 
+/** On that provider only, wrapped now and then. */
+static void use_only(const char *provider)
+{
+    static char wrapped[64];
+    snprintf(wrapped, sizeof(wrapped), "%s+fault", provider);
+    for (size_t i = 0; i < COUNT(providers); i++)
+        providers[i] = strchr(providers[i], '+') != NULL ? wrapped : provider;
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -302,5 +312,9 @@ int main(int argc, char **argv)
         {"large", large},
         {NULL, NULL},
     };
-    return wring_test_main(argc, argv, cases);
+    static const char one[] = "provider=";
+    bool only = argc > 1 && strncmp(argv[1], one, strlen(one)) == 0;
+    if (only)
+        use_only(argv[1] + strlen(one));
+    return wring_test_main(argc - only, argv + only, cases);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a verbs peer says of its queue pair and of a region: refused with nothing written, or read
+ * What a verbs peer says of its queue pair and of its rails: refused with nothing written, or read
  * so that it packs into the same bytes; what is let through can be handed to a device.
  *
- * Input: kind (1 byte: 0 a card, else a key), then the bytes.
+ * Input: kind (1 byte: 0 a card, else an offer), then the bytes.
  */
 #include "tests/fuzz/fuzz.h"
 #include "transport/providers/verbs/verbs_card.h"
@@ -30,21 +30,24 @@ static void check_card(const uint8_t *data, size_t size)
     FUZZ_CHECK(memcmp(packed, bytes, sizeof(packed)) == 0, "a card that has two forms");
 }
 
-static void check_key(const uint8_t *data, size_t size)
+static void check_offer(const uint8_t *data, size_t size)
 {
-    uint8_t packed[VERBS_KEY_BYTES];
-    struct verbs_key key, untouched;
+    uint8_t packed[VERBS_OFFER_MAX], copy[VERBS_OFFER_MAX];
+    struct verbs_offer offer, untouched;
 
-    memset(&key, 0xA5, sizeof(key));
-    untouched = key;
-    if (!wring_verbs_key_unpack(data, size, &key)) {
-        FUZZ_CHECK(memcmp(&key, &untouched, sizeof(key)) == 0, "refused, but written");
+    memset(&offer, 0xA5, sizeof(offer));
+    untouched = offer;
+    if (!wring_verbs_offer_unpack(data, size, &offer)) {
+        FUZZ_CHECK(memcmp(&offer, &untouched, sizeof(offer)) == 0, "refused, but written");
         return;
     }
-    FUZZ_CHECK(size == sizeof(packed), "a key of %zu bytes", size);
-    FUZZ_CHECK(key.bytes > 0 && key.bytes - 1 <= UINT64_MAX - key.address, "memory that wraps");
-    wring_verbs_key_pack(&key, packed);
-    FUZZ_CHECK(memcmp(packed, data, sizeof(packed)) == 0, "a key that has two forms");
+    FUZZ_CHECK(offer.n_rails >= 1 && offer.n_rails <= VERBS_RAILS_MAX && offer.qps >= 1 &&
+                   offer.qps <= VERBS_QPS_MAX,
+               "%u rails, %u queue pairs", offer.n_rails, offer.qps);
+    memcpy(copy, data, size);
+    memset(copy + 2, 0, 6); /* not looked at */
+    FUZZ_CHECK(wring_verbs_offer_pack(&offer, packed) == size, "an offer of %zu bytes", size);
+    FUZZ_CHECK(memcmp(packed, copy, size) == 0, "an offer that has two forms");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -54,6 +57,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[0] == 0)
         check_card(data + 1, size - 1);
     else
-        check_key(data + 1, size - 1);
+        check_offer(data + 1, size - 1);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Registering memory, keys of regions, and what a provider says it can do with them. */
 #include "tests/provider/ends.h"
+#include "transport/memory.h"
 
 static void stale_keys_are_refused(void)
 {
@@ -72,12 +73,124 @@ static void host_memory_is_as_promised(void)
     REQUIRE(end_open(&a, 1, 4096, 16), "open");
     const struct wring_provider_ops *ops = a.provider->ops;
     ops->capabilities(a.provider, &caps);
-    struct wring_memory memory = {wring_test_guarded(10000), 10000, WRING_MEMORY_HOST, -1, 0};
+    struct wring_memory memory = {
+        .base = wring_test_guarded(10000), .bytes = 10000, .kind = WRING_MEMORY_HOST, .fd = -1};
     enum wring_status status = ops->region_create(a.provider, &memory, &region);
     CHECK(status == (caps.host_regions ? WRING_OK : WRING_ERR_UNSUPPORTED), "%s",
           wring_status_text(status));
     ops->region_destroy(region);
     end_close(&a);
+}
+
+/** Memory of a device is refused by those that cannot reach it, whatever stands in its fields. */
+static void device_memory_is_as_promised(void)
+{
+    struct end a;
+    struct wring_provider_caps caps;
+    struct wring_region *region = NULL;
+    REQUIRE(end_open(&a, 1, 4096, 16), "open");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    ops->capabilities(a.provider, &caps);
+    struct wring_memory memory = {
+        .base = a.base, .bytes = 4096, .kind = WRING_MEMORY_DMABUF, .fd = -1};
+    enum wring_status status = ops->region_create(a.provider, &memory, &region);
+    CHECK(caps.dmabuf_regions ? status != WRING_OK : status == WRING_ERR_UNSUPPORTED,
+          "a descriptor that is none: %s", wring_status_text(status));
+    end_close(&a);
+}
+
+/** A put from b to a, the next one. */
+static void put_next(struct end *a, struct end *b, struct wring_region *region, const void *local,
+                     struct wring_remote *remote, size_t bytes)
+{
+    unsigned n = a->arrived;
+    enum wring_status status =
+        b->provider->ops->put(b->conn, 0, region, local, remote, 0, bytes, n, n);
+    CHECK(status == WRING_OK, "%s", wring_status_text(status));
+    UNTIL(a, b, a->arrived == n + 1 && b->done == n + 1);
+}
+
+/** Bytes into a device's memory and, from another region of the same memory, back. */
+static void carry(struct end *a, struct end *b, const struct wring_memory *device, uint8_t *bytes,
+                  size_t n)
+{
+    const struct wring_provider_ops *ops = a->provider->ops;
+    struct wring_region *target, *source;
+    struct wring_remote *remote;
+    uint8_t key[WRING_REGION_KEY_MAX];
+    REQUIRE(ops->region_create(a->provider, device, &target) == WRING_OK, "target");
+    REQUIRE(ops->region_create(b->provider, device, &source) == WRING_OK, "source");
+    size_t key_bytes = ops->region_export(target, key);
+    REQUIRE(ops->remote_import(b->conn, key, key_bytes, &remote) == WRING_OK, "import");
+    fill_pattern(b->base, n, 1);
+    put_next(a, b, b->region, b->base, remote, n);
+    CHECK(has_pattern(bytes, n, 1), "%zu bytes did not land in it", n);
+    CHECK(is_all(bytes + n, device->bytes - n, 0), "more than %zu bytes did", n);
+    fill_pattern(bytes, n, 2);
+    put_next(a, b, source, device->base, b->remote, n);
+    CHECK(has_pattern(a->base, n, 2), "%zu bytes did not leave it", n);
+    ops->remote_release(remote);
+    ops->region_destroy(target);
+    ops->region_destroy(source);
+}
+
+/** Through addresses that are none of this process: a file plays the device. What is small must not
+ * be read by the processor on its way either. */
+static void device_memory_carries_bytes(void)
+{
+    enum {
+        BYTES = 5000,
+        AT = 4096 + 256 /* in the file, and so in a page of the device's */
+    };
+    static const size_t sizes[] = {8, 200, BYTES};
+    struct end a, b;
+    struct wring_provider_caps caps;
+    struct wring_memory file = {.fd = -1};
+    REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
+    a.provider->ops->capabilities(a.provider, &caps);
+    for (size_t i = 0; caps.dmabuf_regions && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        REQUIRE(wring_memory_alloc(AT + BYTES, &file) == WRING_OK, "memory");
+        const struct wring_memory device = {.base = (void *)(uintptr_t)(0x7000000000 + AT),
+                                            .bytes = BYTES,
+                                            .kind = WRING_MEMORY_DMABUF,
+                                            .fd = file.fd,
+                                            .fd_offset = AT};
+        carry(&a, &b, &device, (uint8_t *)file.base + AT, sizes[i]);
+        CHECK(is_all(file.base, AT, 0), "written before it");
+        wring_memory_free(&file);
+    }
+    ends_close(&a, &b);
+}
+
+/** Sources that are registered again and again, and one after its memory was announced as gone. */
+static void sources_come_and_go(void)
+{
+    enum {
+        BYTES = 20000,
+        ROUNDS = 5
+    };
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    uint8_t *source = b.base;
+    struct wring_memory memory = b.memory;
+    memory.source_only = true;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct wring_region *both[2];
+        REQUIRE(ops->region_create(b.provider, &memory, &both[0]) == WRING_OK, "region %u", i);
+        REQUIRE(ops->region_create(b.provider, &memory, &both[1]) == WRING_OK, "region %u", i);
+        ops->region_destroy(both[i % 2]);
+        fill_pattern(source, BYTES, i);
+        CHECK(ops->put(b.conn, 0, both[(i + 1) % 2], source, b.remote, 0, BYTES, i, i) == WRING_OK,
+              "put");
+        UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
+        CHECK(has_pattern(a.base, BYTES, i), "round %u", i);
+        ops->region_destroy(both[(i + 1) % 2]);
+        if (i % 2 == 1)
+            ops->memory_gone(b.provider, memory.base, memory.bytes);
+    }
+    ops->memory_gone(b.provider, memory.base, memory.bytes);
+    ends_close(&a, &b);
 }
 
 /** Host memory as the target of puts: nothing lands behind its end, where a page is missing. */
@@ -91,7 +204,8 @@ static void host_memory_can_be_put_into(void)
     REQUIRE(ends_open(&a, &b, 10000, 16), "no pair");
     const struct wring_provider_ops *ops = a.provider->ops;
     ops->capabilities(a.provider, &caps);
-    struct wring_memory memory = {host, 10000, WRING_MEMORY_HOST, -1, 0};
+    struct wring_memory memory = {
+        .base = host, .bytes = 10000, .kind = WRING_MEMORY_HOST, .fd = -1};
     if (caps.host_regions) {
         REQUIRE(ops->region_create(a.provider, &memory, &region) == WRING_OK, "region");
         size_t n = ops->region_export(region, key);
@@ -123,6 +237,17 @@ static void local_any_is_as_promised(void)
         UNTIL(&a, &b, a.arrived == 1 && b.done == 1);
         CHECK(has_pattern(a.base, 5000, 4), "other bytes");
     }
+    ends_close(&a, &b);
+}
+
+/** A put of nothing is a word to the peer: it reads no memory, so none has to be named. */
+static void puts_of_nothing_need_no_region(void)
+{
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, 5000, 16), "no pair");
+    put_next(&a, &b, NULL, NULL, b.remote, 0);
+    put_next(&a, &b, b.region, b.base, b.remote, 0);
+    CHECK(a.arrived == 2 && a.arrived_bytes == 0 && is_all(a.base, 5000, 0), "bytes came");
     ends_close(&a, &b);
 }
 
@@ -170,8 +295,12 @@ const struct wring_test_case suite_cases_region[] = {
     {"garbage_keys_are_refused", garbage_keys_are_refused},
     {"regions_come_and_go", regions_come_and_go},
     {"host_memory_is_as_promised", host_memory_is_as_promised},
+    {"device_memory_is_as_promised", device_memory_is_as_promised},
+    {"device_memory_carries_bytes", device_memory_carries_bytes},
+    {"sources_come_and_go", sources_come_and_go},
     {"host_memory_can_be_put_into", host_memory_can_be_put_into},
     {"local_any_is_as_promised", local_any_is_as_promised},
+    {"puts_of_nothing_need_no_region", puts_of_nothing_need_no_region},
     {"maps_are_as_promised", maps_are_as_promised},
     {"remotes_outlive_their_connection", remotes_outlive_their_connection},
     {NULL, NULL},

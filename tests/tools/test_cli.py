@@ -90,6 +90,17 @@ class Info(unittest.TestCase):
         self.assertEqual(list(info), ["providers"])
         self.assertTrue(any(p["name"] == "tcp" and p["available"] for p in info["providers"]))
 
+    def test_rdma_lists_ports_or_says_why_not(self):
+        rdma = json.loads(wring("info", "--json", "--rdma", WRING_VERBS_DEVICES="=none7").stdout)["rdma"]
+        self.assertEqual(rdma["asked"], "=none7")
+        self.assertEqual(rdma["ports"] == [], rdma["reason"] != "")
+        self.assertEqual(rdma["rails"], 0)
+        for port in rdma["ports"]:
+            self.assertIsNone(port["rail"])
+            self.assertIn("leaves it out", port["why"])
+        shown = wring("info", "--rdma").stdout
+        self.assertIn(rdma["reason"] or rdma["ports"][0]["device"], shown)
+
     def test_shows_what_is_set_but_no_secret(self):
         result = wring("info", "--config", "--json", WRING_KEY="sesame", WRING_WINDOW="7")
         config = {var["name"]: var for var in json.loads(result.stdout)["config"]}

@@ -47,6 +47,9 @@ static void bad_values_name_value_and_range(void)
         {"WRING_RANK", "1.5"},         {"WRING_RANK", "99999999"},
         {"WRING_PROGRESS", "threads"}, {"WRING_PROGRESS", "thread|caller"},
         {"WRING_PEER_TIMEOUT", "-1"},  {"WRING_NO_SUCH_VARIABLE", "1"},
+        {"WRING_VERBS_RETRIES", "7"},  {"WRING_VERBS_RNR_RETRIES", "7"},
+        {"WRING_VERBS_TIMEOUT", "0"},  {"WRING_VERBS_PKEY", "0x10000"},
+        {"WRING_VERBS_MTU", "1500"},   {"WRING_VERBS_QPS", "0"},
     };
     struct wring_config config;
     REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);

@@ -39,6 +39,59 @@ static void a_second_mapping_sees_the_bytes(void)
     wring_memory_free(&memory);
 }
 
+/** Large pages that are free in the pool, and the size of one. */
+static long free_in_pool(size_t *page)
+{
+    char line[128];
+    long n = 0, kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        sscanf(line, "HugePages_Free: %ld", &n);
+        sscanf(line, "Hugepagesize: %ld", &kib);
+    }
+    if (file != NULL)
+        fclose(file);
+    *page = (size_t)kib << 10;
+    return n;
+}
+
+/** Whatever was asked for and became of it is memory like any other. */
+static void large_pages_are_memory_too(void)
+{
+    size_t page, bytes = WRING_MEMORY_LARGE + 4096;
+    long in_pool = free_in_pool(&page);
+    static const size_t sizes[] = {100, WRING_MEMORY_LARGE - 1, WRING_MEMORY_LARGE, 9 << 20};
+    for (int wish = WRING_PAGES_SMALL; wish <= WRING_PAGES_POOL; wish++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct wring_memory memory;
+            enum wring_memory_pages got = WRING_PAGES_POOL;
+            enum wring_status status =
+                wring_memory_alloc_on(sizes[i], (enum wring_memory_pages)wish, &memory, &got);
+            REQUIRE(status == WRING_OK, "%zu bytes: %s", sizes[i], wring_status_text(status));
+            unsigned char *base = memory.base;
+            CHECK(memory.bytes >= sizes[i] && (int)got <= wish, "became %d of %d", got, wish);
+            CHECK(sizes[i] >= WRING_MEMORY_LARGE || got == WRING_PAGES_SMALL, "%zu", sizes[i]);
+            CHECK(base[0] == 0 && memcmp(base, base + 1, memory.bytes - 1) == 0, "not zero");
+            CHECK(got != WRING_PAGES_POOL || memory.bytes % page == 0, "%zu", memory.bytes);
+            CHECK(ftruncate(memory.fd, 0) != 0, "it may shrink");
+            memset(base, 1, memory.bytes);
+            wring_memory_free(&memory);
+        }
+    struct wring_memory memory;
+    enum wring_memory_pages got;
+    REQUIRE(wring_memory_alloc_on(bytes, WRING_PAGES_POOL, &memory, &got) == WRING_OK, "alloc");
+    CHECK(got != WRING_PAGES_POOL, "nearly half of it is wasted");
+    wring_memory_free(&memory);
+    if (in_pool < 5 || page != WRING_MEMORY_LARGE) {
+        printf("the pool has %ld free pages of %zu bytes: not tried\n", in_pool, page);
+        return;
+    }
+    REQUIRE(wring_memory_alloc_on(9 << 20, WRING_PAGES_POOL, &memory, &got) == WRING_OK, "alloc");
+    CHECK(got == WRING_PAGES_POOL && memory.bytes == 10 << 20, "%zu bytes of %d", memory.bytes,
+          got);
+    wring_memory_free(&memory);
+}
+
 static void impossible_sizes_fail(void)
 {
     struct wring_memory memory;
@@ -51,6 +104,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"is_zeroed_whole_pages_behind_a_file", is_zeroed_whole_pages_behind_a_file},
         {"a_second_mapping_sees_the_bytes", a_second_mapping_sees_the_bytes},
+        {"large_pages_are_memory_too", large_pages_are_memory_too},
         {"impossible_sizes_fail", impossible_sizes_fail},
         {NULL, NULL},
     };

@@ -13,7 +13,7 @@ static bool load_configs(void)
     static const char *const devices[] = {"rxa", "rxb"};
     for (int i = 0; i < 2; i++)
         if (wring_config_load(&configs[i], NULL) != WRING_OK ||
-            wring_config_set(&configs[i], NULL, "WRING_VERBS_DEVICE", devices[i]) != WRING_OK)
+            wring_config_set(&configs[i], NULL, "WRING_VERBS_DEVICES", devices[i]) != WRING_OK)
             return false;
     return true;
 }

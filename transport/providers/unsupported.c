@@ -12,3 +12,8 @@ enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, 
     (void)conn, (void)at, (void)mask;
     return WRING_ERR_UNSUPPORTED;
 }
+
+void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes)
+{
+    (void)provider, (void)base, (void)bytes;
+}

@@ -108,6 +108,8 @@ static enum wring_status unix_region_create(struct wring_provider *base,
                                             struct wring_region **out)
 {
     struct unix_provider *provider = (struct unix_provider *)base;
+    if (memory->kind == WRING_MEMORY_DMABUF)
+        return WRING_ERR_UNSUPPORTED;
     struct unix_region *region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -208,6 +210,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .disconnect = wring_unix_disconnect,
     .region_create = unix_region_create,
     .region_destroy = unix_region_destroy,
+    .memory_gone = wring_nothing_kept,
     .region_export = unix_region_export,
     .remote_import = unix_remote_import,
     .remote_release = unix_remote_release,

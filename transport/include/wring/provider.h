@@ -43,6 +43,8 @@ struct wring_config;
 enum wring_memory_kind {
     WRING_MEMORY_HOST,   /* any memory of this process */
     WRING_MEMORY_SHARED, /* a mapping of `fd`, which another process can map as well */
+    WRING_MEMORY_DMABUF, /* memory of a device behind the dma-buf `fd`; base is its address there,
+                            which this process need not be able to read */
 };
 
 /** A piece of memory to be registered. */
@@ -50,8 +52,11 @@ struct wring_memory {
     void *base;
     size_t bytes;
     enum wring_memory_kind kind;
-    int fd;             /* SHARED: the file behind it; -1 otherwise */
-    uint64_t fd_offset; /* SHARED: where base lies in it */
+    int fd;             /* SHARED, DMABUF: the file behind it, borrowed for the call; else -1 */
+    uint64_t fd_offset; /* SHARED, DMABUF: where base lies in it */
+    bool source_only;   /* the source of puts and nothing else: it is not exported, no peer can
+                           reach it. Its registration may be shared and outlive its regions, so
+                           whoever sets this calls memory_gone before the memory goes */
 };
 
 /* Each provider embeds these as the first member of structs of its own. */
@@ -88,6 +93,7 @@ struct wring_provider_caps {
                              posted without a poll in between */
     bool local_any;       /* put takes any local pointer: region may be NULL */
     bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; SHARED all do */
+    bool dmabuf_regions;  /* and WRING_MEMORY_DMABUF */
     bool remote_map;      /* wring_provider_ops.remote_map works */
     bool same_host_only;  /* reaches peers of one boot id and network namespace only */
 };
@@ -190,7 +196,15 @@ struct wring_provider_ops {
      */
     void (*region_destroy)(struct wring_region *region);
 
-    /** What a peer needs to import it. @param key out, [WRING_REGION_KEY_MAX] @return bytes */
+    /**
+     * Memory that was registered as `source_only` is about to be unmapped, or mapped anew: what is
+     * kept of regions there that were destroyed is dropped. Regions that live are the caller's to
+     * destroy first. Providers that keep nothing have nothing to do.
+     */
+    void (*memory_gone)(struct wring_provider *provider, const void *base, size_t bytes);
+
+    /** What a peer needs to import it. @param key out, [WRING_REGION_KEY_MAX] @return bytes. Not
+     * for `source_only` memory */
     size_t (*region_export)(struct wring_region *region, void *key);
 
     /**
@@ -209,8 +223,9 @@ struct wring_provider_ops {
 
     /**
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
-     * ARRIVED there and PUT_DONE here. `local` lies in `region`, which is NULL only where
-     * caps.local_any; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too.
+     * ARRIVED there and PUT_DONE here. `local` lies in `region`, which may be NULL only where
+     * caps.local_any, or where there are no bytes; it is left alone until PUT_DONE. Order holds per
+     * lane only, for PUT_DONE too.
      * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
      * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
      * before CLOSED was given). Nothing has happened then.
@@ -259,6 +274,9 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
+
+/** For providers that keep nothing of regions that were destroyed: does nothing. */
+void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -91,6 +91,11 @@ static enum wring_status fault_connect(struct wring_provider *base, const void *
     return WRING_OK;
 }
 
+static void fault_memory_gone(struct wring_provider *base, const void *memory, size_t bytes)
+{
+    fault_of(base)->inner->ops->memory_gone(fault_of(base)->inner, memory, bytes);
+}
+
 /** Set the timer to an absolute time; 0 stops it. */
 static void set_timer(struct fault_provider *provider, uint64_t at_ns)
 {
@@ -178,6 +183,7 @@ static const struct wring_provider_ops fault_ops = {
     .disconnect = fault_disconnect,
     .region_create = wring_fault_region_create,
     .region_destroy = wring_fault_region_destroy,
+    .memory_gone = fault_memory_gone,
     .region_export = wring_fault_region_export,
     .remote_import = wring_fault_remote_import,
     .remote_release = wring_fault_remote_release,

@@ -12,40 +12,73 @@
 #include "base/clock.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp/tcp.h"
+#include "transport/providers/verbs/verbs_query.h"
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
-#define SERVICE_NS                                                                 \
-    (2 * WRING_NS_PER_MS) /* how often streams are looked at while queues are busy \
-                           */
-#define HANDSHAKE_NS (60 * WRING_NS_PER_S) /* where there is no config */
+#define SERVICE_NS (2 * WRING_NS_PER_MS) /* between looks at streams while nothing completes */
+#define SERVICE_MOST_NS                                                       \
+    (WRING_NS_PER_S / 2) /* and while something does: they take a system call \
+                          */
+#define PUT_MAX ((size_t)1 << 31)
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
 #define ACCEPTS_AT_ONCE 16
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
-static bool watch_fd(struct verbs_provider *verbs, int fd, void *who)
+static bool watch_listener(struct verbs_provider *verbs)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = who};
-    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 &&
-           epoll_ctl(verbs->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+    verbs->listening = (struct verbs_watch){VERBS_WATCH_LISTENER, verbs};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &verbs->listening};
+    return epoll_ctl(verbs->epoll, EPOLL_CTL_ADD, verbs->listener, &event) == 0;
 }
 
-/** The device's own things, after the device. */
-static enum wring_status open_device(struct verbs_provider *verbs, const char *wish)
+static void read_settings(const struct wring_config *config, struct verbs_settings *out)
 {
-    enum wring_status status = wring_verbs_device_open(verbs, wish);
-    if (status != WRING_OK)
-        return status;
-    verbs->pd = verbs->library.alloc_pd(verbs->device.context);
-    verbs->channel = verbs->library.create_comp_channel(verbs->device.context);
-    if (verbs->pd != NULL && verbs->channel != NULL &&
-        watch_fd(verbs, verbs->channel->fd, &verbs->channel) &&
-        watch_fd(verbs, verbs->device.context->async_fd, &verbs->device))
-        return WRING_OK;
-    wring_error(&verbs->log, "no protection domain or completion channel on %s: %s",
-                verbs->device.name, strerror(errno));
-    return WRING_ERR_DEVICE;
+    *out = (struct verbs_settings){
+        .new_calls = strcmp(config->verbs_api, "classic") != 0,
+        .classic_calls = strcmp(config->verbs_api, "new") != 0,
+        .qps = (unsigned)config->verbs_qps,
+        .stripe_bytes = config->verbs_stripe_bytes,
+        .recover_ns = config->verbs_recover_ns,
+        .handshake_ns = config->join_timeout_ns,
+        .inline_bytes = (uint32_t)config->verbs_inline_bytes,
+        .timeout = (uint8_t)config->verbs_timeout,
+        .retries = (uint8_t)config->verbs_retries,
+        .rnr_retries = (uint8_t)config->verbs_rnr_retries,
+        .sl = (uint8_t)config->verbs_sl,
+        .tc = (uint8_t)config->verbs_tc,
+    };
+}
+
+static enum wring_status open_memory(struct verbs_provider *verbs,
+                                     const struct wring_config *config)
+{
+    struct verbs_memory_params params = {.library = &verbs->library,
+                                         .log = &verbs->log,
+                                         .config = config,
+                                         .n_rails = verbs->n_rails};
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        params.rails[i] =
+            (struct verbs_memory_rail){verbs->rails[i].pd, verbs->rails[i].choice.device};
+    return wring_verbs_memory_create(&params, &verbs->memory);
+}
+
+/** All rails that are chosen have to open. */
+static enum wring_status open_rails(struct verbs_provider *verbs, const struct wring_config *config)
+{
+    struct verbs_choice choices[VERBS_RAILS_MAX];
+    size_t n;
+    enum wring_status status = wring_verbs_select(
+        &verbs->library, config, (const struct sockaddr *)&verbs->bind, &verbs->log, choices, &n);
+    verbs->put_max_bytes = PUT_MAX;
+    for (unsigned i = 0; status == WRING_OK && i < n; i++) {
+        struct verbs_rail *rail = &verbs->rails[verbs->n_rails++];
+        *rail = (struct verbs_rail){.provider = verbs, .index = i, .choice = choices[i]};
+        status = wring_verbs_rail_open(rail);
+        if (rail->max_message < verbs->put_max_bytes)
+            verbs->put_max_bytes = rail->max_message;
+    }
+    return status == WRING_OK ? open_memory(verbs, config) : status;
 }
 
 static void remove_conn(struct verbs_provider *verbs, struct verbs_conn *conn)
@@ -64,21 +97,6 @@ static void provider_disconnect(struct wring_conn *base)
         remove_conn((struct verbs_provider *)base->provider, (struct verbs_conn *)base);
 }
 
-static void region_destroy(struct wring_region *base)
-{
-    struct verbs_region *region = (struct verbs_region *)base;
-    if (region == NULL)
-        return;
-    struct verbs_provider *verbs = (struct verbs_provider *)base->provider;
-    for (struct verbs_region **link = &verbs->regions; *link != NULL; link = &(*link)->next)
-        if (*link == region) {
-            *link = region->next;
-            break;
-        }
-    verbs->library.dereg_mr(region->mr);
-    free(region);
-}
-
 static void provider_close(struct wring_provider *base)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
@@ -86,14 +104,9 @@ static void provider_close(struct wring_provider *base)
         return;
     while (verbs->n_conns > 0)
         remove_conn(verbs, verbs->conns[0]);
-    while (verbs->regions != NULL)
-        region_destroy(&verbs->regions->base);
-    if (verbs->channel != NULL)
-        verbs->library.destroy_comp_channel(verbs->channel);
-    if (verbs->pd != NULL)
-        verbs->library.dealloc_pd(verbs->pd);
-    if (verbs->device.context != NULL)
-        verbs->library.close_device(verbs->device.context);
+    wring_verbs_memory_destroy(verbs->memory);
+    while (verbs->n_rails > 0)
+        wring_verbs_rail_close(&verbs->rails[--verbs->n_rails]);
     wring_verbs_library_unload(&verbs->library);
     if (verbs->listener >= 0)
         close(verbs->listener);
@@ -104,16 +117,14 @@ static void provider_close(struct wring_provider *base)
     free(verbs);
 }
 
-static enum wring_status fill_provider(struct verbs_provider *verbs,
-                                       const struct wring_provider_params *params)
+static enum wring_status fill_provider(struct verbs_provider *verbs, const char *bind,
+                                       const struct wring_config *config)
 {
     char reason[VERBS_TEXT];
-    const char *bind = params->bind != NULL ? params->bind : "127.0.0.1";
     enum wring_status status =
         wring_tcp_address_parse(&verbs->log, bind, &verbs->bind, &verbs->bind_bytes);
     if (status == WRING_OK)
-        status = wring_ports_read(&verbs->log, params->config != NULL ? params->config->ports : "",
-                                  &verbs->ports);
+        status = wring_ports_read(&verbs->log, config->ports, &verbs->ports);
     if (status != WRING_OK)
         return status;
     if (!wring_verbs_library_load(&verbs->library, reason, sizeof(reason))) {
@@ -125,22 +136,32 @@ static enum wring_status fill_provider(struct verbs_provider *verbs,
         wring_error(&verbs->log, "epoll_create1: %s", strerror(errno));
         return WRING_ERR_SYSTEM;
     }
-    return open_device(verbs, params->config != NULL ? params->config->verbs_device : "");
+    read_settings(config, &verbs->settings);
+    return open_rails(verbs, config);
 }
 
 static enum wring_status provider_open(const struct wring_provider_params *params,
                                        struct wring_provider **out)
 {
+    struct wring_config defaults;
+    const struct wring_config *config = params->config;
+    if (config == NULL) {
+        enum wring_status wrong = wring_config_defaults(&defaults, params->log);
+        if (wrong != WRING_OK)
+            return wrong;
+        config = &defaults;
+    }
     struct verbs_provider *verbs = calloc(1, sizeof(*verbs));
     if (verbs == NULL)
         return WRING_ERR_NO_MEMORY;
     verbs->base.ops = &wring_provider_verbs;
     verbs->listener = verbs->epoll = -1;
-    verbs->handshake_ns = params->config != NULL ? params->config->join_timeout_ns : HANDSHAKE_NS;
+    verbs->job_size = params->size;
     if (params->log != NULL)
         verbs->log = *params->log;
     memcpy(verbs->secret, params->secret, sizeof(verbs->secret));
-    enum wring_status status = fill_provider(verbs, params);
+    enum wring_status status =
+        fill_provider(verbs, params->bind != NULL ? params->bind : "127.0.0.1", config);
     if (status != WRING_OK) {
         provider_close(&verbs->base);
         return status;
@@ -151,11 +172,13 @@ static enum wring_status provider_open(const struct wring_provider_params *param
 
 static void provider_capabilities(struct wring_provider *base, struct wring_provider_caps *out)
 {
+    const struct verbs_provider *verbs = (struct verbs_provider *)base;
     *out = (struct wring_provider_caps){
         .lanes = 1,
-        .put_max_bytes = ((struct verbs_provider *)base)->device.attr.max_msg_sz,
+        .put_max_bytes = verbs->put_max_bytes,
         .put_depth = VERBS_PUTS,
         .host_regions = true,
+        .dmabuf_regions = wring_verbs_memory_takes_dmabuf(verbs->memory),
     };
 }
 
@@ -169,7 +192,8 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
         return WRING_ERR_ADDRESS;
     }
     if (getsockname(verbs->listener, (struct sockaddr *)&verbs->bind, &verbs->bind_bytes) == 0 &&
-        watch_fd(verbs, verbs->listener, NULL))
+        fcntl(verbs->listener, F_SETFL, fcntl(verbs->listener, F_GETFL) | O_NONBLOCK) == 0 &&
+        watch_listener(verbs))
         return WRING_OK;
     wring_error(&verbs->log, "cannot listen: %s", strerror(errno));
     close(verbs->listener);
@@ -250,53 +274,26 @@ static enum wring_status provider_connect(struct wring_provider *base, const voi
 static enum wring_status region_create(struct wring_provider *base,
                                        const struct wring_memory *memory, struct wring_region **out)
 {
-    struct verbs_provider *verbs = (struct verbs_provider *)base;
-    struct verbs_region *region = calloc(1, sizeof(*region));
-    if (region == NULL)
-        return WRING_ERR_NO_MEMORY;
-    *region = (struct verbs_region){.base = {base, memory->base, memory->bytes}};
-    region->mr = verbs->library.reg_mr(verbs->pd, memory->base, memory->bytes, ACCESS);
-    if (region->mr == NULL) {
-        bool limit = errno == ENOMEM;
-        wring_error(&verbs->log, "cannot register %zu bytes with %s: %s%s", memory->bytes,
-                    verbs->device.name, strerror(errno),
-                    limit ? " (locked memory is limited: see ulimit -l)" : "");
-        free(region);
-        return limit ? WRING_ERR_NO_MEMORY : WRING_ERR_DEVICE;
-    }
-    region->next = verbs->regions;
-    verbs->regions = region;
-    *out = &region->base;
-    return WRING_OK;
+    return wring_verbs_region_create(((struct verbs_provider *)base)->memory, base, memory, out);
 }
 
-static size_t region_export(struct wring_region *base, void *to)
+static size_t region_export(struct wring_region *region, void *key)
 {
-    struct verbs_key key = {base->bytes, (uintptr_t)base->base,
-                            ((struct verbs_region *)base)->mr->rkey};
-    wring_verbs_key_pack(&key, to);
-    return VERBS_KEY_BYTES;
+    return wring_verbs_region_export(region, key);
 }
 
-static enum wring_status remote_import(struct wring_conn *conn, const void *from, size_t bytes,
-                                       struct wring_remote **out)
+static void memory_gone(struct wring_provider *base, const void *memory, size_t bytes)
 {
-    struct verbs_key key;
-    if (!wring_verbs_key_unpack(from, bytes, &key))
-        return WRING_ERR_FRAME;
-
-    struct verbs_remote *remote = malloc(sizeof(*remote));
-    if (remote == NULL)
-        return WRING_ERR_NO_MEMORY;
-    *remote =
-        (struct verbs_remote){.base = {conn, key.bytes}, .address = key.address, .rkey = key.rkey};
-    *out = &remote->base;
-    return WRING_OK;
+    wring_verbs_memory_gone(((struct verbs_provider *)base)->memory, memory, bytes);
 }
 
-static void remote_release(struct wring_remote *remote)
+void wring_verbs_peer_name(int fd, char *text, size_t bytes)
 {
-    free(remote);
+    struct sockaddr_storage peer = {0};
+    socklen_t size = sizeof(peer);
+    snprintf(text, bytes, "?");
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0)
+        wring_tcp_address_text(&peer, text, bytes);
 }
 
 static void accept_peers(struct verbs_provider *verbs)
@@ -320,7 +317,7 @@ static void service_meeting(struct verbs_provider *verbs)
     for (size_t i = verbs->n_conns; i-- > 0;) {
         struct verbs_conn *conn = verbs->conns[i];
         if (conn->state < VERBS_OPEN)
-            wring_verbs_conn_service(conn);
+            wring_verbs_stream_service(conn);
         if (conn->state < VERBS_OPEN)
             verbs->meeting = true;
         if (conn->state == VERBS_DEAD && !conn->surfaced) {
@@ -330,73 +327,22 @@ static void service_meeting(struct verbs_provider *verbs)
     }
 }
 
-static void fail_all(struct verbs_provider *verbs, const char *what)
+static void service_one(struct verbs_provider *verbs, const struct verbs_watch *watch)
 {
-    for (size_t i = 0; i < verbs->n_conns; i++)
-        wring_verbs_conn_fail(verbs->conns[i], WRING_ERR_DEVICE, "device %s port %u: %s",
-                              verbs->device.name, verbs->device.port, what);
-}
-
-static void fail_queue(struct verbs_provider *verbs, const struct ibv_qp *qp, const char *what)
-{
-    for (size_t i = 0; i < verbs->n_conns; i++)
-        if (verbs->conns[i]->qp == qp)
-            wring_verbs_conn_fail(verbs->conns[i], WRING_ERR_DEVICE, "device %s queue pair %u: %s",
-                                  verbs->device.name, qp->qp_num, what);
-}
-
-/** What the device tells unasked. */
-static void take_async_event(struct verbs_provider *verbs)
-{
-    struct ibv_async_event event;
-    if (verbs->library.get_async_event(verbs->device.context, &event) != 0)
-        return;
-    const char *what = verbs->library.event_type_str(event.event_type);
-    switch (event.event_type) {
-    case IBV_EVENT_DEVICE_FATAL:
-        fail_all(verbs, what);
-        break;
-    case IBV_EVENT_PORT_ERR:
-        if (event.element.port_num == verbs->device.port)
-            fail_all(verbs, what);
-        break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-        fail_queue(verbs, event.element.qp, what);
-        break;
-    case IBV_EVENT_CQ_ERR:
-        fail_all(verbs, what); /* the completion queues are too large for this to happen */
-        break;
-    default:
-        wring_debug(&verbs->log, "device %s: %s", verbs->device.name, what);
-        break;
-    }
-    verbs->library.ack_async_event(&event);
-}
-
-/** Empty the channel; what there is to complete is polled for anyway. */
-static void take_notices(struct verbs_provider *verbs)
-{
-    struct ibv_cq *cq;
-    void *context;
-    for (unsigned i = 0; i < EVENTS_AT_ONCE; i++) {
-        if (verbs->library.get_cq_event(verbs->channel, &cq, &context) != 0)
-            return;
-        verbs->library.ack_cq_events(cq, 1);
-    }
-}
-
-static void service_one(struct verbs_provider *verbs, void *who)
-{
-    if (who == NULL)
+    switch (watch->what) {
+    case VERBS_WATCH_LISTENER:
         accept_peers(verbs);
-    else if (who == &verbs->channel)
-        take_notices(verbs);
-    else if (who == &verbs->device)
-        take_async_event(verbs);
-    else
-        wring_verbs_conn_service(who);
+        break;
+    case VERBS_WATCH_STREAM:
+        wring_verbs_stream_service(watch->owner);
+        break;
+    case VERBS_WATCH_NOTICES:
+        wring_verbs_rail_take_notices(watch->owner);
+        break;
+    case VERBS_WATCH_ASYNC:
+        wring_verbs_rail_take_async(watch->owner);
+        break;
+    }
 }
 
 static void service(struct verbs_provider *verbs)
@@ -407,17 +353,33 @@ static void service(struct verbs_provider *verbs)
         service_one(verbs, ready[i].data.ptr);
     if (verbs->meeting || n > 0)
         service_meeting(verbs);
-    verbs->next_service_ns = wring_deadline_in(SERVICE_NS);
+    verbs->last_service_ns = wring_now_ns();
+    verbs->quiet_since_ns = verbs->last_service_ns;
 }
 
+/** What completes shows that the peers live: streams can wait. */
 static bool service_is_due(struct verbs_provider *verbs)
 {
     if (verbs->meeting || verbs->sleep > 0)
         return true;
     if (++verbs->skipped < POLLS_PER_CLOCK)
         return false;
+    uint64_t now = wring_now_ns();
     verbs->skipped = 0;
-    return wring_now_ns() >= verbs->next_service_ns;
+    if (verbs->completions_seen != verbs->counters.completions)
+        verbs->quiet_since_ns = now;
+    verbs->completions_seen = verbs->counters.completions;
+    return now - verbs->quiet_since_ns >= SERVICE_NS ||
+           now - verbs->last_service_ns >= SERVICE_MOST_NS;
+}
+
+/** Before a sleep nothing may be left: what is there already gives no notice. */
+static void poll_rails(struct verbs_provider *verbs)
+{
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        do
+            wring_verbs_rail_poll(&verbs->rails[i]);
+        while (verbs->sleep > 0 && !verbs->rails[i].drained);
 }
 
 static size_t provider_poll(struct wring_provider *base, struct wring_event *events, size_t max)
@@ -427,9 +389,11 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
 
     if (service_is_due(verbs))
         service(verbs);
+    for (size_t i = 0; i < verbs->n_conns; i++)
+        wring_verbs_conn_begin_poll(verbs->conns[i]);
+    poll_rails(verbs);
     if (verbs->sleep > 0)
         verbs->sleep--;
-    verbs->n_messages = 0;
     verbs->first++; /* take turns, so that no connection starves */
     for (size_t i = 0; i < verbs->n_conns && n < max; i++) {
         struct verbs_conn *conn = verbs->conns[(verbs->first + i) % verbs->n_conns];
@@ -437,6 +401,17 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
             n += wring_verbs_conn_events(conn, events + n, max - n);
     }
     return n;
+}
+
+bool wring_verbs_counters_of(const struct wring_provider *provider,
+                             struct wring_verbs_counters *out)
+{
+    if (provider->ops != &wring_provider_verbs)
+        return false;
+    const struct verbs_provider *verbs = (const struct verbs_provider *)provider;
+    *out = verbs->counters;
+    out->registrations = wring_verbs_memory_registrations(verbs->memory);
+    return true;
 }
 
 static void provider_arm(struct wring_provider *base, struct wring_wait_set *set)
@@ -447,9 +422,14 @@ static void provider_arm(struct wring_provider *base, struct wring_wait_set *set
         return;
     }
     set->fds[set->n++] = (struct pollfd){.fd = verbs->epoll, .events = POLLIN};
-    verbs->sleep = 2; /* the poll before the sleep and the one after it look at the streams */
-    for (size_t i = 0; i < verbs->n_conns; i++)
+    verbs->sleep = VERBS_TO_SLEEP; /* the poll before it and the one after look at the streams */
+    for (size_t i = 0; i < verbs->n_conns; i++) {
+        wring_verbs_conn_begin_poll(verbs->conns[i]);
         if (wring_verbs_conn_arm(verbs->conns[i], &set->deadline_ns))
+            set->busy = true;
+    }
+    for (unsigned i = 0; i < verbs->n_rails && verbs->n_conns > 0; i++)
+        if (ibv_req_notify_cq(verbs->rails[i].cq, 0) != 0)
             set->busy = true;
 }
 
@@ -464,10 +444,11 @@ const struct wring_provider_ops wring_provider_verbs = {
     .connect = provider_connect,
     .disconnect = provider_disconnect,
     .region_create = region_create,
-    .region_destroy = region_destroy,
+    .region_destroy = wring_verbs_region_destroy,
+    .memory_gone = memory_gone,
     .region_export = region_export,
-    .remote_import = remote_import,
-    .remote_release = remote_release,
+    .remote_import = wring_verbs_remote_import,
+    .remote_release = wring_verbs_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_verbs_put,
     .send = wring_verbs_send,

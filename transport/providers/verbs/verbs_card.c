@@ -39,20 +39,113 @@ bool wring_verbs_card_unpack(const uint8_t from[VERBS_CARD_BYTES], struct verbs_
     return true;
 }
 
-void wring_verbs_key_pack(const struct verbs_key *key, uint8_t to[VERBS_KEY_BYTES])
+static void pack_end(const struct verbs_end *end, uint8_t *to)
 {
-    wring_put_u64(to, key->bytes);
-    wring_put_u64(to + 8, key->address);
-    wring_put_u32(to + 16, key->rkey);
+    to[0] = (uint8_t)end->link;
+    to[1] = (uint8_t)end->gid_type;
+    memcpy(to + 2, &end->pkey, sizeof(end->pkey));
+    wring_put_u32(to + 4, end->mtu);
+    memcpy(to + 8, end->gid, sizeof(end->gid));
 }
 
-bool wring_verbs_key_unpack(const uint8_t *from, size_t bytes, struct verbs_key *out)
+static bool unpack_end(const uint8_t *from, struct verbs_end *end)
 {
-    if (bytes != VERBS_KEY_BYTES)
+    if ((from[0] != VERBS_LINK_INFINIBAND && from[0] != VERBS_LINK_ROCE) ||
+        from[1] > VERBS_GID_ROCE_V2)
         return false;
-    struct verbs_key key = {wring_get_u64(from), wring_get_u64(from + 8), wring_get_u32(from + 16)};
-    if (key.bytes == 0 || key.address + key.bytes < key.address)
+    *end = (struct verbs_end){.link = (enum verbs_link)from[0],
+                              .gid_type = (enum verbs_gid_type)from[1],
+                              .mtu = wring_get_u32(from + 4)};
+    memcpy(&end->pkey, from + 2, sizeof(end->pkey));
+    memcpy(end->gid, from + 8, sizeof(end->gid));
+    bool power = (end->mtu & (end->mtu - 1)) == 0;
+    return power && end->mtu >= 256 && end->mtu <= 4096;
+}
+
+size_t wring_verbs_offer_pack(const struct verbs_offer *offer, uint8_t to[VERBS_OFFER_MAX])
+{
+    memset(to, 0, VERBS_OFFER_HEAD);
+    to[0] = (uint8_t)offer->n_rails;
+    to[1] = (uint8_t)offer->qps;
+    wring_put_u64(to + 8, offer->stripe_bytes);
+    for (unsigned i = 0; i < offer->n_rails; i++)
+        pack_end(&offer->rails[i], to + VERBS_OFFER_HEAD + i * VERBS_OFFER_RAIL);
+    return VERBS_OFFER_HEAD + offer->n_rails * (size_t)VERBS_OFFER_RAIL;
+}
+
+bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_offer *out)
+{
+    if (bytes < VERBS_OFFER_HEAD)
         return false;
-    *out = key;
+    struct verbs_offer offer = {
+        .n_rails = from[0], .qps = from[1], .stripe_bytes = wring_get_u64(from + 8)};
+    if (offer.n_rails == 0 || offer.n_rails > VERBS_RAILS_MAX || offer.qps == 0 ||
+        offer.qps > VERBS_QPS_MAX || offer.stripe_bytes > VERBS_STRIPE_BYTES_MAX ||
+        bytes != VERBS_OFFER_HEAD + offer.n_rails * (size_t)VERBS_OFFER_RAIL)
+        return false;
+    for (unsigned i = 0; i < offer.n_rails; i++)
+        if (!unpack_end(from + VERBS_OFFER_HEAD + i * VERBS_OFFER_RAIL, &offer.rails[i]))
+            return false;
+    *out = offer;
     return true;
+}
+
+void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES])
+{
+    wring_put_u32(to, word->round);
+    wring_put_u32(to + 4, word->dead);
+    wring_put_u32(to + 8, word->renew);
+    for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
+        wring_put_u32(to + 12 + 4 * i, word->used[i]);
+}
+
+bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out)
+{
+    if (bytes != VERBS_RESYNC_BYTES)
+        return false;
+    struct verbs_resync_word word = {
+        wring_get_u32(from), wring_get_u32(from + 4), wring_get_u32(from + 8), {0}};
+    if ((word.dead | word.renew) >> VERBS_PATHS_MAX != 0)
+        return false;
+    for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
+        word.used[i] = wring_get_u32(from + 12 + 4 * i);
+    *out = word;
+    return true;
+}
+
+void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VERBS_RESUME_BYTES])
+{
+    wring_put_u32(to, word->my_round);
+    wring_put_u32(to + 4, word->your_round);
+    wring_put_u64(to + 8, word->delivered);
+    wring_put_u32(to + 16, word->renewed);
+}
+
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_resume_word *out)
+{
+    if (bytes < VERBS_RESUME_BYTES)
+        return false;
+    struct verbs_resume_word word = {wring_get_u32(from), wring_get_u32(from + 4),
+                                     wring_get_u64(from + 8), wring_get_u32(from + 16)};
+    size_t cards = (size_t)__builtin_popcount(word.renewed);
+    if (word.renewed >> VERBS_PATHS_MAX != 0 ||
+        bytes != VERBS_RESUME_BYTES + cards * VERBS_CARD_BYTES)
+        return false;
+    *out = word;
+    return true;
+}
+
+void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER])
+{
+    wring_put_u32(to, (uint32_t)word | (uint32_t)bytes << 16);
+}
+
+unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *bytes)
+{
+    uint32_t header = wring_get_u32(from);
+    uint32_t word = header & 0xffff, length = header >> 16;
+    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_GO || length > VERBS_WORD_MAX)
+        return 0;
+    *bytes = length;
+    return word;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The bytes of the verbs provider: what two sides tell each other of a queue pair, and the key of a
- * region. Pure, and built where there is no libibverbs too; WIRE.md, "verbs", has the tables.
+ * The bytes that two sides of a verbs connection exchange on its stream: words, each a header and
+ * what it is about. Pure, and built where there is no libibverbs too; WIRE.md, "verbs", has the
+ * tables.
  */
 #ifndef WRING_VERBS_CARD_H
 #define WRING_VERBS_CARD_H
@@ -10,10 +11,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_stripe.h"
+
 #define VERBS_CARD_BYTES 48
 #define VERBS_GID_BYTES 16
-#define VERBS_KEY_BYTES 20
-#define VERBS_READY_BYTE 'R' /* after the cards: my queue pair can take your first packet */
+#define VERBS_OFFER_HEAD 16
+#define VERBS_OFFER_RAIL 24
+#define VERBS_OFFER_MAX (VERBS_OFFER_HEAD + VERBS_OFFER_RAIL * VERBS_RAILS_MAX)
+#define VERBS_RESYNC_BYTES (12 + 4 * VERBS_PATHS_MAX)
+#define VERBS_RESUME_BYTES 20 /* and a card for each new queue pair */
+#define VERBS_QPS_MAX 8
+#define VERBS_STRIPE_BYTES_MAX (UINT64_C(1) << 30)
+#define VERBS_WORD_HEADER 4
+#define VERBS_WORD_MAX (VERBS_RESUME_BYTES + VERBS_CARD_BYTES * VERBS_PATHS_MAX) /* after it */
+
+enum verbs_word {
+    VERBS_WORD_OFFER = 1, /* what rails I have */
+    VERBS_WORD_CARDS = 2, /* my queue pairs, one card per path */
+    VERBS_WORD_READY = 3, /* my queue pairs can take your first packet; nothing follows */
+    /* later, see verbs_resync.c */
+    VERBS_WORD_RESYNC = 4, /* which paths are dead, and how much I sent on the others */
+    VERBS_WORD_RESUME = 5, /* how many of your messages I gave out; cards of new queue pairs */
+    VERBS_WORD_GO = 6,     /* my new queue pairs are connected to yours */
+};
+
+/** What a side has to offer. */
+struct verbs_offer {
+    unsigned qps;          /* paths per pair of rails, 1..8; the smaller number of both counts */
+    uint64_t stripe_bytes; /* the larger one counts */
+    unsigned n_rails;      /* 1..VERBS_RAILS_MAX */
+    struct verbs_end rails[VERBS_RAILS_MAX];
+};
 
 /** What a side tells of its queue pair. */
 struct verbs_card {
@@ -25,10 +54,17 @@ struct verbs_card {
     uint32_t credit_rkey;
 };
 
-/** What a side tells of a region that others write to. */
-struct verbs_key {
-    uint64_t bytes, address;
-    uint32_t rkey;
+struct verbs_resync_word {
+    uint32_t round;                 /* counts these words */
+    uint32_t dead;                  /* a bit per path */
+    uint32_t renew;                 /* of the dead: for which I could make a new queue pair */
+    uint32_t used[VERBS_PATHS_MAX]; /* receives of the peer, by path, since the beginning */
+};
+
+struct verbs_resume_word {
+    uint32_t my_round, your_round; /* of the two RESYNC that it follows from */
+    uint64_t delivered;            /* messages; 0 in GO */
+    uint32_t renewed;              /* a bit per path that has a new queue pair; 0 in GO */
 };
 
 void wring_verbs_card_pack(const struct verbs_card *card, uint8_t to[VERBS_CARD_BYTES]);
@@ -36,13 +72,32 @@ void wring_verbs_card_pack(const struct verbs_card *card, uint8_t to[VERBS_CARD_
 /** @param from in, hostile @return false, and nothing written, where this is no card */
 bool wring_verbs_card_unpack(const uint8_t from[VERBS_CARD_BYTES], struct verbs_card *out);
 
-void wring_verbs_key_pack(const struct verbs_key *key, uint8_t to[VERBS_KEY_BYTES]);
+/** @return bytes written to `to` */
+size_t wring_verbs_offer_pack(const struct verbs_offer *offer, uint8_t to[VERBS_OFFER_MAX]);
+
+/** @param from in, [bytes], hostile @return false, and nothing written, where this is no offer */
+bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_offer *out);
+
+void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES]);
+
+/** @param from in, [bytes], hostile @return false, and nothing written, for another length or for
+ * paths that nobody has */
+bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_resync_word *out);
+
+/** Without the cards. */
+void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VERBS_RESUME_BYTES]);
+
+/** As wring_verbs_resync_unpack(). @param bytes with the cards, which have to be there */
+bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_resume_word *out);
+
+/** @param bytes what follows the header, up to VERBS_WORD_MAX */
+void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER]);
 
 /**
- * @param from  in, [bytes], hostile
- * @return false, and nothing written, where this is no key: another length, no memory at all, or
- *         memory that wraps
+ * @param from  in, hostile
+ * @param bytes out, what follows the header
+ * @return the word; 0, and nothing written, where there is no such word or it cannot be so long
  */
-bool wring_verbs_key_unpack(const uint8_t *from, size_t bytes, struct verbs_key *out);
+unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *bytes);
 
 #endif

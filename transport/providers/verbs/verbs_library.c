@@ -9,6 +9,7 @@ static bool find(void *handle, const char *name, void *member, char *reason, siz
 {
     void *symbol = dlsym(handle, name);
     if (symbol == NULL) {
+        memset(member, 0, sizeof(symbol));
         snprintf(reason, bytes, "libibverbs.so.1 has no %s", name);
         return false;
     }
@@ -31,6 +32,10 @@ bool wring_verbs_library_load(struct verbs_library *library, char *reason, size_
         dlclose(handle);
         return false;
     }
+#define VERBS_TRY(name) find(handle, "ibv_" #name, &library->name, why_not, sizeof(why_not));
+    char why_not[64];
+    VERBS_OPTIONAL(VERBS_TRY)
+#undef VERBS_TRY
     library->handle = handle;
     return true;
 }

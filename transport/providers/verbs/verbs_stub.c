@@ -4,12 +4,17 @@
  * what takes an open provider, or what belongs to one, is there for the table's sake only.
  */
 #include "transport/providers/providers.h"
+#include "transport/providers/verbs/verbs_counters.h"
 
 #include <stdio.h>
 
+#include "transport/providers/verbs/verbs_select.h"
+
+#define REASON "built without the headers of libibverbs (package libibverbs-dev)"
+
 static enum wring_status probe(char *reason, size_t bytes)
 {
-    snprintf(reason, bytes, "built without the headers of libibverbs (package libibverbs-dev)");
+    snprintf(reason, bytes, "%s", REASON);
     return WRING_ERR_UNSUPPORTED;
 }
 
@@ -107,6 +112,19 @@ static void arm(struct wring_provider *provider, struct wring_wait_set *set)
     (void)provider, (void)set;
 }
 
+void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *out)
+{
+    (void)config;
+    *out = (struct verbs_survey){.reason = REASON};
+}
+
+bool wring_verbs_counters_of(const struct wring_provider *provider,
+                             struct wring_verbs_counters *out)
+{
+    (void)provider, (void)out;
+    return false;
+}
+
 const struct wring_provider_ops wring_provider_verbs = {
     .name = "verbs",
     .doc = "RDMA over InfiniBand or RoCE through libibverbs",
@@ -119,6 +137,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .disconnect = disconnect,
     .region_create = region_create,
     .region_destroy = region_destroy,
+    .memory_gone = wring_nothing_kept,
     .region_export = region_export,
     .remote_import = remote_import,
     .remote_release = remote_release,

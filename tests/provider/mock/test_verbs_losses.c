@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Rails and queue pairs that fail, over devices that are not there. */
+#include <infiniband/verbs.h>
+
+#include "tests/provider/mock/mock.h"
+#include "tests/provider/verbs_losses.h"
+
+#define AT 100 /* arrivals before something happens */
+#define BACK_NS (WRING_NS_PER_S / 5)
+
+/** What happens, once, and what ends it. */
+struct harm {
+    void (*begin)(void), (*end)(void); /* end may be NULL */
+    uint64_t end_ns;
+};
+
+static void happen(void *arg, unsigned arrived)
+{
+    struct harm *harm = arg;
+    if (harm->begin != NULL && arrived >= AT) {
+        harm->begin();
+        harm->begin = NULL;
+        harm->end_ns = wring_deadline_in(BACK_NS);
+    }
+    if (harm->begin == NULL && harm->end != NULL && wring_now_ns() >= harm->end_ns) {
+        harm->end();
+        harm->end = NULL;
+    }
+}
+
+static struct losses losses_of(const char *qps, const char *recover, struct harm *harm)
+{
+    return (struct losses){.devices = {"=mock0,mock2", "=mock1,mock3"},
+                           .qps = qps,
+                           .timeout = "8",
+                           .recover = recover,
+                           .puts = 400,
+                           .happen = happen,
+                           .arg = harm};
+}
+
+/** Where it ends, that may be before anybody has noticed. */
+static void survive(const char *qps, void (*begin)(void), void (*end)(void))
+{
+    struct harm harm = {begin, end, 0};
+    struct losses losses = losses_of(qps, "10", &harm);
+    REQUIRE(losses_run(&losses), "no pair");
+    losses_expect_survival(&losses, end == NULL);
+}
+
+static void first_down(void)
+{
+    mock_port_state("mock0", 1, IBV_PORT_DOWN);
+}
+
+static void first_up(void)
+{
+    mock_port_state("mock0", 1, IBV_PORT_ACTIVE);
+}
+
+static void all_down(void)
+{
+    mock_port_state("mock0", 1, IBV_PORT_DOWN);
+    mock_port_state("mock2", 1, IBV_PORT_DOWN);
+}
+
+static void all_up(void)
+{
+    mock_port_state("mock0", 1, IBV_PORT_ACTIVE);
+    mock_port_state("mock2", 1, IBV_PORT_ACTIVE);
+}
+
+static void second_hole(void)
+{
+    mock_port_blackhole("mock3", 1, true);
+}
+
+static void second_hole_ends(void)
+{
+    mock_port_blackhole("mock3", 1, false);
+}
+
+static void all_holes(void)
+{
+    mock_port_blackhole("mock0", 1, true);
+    mock_port_blackhole("mock2", 1, true);
+}
+
+static void all_holes_end(void)
+{
+    mock_port_blackhole("mock0", 1, false);
+    mock_port_blackhole("mock2", 1, false);
+}
+
+static void nothing(void)
+{
+}
+
+/** @return the i-th of the queue pairs that there are */
+static uint32_t some_queue_pair(unsigned i)
+{
+    uint32_t all[64];
+    unsigned n = mock_qp_list(all, 64);
+    return n > 0 ? all[i % (n < 64 ? n : 64)] : 0;
+}
+
+static void one_queue_pair_fails(void)
+{
+    mock_qp_fail(some_queue_pair(1), IBV_WC_RETRY_EXC_ERR, 0x81);
+}
+
+static void one_queue_pair_is_fatal(void)
+{
+    mock_qp_fatal(some_queue_pair(2));
+}
+
+static void ports_go_down(void)
+{
+    survive("1", first_down, NULL);
+    first_up();
+    survive("4", first_down, NULL);
+    first_up();
+}
+
+static void ports_come_back(void)
+{
+    survive("1", first_down, first_up);
+    survive("3", first_down, first_up);
+}
+
+static void all_ports_come_back(void)
+{
+    survive("1", all_down, all_up);
+    survive("4", all_down, all_up);
+}
+
+static void nothing_gets_through(void)
+{
+    survive("2", second_hole, NULL);
+    second_hole_ends();
+    survive("1", all_holes, all_holes_end);
+}
+
+static void queue_pairs_fail(void)
+{
+    survive("1", one_queue_pair_fails, NULL);
+    survive("1", one_queue_pair_is_fatal, NULL);
+    survive("8", one_queue_pair_fails, NULL);
+    survive("8", one_queue_pair_is_fatal, NULL);
+}
+
+/** Where it lasts, both ends are told within their time. */
+static void what_lasts_ends(void)
+{
+    struct harm harm = {all_down, NULL, 0};
+    struct losses losses = losses_of("2", "1", &harm);
+    REQUIRE(losses_run(&losses), "no pair");
+    losses_expect_end(&losses);
+    all_up();
+
+    struct harm holes = {all_holes, NULL, 0};
+    losses = losses_of("1", "1", &holes);
+    REQUIRE(losses_run(&losses), "no pair");
+    losses_expect_end(&losses);
+    all_holes_end();
+}
+
+static void without_recovery_the_last_one_ends_it(void)
+{
+    struct harm harm = {all_down, NULL, 0};
+    struct losses losses = losses_of("1", "0", &harm);
+    REQUIRE(losses_run(&losses), "no pair");
+    losses_expect_end(&losses);
+    all_up();
+}
+
+/* ---- by chance ---- */
+
+struct chance {
+    uint32_t random;
+    unsigned left;
+    uint64_t next_ns, end_ns;
+    void (*end)(void);
+};
+
+static void something_happens(struct chance *chance)
+{
+    static void (*const begins[])(void) = {first_down, second_hole, all_down, all_holes, nothing};
+    static void (*const ends[])(void) = {first_up, second_hole_ends, all_up, all_holes_end,
+                                         nothing};
+    unsigned what = wring_test_random(&chance->random) % 7;
+    chance->end = nothing;
+    if (what == 5)
+        mock_qp_fail(some_queue_pair(wring_test_random(&chance->random)), IBV_WC_RETRY_EXC_ERR, 1);
+    else if (what == 6)
+        mock_qp_fatal(some_queue_pair(wring_test_random(&chance->random)));
+    else {
+        begins[what]();
+        chance->end = ends[what];
+    }
+}
+
+static void happen_by_chance(void *arg, unsigned arrived)
+{
+    struct chance *chance = arg;
+    uint64_t now = wring_now_ns();
+    (void)arrived;
+    if (chance->end != NULL && now >= chance->end_ns) {
+        chance->end();
+        chance->end = NULL;
+        chance->next_ns = now + wring_test_random(&chance->random) % 10000000;
+    } else if (chance->end == NULL && chance->left > 0 && now >= chance->next_ns) {
+        something_happens(chance);
+        chance->left--;
+        chance->end_ns = now + wring_test_random(&chance->random) % 50000000;
+    }
+}
+
+static void anything_at_any_time(void)
+{
+    static const char *const qps[] = {"1", "2", "3", "8"};
+    for (uint32_t seed = 1; seed <= 200; seed++) {
+        struct chance chance = {.random = seed, .left = 4};
+        struct losses losses = losses_of(qps[seed % 4], "10", NULL);
+        losses.puts = 200;
+        losses.happen = happen_by_chance;
+        losses.arg = &chance;
+        mock_delay(20, seed % 2 == 0 ? 100 : 0);
+        REQUIRE(losses_run(&losses), "no pair, seed %u", seed);
+        if (chance.end != NULL)
+            chance.end();
+        CHECK(losses.a.arrived == losses.puts && losses.b.arrived == losses.puts &&
+                  losses.a.done == losses.puts && losses.b.done == losses.puts && losses.wrong == 0,
+              "seed %u: %u and %u arrived, %u and %u done, %u wrong: '%s', '%s'", seed,
+              losses.a.arrived, losses.b.arrived, losses.a.done, losses.b.done, losses.wrong,
+              losses.a.text, losses.b.text);
+        ends_close(&losses.a, &losses.b);
+    }
+    mock_delay(0, 0);
+}
+
+static void nothing_is_left(void)
+{
+    struct mock_counts counts;
+    mock_get_counts(&counts);
+    CHECK(counts.contexts + counts.pds + counts.mrs + counts.qps + counts.cqs + counts.channels ==
+              0,
+          "%llu contexts, %llu domains, %llu regions, %llu queue pairs, %llu completion queues",
+          (unsigned long long)counts.contexts, (unsigned long long)counts.pds,
+          (unsigned long long)counts.mrs, (unsigned long long)counts.qps,
+          (unsigned long long)counts.cqs);
+    CHECK(counts.misuse == 0, "%llu times misused", (unsigned long long)counts.misuse);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"ports_go_down", ports_go_down},
+        {"ports_come_back", ports_come_back},
+        {"all_ports_come_back", all_ports_come_back},
+        {"nothing_gets_through", nothing_gets_through},
+        {"queue_pairs_fail", queue_pairs_fail},
+        {"what_lasts_ends", what_lasts_ends},
+        {"without_recovery_the_last_one_ends_it", without_recovery_the_last_one_ends_it},
+        {"anything_at_any_time", anything_at_any_time},
+        {"nothing_is_left", nothing_is_left},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

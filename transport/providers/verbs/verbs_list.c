@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Lists of devices and ports, as WRING_VERBS_DEVICES has them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/providers/verbs/verbs_select.h"
+
+struct verbs_item { /* of a list */
+    const char *name;
+    size_t length;
+    unsigned port; /* 0: any */
+    bool well_formed;
+};
+
+/** The item at *list, which moves behind it; false at the end. */
+static bool next_item(const char **list, struct verbs_item *item)
+{
+    const char *at = *list;
+    if (*at == '\0')
+        return false;
+    size_t all = strcspn(at, ",");
+    size_t length = strcspn(at, ",:");
+    *item = (struct verbs_item){.name = at, .length = length, .well_formed = length > 0};
+    if (length < all) {
+        char *end;
+        unsigned long port = strtoul(at + length + 1, &end, 10);
+        bool digits = at[length + 1] >= '0' && at[length + 1] <= '9';
+        item->well_formed &= digits && end == at + all && port >= 1 && port <= UINT8_MAX;
+        item->port = item->well_formed ? (unsigned)port : 0;
+    }
+    *list = at + all + (at[all] == ',');
+    return true;
+}
+
+/** What stands before the names: ^ for all but these, = for exact names. */
+static const char *read_signs(const char *list, bool *without, bool *exact)
+{
+    *without = *list == '^';
+    list += *without;
+    *exact = *list == '=';
+    return list + *exact;
+}
+
+static bool is_named(const struct verbs_item *item, bool exact, const char *device, unsigned port)
+{
+    bool equal =
+        strncmp(item->name, device, item->length) == 0 && (!exact || device[item->length] == '\0');
+    return item->well_formed && equal && (item->port == 0 || item->port == port);
+}
+
+int wring_verbs_match(const char *list, const char *device, unsigned port)
+{
+    bool without, exact;
+    struct verbs_item item;
+    int found = -1;
+
+    if (*list == '\0')
+        return 0;
+    list = read_signs(list, &without, &exact);
+    for (int i = 0; found < 0 && next_item(&list, &item); i++)
+        if (is_named(&item, exact, device, port))
+            found = i;
+    if (without)
+        return found < 0 ? 0 : -1;
+    return found;
+}
+
+const char *wring_verbs_list_fault(const char *list)
+{
+    bool without, exact;
+    struct verbs_item item;
+
+    list = read_signs(list, &without, &exact);
+    if (*list == '\0' && (without || exact))
+        return "it names no device";
+    for (const char *at = list; next_item(&at, &item);)
+        if (!item.well_formed)
+            return item.length == 0 ? "a name is empty" : "a port is not a number from 1 to 255";
+    return NULL;
+}
+
+static bool names_any(const struct verbs_item *item, bool exact, const struct verbs_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (is_named(item, exact, table->ports[i].device, table->ports[i].number))
+            return true;
+    return false;
+}
+
+bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, char *text,
+                           size_t bytes)
+{
+    bool without, exact;
+    struct verbs_item item;
+    size_t n = 0;
+
+    text[0] = '\0';
+    list = read_signs(list, &without, &exact);
+    for (const char *at = list; !without && next_item(&list, &item); at = list)
+        if (!names_any(&item, exact, table) && n < bytes)
+            n += (size_t)snprintf(text + n, bytes - n, "%s%.*s", n > 0 ? ", " : "",
+                                  (int)strcspn(at, ","), at);
+    return n > 0;
+}

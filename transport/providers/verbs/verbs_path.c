@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "transport/providers/verbs/verbs.h"
+
+#define WRING_MODULE "verbs"
+#define RECEIVE_CHAIN 32 /* receives posted under one doorbell, where nothing presses */
+#define RECEIVES_AT_ONCE 64
+#define RNR_TIMER 12 /* 0.64 ms; credits see to it that no peer has to wait for a receive */
+#define HOPS 64
+
+static enum ibv_mtu mtu_code(uint32_t bytes)
+{
+    unsigned code = IBV_MTU_256;
+    while (code < IBV_MTU_4096 && 128u << code < bytes)
+        code++;
+    return (enum ibv_mtu)code;
+}
+
+static int to_init(struct verbs_path *path)
+{
+    const struct verbs_choice *choice = &path->rail->choice;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = choice->pkey_index,
+                               .port_num = choice->port,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    return path->rail->provider->library.modify_qp(
+        path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static void fill_card(struct verbs_path *path)
+{
+    const struct verbs_choice *choice = &path->rail->choice;
+    const struct verbs_conn *conn = path->conn;
+    uint32_t psn = 0;
+    if (getrandom(&psn, sizeof(psn), 0) != sizeof(psn))
+        psn = 0;
+    path->card = (struct verbs_card){
+        .qpn = path->qp->qp_num,
+        .psn = psn & 0xffffff,
+        .lid = choice->lid,
+        .mtu = (uint8_t)mtu_code(path->mtu),
+        .credit_address = (uintptr_t)conn->buffers->credits,
+        .credit_rkey = conn->pin->mrs[path->rail->index]->rkey,
+    };
+    memcpy(path->card.gid, choice->gid.bytes, sizeof(path->card.gid));
+}
+
+/** Inline data is a wish that a device may refuse. */
+static bool make_qp(struct verbs_path *path)
+{
+    const struct verbs_rail *rail = path->rail;
+    const struct verbs_settings *settings = &rail->provider->settings;
+    struct ibv_qp_init_attr init = {
+        .cap = {VERBS_REQUESTS, VERBS_RECEIVES, 1, 1,
+                rail->inline_works ? settings->inline_bytes : 0},
+        .qp_type = IBV_QPT_RC,
+        .send_cq = rail->cq,
+        .recv_cq = rail->cq,
+    };
+    bool made = rail->api->make_qp(path, &init);
+    if (!made && init.cap.max_inline_data > 0) {
+        init.cap.max_inline_data = 0;
+        made = rail->api->make_qp(path, &init);
+    }
+    uint32_t granted = rail->inline_works ? init.cap.max_inline_data : 0;
+    path->inline_bytes = granted < settings->inline_bytes ? granted : settings->inline_bytes;
+    return made;
+}
+
+static void fill_receive(const struct verbs_path *path, uint32_t position, struct ibv_recv_wr *to,
+                         struct ibv_sge *piece)
+{
+    const struct verbs_conn *conn = path->conn;
+    uint8_t *slot = conn->buffers->receives[path->index][position % VERBS_RECEIVES];
+    *piece =
+        (struct ibv_sge){(uintptr_t)slot, WRING_SEND_MAX, conn->pin->mrs[path->rail->index]->lkey};
+    *to = (struct ibv_recv_wr){.wr_id = path->id | VERBS_RECEIVE_ID | position,
+                               .next = to + 1,
+                               .sg_list = piece,
+                               .num_sge = 1};
+}
+
+static int post_receives(struct verbs_path *path, uint32_t n)
+{
+    struct ibv_recv_wr requests[RECEIVES_AT_ONCE], *bad;
+    struct ibv_sge pieces[RECEIVES_AT_ONCE];
+    struct wring_verbs_counters *counters = &path->rail->provider->counters;
+    for (uint32_t i = 0; i < n; i++)
+        fill_receive(path, path->receives + i, &requests[i], &pieces[i]);
+    requests[n - 1].next = NULL;
+    int error = ibv_post_recv(path->qp, requests, &bad);
+    if (error != 0)
+        return error;
+    path->receives += n;
+    path->conn->buffers->posted[path->index] = path->receives;
+    counters->receives += n;
+    counters->receive_doorbells++;
+    return 0;
+}
+
+static int fill_receives(struct verbs_path *path, uint32_t least)
+{
+    uint32_t missing = path->surfaced + VERBS_RECEIVES - path->receives;
+    int error = 0;
+    while (error == 0 && missing >= least && missing > 0) {
+        uint32_t n = missing < RECEIVES_AT_ONCE ? missing : RECEIVES_AT_ONCE;
+        error = post_receives(path, n);
+        missing -= n;
+    }
+    return error;
+}
+
+int wring_verbs_path_post_receives(struct verbs_path *path)
+{
+    return fill_receives(path, RECEIVE_CHAIN);
+}
+
+static bool make_path(struct verbs_path *path)
+{
+    int error = 0;
+    if (!make_qp(path))
+        return false;
+    error = to_init(path);
+    if (error == 0)
+        error = fill_receives(path, 1);
+    if (error != 0)
+        errno = error;
+    path->told = path->credits = VERBS_RECEIVES; /* both sides begin with all of them */
+    return error == 0;
+}
+
+static void say_no_queue_pair(const struct verbs_path *path)
+{
+    wring_error(&path->rail->provider->log, "no queue pair on %s: %s%s", path->rail->choice.device,
+                strerror(errno), errno == ENOMEM ? " (locked memory: see ulimit -l)" : "");
+}
+
+enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned index,
+                                          struct verbs_rail *rail, unsigned peer_rail, uint32_t mtu)
+{
+    struct verbs_path *path = calloc(1, sizeof(*path));
+    if (path == NULL)
+        return WRING_ERR_NO_MEMORY;
+    path->conn = conn;
+    path->rail = rail;
+    path->index = index;
+    path->peer_rail = peer_rail;
+    path->mtu = mtu;
+    enum wring_status status = wring_verbs_rail_join(rail, path);
+    if (status != WRING_OK) {
+        free(path);
+        return status;
+    }
+    conn->paths[index] = path;
+    if (make_path(path)) {
+        fill_card(path);
+        return WRING_OK;
+    }
+    say_no_queue_pair(path);
+    wring_verbs_path_destroy(path);
+    conn->paths[index] = NULL;
+    return WRING_ERR_DEVICE;
+}
+
+void wring_verbs_path_destroy(struct verbs_path *path)
+{
+    if (path == NULL)
+        return;
+    struct verbs_rail *rail = path->rail;
+    if (path->qp != NULL)
+        rail->provider->library.destroy_qp(path->qp);
+    wring_verbs_rail_leave(rail, path);
+    free(path);
+}
+
+enum wring_status wring_verbs_path_renew(struct verbs_path *path)
+{
+    struct verbs_rail *rail = path->rail;
+    struct verbs_buffers *buffers = path->conn->buffers;
+    rail->provider->library.destroy_qp(path->qp);
+    path->qp = NULL;
+    path->qp_ex = NULL;
+    wring_verbs_rail_leave(rail, path);
+    wring_verbs_rail_empty(rail);
+    path->head = path->posted = path->tail = path->unsignalled = path->sent = 0;
+    path->receives = path->taken = path->surfaced = 0;
+    buffers->credits[path->index] = buffers->posted[path->index] = 0;
+    path->dead = false;
+    enum wring_status status = wring_verbs_rail_join(rail, path);
+    if (status != WRING_OK)
+        return status;
+    if (!make_path(path)) {
+        say_no_queue_pair(path);
+        return WRING_ERR_DEVICE;
+    }
+    fill_card(path);
+    return WRING_OK;
+}
+
+void wring_verbs_path_stop(struct verbs_path *path)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (path->qp == NULL)
+        return;
+    path->rail->provider->library.modify_qp(path->qp, &attr, IBV_QP_STATE);
+}
+
+static int to_rtr(struct verbs_path *path)
+{
+    const struct verbs_choice *choice = &path->rail->choice;
+    const struct verbs_settings *settings = &path->rail->provider->settings;
+    enum ibv_mtu mtu = mtu_code(path->mtu);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = path->peer.mtu < mtu ? (enum ibv_mtu)path->peer.mtu : mtu,
+        .dest_qp_num = path->peer.qpn,
+        .rq_psn = path->peer.psn,
+        .min_rnr_timer = RNR_TIMER,
+        .ah_attr = {.dlid = path->peer.lid, .sl = settings->sl, .port_num = choice->port},
+    };
+    if (choice->link == VERBS_LINK_ROCE) {
+        attr.ah_attr.is_global = 1;
+        memcpy(attr.ah_attr.grh.dgid.raw, path->peer.gid, sizeof(path->peer.gid));
+        attr.ah_attr.grh.sgid_index = (uint8_t)choice->gid.index;
+        attr.ah_attr.grh.hop_limit = HOPS;
+        attr.ah_attr.grh.traffic_class = settings->tc;
+    }
+    return path->rail->provider->library.modify_qp(
+        path->qp, &attr,
+        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct verbs_path *path)
+{
+    const struct verbs_settings *settings = &path->rail->provider->settings;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = path->card.psn,
+        .timeout = settings->timeout,
+        .retry_cnt = settings->retries,
+        .rnr_retry = settings->rnr_retries,
+    };
+    return path->rail->provider->library.modify_qp(path->qp, &attr,
+                                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                                                       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                       IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t bytes)
+{
+    char from[VERBS_GID_TEXT], to[VERBS_GID_TEXT];
+    snprintf(text, bytes, "%s port %u queue pair %u to %u, GID %s to %s", path->rail->choice.device,
+             path->rail->choice.port, path->qp != NULL ? path->qp->qp_num : 0, path->peer.qpn,
+             wring_verbs_gid_text(path->card.gid, from), wring_verbs_gid_text(path->peer.gid, to));
+}
+
+enum wring_status wring_verbs_path_connect(struct verbs_path *path)
+{
+    char text[VERBS_TEXT];
+    int error = to_rtr(path);
+    if (error == 0)
+        error = to_rts(path);
+    if (error == 0)
+        return WRING_OK;
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_error(&path->rail->provider->log, "cannot be connected: %s: %s", text, strerror(error));
+    return WRING_ERR_DEVICE;
+}
