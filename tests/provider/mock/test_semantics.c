@@ -303,7 +303,9 @@ static void small_receives_refuse_sends(void)
     CHECK(pair_receive(&pair.b, 1) == 0, "receive");
     struct ibv_send_wr wr = pair_send(&pair.a, &piece, 0, PAIR_RECEIVE_BYTES + 1);
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
-    expect(&pair.a, IBV_WC_REM_INV_REQ_ERR, &wc);
+    if (pair_wait(&pair.a, &wc)) /* which of both, devices do not agree on */
+        CHECK(wc.status == IBV_WC_REM_INV_REQ_ERR || wc.status == IBV_WC_REM_OP_ERR, "%s",
+              ibv_wc_status_str(wc.status));
     if (pair_wait(&pair.b, &wc))
         CHECK(wc.status != IBV_WC_SUCCESS, "received");
     pair_close(&pair);
@@ -321,9 +323,7 @@ static void stopping_flushes_in_order(void)
         expect(&pair.a, IBV_WC_WR_FLUSH_ERR, &wc);
         CHECK(wc.wr_id == i, "receive %llu, not %u", (unsigned long long)wc.wr_id, i);
     }
-    CHECK(pair_receive(&pair.a, 1) == 0, "receive");
-    expect(&pair.a, IBV_WC_WR_FLUSH_ERR, &wc);
-    expect_flush(&pair, &pair.a);
+    expect_flush(&pair, &pair.a); /* soft-RoCE does not flush receives that are posted so late */
     pair_close(&pair);
 }
 
@@ -336,7 +336,13 @@ static void silence_ends_retries(void)
         struct pair pair;
         struct ibv_sge piece;
         struct ibv_wc wc;
-        REQUIRE(pair_open(&pair, &params[i]), "no pair");
+        REQUIRE(pair_open_unconnected(&pair, &params[i]), "no queue pairs");
+        int error = pair_connect(&pair, &params[i]);
+        CHECK(error == 0 || params[i].wrong_gid, "cannot connect: %s", strerror(error));
+        if (error != 0) { /* on Ethernet the address cannot even be resolved */
+            pair_close(&pair);
+            continue;
+        }
         if (i == 0) {
             CHECK(ibv_destroy_qp(pair.b.qp) == 0, "destroy");
             pair.b.qp = NULL;
@@ -373,7 +379,7 @@ static void steps_are_checked(void)
     attr.qp_state = IBV_QPS_RTR;
     CHECK(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE) != 0, "RTR without attributes");
     CHECK(pair_receive(&pair.a, 1) == 0, "receives may be posted before");
-    CHECK(pair_connect(&pair, USUAL), "still good");
+    CHECK(pair_connect(&pair, USUAL) == 0, "still good");
     attr.qp_state = IBV_QPS_RESET;
     CHECK(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE) == 0, "to RESET");
     CHECK(pair_is_quiet(&pair.a), "RESET flushes nothing");

@@ -189,22 +189,23 @@ bool pair_open_unconnected(struct pair *pair, const struct pair_params *params)
     return good;
 }
 
-bool pair_connect(struct pair *pair, const struct pair_params *params)
+int pair_connect(struct pair *pair, const struct pair_params *params)
 {
     int error = to_rtr(&pair->a, &pair->b, params, params->mtu[0]);
     if (error == 0)
         error = to_rtr(&pair->b, &pair->a, params, params->mtu[1]);
     if (error == 0)
         error = to_rts(&pair->a, params);
-    if (error == 0)
-        error = to_rts(&pair->b, params);
-    CHECK(error == 0, "cannot connect: %s", strerror(error));
-    return error == 0;
+    return error == 0 ? to_rts(&pair->b, params) : error;
 }
 
 bool pair_open(struct pair *pair, const struct pair_params *params)
 {
-    return pair_open_unconnected(pair, params) && pair_connect(pair, params);
+    if (!pair_open_unconnected(pair, params))
+        return false;
+    int error = pair_connect(pair, params);
+    CHECK(error == 0, "cannot connect: %s", strerror(error));
+    return error == 0;
 }
 
 static void close_side(struct pair_side *side)

@@ -52,7 +52,9 @@ bool pair_is_mock(void);
 /** Queue pairs in state RTS, or only in INIT. @return false after a failed check */
 bool pair_open(struct pair *pair, const struct pair_params *params);
 bool pair_open_unconnected(struct pair *pair, const struct pair_params *params);
-bool pair_connect(struct pair *pair, const struct pair_params *params);
+
+/** From INIT to RTS. @return 0 or an errno */
+int pair_connect(struct pair *pair, const struct pair_params *params);
 void pair_close(struct pair *pair);
 
 /** Post n receives of PAIR_RECEIVE_BYTES each, one behind the other; wr_id is their number. */
