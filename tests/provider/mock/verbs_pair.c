@@ -160,8 +160,10 @@ static int to_rtr(struct pair_side *side, const struct pair_side *peer,
         attr.ah_attr.grh.sgid_index = (uint8_t)side->gid_index;
         attr.ah_attr.grh.hop_limit = 64;
     }
-    if (params->wrong_gid)
+    if (params->wrong_gid) {
+        attr.ah_attr.dlid ^= 0x5a;
         attr.ah_attr.grh.dgid.raw[15] ^= 0x5a;
+    }
     return ibv_modify_qp(side->qp, &attr,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
