@@ -3,7 +3,6 @@
  * What the mock does that no device does when asked: faults, limits, counts. Each case is a process
  * of its own, since MOCKVERBS holds from the first call on.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -53,13 +52,6 @@ static int write_to(struct pair_side *from, const struct pair_side *to, uint64_t
     return pair_post(from, &wr);
 }
 
-static void expect(struct pair_side *side, enum ibv_wc_status status, struct ibv_wc *wc)
-{
-    if (pair_wait(side, wc))
-        CHECK(wc->status == status, "%s instead of %s", ibv_wc_status_str(wc->status),
-              ibv_wc_status_str(status));
-}
-
 static void expect_event(struct pair_side *side, enum ibv_event_type type)
 {
     struct pollfd on = {.fd = side->context->async_fd, .events = POLLIN};
@@ -85,7 +77,7 @@ static void fill_send_queue(void)
     for (n = 0; n < 16; n++)
         CHECK(write_to(&pair.a, &pair.b, n, n == 7 ? IBV_SEND_SIGNALED : 0u) == 0, "post");
     CHECK(write_to(&pair.a, &pair.b, 0, 0) == ENOMEM, "room before it was polled");
-    expect(&pair.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
     for (n = 0; write_to(&pair.a, &pair.b, 0, 0) == 0;)
         n++;
     CHECK(n == 8, "%u have room behind the one that was polled", n);
@@ -118,7 +110,7 @@ static void exceed_limits(void)
     struct ibv_wc wc;
     struct ibv_send_wr wr = pair_write(&pair.a, &pair.b, &piece, 0, 5001);
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
-    expect(&pair.a, IBV_WC_LOC_LEN_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_LOC_LEN_ERR, &wc);
     pair_close(&pair);
 }
 
@@ -168,7 +160,7 @@ static void register_dmabuf(void)
     wr.wr.rdma.rkey = mr->rkey;
     wr.wr.rdma.remote_addr = iova + 8192 - 300;
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
-    expect(&pair.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
     uint8_t got[301] = {0};
     CHECK(pread(fd, got, 301, 4096 + 100 + 8192 - 300) == 301, "pread");
     CHECK(got[0] == 0x77 && got[299] == 0x77 && got[300] == 0, "bytes");
@@ -192,7 +184,7 @@ static void lose_port(void)
     mock_port_state("mock0", 1, IBV_PORT_DOWN);
     expect_event(&pair.a, IBV_EVENT_PORT_ERR);
     CHECK(write_to(&pair.a, &pair.b, 1, 0) == 0, "post");
-    expect(&pair.a, IBV_WC_RETRY_EXC_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_RETRY_EXC_ERR, &wc);
     struct ibv_port_attr attr;
     CHECK(ibv_query_port(pair.a.context, 1, &attr) == 0 && attr.state == IBV_PORT_DOWN, "state");
     mock_port_state("mock0", 1, IBV_PORT_ACTIVE);
@@ -204,7 +196,7 @@ static void lose_port(void)
     CHECK(write_to(&pair.a, &pair.b, 5, IBV_SEND_SIGNALED) == 0, "post");
     CHECK(pair_is_quiet(&pair.a), "it went through");
     mock_port_blackhole("mock1", 1, false);
-    expect(&pair.a, IBV_WC_SUCCESS, &wc); /* a retry made it */
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc); /* a retry made it */
     pair_close(&pair);
 }
 
@@ -223,13 +215,13 @@ static void fail_things(void)
     CHECK(write_to(&pair.a, &pair.b, 1, IBV_SEND_SIGNALED) == 0, "post");
     mock_qp_fail(pair.a.qp->qp_num, IBV_WC_GENERAL_ERR, 0x42);
     CHECK(write_to(&pair.a, &pair.b, 2, 0) == 0 && write_to(&pair.a, &pair.b, 3, 0) == 0, "post");
-    expect(&pair.a, IBV_WC_SUCCESS, &wc);
-    expect(&pair.a, IBV_WC_GENERAL_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.a, IBV_WC_GENERAL_ERR, &wc);
     CHECK(wc.wr_id == 2 && wc.vendor_err == 0x42, "vendor error %x", wc.vendor_err);
-    expect(&pair.a, IBV_WC_WR_FLUSH_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_WR_FLUSH_ERR, &wc);
     CHECK(pair_receive(&pair.b, 1) == 0, "receive");
     mock_qp_fatal(pair.b.qp->qp_num);
-    expect(&pair.b, IBV_WC_WR_FLUSH_ERR, &wc);
+    pair_expect(&pair.b, IBV_WC_WR_FLUSH_ERR, &wc);
     expect_event(&pair.b, IBV_EVENT_QP_FATAL);
     pair_close(&pair);
 
@@ -237,12 +229,12 @@ static void fail_things(void)
     mock_qp_drop_completions(pair.a.qp->qp_num, 1);
     CHECK(write_to(&pair.a, &pair.b, 1, IBV_SEND_SIGNALED) == 0, "post");
     CHECK(write_to(&pair.a, &pair.b, 2, IBV_SEND_SIGNALED) == 0, "post");
-    expect(&pair.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
     CHECK(wc.wr_id == 2, "the first one was to be lost");
     CHECK(pair_receive(&pair.b, 1) == 0, "receive");
     mock_device_fatal("mock1");
     expect_event(&pair.b, IBV_EVENT_DEVICE_FATAL);
-    expect(&pair.b, IBV_WC_WR_FLUSH_ERR, &wc);
+    pair_expect(&pair.b, IBV_WC_WR_FLUSH_ERR, &wc);
     pair_close(&pair);
 
     mock_fail_call("ibv_alloc_pd", EPERM, 1);
@@ -271,7 +263,7 @@ static void meet_strangers(void)
     struct ibv_send_wr wr = pair_write(&pair.a, &pair.b, &piece, 0, 8);
     wr.wr.rdma.rkey++;
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
-    expect(&pair.a, IBV_WC_REM_ACCESS_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_REM_ACCESS_ERR, &wc);
     expect_event(&pair.b, IBV_EVENT_QP_ACCESS_ERR);
     pair_close(&pair);
     REQUIRE(pair_open_unconnected(&pair, USUAL), "no pair");
@@ -279,7 +271,7 @@ static void meet_strangers(void)
     CHECK(ibv_modify_qp(pair.b.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX) == 0, "P_Key");
     CHECK(pair_connect(&pair, &(struct pair_params){.timeout = 10}) == 0, "connect");
     CHECK(write_to(&pair.a, &pair.b, 1, 0) == 0, "post");
-    expect(&pair.a, IBV_WC_RETRY_EXC_ERR, &wc);
+    pair_expect(&pair.a, IBV_WC_RETRY_EXC_ERR, &wc);
     pair_close(&pair);
 }
 
@@ -297,7 +289,7 @@ static void delay_requests(void)
     struct pair *pairs[2] = {&one, &two};
     REQUIRE(pair_open(&one, USUAL) && pair_open(&two, USUAL), "no pairs");
     CHECK(write_to(&one.a, &one.b, 1, IBV_SEND_SIGNALED) == 0 && pair_is_quiet(&one.a), "at once");
-    expect(&one.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&one.a, IBV_WC_SUCCESS, &wc);
     mock_delay(0, 20000);
     for (unsigned i = 1; i <= 40; i++, usleep(1000))
         CHECK(write_to(&pairs[i % 2]->a, &pairs[i % 2]->b, i, IBV_SEND_SIGNALED) == 0, "post");
@@ -334,8 +326,8 @@ static void count_things(void)
     wr.send_flags = 0;
     wr.next = &second;
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
-    expect(&pair.a, IBV_WC_SUCCESS, &wc);
-    expect(&pair.b, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
+    pair_expect(&pair.b, IBV_WC_SUCCESS, &wc);
     mock_get_counts(&after);
     CHECK(after.send_doorbells - before.send_doorbells == 1 && after.writes - before.writes == 1 &&
               after.sends - before.sends == 1 && after.signalled - before.signalled == 1 &&

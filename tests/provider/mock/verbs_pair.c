@@ -293,3 +293,28 @@ bool pair_is_quiet(struct pair_side *side)
             return false;
     return true;
 }
+
+void pair_fill(uint8_t *at, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(i * 13 + i / 255 + seed);
+}
+
+void pair_expect(struct pair_side *side, enum ibv_wc_status status, struct ibv_wc *wc)
+{
+    if (pair_wait(side, wc))
+        CHECK(wc->status == status, "%s instead of %s", ibv_wc_status_str(wc->status),
+              ibv_wc_status_str(status));
+}
+
+void pair_expect_flush(struct pair *pair, struct pair_side *side)
+{
+    struct ibv_sge piece;
+    struct ibv_wc wc;
+    struct ibv_send_wr wr = pair_write(side, &pair->b, &piece, 0, 8);
+    wr.wr_id = 77;
+    wr.send_flags = 0; /* failures are told all the same */
+    CHECK(pair_post(side, &wr) == 0, "post");
+    pair_expect(side, IBV_WC_WR_FLUSH_ERR, &wc);
+    CHECK(wc.wr_id == 77, "wr_id %llu", (unsigned long long)wc.wr_id);
+}

@@ -73,4 +73,13 @@ bool pair_wait(struct pair_side *side, struct ibv_wc *wc);
 /** Nothing comes for a moment. */
 bool pair_is_quiet(struct pair_side *side);
 
+/** The next completion has that status. */
+void pair_expect(struct pair_side *side, enum ibv_wc_status status, struct ibv_wc *wc);
+
+/** What this side posts from now on is flushed. */
+void pair_expect_flush(struct pair *pair, struct pair_side *side);
+
+/** Bytes that differ by place and seed. */
+void pair_fill(uint8_t *at, size_t bytes, uint32_t seed);
+
 #endif
