@@ -53,6 +53,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
     { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
+    { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
     { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },
 };
@@ -129,8 +130,8 @@ static enum wring_status set_number(struct wring_config *config, const struct wr
         char min[32], max[32];
         show_number(var->type, var->min, min, sizeof(min));
         show_number(var->type, var->max, max, sizeof(max));
-        wring_error(log, "%s=%s: needs a number from %s to %s %s", var->name, value, min, max,
-                    var->unit);
+        wring_error(log, "%s=%s: needs a number from %s to %s%s%s", var->name, value, min, max,
+                    var->unit[0] != '\0' ? " " : "", var->unit);
         return WRING_ERR_INVALID;
     }
     /* times become whole ns: the nearest, since 65us written as 6.5e-05 s is a hair less */

@@ -51,6 +51,7 @@ struct wring_config {
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
+    int64_t stats_every; /* steps; 0: never */
     char log_level[WRING_CONFIG_TEXT];
     char trace[WRING_CONFIG_TEXT];
 };

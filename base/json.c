@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define WRING_MODULE "json"
 
 enum wring_status wring_json_load(const char *path, const struct wring_log *log, json_t **out)
@@ -18,6 +21,20 @@ enum wring_status wring_json_load(const char *path, const struct wring_log *log,
     }
     *out = value;
     return WRING_OK;
+}
+
+json_t *wring_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *copy = value == NULL ? strdup(text) : NULL;
+    if (copy == NULL)
+        return value;
+    for (char *at = copy; *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    value = json_string(copy);
+    free(copy);
+    return value;
 }
 
 enum wring_status wring_json_print(FILE *file, json_t *value)

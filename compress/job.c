@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Codec jobs, run in the calling thread. */
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
+#include "compress/job_loss.h"
 #include "compress/kernels/sum.h"
 #include "compress/reduce.h"
 #include <wring/executor.h>
@@ -31,13 +33,13 @@ static wring_sum_fn find_sum(const struct wring_job *job)
     return tier->sum;
 }
 
-static enum wring_status run_encode(struct wring_job *job)
+static enum wring_status run_encode(struct wring_job *job, void *scratch)
 {
     if (job->codec_out == NULL)
         return WRING_ERR_INVALID;
     job->code_bytes = wring_codec_encode(job->codec_out, &job->context, job->src, job->elems,
                                          job->residual, job->code);
-    return WRING_OK;
+    return job->measure ? wring_job_loss_encode(job, scratch) : WRING_OK;
 }
 
 /** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
@@ -70,12 +72,24 @@ static struct wring_codec_context context_of(const struct wring_job *job, struct
     return context;
 }
 
+/** A job's own context is that of what it encodes; what it adds was encoded on the way in. */
+static struct wring_codec_context source_context(const struct wring_job *job, uint32_t index,
+                                                 struct tile tile)
+{
+    struct wring_codec_context context = context_of(job, tile);
+    if (job->kind == WRING_JOB_REDUCE) {
+        context.phase = 0;
+        context.rank = index;
+    }
+    return context;
+}
+
 /** acc = source, or acc += source with `add`. */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
                                      struct tile tile, float *acc, bool add)
 {
     struct wring_source part = part_of(job, index, tile);
-    struct wring_codec_context context = context_of(job, tile);
+    struct wring_codec_context context = source_context(job, index, tile);
     const void *runs[] = {add ? acc : part.data, part.data};
     enum wring_status status = WRING_OK;
 
@@ -149,16 +163,23 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
 }
 
 /** The sum's way back. The owner goes on with what its peers will decode, not what it knows. */
-static enum wring_status encode_sum(struct wring_job *job, struct tile tile)
+static enum wring_status encode_sum(struct wring_job *job, struct tile tile, void *scratch)
 {
     struct wring_codec_context context = context_of(job, tile);
     float *dst = (float *)job->dst + tile.begin;
     float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
     unsigned char *code = (unsigned char *)job->code + job->code_bytes;
 
+    const struct wring_encoded run = {scratch, dst, residual, tile.n};
+    if (job->measure && residual == NULL)
+        memcpy(scratch, dst, tile.n * sizeof(*dst));
     size_t bytes = wring_codec_encode(job->codec_out, &context, dst, tile.n, residual, code);
     job->code_bytes += bytes;
-    return wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
+    enum wring_status status =
+        wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
+    if (job->measure && status == WRING_OK)
+        wring_job_loss_add(job, &run);
+    return status;
 }
 
 /** May this codec's part of the job be cut into tiles? */
@@ -194,7 +215,7 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
         struct tile tile = {begin, left < length ? left : length};
         status = sum_tile(job, sum, tile, scratch);
         if (status == WRING_OK && job->codec_out != NULL)
-            status = encode_sum(job, tile);
+            status = encode_sum(job, tile, scratch);
     }
     return status;
 }
@@ -205,7 +226,7 @@ static enum wring_status run(struct wring_job *job, void *scratch)
         return wring_reduce_run(job);
     switch (job->kind) {
     case WRING_JOB_ENCODE:
-        return run_encode(job);
+        return run_encode(job, scratch);
     case WRING_JOB_DECODE:
         return run_decode(job);
     case WRING_JOB_REDUCE:
@@ -222,7 +243,9 @@ void wring_job_run(struct wring_job *job, void *scratch)
     job->began_ns = wring_now_ns();
     job->code_bytes = 0;
     job->bad_source = 0;
+    job->lost = job->whole = 0;
     job->status = run(job, scratch);
+    job->core = sched_getcpu();
     wring_fp_leave(mode);
     job->took_ns = wring_now_ns() - job->began_ns;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session.h"
+#include "runtime/sized.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -127,9 +128,9 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     return WRING_OK;
 }
 
-enum wring_status wring_bucket_register(struct wring_session *session,
-                                        const struct wring_bucket_params *params,
-                                        struct wring_bucket **out)
+static enum wring_status register_bucket(struct wring_session *session,
+                                         const struct wring_bucket_params *params,
+                                         struct wring_bucket **out)
 {
     enum wring_status status = check_params(session, params);
     if (status != WRING_OK)
@@ -159,6 +160,22 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     *at = bucket;
     *out = bucket;
     return WRING_OK;
+}
+
+static const struct wring_sized params_sized = {
+    "struct wring_bucket_params",
+    sizeof(struct wring_bucket_params),
+    sizeof(struct wring_bucket_params),
+};
+
+enum wring_status wring_bucket_register(struct wring_session *session,
+                                        const struct wring_bucket_params *params,
+                                        struct wring_bucket **out)
+{
+    struct wring_bucket_params known;
+    if (!wring_sized_read(&params_sized, params, &known))
+        return wring_sized_refuse(&params_sized, params, &session->log);
+    return register_bucket(session, &known, out);
 }
 
 enum wring_status wring_bucket_post(struct wring_bucket *bucket)

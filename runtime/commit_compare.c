@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "commit"
-#define ENTRY_BYTES_MIN 16 /* three lengths and a flag */
+#define ENTRIES_MAX WRING_CHANNELS_MAX /* a bucket has a channel, at the least */
 
 /** What one rank says of one bucket. */
 struct entry {
@@ -51,7 +51,7 @@ static void write_own(struct wring_session *session, struct wring_writer *out)
 static enum wring_status read_list(struct wring_reader reader, struct list *out)
 {
     uint32_t n = wring_read_u32(&reader);
-    if (reader.failed || n > reader.bytes / ENTRY_BYTES_MIN)
+    if (reader.failed || n > ENTRIES_MAX)
         return WRING_ERR_FRAME;
     struct list list = {calloc(n + 1, sizeof(*list.entries)), n};
     if (list.entries == NULL)

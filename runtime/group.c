@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "group"
-#define PIECES 1000 /* any number: the window is as large as allowed */
+#define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
+#define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
 
@@ -43,12 +44,25 @@ static enum wring_status new_group(struct wring_session *session, const uint32_t
     return WRING_OK;
 }
 
+/**
+ * Every member has slots for every other one, whether it sends or not: in large groups pieces are
+ * smaller, as each pair of members exchanges less, too.
+ */
+static size_t choose_slot_bytes(size_t chunk_bytes, uint32_t members, uint32_t window)
+{
+    size_t bytes = chunk_bytes;
+    while (bytes / 2 >= SLOT_BYTES_MIN &&
+           2 * wring_channel_memory(members, window, bytes) > SLOTS_BYTES)
+        bytes /= 2;
+    return bytes;
+}
+
 static enum wring_status make_channels(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
-    size_t slot_bytes = session->config.chunk_bytes;
-    uint32_t window = wring_window(&session->config, PIECES);
+    uint32_t window = wring_window(&session->config, WRING_TAGGED_WINDOW_MAX);
+    size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
     size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 
     group->collective = (struct wring_collective){
@@ -58,6 +72,7 @@ static enum wring_status make_channels(struct wring_group *group)
         .seed = session->seed,
         .scatter = &group->scatter,
         .gather = &group->gather,
+        .calls = &group->calls,
         .send_tasks = SEND_TASKS,
         .reduce_tasks = STAGE_TASKS,
         .decode_tasks = SEND_TASKS,
@@ -77,6 +92,7 @@ static enum wring_status make_channels(struct wring_group *group)
         status = wring_channel_init(&group->gather, session->fabric, group->members, window,
                                     slot_bytes, memory + channel_bytes);
     group->scatter.owner = group->gather.owner = &group->collective;
+    group->scatter.tagged = group->gather.tagged = true;
     if (status == WRING_OK)
         status = wring_engine_add_channel(session->engine, &group->scatter);
     if (status == WRING_OK)
@@ -89,10 +105,38 @@ static enum wring_status make_channels(struct wring_group *group)
     return status;
 }
 
+/* what immediate calls depend on besides their arguments */
+static const char *const settings[] = {"WRING_CHUNK_BYTES", "WRING_FLAT_BYTES", "WRING_WINDOW",
+                                       "the session's seed"};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static uint64_t setting_of(const struct wring_session *session, size_t index)
+{
+    const uint64_t values[SETTINGS] = {session->config.chunk_bytes, session->config.flat_bytes,
+                                       session->config.window, session->seed};
+    return values[index];
+}
+
+/** Note the first setting that a member has otherwise: calls will be refused, on all members. */
+static void compare_settings(struct wring_group *group, uint32_t rank, struct wring_reader *in)
+{
+    const struct wring_session *session = group->session;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        uint64_t ours = setting_of(session, i), theirs = wring_read_u64(in);
+        if (theirs != ours && group->unfit[0] == '\0')
+            snprintf(group->unfit, sizeof(group->unfit),
+                     "%s is %" PRIu64 " on rank %" PRIu32 " and %" PRIu64 " on rank %" PRIu32
+                     "; immediate calls need it alike",
+                     settings[i], ours, session->rank, theirs, rank);
+    }
+}
+
 static void write_group(const struct wring_group *group, struct wring_writer *out)
 {
     wring_write_u32(out, group->members.n);
     wring_write(out, group->ranks, group->members.n * sizeof(*group->ranks));
+    for (size_t i = 0; i < SETTINGS; i++)
+        wring_write_u64(out, setting_of(group->session, i));
     wring_write_u32(out, group->scatter.id);
     wring_write_u32(out, group->gather.id);
     wring_write_u32(out, group->scatter.generation);
@@ -110,8 +154,9 @@ static void set_out(struct wring_channel *channel, uint32_t member, struct wring
                                channel->members.me;
 }
 
+/** @param why out, [WRING_TEXT_MAX], one line for all ranks; left alone where there is none */
 static enum wring_status read_member(struct wring_group *group, uint32_t member,
-                                     struct wring_reader in)
+                                     struct wring_reader in, char *why)
 {
     struct wring_session *session = group->session;
     struct wring_peer *peer = &session->fabric->peers[group->ranks[member]];
@@ -120,10 +165,11 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     const void *ranks = n == group->members.n ? wring_read(&in, bytes) : NULL;
 
     if (ranks == NULL || memcmp(ranks, group->ranks, bytes) != 0) {
-        wring_error(&session->log, "ranks %" PRIu32 " and %" PRIu32 " make different groups",
-                    session->rank, peer->rank);
+        snprintf(why, WRING_TEXT_MAX, "ranks %" PRIu32 " and %" PRIu32 " make different groups",
+                 session->rank, peer->rank);
         return WRING_ERR_MISMATCH;
     }
+    compare_settings(group, peer->rank, &in);
     uint32_t scatter = wring_read_u32(&in), gather = wring_read_u32(&in);
     uint32_t generation = wring_read_u32(&in);
     struct wring_remote *remote;
@@ -140,12 +186,13 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     return WRING_OK;
 }
 
-static enum wring_status read_members(struct wring_group *group, const struct wring_blobs *blobs)
+static enum wring_status read_members(struct wring_group *group, const struct wring_blobs *blobs,
+                                      char *why)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < group->members.n && status == WRING_OK; i++)
         if (i != group->members.me)
-            status = read_member(group, i, wring_blobs_reader(blobs, group->ranks[i]));
+            status = read_member(group, i, wring_blobs_reader(blobs, group->ranks[i]), why);
     return status;
 }
 
@@ -155,6 +202,7 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
     struct wring_group *group = NULL;
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
+    char why[WRING_TEXT_MAX] = "";
     enum wring_status status = WRING_OK;
 
     lock(session);
@@ -175,10 +223,10 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
         lock(session);
         status = wring_session_check(session);
         if (status == WRING_OK && group != NULL)
-            status = read_members(group, &blobs);
+            status = read_members(group, &blobs, why);
         unlock(session);
         wring_blobs_finish(&blobs);
-        status = wring_session_agree(session, status, "");
+        status = wring_session_agree(session, status, why);
     }
     if (status != WRING_OK) {
         lock(session);

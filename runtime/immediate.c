@@ -2,10 +2,13 @@
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
 #include "runtime/request.h"
 
+#include <inttypes.h>
+
 #define WRING_MODULE "group"
 
 /** One call. */
 struct call {
+    enum wring_call_kind kind;
     struct wring_group *group;
     const void *in;
     void *out;
@@ -66,9 +69,22 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
          geometry->chunk_elems <= wring_geometry_most(slot_bytes)))
         return WRING_OK;
     wring_error(&group->session->log,
-                "codec %s needs larger pieces than WRING_CHUNK_BYTES: register a bucket",
-                wring_codec_info(work->codec)->spec);
+                "codec %s needs larger pieces than immediate calls of %" PRIu32
+                " ranks have (%zu bytes): register a bucket",
+                wring_codec_info(work->codec)->spec, group->members.n, slot_bytes);
     return WRING_ERR_UNSUPPORTED;
+}
+
+/** What the other members are to call as well. */
+static struct wring_call describe(const struct call *call, const struct wring_work *work)
+{
+    return (struct wring_call){
+        .kind = call->kind,
+        .dtype = call->dtype,
+        .op = call->op,
+        .elems = call->elems,
+        .codec = work->codec != NULL ? wring_codec_info(work->codec)->spec : "none",
+    };
 }
 
 /** Where pieces of our contribution can be sent from. @param bytes of all of it */
@@ -99,9 +115,11 @@ static enum wring_status begin(const struct call *call, uint64_t contributed,
         status = find_codec(call, &work->codec);
     if (status == WRING_OK)
         status = cut(call, work);
-    if (status == WRING_OK)
-        find_memory(call->group->session, work, contributed * wring_dtype_bytes(call->dtype));
-    return status;
+    if (status != WRING_OK)
+        return status;
+    work->call = describe(call, work);
+    find_memory(call->group->session, work, contributed * wring_dtype_bytes(call->dtype));
+    return WRING_OK;
 }
 
 /** The engine has nothing to do in a group of one; what comes out is what went in. */
@@ -122,7 +140,7 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **out)
 {
-    struct call call = {group, buf, buf, elems, dtype, op, codec, true};
+    struct call call = {WRING_CALL_ALLREDUCE, group, buf, buf, elems, dtype, op, codec, true};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
@@ -138,7 +156,7 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const char *codec, struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, op, codec, false};
+    struct call call = {WRING_CALL_REDUCE_SCATTER, group, in, out, elems, dtype, op, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)
@@ -155,7 +173,8 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   uint64_t elems, enum wring_dtype dtype, const char *codec,
                                   struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
+    struct call call = {
+        WRING_CALL_ALLGATHER, group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
@@ -172,7 +191,7 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
                                  struct wring_request **request)
 {
-    struct call call = {group, in, out, elems, dtype, WRING_SUM, codec, false};
+    struct call call = {WRING_CALL_ALLTOALL, group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
     enum wring_status status = begin(&call, elems * group->members.n, &work);
     if (status != WRING_OK)
@@ -187,19 +206,66 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
     return wring_request_start(group, &work, request);
 }
 
-enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, struct wring_request **request)
+static enum wring_status check_broadcast(const struct call *call, uint64_t bytes, uint32_t root)
 {
-    if (root >= group->members.n || (bytes > 0 && buf == NULL))
+    const struct wring_log *log = &call->group->session->log;
+
+    if (root >= call->group->members.n) {
+        wring_error(log, "broadcast: there is no root %" PRIu32 " in a group of %" PRIu32, root,
+                    call->group->members.n);
         return WRING_ERR_INVALID;
+    }
+    if (bytes > 0 && call->out == NULL) {
+        wring_error(log, "broadcast: memory must not be NULL");
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+/** With a codec a broadcast's bytes are float32; else they are of any kind, at any place. */
+static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
+                                       struct wring_work *work)
+{
+    if (work->codec == NULL) {
+        work->geometry = wring_geometry_make(bytes, 1, 1, NULL, call->group->gather.slot_bytes);
+        return WRING_OK;
+    }
+    if (bytes % sizeof(float) != 0) {
+        wring_error(&call->group->session->log,
+                    "broadcast: %" PRIu64 " bytes are no whole float32, which codec %s takes",
+                    bytes, wring_codec_info(work->codec)->spec);
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = check_call(call);
+    if (status == WRING_OK)
+        status = cut(call, work);
+    work->geometry.shards = 1;
+    return status;
+}
+
+enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
+                                  uint32_t root, const char *codec, struct wring_request **request)
+{
+    uint64_t floats = bytes / sizeof(float);
+    struct call call = {
+        WRING_CALL_BROADCAST, group, buf, buf, floats, WRING_F32, WRING_SUM, codec, false};
     struct wring_work work = {
         .ops = &wring_exchange,
-        .geometry = wring_geometry_make(bytes, 1, 1, NULL, group->gather.slot_bytes),
         .in = buf,
         .out = buf,
         .root = root,
         .to_all = true,
     };
+    enum wring_status status = check_broadcast(&call, bytes, root);
+    if (status == WRING_OK)
+        status = find_codec(&call, &work.codec);
+    if (status == WRING_OK)
+        status = cut_broadcast(&call, bytes, &work);
+    if (status != WRING_OK)
+        return status;
+    work.call = describe(&call, &work);
+    work.call.elems = bytes;
+    work.call.root = root;
     find_memory(group->session, &work, bytes);
     return wring_request_start(group, &work, request);
 }
@@ -208,6 +274,7 @@ enum wring_status wring_barrier(struct wring_group *group)
 {
     struct wring_work work = {
         .ops = &wring_gathered,
+        .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,
     };

@@ -48,4 +48,7 @@ enum wring_status wring_progress_wait(struct wring_progress *progress, const ato
  *  Threads: safe. */
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns);
 
+/** How often the thread or a caller slept, or was about to, since nothing moved. Threads: safe. */
+uint64_t wring_progress_sleeps(struct wring_progress *progress);
+
 #endif

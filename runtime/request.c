@@ -67,6 +67,10 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
         return failed;
+    if (group->unfit[0] != '\0') {
+        wring_error(&group->session->log, "%s", group->unfit);
+        return WRING_ERR_MISMATCH;
+    }
     struct wring_request *request = calloc(1, sizeof(*request));
     if (request == NULL)
         return WRING_ERR_NO_MEMORY;

@@ -61,7 +61,6 @@ struct wring_session {
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
-    int64_t clock_ahead_ns;    /* of rank 0's */
 
     /* of the last commit */
     struct wring_block slots;
@@ -78,10 +77,23 @@ struct wring_group {
     struct wring_imports imports;
     struct wring_channel scatter, gather;
     struct wring_collective collective;
+    struct wring_calls calls;
+    char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
     struct wring_request *running, *waiting; /* under mutex */
     struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
     pthread_mutex_t mutex;
 };
+
+/** Rank, size and settings: the environment's, then those of params. Errors: WRING_ERR_INVALID. */
+enum wring_status wring_session_configure(struct wring_session *session,
+                                          const struct wring_session_params *params);
+
+/** Find the other ranks: make the bootstrap, or take the one of params. */
+enum wring_status wring_session_meet(struct wring_session *session,
+                                     const struct wring_session_params *params);
+
+/** Name the job, make the fabric and connect it with everyone's. The engine is there. */
+enum wring_status wring_session_connect(struct wring_session *session);
 
 /** All ranks' blobs; gives up when the job has failed. Errors: those of the bootstrap. */
 enum wring_status wring_session_exchange(struct wring_session *session, const void *blob,
@@ -96,6 +108,7 @@ enum wring_status wring_session_exchange_writer(struct wring_session *session,
 struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t rank);
 
 /** A collective exchange in which every rank says whether it could do its part, and why not.
+ *  @param text  why not; "": the status says it; NULL: this rank has logged it already
  *  @return WRING_OK if all could; else the first status, after a log line with its text */
 enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
                                       const char *text);

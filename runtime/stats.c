@@ -4,18 +4,28 @@
 #include <stdio.h>
 
 #include "runtime/session.h"
+#include "runtime/sized.h"
 
-void wring_session_stats(struct wring_session *session, struct wring_session_stats *out)
+static const struct wring_sized session_sized = {
+    "struct wring_session_stats",
+    sizeof(struct wring_session_stats),
+    sizeof(struct wring_session_stats),
+};
+
+enum wring_status wring_session_stats(struct wring_session *session,
+                                      struct wring_session_stats *out)
 {
     const struct wring_fabric *fabric = session->fabric;
-    *out = (struct wring_session_stats){
+    struct wring_session_stats stats = {
         .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
         .wire_bytes_received = atomic_load(&fabric->bytes_received),
         .puts_sent = atomic_load(&fabric->puts_sent),
         .steps = atomic_load(&session->engine->finished),
+        .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
     };
-    wring_progress_cpu(session->progress, &out->progress_cpu_ns, &out->waiter_cpu_ns);
+    wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
+    return wring_sized_write(&session_sized, &stats, out);
 }
 
 /** The providers that reach a bucket's members: "shm", or "shm,tcp" where they differ. */
@@ -36,6 +46,30 @@ static void name_providers(const struct wring_bucket *bucket, char *text, size_t
                                        fabric->devices[d].name);
 }
 
+/** What one way loses. @param encodes  whether anything is encoded on it */
+static double loss_of(const struct wring_loss *loss, bool encodes)
+{
+    if (!encodes)
+        return 0;
+    if (loss->pieces == 0)
+        return NAN;
+    return loss->whole > 0 ? loss->lost / loss->whole : 0;
+}
+
+static void fill_measured(const struct wring_collective *collective,
+                          struct wring_bucket_stats *stats)
+{
+    const struct wring_measured *measured = &collective->measured;
+    bool in = collective->work.codec != NULL && collective->members.n > 1;
+    bool back = in && collective->work.ops == &wring_sharded;
+
+    stats->error = loss_of(&measured->ways[0], in);
+    stats->error_last = measured->ways[0].pieces > 0 ? measured->ways[0].last : stats->error;
+    stats->error_back = loss_of(&measured->ways[1], back);
+    stats->error_pieces = measured->ways[0].pieces;
+    stats->n_cores = wring_measured_cores(measured, stats->cores, sizeof(stats->cores));
+}
+
 /** Root of the mean square; NAN where nothing is kept. */
 static double rms(const float *values, uint64_t n)
 {
@@ -54,6 +88,12 @@ static const char *scheme_of(const struct wring_collective *collective)
     return collective->work.codec != NULL ? "divisible" : "direct";
 }
 
+static const struct wring_sized bucket_sized = {
+    "struct wring_bucket_stats",
+    sizeof(struct wring_bucket_stats),
+    sizeof(struct wring_bucket_stats),
+};
+
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
     const struct wring_collective *collective = &bucket->collective;
@@ -62,7 +102,7 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         return WRING_ERR_INVALID;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
-    *out = (struct wring_bucket_stats){
+    struct wring_bucket_stats stats = {
         .codec = wring_codec_info(bucket->codec)->spec,
         .scheme = scheme_of(collective),
         .in_place = collective->work.placed,
@@ -75,6 +115,7 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         .codec_ns = collective->cost.codec_ns,
         .residual_rms = rms(bucket->residual, bucket->elems),
     };
-    name_providers(bucket, out->provider, sizeof(out->provider));
-    return WRING_OK;
+    fill_measured(collective, &stats);
+    name_providers(bucket, stats.provider, sizeof(stats.provider));
+    return wring_sized_write(&bucket_sized, &stats, out);
 }

@@ -19,7 +19,8 @@
 
 #define WRING_MODULE "trace"
 #define CAPACITY 200000 /* events: 9 MB, and about 40 MB of JSON */
-#define ROUNDS 16
+#define ANSWERS 4       /* of rank 0's clock, before the session's first step */
+#define ANSWERS_WITHIN_NS (1 * WRING_NS_PER_S)
 
 static bool is_wanted(const struct wring_session *session)
 {
@@ -45,46 +46,26 @@ enum wring_status wring_session_trace_open(struct wring_session *session)
     return wring_trace_create(CAPACITY, &session->trace);
 }
 
-/** The least that a message from each rank took, by the two clocks. @param fastest out, [ranks] */
-static enum wring_status time_messages(struct wring_session *session, int64_t *fastest)
+static bool has_answers(const void *arg)
 {
-    enum wring_status status = WRING_OK;
-    for (uint32_t i = 0; i < session->size; i++)
-        fastest[i] = INT64_MAX;
-    for (uint32_t k = 0; k < ROUNDS * session->size && status == WRING_OK; k++) {
-        uint32_t from = k % session->size;
-        uint64_t sent = wring_now_ns();
-        status = wring_broadcast(session->world, &sent, sizeof(sent), from, NULL);
-        int64_t took = (int64_t)(wring_now_ns() - sent);
-        fastest[from] = took < fastest[from] ? took : fastest[from];
-    }
-    return status;
+    const struct wring_clocks *clocks = arg;
+    return atomic_load_explicit(&clocks->n_heard, memory_order_acquire) >= ANSWERS;
 }
 
 enum wring_status wring_session_trace_clocks(struct wring_session *session)
 {
     if (session->trace == NULL || session->size == 1)
         return WRING_OK;
-    if (!session->all_trace) {
-        wring_warn(&session->log, "WRING_TRACE is not set on every rank: clocks are taken as one");
+    struct wring_clocks *clocks = &session->trace->clocks;
+    wring_progress_lock(session->progress);
+    session->fabric->clocks = clocks;
+    wring_progress_unlock(session->progress);
+    if (!session->all_trace) /* those who do not record do not wait for our answers */
         return WRING_OK;
-    }
-    int64_t *fastest = calloc(2 * session->size, sizeof(*fastest));
-    if (fastest == NULL)
-        return WRING_ERR_NO_MEMORY;
-    enum wring_status status = time_messages(session, fastest);
-    int64_t *root = fastest + session->size; /* what rank 0 saw */
-    memcpy(root, fastest, session->size * sizeof(*root));
-    if (status == WRING_OK)
-        status = wring_broadcast(session->world, root, session->size * sizeof(*root), 0, NULL);
-    if (session->rank != 0 && status == WRING_OK) {
-        /* there: delay + ahead; back: delay - ahead. Less than the delay is no difference. */
-        int64_t there = fastest[0], back = root[session->rank];
-        int64_t ahead = (there - back) / 2, delay = (there + back) / 2;
-        session->clock_ahead_ns = llabs(ahead) > delay ? ahead : 0;
-    }
-    free(fastest);
-    return status;
+    if (session->rank != 0)
+        wring_progress_drive(session->progress, (struct wring_goal){has_answers, clocks},
+                             wring_deadline_in(ANSWERS_WITHIN_NS));
+    return wring_barrier(session->world); /* in which rank 0 answers, whoever makes its progress */
 }
 
 static const char *const kinds[] = {"step", "encode", "reduce", "decode", "send", "arrive", "wait"};
@@ -116,17 +97,20 @@ static int by_begin(const void *a, const void *b)
     return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
 }
 
+/** A time of ours, by rank 0's clock. */
 static double at_us(const struct wring_session *session, uint64_t ns)
 {
-    return (double)((int64_t)ns - session->clock_ahead_ns) / 1e3;
+    struct wring_clock_ahead ahead = {0, 0};
+    wring_clocks_ahead(&session->trace->clocks, ns, &ahead);
+    return (double)((int64_t)ns - ahead.ns) / 1e3;
 }
 
 static json_t *describe(const struct wring_session *session, const struct wring_trace_event *event,
                         int line)
 {
     const char *label = session->trace->labels[event->label];
-    json_t *arguments =
-        json_pack("{s:s, s:I}", "bucket", label, "number", (json_int_t)event->number);
+    json_t *arguments = json_pack("{s:o, s:I}", "bucket", wring_json_text(label), "number",
+                                  (json_int_t)event->number);
     json_t *object = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name",
                                kinds[event->kind], "cat", groups[group_of[event->kind]], "ph",
                                event->kind == WRING_TRACE_ARRIVE ? "i" : "X", "ts",
@@ -137,7 +121,7 @@ static json_t *describe(const struct wring_session *session, const struct wring_
     if (event->peer >= 0)
         json_object_set_new(arguments, "from_rank", json_integer(event->peer));
     if (event->kind <= WRING_TRACE_STEP || event->kind == WRING_TRACE_WAIT)
-        json_object_set_new(object, "name", json_string(label));
+        json_object_set_new(object, "name", wring_json_text(label));
     return object;
 }
 
@@ -147,6 +131,37 @@ static void write_event(FILE *file, json_t *event, bool *first)
     *first = false;
     json_dumpf(event, file, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(event);
+}
+
+/** How far off the times of this rank's first n events can be, by rank 0's clock. */
+static int64_t worst_error_ns(const struct wring_trace *trace, size_t n)
+{
+    struct wring_clock_ahead ahead;
+    int64_t worst = 0;
+    for (size_t i = 0; i < n; i++)
+        if (wring_clocks_ahead(&trace->clocks, trace->events[i].begin_ns, &ahead))
+            worst = ahead.error_ns > worst ? ahead.error_ns : worst;
+    return worst;
+}
+
+/** How far the rank's times can be trusted, beside its name in the picture. */
+static void write_clock(FILE *file, const struct wring_session *session, size_t n, bool *first)
+{
+    const struct wring_trace *trace = session->trace;
+    double error_us = (double)worst_error_ns(trace, n) / 1e3;
+    char text[64] = "the clock of all";
+    json_t *arguments = json_object();
+    if (session->rank != 0 && trace->clocks.n > 0)
+        snprintf(text, sizeof(text), "clock within %.0f us of rank 0's", error_us);
+    else if (session->rank != 0)
+        snprintf(text, sizeof(text), "clock not compared with rank 0's");
+    json_object_set_new(arguments, "labels", json_string(text));
+    if (session->rank == 0 || trace->clocks.n > 0)
+        json_object_set_new(arguments, "clock_error_us", json_real(error_us));
+    write_event(file,
+                json_pack("{s:s, s:s, s:i, s:o}", "name", "process_labels", "ph", "M", "pid",
+                          (int)session->rank, "args", arguments),
+                first);
 }
 
 static void write_names(FILE *file, const struct wring_session *session, bool *first)
@@ -176,6 +191,7 @@ static void append(FILE *file, const struct wring_session *session)
     if (first)
         fputs("[\n", file);
     write_names(file, session, &first);
+    write_clock(file, session, held, &first);
     qsort(trace->events, held, sizeof(*trace->events), by_begin);
     for (size_t i = 0; i < held; i++)
         write_event(file, describe(session, &trace->events[i], line_for(&lines, &trace->events[i])),
@@ -190,6 +206,14 @@ void wring_session_trace_close(struct wring_session *session)
 {
     if (session->trace == NULL)
         return;
+    if (session->fabric != NULL)
+        session->fabric->clocks = NULL;
+    wring_clocks_settle(&session->trace->clocks);
+    if (session->rank != 0 && session->trace->clocks.n == 0)
+        wring_warn(&session->log,
+                   "WRING_TRACE=%s: rank 0 has not told its time: rank %" PRIu32
+                   "'s events stand by its own clock",
+                   session->config.trace, session->rank);
     int fd = open(session->config.trace, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FILE *file = fd >= 0 ? fdopen(fd, "r+") : NULL;
     bool locked = file != NULL && flock(fd, LOCK_EX) == 0;

@@ -11,7 +11,10 @@
  */
 enum wring_status wring_session_trace_open(struct wring_session *session);
 
-/** Compare this rank's clock with rank 0's. Collective, where all ranks record. */
+/**
+ * Begin to compare this rank's clock with rank 0's, which goes on as long as the session.
+ * Collective, where all ranks record. Errors: those of wring_barrier().
+ */
 enum wring_status wring_session_trace_clocks(struct wring_session *session);
 
 /** Add this rank's record to the file, and end it. */

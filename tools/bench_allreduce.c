@@ -152,21 +152,38 @@ static double busbw_gb_per_s(const struct wring_allreduce_result *result, uint32
     return algbw_gb_per_s(result) * 2 * (ranks - 1) / ranks;
 }
 
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/** What the buckets' stats add. */
+static void add_stats(json_t *object, uint32_t ranks, const struct wring_allreduce_result *result)
+{
+    json_t *cores = json_array();
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        json_array_append_new(cores, json_string(result->cores[rank]));
+    json_object_set_new(object, "scheme", json_string(result->scheme));
+    json_object_set_new(object, "error", number_or_null(result->error));
+    json_object_set_new(object, "error_back", number_or_null(result->error_back));
+    json_object_set_new(object, "cores", cores);
+}
+
 static void add_result(void *arg, uint32_t ranks, const struct wring_allreduce_result *result)
 {
     struct command *command = arg;
     const char *provider = command->params.provider;
-
-    json_array_append_new(
-        command->results,
+    json_t *object =
         json_pack("{s:I, s:s, s:s, s:I, s:{s:f, s:f, s:f}, s:f, s:f, s:f, s:I, s:o, s:I}", "ranks",
                   (json_int_t)ranks, "provider", provider, "codec", result->codec, "bytes",
                   (json_int_t)result->bytes, "time_us", "min", result->time_us.min, "median",
                   result->time_us.median, "p99", result->time_us.p99, "algbw_gb_per_s",
                   algbw_gb_per_s(result), "busbw_gb_per_s", busbw_gb_per_s(result, ranks),
                   "wire_bytes", result->wire_bytes, "wrong", (json_int_t)result->wrong, "nmse",
-                  isfinite(result->nmse) ? json_real(result->nmse) : json_null(), "iterations",
-                  (json_int_t)result->iterations));
+                  number_or_null(result->nmse), "iterations", (json_int_t)result->iterations);
+    if (result->has_stats)
+        add_stats(object, ranks, result);
+    json_array_append_new(command->results, object);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r%-40.40s %10.1f us\033[K", result->codec, result->time_us.median);
 }

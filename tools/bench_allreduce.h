@@ -25,6 +25,8 @@ struct wring_allreduce_params {
     bool json;
 };
 
+#define WRING_ALLREDUCE_CORES 48 /* bytes of a list of cores */
+
 /** What one codec and size gave; the same on every rank. */
 struct wring_allreduce_result {
     const char *codec;
@@ -33,6 +35,12 @@ struct wring_allreduce_result {
     double wire_bytes;           /* per call, mean over the ranks */
     uint64_t wrong;              /* elements, over all ranks */
     double nmse;                 /* of the first call, the worst rank's */
+
+    /* what the buckets' stats say; nothing with immediate calls */
+    bool has_stats;
+    char scheme[16];
+    double error, error_back; /* the worst rank's; NAN: not measured */
+    char cores[WRING_PATTERN_RANKS_MAX][WRING_ALLREDUCE_CORES]; /* [ranks] */
 };
 
 /** Called in rank 0 for each result. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring bench allreduce`: the calls, their times, and the check of their results. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ struct bench {
     float *piece;                  /* [PIECE_ELEMS] */
     struct wring_bucket **buckets; /* [n_codecs * n_bytes]; NULL for the immediate call */
     uint64_t max_elems;
-    uint64_t round; /* calls so far */
+    uint64_t round;   /* calls so far */
+    atomic_bool said; /* the library has logged an error */
 };
 
 /** One codec and size. */
@@ -41,8 +43,20 @@ struct bench_case {
 struct findings {
     uint64_t wrong;
     uint64_t wire_bytes;
-    double error, power; /* sums of squares, of the first call */
+    double error, power;    /* sums of squares, of the first call */
+    double lost, lost_back; /* the bucket's error, each way */
+    char cores[WRING_ALLREDUCE_CORES];
 };
+_Static_assert(sizeof(struct findings) % 8 == 0, "they are exchanged as words");
+
+/** Log as the library does by itself, and remember that it did. */
+static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    struct bench *bench = arg;
+    fprintf(stderr, "wring: %s: %s\n", module, text);
+    if (level == WRING_LOG_ERROR)
+        atomic_store(&bench->said, true);
+}
 
 /** The last failure in one line, as the library tells it. */
 static int fail(const struct bench *bench, const char *what, enum wring_status status)
@@ -127,7 +141,7 @@ static enum wring_status compare_with_rank_0(struct bench *bench, const struct b
         uint64_t n = this->elems - at < PIECE_ELEMS ? this->elems - at : PIECE_ELEMS;
         memcpy(bench->piece, bench->data + at, n * sizeof(float));
         enum wring_status status =
-            wring_broadcast(bench->world, bench->piece, n * sizeof(float), 0, NULL);
+            wring_broadcast(bench->world, bench->piece, n * sizeof(float), 0, NULL, NULL);
         if (status != WRING_OK)
             return status;
         if (!this->raw)
@@ -155,13 +169,13 @@ static enum wring_status agree_on_iterations(struct bench *bench, double warm_us
         *count = ITERATIONS_MIN;
     if (bench->params->iterations > 0)
         *count = bench->params->iterations;
-    return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL);
+    return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL, NULL);
 }
 
 static enum wring_status time_calls(struct bench *bench, const struct bench_case *this, uint64_t n,
                                     struct findings *findings, struct wring_spread *spread)
 {
-    struct wring_session_stats before, after;
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
     double *times = calloc(n, sizeof(*times));
     enum wring_status status = times != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 
@@ -191,8 +205,29 @@ static enum wring_status combine(struct bench *bench, const struct findings *own
         result->wire_bytes +=
             (double)all[rank].wire_bytes / (double)result->iterations / bench->ranks;
         result->nmse = nmse > result->nmse || isnan(nmse) ? nmse : result->nmse;
+        result->error = fmax(result->error, all[rank].lost); /* a number, if any rank has one */
+        result->error_back = fmax(result->error_back, all[rank].lost_back);
+        memcpy(result->cores[rank], all[rank].cores, sizeof(all[rank].cores));
     }
     return status;
+}
+
+/** What really ran, as the bucket tells it. */
+static enum wring_status ask_bucket(const struct bench_case *this, struct findings *findings,
+                                    struct wring_allreduce_result *result)
+{
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    if (this->bucket == NULL)
+        return WRING_OK;
+    enum wring_status status = wring_bucket_stats(this->bucket, &stats);
+    if (status != WRING_OK)
+        return status;
+    result->has_stats = true;
+    snprintf(result->scheme, sizeof(result->scheme), "%s", stats.scheme);
+    findings->lost = stats.error;
+    findings->lost_back = stats.error_back;
+    snprintf(findings->cores, sizeof(findings->cores), "%s", stats.cores);
+    return WRING_OK;
 }
 
 static enum wring_status run_case(struct bench *bench, const struct bench_case *this,
@@ -202,8 +237,10 @@ static enum wring_status run_case(struct bench *bench, const struct bench_case *
     enum wring_status status;
     double warm_us = 0;
 
-    *result =
-        (struct wring_allreduce_result){.codec = this->codec, .bytes = this->elems * sizeof(float)};
+    *result = (struct wring_allreduce_result){.codec = this->codec,
+                                              .bytes = this->elems * sizeof(float),
+                                              .error = NAN,
+                                              .error_back = NAN};
     status = timed_call(bench, this, &warm_us);
     if (status == WRING_OK)
         status = verify(bench, this, &findings);
@@ -218,6 +255,8 @@ static enum wring_status run_case(struct bench *bench, const struct bench_case *
         status = verify(bench, this, &findings);
     findings.error = first.error; /* later ones hold what error feedback put off */
     findings.power = first.power;
+    if (status == WRING_OK)
+        status = ask_bucket(this, &findings, result);
     return status == WRING_OK ? combine(bench, &findings, result) : status;
 }
 
@@ -301,9 +340,11 @@ static int prepare(struct bench *bench)
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
 
     params.provider = bench->params->provider;
+    params.log = log_line;
+    params.log_arg = bench;
     enum wring_status status = wring_session_open(&params, &bench->session);
     if (status != WRING_OK)
-        return fail(bench, "cannot join", status);
+        return atomic_load(&bench->said) ? WRING_EXIT_FAILURE : fail(bench, "cannot join", status);
     bench->world = wring_session_world(bench->session);
     bench->rank = wring_session_rank(bench->session);
     bench->ranks = wring_session_size(bench->session);

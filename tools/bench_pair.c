@@ -59,7 +59,7 @@ static void on_event(struct wring_bench_pair *pair, const struct wring_event *ev
 /** Nothing came: has the other rank died, or was this step to be over by now? */
 static void look_around(struct wring_bench_pair *pair)
 {
-    struct wring_error_detail detail;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
     enum wring_status status = wring_session_error(pair->session, &detail);
 
     if (status != WRING_OK)

@@ -13,7 +13,7 @@
 #include "transport/auth.h"
 #include "transport/interface.h"
 #include "transport/memory.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define NONCE_BYTES 32
 

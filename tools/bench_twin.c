@@ -100,12 +100,13 @@ static char *walk_next(struct walk *walk, size_t *n)
 
 static uint64_t count_blocks(const struct wring_twin_work *work)
 {
-    uint64_t longest = work->read.span;
+    const uint64_t spans[] = {work->read.span, work->update.span, work->write.span,
+                              work->other.span};
+    uint64_t longest = 0;
 
-    if (work->update.span > longest)
-        longest = work->update.span;
-    if (work->write.span > longest)
-        longest = work->write.span;
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++)
+        if (spans[i] > longest)
+            longest = spans[i];
     return (longest + BLOCK_LINES - 1) / BLOCK_LINES;
 }
 
@@ -120,8 +121,13 @@ uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_t
     struct walk read = walk_begin(&work->read, blocks);
     struct walk update = walk_begin(&work->update, blocks);
     struct walk write = walk_begin(&work->write, blocks);
+    struct walk other = walk_begin(&work->other, blocks);
     for (uint64_t i = 0; i < blocks; i++) {
-        struct wring_twin_block block;
+        struct wring_twin_block block, second = {0};
+        if (work->other.lines > 0) {
+            second.read = walk_next(&other, &second.n_read);
+            seen |= tier->run(&second, store, key);
+        }
         block.read = walk_next(&read, &block.n_read);
         block.update = walk_next(&update, &block.n_update);
         block.write = walk_next(&write, &block.n_write);

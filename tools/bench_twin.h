@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Twin kernels: what a codec's memory traffic costs by itself. A twin reads and writes as many
- * bytes as the codec does, in the same buffers, and computes nothing; no codec that has to touch
- * these bytes can be faster, but for what it finds in a cache.
+ * Twin kernels: what memory traffic costs by itself. A twin reads and writes as many bytes as a
+ * codec or a kernel does, in the same buffers, and computes nothing; none that has to touch these
+ * bytes can be faster, but for what it finds in a cache. `wring bench codec` and the benchmark of
+ * the kernels' tests time it beside what they measure.
  *
  * Memory counts in lines of 64 bytes. This header is included by files built for one instruction
  * set each: declarations and macros only.
@@ -25,7 +26,7 @@ enum wring_twin_store {
     WRING_TWIN_STREAM_UPDATES = 1 << 1, /* those to memory that is read first */
 };
 
-/** One of a twin's three streams; lines = 0 where there is none. */
+/** One of a twin's streams; lines = 0 where there is none. */
 struct wring_twin_stream {
     void *base;     /* 64-byte aligned */
     uint64_t lines; /* so many are touched */
@@ -35,6 +36,7 @@ struct wring_twin_stream {
 /** The traffic of one call. */
 struct wring_twin_work {
     struct wring_twin_stream read, update, write;
+    struct wring_twin_stream other; /* read too, where there are two sources */
 };
 
 /** A piece of that traffic, in lines: small enough that the streams take turns in the caches. */

@@ -102,8 +102,9 @@ static json_t *describe_all(hwloc_topology_t topology, const struct wring_config
         json_array_append_new(numbers, json_integer(choice.cores[i]));
         json_array_append_new(cores, describe(topology, &choice, i, own));
     }
-    return json_pack("{s:s, s:b, s:s, s:i, s:i, s:o, s:o}", "asked", config->executor, "pool",
-                     choice.pool, "reason", choice.reason, "usable_cores",
+    return json_pack("{s:o, s:b, s:o, s:i, s:i, s:o, s:o}", "asked",
+                     wring_json_text(config->executor), "pool", choice.pool, "reason",
+                     wring_json_text(choice.reason), "usable_cores",
                      (int)wring_cores_count(topology), "application_core", own, "pool_cores",
                      numbers, "cores", cores);
 }

@@ -124,10 +124,11 @@ json_t *wring_info_config(const struct wring_config *config)
         char value[WRING_CONFIG_TEXT], usual[WRING_CONFIG_TEXT];
         wring_config_show(config, &vars[i], value, sizeof(value));
         wring_config_show(&defaults, &vars[i], usual, sizeof(usual));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "name",
-                                              vars[i].name, "value", value, "default",
-                                              vars[i].fallback, "unit", vars[i].unit, "changed",
-                                              strcmp(value, usual) != 0, "doc", vars[i].meaning));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:s, s:s, s:b, s:s}", "name", vars[i].name,
+                                        "value", wring_json_text(value), "default",
+                                        vars[i].fallback, "unit", vars[i].unit, "changed",
+                                        strcmp(value, usual) != 0, "doc", vars[i].meaning));
     }
     return list;
 }

@@ -24,7 +24,9 @@ static bool is_true(json_t *object, const char *key)
 void wring_info_show_providers(FILE *file, json_t *providers)
 {
     static const struct wring_table_column columns[] = {
-        {"provider", WRING_ALIGN_LEFT}, {"usable", WRING_ALIGN_LEFT}, {"", WRING_ALIGN_LEFT}};
+        {"provider", WRING_ALIGN_LEFT},
+        {"usable", WRING_ALIGN_LEFT},
+        {"what it is, or what it lacks", WRING_ALIGN_LEFT}};
     struct wring_table *table = wring_table_create(columns, 3);
     json_t *provider;
     size_t i;

@@ -2,14 +2,10 @@
 #include "transport/auth.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 #define MAGIC "WRNG"
 #define PREFIX_BYTES 8 /* magic, version and one u16: the same in every version, ever */
@@ -55,14 +51,6 @@ static void put_prefix(uint8_t *to, unsigned last)
     put_u16(to + 6, last);
 }
 
-static bool hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,
-                 uint8_t out[WRING_AUTH_MAC_BYTES])
-{
-    unsigned written = 0;
-    return HMAC(EVP_sha256(), key, (int)key_bytes, data, bytes, out, &written) != NULL &&
-           written == WRING_AUTH_MAC_BYTES;
-}
-
 /** The proof over the first `bytes` of the transcript; the label keeps the roles apart. */
 static bool proof(const struct wring_auth *auth, const char *label, size_t bytes,
                   uint8_t out[WRING_AUTH_MAC_BYTES])
@@ -71,7 +59,7 @@ static bool proof(const struct wring_auth *auth, const char *label, size_t bytes
     size_t label_bytes = strlen(label);
     memcpy(text, label, label_bytes);
     memcpy(text + label_bytes, auth->transcript, bytes);
-    return hmac(auth->secret, sizeof(auth->secret), text, label_bytes + bytes, out);
+    return wring_hmac(auth->secret, sizeof(auth->secret), text, label_bytes + bytes, out);
 }
 
 static bool acceptor_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
@@ -82,17 +70,6 @@ static bool acceptor_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH
 static bool initiator_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
 {
     return proof(auth, "wring initiator", THIRD_AT, out);
-}
-
-static bool random_bytes(uint8_t *out, size_t bytes)
-{
-    for (;;) {
-        ssize_t n = getrandom(out, bytes, 0); /* up to 256 bytes come whole */
-        if (n == (ssize_t)bytes)
-            return true;
-        if (n >= 0 || errno != EINTR)
-            return false;
-    }
 }
 
 static void settle(struct wring_auth *auth, enum wring_status status)
@@ -146,7 +123,7 @@ void wring_auth_init(struct wring_auth *auth, bool initiator, uint16_t purpose,
     put_u16(auth->transcript + HELLO_SIZE_AT, (unsigned)hello_bytes);
     if (hello_bytes > 0)
         memcpy(auth->transcript + HELLO_AT, hello, hello_bytes);
-    if (!random_bytes(auth->transcript + FIRST_NONCE_AT, WRING_AUTH_NONCE_BYTES))
+    if (!wring_random_bytes(auth->transcript + FIRST_NONCE_AT, WRING_AUTH_NONCE_BYTES))
         give_up(auth, WRING_ERR_SYSTEM);
 }
 
@@ -180,7 +157,7 @@ static void answer_first(struct wring_auth *auth)
         return;
     }
     put_prefix(second, VERDICT_GO_ON);
-    if (!random_bytes(auth->transcript + SECOND_NONCE_AT, WRING_AUTH_NONCE_BYTES) ||
+    if (!wring_random_bytes(auth->transcript + SECOND_NONCE_AT, WRING_AUTH_NONCE_BYTES) ||
         !acceptor_proof(auth, auth->transcript + SECOND_MAC_AT)) {
         give_up(auth, WRING_ERR_SYSTEM);
         return;
@@ -341,25 +318,4 @@ void wring_auth_describe(const struct wring_auth *auth, char *text, size_t bytes
         snprintf(text, bytes, "no random numbers or no HMAC-SHA256 on this side");
         return;
     }
-}
-
-enum wring_status wring_secret_derive(const void *key, size_t bytes, const char *label,
-                                      const void *salt, size_t salt_bytes,
-                                      uint8_t out[WRING_SECRET_BYTES])
-{
-    static const uint8_t no_salt[WRING_AUTH_MAC_BYTES];
-    uint8_t inner[WRING_AUTH_MAC_BYTES], text[128];
-    size_t label_bytes = strlen(label);
-    assert(label_bytes < sizeof(text));
-
-    memcpy(text, label, label_bytes);
-    text[label_bytes] = 1; /* the number of the block of output: there is one */
-    if (salt_bytes == 0) {
-        salt = no_salt;
-        salt_bytes = sizeof(no_salt);
-    }
-    bool good = hmac(salt, salt_bytes, key, bytes, inner) &&
-                hmac(inner, sizeof(inner), text, label_bytes + 1, out);
-    OPENSSL_cleanse(inner, sizeof(inner));
-    return good ? WRING_OK : WRING_ERR_SYSTEM;
 }

@@ -24,14 +24,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <wring/provider.h>
+#include "transport/secret.h"
 
 #define WRING_WIRE_VERSION 1
 #define WRING_AUTH_NONCE_BYTES 32
-#define WRING_AUTH_MAC_BYTES 32
-#define WRING_AUTH_FIRST_BYTES                                                                     \
-    76                             /* initiator: magic, version, purpose, hello size, nonce, hello \
-                                    */
+#define WRING_AUTH_MAC_BYTES WRING_MAC_BYTES
+#define WRING_AUTH_FIRST_BYTES 76  /* initiator: magic, version, purpose, hello, nonce */
 #define WRING_AUTH_SECOND_BYTES 72 /* acceptor: magic, version, verdict, nonce, mac */
 #define WRING_AUTH_TRANSCRIPT_BYTES \
     (WRING_AUTH_FIRST_BYTES + WRING_AUTH_SECOND_BYTES + WRING_AUTH_MAC_BYTES + 1)
@@ -89,19 +87,5 @@ const void *wring_auth_hello(const struct wring_auth *auth, size_t *bytes);
 
 /** One line that says how it stands, for a log. @param text out, [bytes] */
 void wring_auth_describe(const struct wring_auth *auth, char *text, size_t bytes);
-
-/**
- * Derive a secret for one use from a key of any length: HKDF-SHA256 (RFC 5869), 32 bytes.
- *
- * @param key    in, [bytes]; a text that a person can guess gives a secret that can be guessed
- * @param label  the use, so that secrets for different uses tell nothing about each other
- * @param salt   in, [salt_bytes]; NULL, 0 where there is none
- * @param out    out, [WRING_SECRET_BYTES]
- *
- * Errors: WRING_ERR_SYSTEM (no HMAC in this process's libcrypto).
- */
-enum wring_status wring_secret_derive(const void *key, size_t bytes, const char *label,
-                                      const void *salt, size_t salt_bytes,
-                                      uint8_t out[WRING_SECRET_BYTES]);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #define SEQUENCE_MASK ((1u << WRING_SEQUENCE_BITS) - 1)
+#define TAG_SHIFT (WRING_SEQUENCE_BITS - WRING_TAG_BITS)
+#define TAGGED_MASK ((1u << TAG_SHIFT) - 1)
 #define ALIGN 64
 
 static size_t round_up(size_t bytes)
@@ -74,9 +76,16 @@ uint32_t wring_channel_reserve(struct wring_channel *channel, uint32_t member)
     return channel->out[member].reserved++;
 }
 
-static uint32_t imm_of(const struct wring_channel_out *out, uint32_t sequence)
+static uint32_t mask_of(const struct wring_channel *channel)
 {
-    return out->channel << WRING_SEQUENCE_BITS | (sequence & SEQUENCE_MASK);
+    return channel->tagged ? TAGGED_MASK : SEQUENCE_MASK;
+}
+
+static uint32_t imm_of(const struct wring_channel *channel, const struct wring_channel_out *out,
+                       uint32_t sequence)
+{
+    uint32_t tag = channel->tagged ? channel->tag << TAG_SHIFT : 0;
+    return out->channel << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
 }
 
 enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
@@ -86,7 +95,7 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
     const struct wring_channel_out *out = &channel->out[member];
     uint64_t offset = out->offset + (uint64_t)(sequence % channel->window) * channel->stride;
     return wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
-                            imm_of(out, sequence), cookie);
+                            imm_of(channel, out, sequence), cookie);
 }
 
 enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t member,
@@ -95,7 +104,7 @@ enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t me
 {
     struct wring_channel_out *out = &channel->out[member];
     return wring_fabric_put(channel->fabric, out->peer, region, local, out->remote,
-                            out->offset + offset, bytes, imm_of(out, 0), cookie);
+                            out->offset + offset, bytes, imm_of(channel, out, 0), cookie);
 }
 
 enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t member,
@@ -106,25 +115,40 @@ enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t 
     in->arrivals++;
     if (channel->placed)
         return WRING_OK;
-    uint32_t ahead = (imm - in->consumed) & SEQUENCE_MASK;
+    uint32_t ahead = (imm - in->consumed) & mask_of(channel);
     if (ahead >= channel->window || bytes > channel->slot_bytes)
         return WRING_ERR_FRAME;
     struct wring_slot *slot = &in->slots[(in->consumed + ahead) % channel->window];
     if (slot->arrived)
         return WRING_ERR_FRAME;
-    *slot = (struct wring_slot){.bytes = (uint32_t)bytes, .arrived = true};
+    uint32_t tag = channel->tagged ? (imm & SEQUENCE_MASK) >> TAG_SHIFT : 0;
+    *slot = (struct wring_slot){.bytes = (uint32_t)bytes, .tag = (uint16_t)tag, .arrived = true};
     return WRING_OK;
+}
+
+/** The slot of a member's next piece, if that is there. */
+static const struct wring_slot *next_slot(const struct wring_channel *channel, uint32_t member)
+{
+    const struct wring_channel_in *in = &channel->in[member];
+    if (channel->placed || in->taken - in->consumed == channel->window)
+        return NULL;
+    const struct wring_slot *slot = &in->slots[in->taken % channel->window];
+    return slot->arrived ? slot : NULL;
+}
+
+bool wring_channel_is_foreign(const struct wring_channel *channel, uint32_t member)
+{
+    const struct wring_slot *slot = next_slot(channel, member);
+    return slot != NULL && channel->tagged && slot->tag != channel->tag;
 }
 
 const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member, size_t *bytes)
 {
-    const struct wring_channel_in *in = &channel->in[member];
-    uint32_t index = in->taken % channel->window;
-
-    if (in->taken - in->consumed == channel->window || !in->slots[index].arrived)
+    const struct wring_slot *slot = next_slot(channel, member);
+    if (slot == NULL || (channel->tagged && slot->tag != channel->tag))
         return NULL;
-    *bytes = in->slots[index].bytes;
-    return channel->memory + ((size_t)member * channel->window + index) * channel->stride;
+    *bytes = slot->bytes;
+    return channel->memory + (size_t)(slot - channel->in[0].slots) * channel->stride;
 }
 
 uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member)

@@ -12,6 +12,9 @@
  * A *placed* channel has no slots: its pieces go straight to where they belong in the receiver's
  * data, and only their arrival is counted. Whoever uses it knows that the data is ready for them.
  *
+ * In a *tagged* channel pieces carry a few bits that say which call they belong to; those of
+ * another one than the receiver's present call do not show.
+ *
  * Used by the thread that makes progress.
  */
 #ifndef WRING_TRANSPORT_CHANNEL_H
@@ -21,6 +24,8 @@
 
 #define WRING_SEQUENCE_BITS 14 /* of an immediate; the rest is the channel */
 #define WRING_CHANNELS_MAX (1u << (32 - WRING_SEQUENCE_BITS))
+#define WRING_TAG_BITS 10         /* of a sequence's, in a tagged channel */
+#define WRING_TAGGED_WINDOW_MAX 8 /* so many slots can the rest of them tell apart */
 
 /** The ranks that take part, in rank order, and where we are among them. */
 struct wring_members {
@@ -30,6 +35,7 @@ struct wring_members {
 
 struct wring_slot {
     uint32_t bytes;
+    uint16_t tag;
     bool arrived, released;
 };
 
@@ -54,7 +60,9 @@ struct wring_channel {
     uint32_t id, generation;
     struct wring_members members;
     bool placed;
+    bool tagged;
     bool owes_credits;
+    uint32_t tag; /* of what is sent and taken now */
     uint32_t window;
     size_t slot_bytes, stride;
     uint8_t *memory;               /* our slots: [n][window][stride]; borrowed */
@@ -66,7 +74,10 @@ struct wring_channel {
 /** Bytes of slots that a channel of these dimensions needs. */
 size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);
 
-/** Fill in a channel; id, generation, owner and out[] (peer, remote, offset) are the caller's. */
+/**
+ * Fill in a channel; id, generation, owner, tagged and out[] (peer, remote, offset) are the
+ * caller's.
+ */
 enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
                                      struct wring_members members, uint32_t window,
                                      size_t slot_bytes, uint8_t *memory);
@@ -97,6 +108,9 @@ enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t 
 
 /** The next piece of a member, if it is there. @return NULL if not */
 const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member, size_t *bytes);
+
+/** The next piece of a member is there, but has another tag. */
+bool wring_channel_is_foreign(const struct wring_channel *channel, uint32_t member);
 
 /** Take what peek showed. @return its sequence, for release */
 uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member);

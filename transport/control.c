@@ -34,9 +34,9 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     control.a = wring_read_u32(&reader);
     control.b = wring_read_u32(&reader);
     control.c = wring_read_u32(&reader);
-    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_BYE_ACK)
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_CALL)
         return false;
-    if (reader.bytes > 0 && kind != WRING_CONTROL_ABORT)
+    if (reader.bytes > 0 && kind != WRING_CONTROL_ABORT && kind != WRING_CONTROL_CALL)
         return false;
     if (reader.bytes >= sizeof(control.text))
         return false;

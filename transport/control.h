@@ -11,12 +11,15 @@ enum wring_control_kind {
     WRING_CONTROL_ABORT,         /* a: status, b: rank at fault; then the text */
     WRING_CONTROL_BYE,           /* I leave and need nothing more */
     WRING_CONTROL_BYE_ACK,       /* heard */
+    WRING_CONTROL_CLOCK,         /* what time is it with you? c: number of the question */
+    WRING_CONTROL_CLOCK_ACK,     /* a, b: low and high half of my wring_now_ns(); c: as asked */
+    WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
 };
 
 struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;
-    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT only; NUL-terminated */
+    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT and CALL only; NUL-terminated */
 };
 
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);

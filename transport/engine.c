@@ -32,94 +32,6 @@ void wring_engine_destroy(struct wring_engine *engine)
     free(engine);
 }
 
-enum wring_status wring_engine_add_channel(struct wring_engine *engine,
-                                           struct wring_channel *channel)
-{
-    uint32_t id = 0;
-    while (id < engine->n_channels && engine->channels[id] != NULL)
-        id++;
-    if (id == WRING_CHANNELS_MAX)
-        return WRING_ERR_NO_MEMORY;
-    if (id == engine->n_channels) {
-        uint32_t grown = engine->n_channels * 2 + 16;
-        struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
-        if (channels == NULL)
-            return WRING_ERR_NO_MEMORY;
-        memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
-        engine->channels = channels;
-        engine->n_channels = grown;
-    }
-    channel->id = id;
-    channel->generation = engine->generation;
-    engine->channels[id] = channel;
-    return WRING_OK;
-}
-
-void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
-{
-    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel) {
-        engine->channels[channel->id] = NULL;
-        engine->generation++; /* credits on the way must not be taken for those of the next one */
-    }
-}
-
-static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
-{
-    return id < engine->n_channels ? engine->channels[id] : NULL;
-}
-
-static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
-{
-    struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));
-    uint32_t member =
-        channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
-
-    if (channel == NULL || member == channel->members.n ||
-        wring_channel_arrived(channel, member, imm, bytes) != WRING_OK) {
-        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
-                          "rank %" PRIu32
-                          " sent %zu bytes that belong nowhere (immediate 0x%08" PRIx32 ")",
-                          peer->rank, bytes, imm);
-        return;
-    }
-    channel->owner->runnable = true;
-    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
-}
-
-static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
-{
-    struct wring_engine *engine = arg;
-    struct wring_task *task = (struct wring_task *)(uintptr_t)cookie;
-
-    wring_peer_put_done(peer, task->piece_bytes);
-    wring_collective_put_done(task);
-    engine->kick = true;
-}
-
-static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
-                      uint32_t sequence)
-{
-    struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_channel(engine, id);
-    if (channel == NULL || channel->generation != generation)
-        return; /* of before the last commit */
-
-    uint32_t member = wring_members_find(&channel->members, peer->rank);
-    if (member == channel->members.n ||
-        wring_channel_credit(channel, member, sequence) != WRING_OK) {
-        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
-                          "rank %" PRIu32 " returned credits that it was not given", peer->rank);
-        return;
-    }
-    channel->owner->runnable = true;
-}
-
-struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
-{
-    return (struct wring_fabric_handler){engine, on_arrived, on_put_done, on_credit};
-}
-
 void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
                              enum wring_status status)
 {
@@ -189,10 +101,13 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     collective->blocked = false;
     collective->busy = 0;
     collective->started_ns = engine->fabric->tick_ns;
-    if (collective->members.n == 1)
+    if (collective->members.n == 1) {
         wring_engine_finish(engine, collective, WRING_OK);
-    else
-        collective->work.ops->start(collective);
+        return;
+    }
+    if (collective->calls != NULL)
+        wring_calls_begin(collective, collective->started_ns);
+    collective->work.ops->start(collective);
 }
 
 static bool activate_posted(struct wring_engine *engine)
@@ -238,6 +153,7 @@ static bool poll_jobs(struct wring_engine *engine)
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
         task->collective->cost.codec_ns += done[i]->took_ns;
+        wring_measured_take(&task->collective->measured, done[i]);
         wring_collective_trace_job(task);
         if (done[i]->status != WRING_OK) {
             job_failed(engine, task);
@@ -314,6 +230,14 @@ static void check_timeout(struct wring_engine *engine)
     }
 }
 
+/** Do the other members of a group call what we do? */
+static void check_calls(struct wring_engine *engine)
+{
+    for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
+        if (at->calls != NULL && engine->fabric->state == WRING_FABRIC_WORKING)
+            wring_calls_look(at, engine->fabric->tick_ns);
+}
+
 /** The job has failed: end everything, once no job touches anybody's memory any more. */
 static bool end_all(struct wring_engine *engine)
 {
@@ -346,8 +270,15 @@ bool wring_engine_poll(struct wring_engine *engine)
     if (!any && engine->active != NULL && engine->jobs_under_way == 0) {
         check_departed(engine);
         check_timeout(engine);
+        check_calls(engine);
     }
     return any;
+}
+
+static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
+{
+    if (deadline_ns < set->deadline_ns)
+        set->deadline_ns = deadline_ns;
 }
 
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
@@ -358,9 +289,9 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
         if (fd >= 0)
             set->fds[set->n++] = (struct pollfd){fd, POLLIN, 0};
     }
-    if (engine->active != NULL && engine->config->timeout_ns > 0) {
-        uint64_t look = wring_now_ns() + engine->config->timeout_ns / 4;
-        if (look < set->deadline_ns)
-            set->deadline_ns = look;
-    }
+    if (engine->active != NULL && engine->config->timeout_ns > 0)
+        wake_by(set, wring_now_ns() + engine->config->timeout_ns / 4);
+    for (const struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
+        if (at->calls != NULL)
+            wake_by(set, at->calls->look_ns);
 }

@@ -9,7 +9,7 @@
 #include "transport/control.h"
 #include "transport/interface.h"
 #include "transport/liveness.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
@@ -191,8 +191,11 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
                           peer->rank, event->bytes);
         return;
     }
+    void *arg = fabric->handler.arg;
     if (control.kind == WRING_CONTROL_CREDIT)
-        fabric->handler.credit(fabric->handler.arg, peer, control.a, control.b, control.c);
+        fabric->handler.credit(arg, peer, control.a, control.b, control.c);
+    else if (control.kind == WRING_CONTROL_CALL)
+        fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
     else
         wring_liveness_heard(fabric, peer, &control);
 }

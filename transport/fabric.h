@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "transport/clocks.h"
 #include <wring/bootstrap.h>
 #include <wring/provider.h>
 
@@ -65,6 +66,8 @@ struct wring_fabric_handler {
     void (*put_done)(void *arg, struct wring_peer *peer, uint64_t cookie);
     void (*credit)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
                    uint32_t sequence);
+    void (*call)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+                 uint32_t number, const char *text);
 };
 
 struct wring_fabric {
@@ -81,8 +84,9 @@ struct wring_fabric {
     uint64_t judged_ns; /* when peers' silence was last looked at */
     uint64_t failing_until_ns;
     struct wring_failure failure;
-    atomic_int failed; /* enum wring_status; set after failure was written */
-    bool owes_credits; /* some channel could not return all of its own */
+    atomic_int failed;           /* enum wring_status; set after failure was written */
+    struct wring_clocks *clocks; /* borrowed; rank 0's is asked for the time. NULL: nobody asks */
+    bool owes_credits;           /* some channel could not return all of its own */
     atomic_ullong bytes_sent, bytes_received, puts_sent;
 };
 

@@ -8,7 +8,8 @@
 #include "base/clock.h"
 
 #define WRING_MODULE "fabric"
-#define TELL_NS (500 * WRING_NS_PER_MS)  /* how long a failure is told before connections close */
+#define TELL_NS (500 * WRING_NS_PER_MS) /* how long a failure is told before connections close */
+#define LOOK_EVERY_NS (1 * WRING_NS_PER_MS)
 #define LEAVE_NS (500 * WRING_NS_PER_MS) /* how long a good-bye waits to be heard */
 
 static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
@@ -76,12 +77,34 @@ static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
         wring_fabric_fail(fabric, status, rank, "%s", control->text);
 }
 
+/** Who asks in vain, because there is no room for the answer, asks again. */
+static void tell_time(struct wring_peer *peer, uint32_t number)
+{
+    uint64_t now = wring_now_ns();
+    wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_CLOCK_ACK,
+                                                     .a = (uint32_t)now,
+                                                     .b = (uint32_t)(now >> 32),
+                                                     .c = number});
+}
+
+static void ask_time(struct wring_fabric *fabric)
+{
+    struct wring_clocks *clocks = fabric->clocks;
+    uint64_t now = wring_now_ns(); /* before it leaves: nothing may be earlier than the question */
+    if (clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(clocks) > now)
+        return;
+    uint32_t number = wring_clocks_asked(clocks, now);
+    wring_control_send(&fabric->peers[0],
+                       &(struct wring_control){.kind = WRING_CONTROL_CLOCK, .c = number});
+}
+
 void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
                           const struct wring_control *control)
 {
     switch (control->kind) {
     case WRING_CONTROL_HEARTBEAT:
     case WRING_CONTROL_CREDIT:
+    case WRING_CONTROL_CALL:
         return;
     case WRING_CONTROL_ABORT:
         heard_abort(fabric, peer, control);
@@ -92,6 +115,14 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
         return;
     case WRING_CONTROL_BYE_ACK:
         peer->acked = true;
+        return;
+    case WRING_CONTROL_CLOCK:
+        tell_time(peer, control->c);
+        return;
+    case WRING_CONTROL_CLOCK_ACK:
+        if (peer->rank == 0 && fabric->clocks != NULL)
+            wring_clocks_answered(fabric->clocks, control->c,
+                                  control->a | (uint64_t)control->b << 32, wring_now_ns());
         return;
     }
 }
@@ -157,20 +188,20 @@ static void judge(struct wring_fabric *fabric, struct wring_peer *peer)
 
 void wring_liveness_tick(struct wring_fabric *fabric)
 {
-    static const uint64_t look_every_ns = 1 * WRING_NS_PER_MS;
     uint64_t previous_ns = fabric->judged_ns;
 
     if (fabric->state == WRING_FABRIC_FAILING) {
         tick_failing(fabric);
         return;
     }
-    if (fabric->state != WRING_FABRIC_WORKING || fabric->tick_ns - previous_ns < look_every_ns)
+    if (fabric->state != WRING_FABRIC_WORKING || fabric->tick_ns - previous_ns < LOOK_EVERY_NS)
         return;
     fabric->judged_ns = fabric->tick_ns;
     forgive_own_absence(fabric, previous_ns);
     for (uint32_t i = 0; i < fabric->size; i++)
         if (is_peer(fabric, i))
             judge(fabric, &fabric->peers[i]);
+    ask_time(fabric);
 }
 
 uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
@@ -179,7 +210,12 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
         return fabric->failing_until_ns;
     if (fabric->state != WRING_FABRIC_WORKING || fabric->size == 1)
         return WRING_NEVER;
-    return fabric->tick_ns + fabric->config->heartbeat_ns / 2;
+    uint64_t next = fabric->tick_ns + fabric->config->heartbeat_ns / 2;
+    if (fabric->clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(fabric->clocks) >= next)
+        return next;
+    /* soon, but not before it is looked at again */
+    uint64_t look = fabric->judged_ns + LOOK_EVERY_NS, ask = wring_clocks_next(fabric->clocks);
+    return ask > look ? ask : look;
 }
 
 void wring_fabric_leave(struct wring_fabric *fabric)

@@ -10,6 +10,7 @@ enum wring_status wring_trace_create(size_t capacity, struct wring_trace **out)
     if (trace == NULL)
         return WRING_ERR_NO_MEMORY;
     trace->capacity = capacity;
+    wring_clocks_init(&trace->clocks);
     trace->events = calloc(capacity, sizeof(*trace->events));
     if (trace->events == NULL || wring_trace_label(trace, "") != 0 || trace->n_labels != 1) {
         wring_trace_destroy(trace);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "transport/clocks.h"
 #include <wring/status.h>
 
 enum wring_trace_kind {
@@ -37,6 +38,7 @@ struct wring_trace {
     size_t capacity;
     atomic_size_t n; /* that were to be added, also those beyond capacity */
     struct wring_trace_event *events;
+    struct wring_clocks clocks; /* this rank's and rank 0's */
 };
 
 enum wring_status wring_trace_create(size_t capacity, struct wring_trace **out);

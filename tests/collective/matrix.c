@@ -105,7 +105,7 @@ static enum wring_status call(struct wring_group *group, const struct wring_matr
         return wring_alltoall(group, in, out, c->elems, c->dtype, c->codec, request);
     case WRING_MATRIX_BROADCAST:
         return wring_broadcast(group, in, c->elems * wring_dtype_bytes(c->dtype),
-                               wring_matrix_root(c, step), request);
+                               wring_matrix_root(c, step), c->codec, request);
     case WRING_MATRIX_BUCKET:
     case WRING_MATRIX_WHATS:
         break;

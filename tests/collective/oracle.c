@@ -120,10 +120,20 @@ static void encoded_exchange(struct oracle *o, unsigned step)
     }
 }
 
+/** The root, too, ends with what its code decodes to. */
+static void encoded_broadcast(struct oracle *o, unsigned step)
+{
+    uint32_t root = wring_matrix_root(o->c, step);
+    through_codec(o, (struct way){o->c->elems, 0, step, root, 0}, o->inputs[root], o->out, NULL);
+}
+
 static void encoded_step(struct oracle *o, unsigned step)
 {
     uint64_t own = o->rank * o->c->elems;
     switch (o->c->what) {
+    case WRING_MATRIX_BROADCAST:
+        encoded_broadcast(o, step);
+        return;
     case WRING_MATRIX_BUCKET:
     case WRING_MATRIX_ALLREDUCE:
         encoded_allreduce(o, step);

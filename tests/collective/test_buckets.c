@@ -85,7 +85,7 @@ static void dropped(struct wring_session *session, uint32_t rank, void *arg)
         step(a, second, 2 * ELEMS, ranks);
         step(b, other, 70, ranks);
     }
-    struct wring_bucket_stats stats;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
     CHECK(wring_bucket_stats(b, &stats) == WRING_OK && stats.steps == 4,
           "steps of one that stayed");
     CHECK(wring_bucket_stats(a, &stats) == WRING_OK && stats.steps == 3, "steps of the new one");
@@ -110,7 +110,7 @@ static void what_ran(struct wring_session *session, uint32_t rank, void *arg)
     static const char *const schemes[] = {"direct", "divisible", "divisible"};
     const char *provider = arg;
     struct wring_bucket *buckets[3];
-    struct wring_bucket_stats stats;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
     float *data[3];
 
     for (int i = 0; i < 3; i++)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
@@ -33,7 +34,7 @@ static void immediate(struct wring_session *session, uint32_t rank, void *arg)
         }
         uint32_t root = (uint32_t)c % n;
         memset(data, rank == root ? 0x5A : 0, counts[c] * sizeof(float));
-        status = wring_broadcast(world, data, counts[c] * sizeof(float), root, NULL);
+        status = wring_broadcast(world, data, counts[c] * sizeof(float), root, NULL, NULL);
         CHECK(status == WRING_OK, "broadcast: %s", wring_status_text(status));
         for (uint64_t i = 0; i < counts[c] * sizeof(float); i++)
             if (((uint8_t *)data)[i] != 0x5A) {
@@ -224,7 +225,7 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
         if (in && rank == list[round / 2 % 2])
             memset(data, (int)round, sizeof(data));
         if (in) {
-            CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL) == WRING_OK,
+            CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL, NULL) == WRING_OK,
                   "broadcast");
             CHECK(data[0] == data[19999] && (data[0] & 0xFF) == round, "round %u: %llx", round,
                   (unsigned long long)data[0]);
@@ -322,6 +323,32 @@ static void buckets_in_any_order(void)
     run_everywhere(any_order, 4);
 }
 
+#define MANY 8
+#define MANY_BYTES (19u << 19) /* of slots in a group of eight with the settings that are usual */
+
+/** Slots of a large group are bounded, and what is sent through them is none the worse. */
+static void many_members(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session);
+    static const uint64_t elems = 900000;
+    float *data = calloc(elems, sizeof(*data));
+    (void)arg;
+
+    CHECK(world->slots.memory.bytes <= MANY_BYTES, "%zu bytes of slots", world->slots.memory.bytes);
+    for (uint64_t i = 0; i < elems; i++)
+        data[i] = (float)(rank + i % 1000);
+    CHECK(wring_allreduce(world, data, elems, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "sum");
+    for (uint64_t i = 0; i < elems; i++)
+        REQUIRE(data[i] == (float)(28 + 8 * (i % 1000)), "element %d is %g", (int)i, data[i]);
+    free(data);
+}
+
+static void many(void)
+{
+    struct wring_test_job job = {.ranks = MANY, .run = many_members};
+    wring_test_run_ranks(&job);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -331,6 +358,7 @@ int main(int argc, char **argv)
         {"groups_at_once", groups_at_once},
         {"groups_come_and_go", groups_come_and_go},
         {"buckets_in_any_order", buckets_in_any_order},
+        {"many", many},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

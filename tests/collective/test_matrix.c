@@ -114,7 +114,7 @@ static void mend(void *arg, uint32_t *choice)
         choice[SCHEME] = WRING_SCHEME_DIVISIBLE;
     if (!reduces(what))
         choice[OP] = WRING_SUM;
-    if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG || what == WRING_MATRIX_BROADCAST)
+    if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG)
         choice[CODEC] = 0;
     if (what != WRING_MATRIX_REDUCE_SCATTER && what != WRING_MATRIX_ALLGATHER)
         choice[IN_PLACE] = what != WRING_MATRIX_ALLTOALL;
@@ -230,6 +230,24 @@ static void every_codec_scheme_and_provider(void)
             }
 }
 
+/** Every codec of each exchange, on devices and in pieces of several sizes. */
+static void every_exchange_and_codec(void)
+{
+    for (int what = WRING_MATRIX_REDUCE_SCATTER; what < WRING_MATRIX_WHATS; what++)
+        for (size_t codec = 0; codec < EXCHANGE_CODECS; codec++)
+            for (size_t i = 0; i < COUNT(chunks); i++) {
+                struct wring_matrix_case c = plain;
+                c.what = (enum wring_matrix_what)what;
+                c.codec = codecs[codec];
+                c.chunk = chunks[i];
+                c.ranks = 2 + (uint32_t)(codec + i) % 4;
+                c.provider = providers[(codec + i) % 2];
+                c.special = (codec + i) % 3 == 0 ? 2 : 0;
+                c.in_place = what != WRING_MATRIX_ALLTOALL && i % 2 == 0;
+                wring_matrix_run(&c);
+            }
+}
+
 /** Each collective with each type and operation. */
 static void every_type_and_operation(void)
 {
@@ -265,7 +283,7 @@ static void large(void)
     c.in_place = false;
     for (int what = WRING_MATRIX_ALLREDUCE; what < WRING_MATRIX_WHATS; what++) {
         c.what = (enum wring_matrix_what)what;
-        c.codec = what == WRING_MATRIX_BROADCAST ? "none" : "bf16";
+        c.codec = "bf16";
         c.elems =
             wring_matrix_in_elems(&c) + wring_matrix_out_elems(&c) > 2 * c.elems ? 500009 : 2000003;
         wring_matrix_run(&c);
@@ -286,6 +304,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"every_codec_is_listed", every_codec_is_listed},
         {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
+        {"every_exchange_and_codec", every_exchange_and_codec},
         {"every_type_and_operation", every_type_and_operation},
         {"every_rank_and_count", every_rank_and_count},
         {"every_pair", every_pair},

@@ -1,56 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The steady state, once all memory has been touched: a posted bucket allocates nothing, and over
- * shared memory a rank that need not sleep does not enter the kernel either.
+ * shared memory a rank that need not sleep does not enter the kernel either. test_awake.c looks
+ * closer at that.
  */
 #include <string.h>
 
 #include "base/clock.h"
 #include "tests/collective/counted.h"
+#include "tests/collective/steady.h"
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
 
-#define WARM_STEPS 20
 #define STEPS 300
-#define BUCKETS 4
-#define LONG_NS (50 * WRING_NS_PER_MS)
 #define DEADLINE_S 120
-#define WAIT_NS (60ull * 1000000000)
-
-static const char *const codecs[BUCKETS] = {"none", "none", "onebit:block=128+ef",
-                                            "topk:ratio=0.01+ef"};
-static const uint64_t elems[BUCKETS] = {100, 40000, 40000, 70000};
 
 /** What must not happen. */
 struct forbidden {
     bool kernel_calls;
 };
-
-static enum wring_status make_buckets(struct wring_session *session, struct wring_bucket **out)
-{
-    enum wring_status status = WRING_OK;
-    char name[16];
-    for (int b = 0; b < BUCKETS && status == WRING_OK; b++) {
-        snprintf(name, sizeof(name), "bucket%d", b);
-        struct wring_bucket_params params = {.name = name, .elems = elems[b], .codec = codecs[b]};
-        status = wring_buffer_alloc(session, elems[b] * sizeof(float), &params.data);
-        if (status == WRING_OK)
-            status = wring_bucket_register(session, &params, &out[b]);
-    }
-    return status == WRING_OK ? wring_session_commit(session) : status;
-}
-
-static enum wring_status run_steps(struct wring_bucket **buckets, int steps)
-{
-    enum wring_status status = WRING_OK;
-    for (int s = 0; s < steps && status == WRING_OK; s++) {
-        for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
-            status = wring_bucket_post(buckets[b]);
-        for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
-            status = wring_bucket_wait(buckets[b], WAIT_NS);
-    }
-    return status;
-}
 
 /**
  * What the steps add up to. A step in which the other rank lost its processor for long is left out
@@ -65,9 +33,9 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
     for (int s = 0; s < STEPS && status == WRING_OK; s++) {
         uint64_t began_ns = wring_now_ns();
         counted_start();
-        status = run_steps(buckets, 1);
+        status = steady_run(buckets, 1, 0);
         struct counted step = counted_stop();
-        bool slow = wring_now_ns() - began_ns > LONG_NS;
+        bool slow = wring_now_ns() - began_ns > STEADY_LONG_NS;
         *quick += !slow;
         step.kernel_calls = slow ? 0 : step.kernel_calls;
         out->allocations += step.allocations;
@@ -82,14 +50,14 @@ static int run_rank(struct procs_rank *rank, void *arg)
     const struct forbidden *forbidden = arg;
     struct counted counted = {.last = "none"};
     unsigned quick = 0;
-    struct wring_bucket *buckets[BUCKETS];
+    struct wring_bucket *buckets[STEADY_BUCKETS];
     struct wring_session *session;
 
     enum wring_status status = wring_session_open(&rank->params, &session);
     if (status == WRING_OK)
-        status = make_buckets(session, buckets);
+        status = steady_make(session, buckets);
     if (status == WRING_OK)
-        status = run_steps(buckets, WARM_STEPS);
+        status = steady_run(buckets, STEADY_WARM_STEPS, 0);
     if (status == WRING_OK)
         status = count_steps(buckets, &counted, &quick);
     procs_say(rank, "%s; %lu allocations, %lu kernel calls, the last by %s; %u quick steps",

@@ -105,6 +105,42 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
     return status == WRING_ERR_MISMATCH ? 3 : 4;
 }
 
+/** An immediate call needs no commit, in which settings would have been compared. */
+static int run_call(struct procs_rank *rank, void *arg)
+{
+    static float data[20000];
+    struct wring_session *session;
+
+    if (rank->rank == 1)
+        rank->settings[1] = arg; /* after the provider */
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    enum wring_status status = wring_allreduce(wring_session_world(session), data, 20000, WRING_F32,
+                                               WRING_SUM, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_barrier(wring_session_world(session));
+    procs_say(rank, "allreduce %s", wring_status_text(status));
+    wring_session_close(session);
+    return status == WRING_ERR_MISMATCH ? 3 : 4;
+}
+
+static void settings_of_calls(void)
+{
+    static const char *const settings[][2] = {
+        {"WRING_CHUNK_BYTES=16k", "WRING_CHUNK_BYTES is 16384 on rank 1 and 262144 on rank 0"},
+        {"WRING_FLAT_BYTES=60k", "WRING_FLAT_BYTES is 61440 on rank 1 and 8192 on rank 0"},
+        {"WRING_WINDOW=2", "WRING_WINDOW is 2 on rank 1 and 4 on rank 0"},
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        start(3, tcp, run_call);
+        job.arg = (void *)settings[i][0];
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", settings[i][0]);
+        SAID(1, 3, settings[i][1]);
+        SAID(0, 3, "on rank 1; immediate calls need it alike");
+        SAID(2, 3, "on rank 1; immediate calls need it alike");
+    }
+}
+
 static void disagreement_names_field_values_and_ranks(void)
 {
     for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
@@ -119,6 +155,7 @@ static void disagreement_names_field_values_and_ranks(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"settings_of_calls", settings_of_calls},
         {"disagreement_names_field_values_and_ranks", disagreement_names_field_values_and_ranks},
         {NULL, NULL},
     };

@@ -5,8 +5,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "transport/interface.h"
 #include "transport/ports.h"
-#include "transport/providers/fault.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/fault/fault.h"
+#include "transport/providers/tcp/tcp.h"
 
 static bool is_chance(double x)
 {

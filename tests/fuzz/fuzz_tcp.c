@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #define REGIONS 2
 #define STREAM_MAX 32768 /* fits into the socket at once */

@@ -231,5 +231,158 @@ def signature():
     write("signature", "nothing", "")
 
 
-for make in (shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def verbs():
+    def card(qpn=0x1234, psn=0xABCDEF, mtu=3, rest=b""):
+        data = struct.pack("<IIHB5x16sQI4x", qpn, psn, 7, mtu, bytes(range(16)), 2**47 - 8, 99)
+        return b"\0" + data[:48 - len(rest)] + rest
+
+    def key(size=4096, address=2**47 - 8, rkey=99):
+        return b"\1" + struct.pack("<QQI", size, address, rkey)
+
+    write("verbs", "card", card())
+    write("verbs", "card-number", card(qpn=1 << 24))
+    write("verbs", "card-packet", card(psn=1 << 24))
+    write("verbs", "card-mtu-0", card(mtu=0))
+    write("verbs", "card-mtu-6", card(mtu=6))
+    write("verbs", "card-reserved", card(rest=b"\xff\xff\xff\xff"))
+    write("verbs", "card-short", card()[:20])
+    write("verbs", "key", key())
+    write("verbs", "key-last-byte", key(size=1, address=2**64 - 1))
+    write("verbs", "key-wraps", key(size=2, address=2**64 - 1))
+    write("verbs", "key-nothing", key(size=0))
+    write("verbs", "key-long", key() + b"x")
+    write("verbs", "key-short", key()[:-1])
+
+
+def rendezvous():
+    def word(kind, payload=b"", sequence=7, status=0, rank=0, size=None):
+        return struct.pack("<5IQ", 0x565A5257, kind, sequence, status, rank,
+                           len(payload) if size is None else size) + payload
+
+    def gather(*streams, ends=0):
+        return bytes([0, len(streams) - 1]) + b"".join(
+            struct.pack("<BH", ends, len(s)) + s for s in streams)
+
+    def hear(mode, data, ranks=2, ends=1):
+        return bytes([mode, ranks - 2, ends]) + data
+
+    def result(*blobs):
+        return word(2, b"".join(struct.pack("<Q", len(b)) + b for b in blobs))
+
+    blob = word(1, b"a blob")
+    write("rendezvous", "gather-2", gather(blob))
+    write("rendezvous", "gather-4", gather(blob, word(1), word(1, bytes(3000))))
+    write("rendezvous", "gather-ended", gather(blob, blob, ends=1))
+    write("rendezvous", "gather-silent", gather(blob, blob[:-1], b""))
+    write("rendezvous", "gather-more", gather(blob + blob))
+    write("rendezvous", "gather-other-exchange", gather(word(1, b"x", sequence=8)))
+    write("rendezvous", "gather-other-kind", gather(word(2, b"x")))
+    write("rendezvous", "gather-huge", gather(word(1, size=(64 << 20) + 1)))
+    write("rendezvous", "gather-largest", gather(word(1, size=64 << 20)))
+    for mode, name in (1, "contribute"), (2, "hear"):
+        write("rendezvous", f"{name}-result", hear(mode, result(b"ab", b"", b"cde"), ranks=3))
+        write("rendezvous", f"{name}-result-short", hear(mode, result(b"ab"), ranks=3))
+        write("rendezvous", f"{name}-result-long", hear(mode, result(b"ab", b"cd", b"e"), ranks=2))
+        write("rendezvous", f"{name}-result-wraps",
+              hear(mode, word(2, struct.pack("<QQ", 2**64 - 8, 8))))
+        write("rendezvous", f"{name}-failure",
+              hear(mode, word(3, b"rank 2 is gone\n\x1b[2J", status=12, rank=2), ranks=4))
+        write("rendezvous", f"{name}-failure-ok", hear(mode, word(3, b"fine", rank=2**31)))
+        write("rendezvous", f"{name}-failure-long", hear(mode, word(3, b"x" * 512, status=12)))
+        write("rendezvous", f"{name}-admitted", hear(mode, word(4)))
+        write("rendezvous", f"{name}-silent", hear(mode, word(2)[:9], ends=0))
+    write("rendezvous", "contribute-huge", hear(1, word(2, size=2 * ((64 << 20) + 8) + 1)))
+    for name, taken, hello in (("good", 0, (1, 3)), ("taken", 1, (1, 3)), ("zero", 0, (0, 3)),
+                               ("outside", 0, (3, 3)), ("other-size", 0, (1, 4))):
+        write("rendezvous", f"claim-{name}", bytes([3, 1, taken]) + struct.pack("<II", *hello))
+    write("rendezvous", "claim-short", bytes([3, 1, 0]) + bytes(7))
+
+
+def peer():
+    def overwrite(message, place, data):
+        return struct.pack("<BBHB", message, 0, place, len(data)) + data
+
+    def insert(message, place, data):
+        return struct.pack("<BBHB", message, 1, place, len(data)) + data
+
+    def erase(message, place, n):
+        return struct.pack("<BBHB", message, 2, place, n)
+
+    def cut(message, place):
+        return struct.pack("<BBHB", message, 3, place, 0)
+
+    for deed, name in enumerate(("commit", "group", "open")):
+        start = bytes([deed])
+        write("peer", f"{name}-honest", start)
+        for message in range(6):
+            each = f"{name}-{message}"
+            write("peer", f"{each}-nothing", start + cut(message, 0))
+            write("peer", f"{each}-most", start + cut(message, 30))
+            write("peer", f"{each}-more", start + insert(message, 4, b"more of it"))
+            write("peer", f"{each}-less", start + erase(message, 8, 4))
+            write("peer", f"{each}-huge", start + overwrite(message, 0, b"\xff\xff\xff\xff"))
+            write("peer", f"{each}-name", start + overwrite(message, 8, b"\x1b[2J\n"))
+            write("peer", f"{each}-zeros", start + overwrite(message, 16, bytes(60)))
+            write("peer", f"{each}-ones", start + overwrite(message, 12, b"\xff" * 80))
+
+
+def channel():
+    def start(log2=2, slot=100, sequence=0):
+        return struct.pack("<BHI", log2, slot, sequence)
+
+    def arrive(ahead, size, member=0):
+        return struct.pack("<BBH", member * 8, ahead, size)
+
+    take, send, again = b"\x04", b"\x06", b"\x07"
+    release = b"\x05\x00"
+    write("channel", "one", start() + arrive(0, 100) + take + release)
+    write("channel", "all", start() + b"".join(arrive(i, i) for i in range(4)) + take * 5 +
+          b"\x05\x02" + release * 4 + again)
+    write("channel", "twice", start() + arrive(1, 5) + arrive(1, 5))
+    write("channel", "outside", start() + arrive(4, 5))
+    write("channel", "long", start() + arrive(0, 101))
+    write("channel", "wraps", start(3, 64, 2**32 - 3) +
+          (arrive(0, 64) + take + release) * 9 + again)
+    write("channel", "both", start(1, 9, 2**14 - 1) +
+          (arrive(0, 9, 1) + arrive(0, 3) + b"\x0c" + take + release + b"\x0d\x00") * 4)
+    write("channel", "any-piece", start() + b"\x01" + struct.pack("<II", 3, 0xFFFFFFFF))
+    write("channel", "sends", start() + send * 6 + b"\x02\x00" + send * 3 + b"\x02\x02" + send)
+    write("channel", "credits-unsent", start() + send + b"\x02\xff")
+    write("channel", "any-credits", start() + send + b"\x03" + struct.pack("<I", 2**31))
+    write("channel", "tagged", start(128 + 2) + (arrive(0, 9) + take + release) * 20 + again)
+    write("channel", "next-call", start(128 + 3) + arrive(0, 9) + b"\x10" + arrive(1, 9)[1:] +
+          take * 2 + release + again + take + release)
+    write("channel", "empty-slots", start(0, 0) + (arrive(0, 0) + take + release) * 3)
+
+
+def shm_stream():
+    # files: 0 a region, 1 a ring, 2 and 3 the same unsealed, 4 short, 5 write-sealed, 6 may shrink,
+    # 7 empty, 8 none, 9 a device, 10 a folder; numbers: places in the target's table
+    def say(kind, file, number=1, offset=0, size=6):
+        return bytes([0, kind, file, number, offset, size])
+
+    def use(number=1, size=6, short=0):
+        return bytes([2, number, size, short])
+
+    ring, release, end = say(1, 1, 0, 0, 8), b"\4", b"\5"
+    write("shm_stream", "region", ring + say(2, 0) + use() + release)
+    write("shm_stream", "gone", ring + say(2, 0) + use() + say(3, 8) + use() + say(2, 0) + use())
+    write("shm_stream", "ended", ring + say(2, 0) + use() + end + use())
+    write("shm_stream", "inside", ring + say(2, 0, offset=4, size=4) + use(size=4) +
+          say(2, 0, 2, offset=2, size=2) + use(2, 2))
+    write("shm_stream", "wake", ring + say(4, 8) * 3 + say(2, 0) + use())
+    write("shm_stream", "other-key", ring + say(2, 0) + use(size=5) + use(2) + use(short=1))
+    for file in range(2, 11):
+        write("shm_stream", f"file-{file}", ring + say(2, file) + use())
+        write("shm_stream", f"ring-{file}", say(1, file, 0, 0, 8) + say(2, 0) + use())
+    write("shm_stream", "outside", ring + say(2, 0, size=7) + use(size=7))
+    write("shm_stream", "wraps", ring + say(2, 0, offset=11, size=4) + use(size=4))
+    write("shm_stream", "same-id", ring + say(2, 0) + say(2, 0) + use())
+    write("shm_stream", "second-ring", ring + ring)
+    write("shm_stream", "before-the-ring", say(2, 0) + use())
+    write("shm_stream", "a-file-too-many", ring + say(4, 0))
+    write("shm_stream", "pieces", b"\3\x10" + bytes([4]) + bytes(15) + b"\3\x10" + bytes(16) + ring)
+
+
+for make in (shm_stream, channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()

@@ -42,5 +42,19 @@ int wring_header_compiles;"
         faults=$((faults + 1))
     fi
 done
+
+# what C and C++ spell differently
+text="#include <wring/wring.h>
+struct wring_session_params session_params = WRING_SESSION_PARAMS_INIT;
+struct wring_bucket_params bucket_params = WRING_BUCKET_PARAMS_INIT;
+struct wring_session_stats session_stats = WRING_SESSION_STATS_INIT;
+struct wring_bucket_stats bucket_stats = WRING_BUCKET_STATS_INIT;
+struct wring_error_detail error_detail = WRING_ERROR_DETAIL_INIT;"
+# shellcheck disable=SC2086
+if ! echo "$text" | "$@" -std=c17 $strict $includes -x c - ||
+    ! echo "$text" | "$cxx" -std=c++17 $strict $includes -x c++ -; then
+    echo "the initialisers of <wring/wring.h> do not compile"
+    faults=$((faults + 1))
+fi
 echo "$headers headers, $faults faults"
 [ "$faults" -eq 0 ] && [ "$headers" -ge 5 ]

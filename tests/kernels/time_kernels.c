@@ -8,8 +8,9 @@
 
 #include "tests/lib/test.h"
 
-#define ROUNDS 9          /* each times the kernel, its twin and memcpy, one after the other */
-#define CALLS_NS 200000.0 /* at least so long a measurement */
+#define ROUNDS 9               /* each times the kernel, its twin and memcpy, one after the other */
+#define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
+#define CALLS_NS 200000.0      /* at least so long a measurement */
 
 /** What is timed in turn. */
 enum contender {
@@ -23,9 +24,10 @@ struct bench {
     const struct bench_kernel *kernel;
     const void *tier;
     struct bench_memory memory;
-    struct twin_stream streams[TWIN_STREAMS];
-    twin_fn twin;
+    struct wring_twin_work work;
+    const struct wring_twin_tier *twin; /* the widest sets the limit for all tiers */
     uint64_t elems;
+    uint64_t seen; /* by twins */
 };
 
 static double now_ns(void)
@@ -33,18 +35,6 @@ static double now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-/** The widest vectors of this processor set the limit for all tiers. */
-static twin_fn widest_twin(void)
-{
-#ifdef WRING_ARCH_X86
-    if (wring_cpu_has(WRING_CPU_AVX512))
-        return twin_64;
-    if (wring_cpu_has(WRING_CPU_AVX2))
-        return twin_32;
-#endif
-    return twin_16;
 }
 
 static void *new_stream(uint64_t bytes)
@@ -112,14 +102,14 @@ static void call_kernel(const struct bench *bench)
     }
 }
 
-static void call(const struct bench *bench, enum contender contender)
+static void call(struct bench *bench, enum contender contender)
 {
     switch (contender) {
     case KERNEL:
         call_kernel(bench);
         return;
     case TWIN:
-        bench->twin(bench->streams, bench->elems);
+        bench->seen |= wring_twin_run(bench->twin, &bench->work, WRING_TWIN_PLAIN);
         return;
     case MEMCPY:
         memcpy(bench->memory.dst, bench->memory.src, bench->elems * sizeof(float));
@@ -131,7 +121,7 @@ static void call(const struct bench *bench, enum contender contender)
 }
 
 /** ns of one call, of as many in a row as take CALLS_NS. */
-static double time_calls(const struct bench *bench, enum contender contender, uint64_t *calls)
+static double time_calls(struct bench *bench, enum contender contender, uint64_t *calls)
 {
     for (;; *calls *= 2) {
         double begin = now_ns();
@@ -174,24 +164,45 @@ static void bench_tier(struct bench *bench, const char *tier)
            middle[TWIN] / middle[KERNEL], middle[MEMCPY] / middle[KERNEL], spread * 100);
 }
 
-static void set_streams(struct bench *bench)
+/** Where a stream goes that is read, written, or both. */
+static struct wring_twin_stream *place_of(struct wring_twin_work *work, bool read, bool written)
 {
-    void *data[TWIN_STREAMS] = {
+    if (read && written)
+        return &work->update;
+    if (written)
+        return &work->write;
+    return work->read.lines == 0 ? &work->read : &work->other;
+}
+
+static void set_work(struct bench *bench)
+{
+    const struct bench_kernel *kernel = bench->kernel;
+    const void *data[BENCH_STREAMS] = {
         [BENCH_SRC] = bench->memory.src,     [BENCH_RESIDUAL] = bench->memory.residual,
         [BENCH_DST] = bench->memory.dst,     [BENCH_CODE] = bench->memory.code,
         [BENCH_OTHER] = bench->memory.other, [BENCH_MAP] = bench->memory.map,
     };
-    for (int s = 0; s < TWIN_STREAMS; s++)
-        bench->streams[s] = (struct twin_stream){data[s], bench->kernel->read_bits[s],
-                                                 bench->kernel->write_bits[s]};
+
+    bench->work = (struct wring_twin_work){0};
+    for (int s = 0; s < BENCH_STREAMS; s++) {
+        unsigned read = kernel->read_bits[s], written = kernel->write_bits[s];
+        if (read == 0 && written == 0)
+            continue;
+        struct wring_twin_stream *place = place_of(&bench->work, read > 0, written > 0);
+        if (place->lines > 0 || (read > 0 && written > 0 && read != written)) {
+            fprintf(stderr, "%s: no twin moves what it moves\n", kernel->name);
+            exit(1);
+        }
+        *place = wring_twin_all(data[s], bench->elems / 8 * (read > 0 ? read : written));
+    }
 }
 
 int bench_run(uint64_t elems)
 {
-    struct bench bench = {.twin = widest_twin(),
-                          .elems = (elems + TWIN_STEP - 1) / TWIN_STEP * TWIN_STEP};
-    if (elems == 0 || elems > UINT64_MAX / 64) {
-        fputs("--bench needs a number of elements, 1 or more\n", stderr);
+    struct bench bench = {.twin = wring_twin_widest(),
+                          .elems = (elems + BENCH_STEP - 1) / BENCH_STEP * BENCH_STEP};
+    if (elems == 0 || elems > ELEMS_MAX) {
+        fputs("--bench needs a number of elements, from 1 to 17179869184\n", stderr);
         return 2;
     }
     printf("%llu elements; GB/s of float32, medians of %d; 'of twin': 1 means that only memory "
@@ -202,7 +213,7 @@ int bench_run(uint64_t elems)
     open_memory(&bench.memory, bench.elems);
     for (bench.kernel = bench_kernels; bench.kernel->name != NULL; bench.kernel++) {
         const char *entry = bench.kernel->tiers;
-        set_streams(&bench);
+        set_work(&bench);
         for (;; entry += bench.kernel->entry_bytes) {
             const struct wring_kernel_tier *tier = (const void *)entry;
             if (tier->name == NULL)

@@ -4,7 +4,9 @@
 #define WRING_TESTS_TIME_KERNELS_H
 
 #include "compress/kernels/kernels.h"
-#include "tests/kernels/twin.h"
+#include "tools/bench_twin.h"
+
+#define BENCH_STEP 1024 /* elements: whole cache lines, also of a bit each */
 
 enum bench_stream {
     BENCH_SRC,
@@ -13,6 +15,7 @@ enum bench_stream {
     BENCH_CODE,
     BENCH_OTHER, /* further sources */
     BENCH_MAP,
+    BENCH_STREAMS
 };
 
 /** The memory of all streams, whole cache lines each. */
@@ -27,8 +30,9 @@ struct bench_kernel {
     const char *name;  /* of the table, and of the function in it */
     const void *tiers; /* a table as kernels.h describes */
     size_t entry_bytes;
-    uint64_t block;                                             /* the most elements of a call */
-    unsigned read_bits[TWIN_STREAMS], write_bits[TWIN_STREAMS]; /* of an element, by stream */
+    uint64_t block; /* the most elements of a call */
+    /* of an element, by stream: one is written in place, one written, two read, at most */
+    unsigned read_bits[BENCH_STREAMS], write_bits[BENCH_STREAMS];
     /** Run on elements [0, n) of the memory. */
     void (*run)(const void *tier, const struct bench_memory *memory, uint64_t n);
 };

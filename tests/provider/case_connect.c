@@ -147,6 +147,62 @@ static void malformed_addresses_are_refused(void)
     ends_close(&a, &b);
 }
 
+/** A second time is refused, and the first one stays as it was. */
+static void listening_twice_is_refused(void)
+{
+    struct end a, b;
+    uint8_t address[WRING_ADDRESS_MAX], other[WRING_ADDRESS_MAX];
+    size_t n, m = 7;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n), "listen");
+    memset(other, 0xEE, sizeof(other));
+    enum wring_status status = a.provider->ops->listen(a.provider, other, &m);
+    CHECK(status == WRING_ERR_BUSY, "%s", wring_status_text(status));
+    CHECK(m == 7 && is_all(other, sizeof(other), 0xEE), "an address nevertheless");
+    REQUIRE(end_connect(&b, address, n, "me"), "connect");
+    UNTIL(&a, &b, (a.accepted && b.connected) || b.closed);
+    CHECK(a.accepted == 1 && b.connected == 1, "nobody listens any more: %s", b.text);
+    ends_close(&a, &b);
+}
+
+static void expect_refused(struct end *end, const void *key, size_t key_bytes,
+                           enum wring_status want)
+{
+    const struct wring_provider_ops *ops = end->provider->ops;
+    struct wring_remote *remote = NULL;
+    enum wring_status status = ops->send(end->conn, "early", 5);
+    CHECK(status == want, "send: %s", wring_status_text(status));
+    if (want == WRING_ERR_AGAIN) {
+        status = ops->remote_import(end->conn, key, key_bytes, &remote);
+        CHECK(status == want && remote == NULL, "import: %s", wring_status_text(status));
+    }
+}
+
+/** From connect to CONNECTED the answer is: poll first. Nothing of it reaches the peer. */
+static void nothing_goes_before_it_stands(void)
+{
+    struct end a, b;
+    uint8_t address[WRING_ADDRESS_MAX], key[WRING_REGION_KEY_MAX];
+    size_t n;
+    REQUIRE(end_open(&a, 1, 4096, 1) && end_open(&b, 1, 4096, 1), "open");
+    REQUIRE(end_listen(&a, address, &n) && end_connect(&b, address, n, "me"), "connect");
+    n = a.provider->ops->region_export(a.region, key);
+    for (uint64_t limit = wring_deadline_in(WAIT_NS);
+         b.connected == 0 && b.closed == 0 && wring_now_ns() < limit;) {
+        expect_refused(&b, key, n, WRING_ERR_AGAIN);
+        end_turn(&a);
+        end_turn(&b);
+    }
+    CHECK(b.connected == 1, "%s", b.text);
+    UNTIL(&a, &b, a.accepted == 1);
+    end_import(&b, &a);
+    CHECK(b.provider->ops->send(b.conn, "in time", 7) == WRING_OK, "send");
+    CHECK(end_put(&b, b.base, 0, 4096, 0, 0) == WRING_OK, "put");
+    UNTIL(&a, &b, a.arrived == 1 && a.messages == 1);
+    CHECK(memcmp(a.message, "in time", 7) == 0, "another message");
+    ends_close(&a, &b);
+}
+
 /** Nobody listens there any more. */
 static void connecting_to_nobody_ends(void)
 {
@@ -160,6 +216,7 @@ static void connecting_to_nobody_ends(void)
     UNTIL(&b, &b, b.closed == 1);
     CHECK(b.why == WRING_ERR_ADDRESS && b.text[0] != '\0', "%s", wring_status_text(b.why));
     CHECK(b.connected == 0, "connected");
+    expect_refused(&b, NULL, 0, WRING_ERR_CLOSED);
     end_close(&b);
 }
 
@@ -194,6 +251,8 @@ const struct wring_test_case suite_cases_connect[] = {
     {"wrong_secret_is_refused", wrong_secret_is_refused},
     {"a_refusal_harms_no_one_else", a_refusal_harms_no_one_else},
     {"malformed_addresses_are_refused", malformed_addresses_are_refused},
+    {"listening_twice_is_refused", listening_twice_is_refused},
+    {"nothing_goes_before_it_stands", nothing_goes_before_it_stands},
     {"connecting_to_nobody_ends", connecting_to_nobody_ends},
     {"giving_up_is_quiet", giving_up_is_quiet},
     {NULL, NULL},

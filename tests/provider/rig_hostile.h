@@ -7,7 +7,7 @@
 #define WRING_TESTS_PROVIDER_RIG_HOSTILE_H
 
 #include "tests/provider/ends.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #define RIG_BYTES 8192
 

@@ -2,38 +2,10 @@
 /** What is particular to fault: test_fault NAME [CASE …], around the provider of that name. */
 #include <poll.h>
 
-#include "base/log.h"
-#include "tests/provider/ends.h"
-#include "transport/providers/fault.h"
+#include "tests/provider/rig_fault.h"
+#include "transport/providers/fault/fault.h"
 
 #define TRIES 3 /* a machine that looks away makes a link look slow, once */
-
-static const struct wring_provider_ops *inside;
-static const char *schedule;
-static char line[256];
-
-static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    (void)arg, (void)level, (void)module;
-    snprintf(line, sizeof(line), "%s", text);
-}
-
-static const struct wring_log keeper = {keep_line, NULL, WRING_LOG_DEBUG};
-
-static enum wring_status open_wrapped(const struct wring_provider_params *params,
-                                      struct wring_provider **out)
-{
-    struct wring_provider *inner;
-    struct wring_provider_params mine = *params;
-    mine.log = &keeper;
-    enum wring_status status = inside->open(&mine, &inner);
-    if (status != WRING_OK)
-        return status;
-    status = wring_fault_wrap(schedule, &mine, inner, out);
-    if (status != WRING_OK)
-        inner->ops->close(inner);
-    return status;
-}
 
 /** Senders and receivers of a stream; those that are the same end share its link. */
 struct stream {
@@ -73,7 +45,7 @@ static double rate_of_one(size_t bytes, unsigned total, double nominal)
     struct end a, b;
     double seconds = 1;
     if (!ends_open(&a, &b, bytes, 16))
-        CHECK(false, "no pair: %s", line);
+        CHECK(false, "no pair: %s", fault_rig.line);
     else
         seconds = run(&(struct stream){&b, &a, 0}, 1, total, bytes);
     ends_close(&a, &b);
@@ -94,13 +66,13 @@ static void expect_near(double (*measure)(void))
 
 static double large_puts(void)
 {
-    schedule = "rate=200mbit";
+    fault_rig.schedule = "rate=200mbit";
     return rate_of_one(100000, 80, 25e6); /* 320 ms */
 }
 
 static double small_puts(void)
 {
-    schedule = "rate=8mbit";
+    fault_rig.schedule = "rate=8mbit";
     return rate_of_one(500, 500, 1e6); /* 250 ms */
 }
 
@@ -119,9 +91,9 @@ static double both_ways(void)
     };
     struct end a, b;
     double seconds = 1;
-    schedule = "rate=200mbit"; /* 240 ms each way */
+    fault_rig.schedule = "rate=200mbit"; /* 240 ms each way */
     if (!ends_open(&a, &b, BYTES, 16)) {
-        CHECK(false, "no pair: %s", line);
+        CHECK(false, "no pair: %s", fault_rig.line);
     } else {
         struct stream streams[] = {{&b, &a, 0}, {&a, &b, 0}};
         seconds = run(streams, 2, TOTAL, BYTES);
@@ -181,9 +153,9 @@ static void trio_turn(struct trio *trio)
 static double two_into_one(void)
 {
     struct trio trio;
-    schedule = "rate=200mbit"; /* 6 MB: 240 ms */
+    fault_rig.schedule = "rate=200mbit"; /* 6 MB: 240 ms */
     if (!trio_open(&trio)) {
-        CHECK(false, "no trio: %s", line);
+        CHECK(false, "no trio: %s", fault_rig.line);
         return 1;
     }
     uint64_t begin = wring_now_ns(), limit = wring_deadline_in(WAIT_NS);
@@ -215,8 +187,8 @@ static unsigned take_arrivals(struct end *hub)
 static void what_is_held_back_wakes_sleepers(void)
 {
     struct trio trio;
-    schedule = "rate=1mbit"; /* 400 ms for each put */
-    REQUIRE(trio_open(&trio), "no trio: %s", line);
+    fault_rig.schedule = "rate=1mbit"; /* 400 ms for each put */
+    REQUIRE(trio_open(&trio), "no trio: %s", fault_rig.line);
     struct end *hub = &trio.hub, *second = &trio.ends[1];
     for (unsigned i = 0; i < 2; i++)
         CHECK(end_put(&trio.ends[i], trio.ends[i].base, 0, SHARED_BYTES, 0, 0) == WRING_OK, "put");
@@ -248,8 +220,8 @@ static void what_is_held_back_wakes_sleepers(void)
 static void waiting_puts_go_with_their_connection(void)
 {
     struct end a, b;
-    schedule = "rate=1mbit";
-    REQUIRE(ends_open(&a, &b, 65536, 16), "no pair: %s", line);
+    fault_rig.schedule = "rate=1mbit";
+    REQUIRE(ends_open(&a, &b, 65536, 16), "no pair: %s", fault_rig.line);
     for (unsigned i = 0; i < 50; i++)
         CHECK(end_put(&b, b.base, 0, 65536, i, i) == WRING_OK, "put %u", i);
     for (unsigned i = 0; i < 20; i++) {
@@ -292,12 +264,5 @@ int main(int argc, char **argv)
         {"bad_schedules_are_refused", bad_schedules_are_refused},
         {NULL, NULL},
     };
-    static const struct wring_provider_driver driver = {"fault", open_wrapped};
-    inside = argc > 1 ? wring_provider_find(argv[1]) : NULL;
-    if (inside == NULL) {
-        fprintf(stderr, "usage: test_fault NAME [CASE...]: no such provider\n");
-        return 2;
-    }
-    ends_use(&driver);
-    return wring_test_main(argc - 1, argv + 1, cases);
+    return fault_rig_main(argc, argv, cases);
 }

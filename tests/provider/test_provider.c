@@ -4,7 +4,7 @@
 
 #include "tests/lib/test.h"
 #include "tests/provider/suite.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 static const struct wring_provider_ops *chosen;
 static bool wrapped;

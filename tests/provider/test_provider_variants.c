@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "tests/lib/test.h"
 #include "tests/provider/suite.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 struct variant {
     const char *name, *provider;

@@ -51,6 +51,21 @@ class Results(unittest.TestCase):
         self.assertLess(nmse[1], 1e-4)
         self.assertGreater(nmse[3], 0.01)
 
+    def test_what_really_ran(self):
+        results = {r["codec"]: r for r in self.measure("-n", "3", "-b", "256k",
+                                                       "-c", "none,bf16,onebit+ef,int8")}
+        none = results.pop("none")
+        self.assertEqual((none["error"], none["error_back"], none["scheme"]), (0, 0, "direct"))
+        for codec, low, high in (("bf16", 1e-7, 1e-5), ("int8", 1e-6, 1e-3), ("onebit+ef", 0.1, 1)):
+            one = results[codec]
+            self.assertEqual(one["scheme"], "divisible")
+            self.assertTrue(low < one["error"] < high, one)
+            self.assertTrue(low < one["error_back"] < high, one)
+            self.assertEqual(len(one["cores"]), 3)
+            for cores in one["cores"]:
+                self.assertRegex(cores, r"^\d+([-,]\d+)*$")
+        self.assertNotIn("error", self.measure("-b", "4k", "--foreign")[0])
+
     def test_odd_ranks_average_and_foreign_memory(self):
         self.measure("-n", "3", "-b", "4,12,64k", "--op", "avg")
         self.measure("-n", "3", "-b", "4,12,64k", "-c", "none,int8", "--foreign")

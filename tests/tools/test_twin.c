@@ -12,17 +12,18 @@
 
 /* In lines: one block, several, and parts of them. */
 static const struct {
-    uint64_t read, update, update_span, write;
+    uint64_t read, update, update_span, write, other;
 } shapes[] = {
-    {0, 0, 0, 0},       {1, 0, 0, 1},     {1, 1, 1, 1},        {256, 0, 0, 256},
-    {257, 0, 0, 257},   {700, 0, 0, 350}, {700, 700, 700, 22}, {700, 700, 700, 700},
-    {22, 700, 700, 0},  {3, 100, 700, 0}, {22, 0, 700, 0},     {511, 300, 301, 1},
-    {2, 699, 700, 700},
+    {0, 0, 0, 0, 0},       {1, 0, 0, 1, 0},        {1, 1, 1, 1, 0},        {256, 0, 0, 256, 0},
+    {257, 0, 0, 257, 0},   {700, 0, 0, 350, 0},    {700, 700, 700, 22, 0}, {700, 700, 700, 700, 0},
+    {22, 700, 700, 0, 0},  {3, 100, 700, 0, 0},    {22, 0, 700, 0, 0},     {511, 300, 301, 1, 0},
+    {2, 699, 700, 700, 0}, {1, 0, 0, 1, 1},        {700, 0, 0, 700, 700},  {0, 0, 0, 0, 300},
+    {22, 0, 0, 700, 701},  {700, 700, 700, 0, 22},
 };
 
 /** Buffers of one shape: what is read and updated has one bit of its own in each line. */
 struct buffers {
-    uint64_t *read, *update, *write;
+    uint64_t *read, *update, *write, *other;
 };
 
 static uint64_t *lines(uint64_t n)
@@ -41,6 +42,7 @@ static struct wring_twin_work work_of(const struct buffers *buffers, unsigned sh
         .read = wring_twin_all(buffers->read, shapes[shape].read * WRING_TWIN_LINE),
         .update = wring_twin_all(buffers->update, shapes[shape].update_span * WRING_TWIN_LINE),
         .write = wring_twin_all(buffers->write, shapes[shape].write * WRING_TWIN_LINE),
+        .other = wring_twin_all(buffers->other, shapes[shape].other * WRING_TWIN_LINE),
     };
     work.update.lines = shapes[shape].update;
     return work;
@@ -49,8 +51,9 @@ static struct wring_twin_work work_of(const struct buffers *buffers, unsigned sh
 static struct buffers make(unsigned shape)
 {
     struct buffers buffers = {lines(shapes[shape].read), lines(shapes[shape].update_span),
-                              lines(shapes[shape].write)};
+                              lines(shapes[shape].write), lines(shapes[shape].other)};
     memset(buffers.read, 0, shapes[shape].read * WRING_TWIN_LINE);
+    memset(buffers.other, 0, shapes[shape].other * WRING_TWIN_LINE);
     memset(buffers.write, 0x11, shapes[shape].write * WRING_TWIN_LINE);
     for (uint64_t i = 0; i < shapes[shape].update_span * 8; i++)
         buffers.update[i] = i * 0x9E3779B97F4A7C15u;
@@ -69,6 +72,18 @@ static bool was_read(const struct wring_twin_tier *tier, const struct wring_twin
     return (seen & MARK) == MARK;
 }
 
+/** @param run of `n` lines that the twin reads */
+static void check_read(const struct wring_twin_tier *tier, const struct wring_twin_work *work,
+                       unsigned store, uint64_t *run, uint64_t n)
+{
+    for (uint64_t line = 0; line < n; line += 1 + line / 16) {
+        set_word(run, line, MARK);
+        CHECK(was_read(tier, work, store, line), "%s store %u: line %llu of %llu unread",
+              tier->name, store, (unsigned long long)line, (unsigned long long)n);
+        set_word(run, line, 0);
+    }
+}
+
 /** Guarded buffers end at an unmapped page, so whatever goes past one ends the test. */
 static void run_shape(const struct wring_twin_tier *tier, unsigned shape, unsigned store)
 {
@@ -76,12 +91,8 @@ static void run_shape(const struct wring_twin_tier *tier, unsigned shape, unsign
     struct wring_twin_work work = work_of(&buffers, shape);
     uint64_t wrong = 0;
 
-    for (uint64_t line = 0; line < shapes[shape].read; line += 1 + line / 16) {
-        set_word(buffers.read, line, MARK);
-        CHECK(was_read(tier, &work, store, line), "%s shape %u store %u: line %llu unread",
-              tier->name, shape, store, (unsigned long long)line);
-        set_word(buffers.read, line, 0);
-    }
+    check_read(tier, &work, store, buffers.read, shapes[shape].read);
+    check_read(tier, &work, store, buffers.other, shapes[shape].other);
     wring_twin_run(tier, &work, store);
     for (uint64_t i = 0; i < shapes[shape].write * 8; i++)
         wrong += buffers.write[i] == UNTOUCHED;

@@ -7,7 +7,7 @@ import time
 import unittest
 
 WRING = sys.argv.pop(1) if len(sys.argv) > 1 else "build/tools/wring"
-PATIENCE = 120  # seconds: for hangs, not for slowness
+PATIENCE = 250  # seconds: for hangs, not for slowness
 
 
 def environment(**extra):

@@ -10,6 +10,7 @@
 #define MEMBERS 3
 #define RANKS 5
 #define GENERATION 9
+#define TAG 0x2C5
 #define WAITING_MAX 4096
 
 static const uint32_t ranks[MEMBERS] = {1, 3, 4};
@@ -57,6 +58,7 @@ static unsigned n_parcels;
 static uint32_t chance;
 static size_t slot_bytes;
 static uint32_t window, start;
+static bool tagged;
 
 static bool one_in(uint32_t n)
 {
@@ -116,6 +118,8 @@ static void side_open(struct side *side, uint32_t me)
             "init");
     side->channel.id = me + 10;
     side->channel.generation = GENERATION;
+    side->channel.tagged = tagged;
+    side->channel.tag = TAG;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct wire *wire = &side->wires[i];
         *wire = (struct wire){{&net, NULL}, {&wire->conn, 1 << 20}, me, i};
@@ -386,6 +390,41 @@ static void placed_channels_only_count(void)
     close_all();
 }
 
+static void tagged_channels_have_room_for_both(void)
+{
+    tagged = true;
+    run(WRING_TAGGED_WINDOW_MAX, 100, 0, 600);
+    run(2, 33, UINT32_MAX - 20, 200);
+    tagged = false;
+}
+
+/** A piece of another tag waits until that one's turn has come. */
+static void pieces_of_another_tag_do_not_show(void)
+{
+    const uint32_t id = 10u << WRING_SEQUENCE_BITS, shift = WRING_SEQUENCE_BITS - WRING_TAG_BITS;
+    size_t bytes;
+
+    tagged = true;
+    open_all(8, 100, 5, 1);
+    struct wring_channel *channel = &sides[0].channel;
+    CHECK(!wring_channel_is_foreign(channel, 1), "nothing is there");
+    CHECK(wring_channel_arrived(channel, 1, id | TAG << shift | 6, 7) == WRING_OK, "the second");
+    CHECK(!wring_channel_is_foreign(channel, 1), "it is not its turn");
+    CHECK(wring_channel_arrived(channel, 1, id | (TAG ^ 1) << shift | 5, 9) == WRING_OK, "another");
+    CHECK(wring_channel_is_foreign(channel, 1), "it has another tag");
+    CHECK(wring_channel_peek(channel, 1, &bytes) == NULL, "it shows");
+    CHECK(wring_channel_arrived(channel, 1, id | TAG << shift | 5, 9) == WRING_ERR_FRAME, "twice");
+    CHECK(wring_channel_arrived(channel, 1, id | TAG << shift | 13, 9) == WRING_ERR_FRAME,
+          "beyond the window");
+    channel->tag = TAG ^ 1;
+    CHECK(!wring_channel_is_foreign(channel, 1), "its turn has come");
+    CHECK(wring_channel_peek(channel, 1, &bytes) != NULL && bytes == 9, "it does not show");
+    wring_channel_take(channel, 1);
+    CHECK(wring_channel_is_foreign(channel, 1), "the second is of the first tag");
+    close_all();
+    tagged = false;
+}
+
 static void members_are_found(void)
 {
     const struct wring_members members = {MEMBERS, 0, ranks};
@@ -405,6 +444,8 @@ int main(int argc, char **argv)
         {"bad_arrivals_are_refused", bad_arrivals_are_refused},
         {"bad_credits_are_refused", bad_credits_are_refused},
         {"placed_channels_only_count", placed_channels_only_count},
+        {"tagged_channels_have_room_for_both", tagged_channels_have_room_for_both},
+        {"pieces_of_another_tag_do_not_show", pieces_of_another_tag_do_not_show},
         {"members_are_found", members_are_found},
         {NULL, NULL},
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends, one of them faulty: what happens is what the schedule says, neither more nor less. */
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "tests/lib/test.h"
 #include "transport/memory.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #define WAIT_NS (20 * WRING_NS_PER_S)
 #define SPACE 65536

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 static bool parse(const char *text, struct wring_fault_schedule *out, char why[256])
 {

@@ -6,6 +6,7 @@
 
 #include "base/fpenv.h"
 #include "tests/lib/elements.h"
+#include "tests/lib/sealed.h"
 #include "tests/lib/test.h"
 #include <wring/executor.h>
 
@@ -195,6 +196,44 @@ static void reencode(void)
     check_reencode("onebit");
     check_reencode("onebit:means=2");
     check_reencode("topk:ratio=0.2");
+}
+
+/** Sources were encoded by their ranks on the way in, the sum is encoded by its owner for the way
+ *  back, and each is decoded as it was encoded. */
+static void contexts(void)
+{
+    static const char *const specs[SOURCES] = {"bf16", "bf16", "bf16", "bf16"};
+    static float decoded[N];
+    struct reduction *r = set_up(specs, "bf16");
+    struct wring_codec_context context = {.seed = 5, .bucket = 6, .ranks = SOURCES, .step = 7};
+    struct wring_codec *out = (struct wring_codec *)r->job.codec_out;
+
+    wring_test_seal(out);
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        wring_test_seal(r->codecs[s]);
+        r->codes[s] = realloc(r->codes[s], wring_codec_bound(out, N));
+        context.rank = s;
+        r->sources[s].data = r->codes[s];
+        r->sources[s].bytes =
+            wring_codec_encode(r->codecs[s], &context, r->raw[s], N, NULL, r->codes[s]);
+    }
+    r->job.code = malloc(wring_codec_bound(out, N));
+    r->job.context = context;
+    r->job.context.rank = 2;
+    r->job.context.phase = 1;
+    run(&r->job);
+    CHECK(r->job.status == WRING_OK, "sum: %s, source %u", wring_status_text(r->job.status),
+          r->job.bad_source);
+    CHECK(wring_codec_decode(out, &r->job.context, r->job.code, r->job.code_bytes, decoded, N,
+                             false) == WRING_OK &&
+              memcmp(decoded, r->dst, sizeof(decoded)) == 0,
+          "the sum is not encoded as its owner's on the way back");
+    context.rank = 2;
+    CHECK(wring_codec_decode(out, &context, r->job.code, r->job.code_bytes, decoded, N, false) ==
+              WRING_ERR_FRAME,
+          "the seal does not hold");
+    free(r->job.code);
+    tear_down(r);
 }
 
 static void malformed_source(void)
@@ -396,6 +435,7 @@ static const struct wring_test_case cases[] = {
     {"sums", sums},
     {"every tier", every_tier},
     {"reencode", reencode},
+    {"contexts", contexts},
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},
     {"every_type", every_type},

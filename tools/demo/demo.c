@@ -13,7 +13,7 @@
 #include "tools/demo/corpus.h"
 #include "tools/launch.h"
 #include "tools/values.h"
-#include "transport/providers/fault.h"
+#include "transport/providers/fault/fault.h"
 
 enum {
     OPTION_TEXT = 0x100,

@@ -79,7 +79,7 @@ static enum wring_status combine(struct wring_session *session, struct demo_run_
                         0};
     uint64_t root_hash = hash;
     struct wring_group *world = wring_session_world(session);
-    enum wring_status status = wring_broadcast(world, &root_hash, sizeof(root_hash), 0, NULL);
+    enum wring_status status = wring_broadcast(world, &root_hash, sizeof(root_hash), 0, NULL, NULL);
     numbers[3] = root_hash != hash;
     if (status == WRING_OK)
         status = wring_allreduce(world, numbers, 4, WRING_F32, WRING_AVG, NULL, NULL);

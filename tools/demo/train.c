@@ -284,7 +284,7 @@ static uint64_t cpu_of(const struct wring_session_stats *stats)
 static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_result *out)
 {
     const struct demo_run *run = trainer->run;
-    struct wring_session_stats before = {0}, after = {0};
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
     uint32_t timed = 0, evals = 0;
     uint64_t began_ns = 0;
 

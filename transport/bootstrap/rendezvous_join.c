@@ -104,9 +104,10 @@ enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezv
     if (status != WRING_OK)
         return lost_root(rendezvous, status, patience);
     wring_rendezvous_make_printable(text, frame->bytes);
-    wring_error(rendezvous->log, "%s", text);
+    status = wring_rendezvous_failure_status(frame);
+    wring_error(rendezvous->log, "%s", text[0] != '\0' ? text : wring_status_text(status));
     rendezvous->base.at_fault = frame->rank < rendezvous->base.size ? (int32_t)frame->rank : -1;
-    return wring_rendezvous_failure_status(frame);
+    return status;
 }
 
 /** The handshake is through: does the root take us? @return WRING_ERR_AGAIN when it closed

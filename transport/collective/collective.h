@@ -16,7 +16,9 @@
 #ifndef WRING_TRANSPORT_COLLECTIVE_H
 #define WRING_TRANSPORT_COLLECTIVE_H
 
+#include "transport/collective/call.h"
 #include "transport/engine.h"
+#include "transport/measured.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
 #include <wring/types.h>
@@ -108,6 +110,7 @@ struct wring_collective_ops {
 /** What a step works on; set before a post if it changes. */
 struct wring_work {
     const struct wring_collective_ops *ops;
+    struct wring_call call; /* if the collective has calls */
     struct wring_geometry geometry;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
@@ -139,6 +142,7 @@ struct wring_collective {
     int32_t priority;
     struct wring_channel *scatter; /* to one member, another piece to each */
     struct wring_channel *gather;  /* to all */
+    struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
     float *residual;               /* [elems] or NULL */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
@@ -155,6 +159,7 @@ struct wring_collective {
     uint64_t step;
     uint64_t started_ns;
     struct wring_cost cost;
+    struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
     uint64_t *decoded;        /* [n] chunks begun, of each member */
@@ -212,14 +217,19 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
  * Begin to take the next piece of a member into its place in a shard of the result, if it has come
  * and there is a free task.
  *
+ * @param from   the shard that it was to the member, which may have had it elsewhere
  * @param phase  of the codec context under which it was encoded: 0 a contribution, 1 a sum
  */
 bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
-                                uint32_t member, struct wring_span shard, uint32_t phase);
+                                uint32_t member, struct wring_span shard, struct wring_span from,
+                                uint32_t phase);
 
-/** Take a source, encoded or raw, into a span of the result. */
+/**
+ * Take a source, encoded or raw, into a span of the result.
+ * @param context  under which it was encoded
+ */
 void wring_collective_take(struct wring_task *task, struct wring_span span,
-                           struct wring_source source, uint32_t phase);
+                           struct wring_source source, struct wring_codec_context context);
 
 /**
  * Begin the reduction of all members' pieces of a span, which this takes; `own` is ours.
@@ -251,7 +261,7 @@ uint32_t wring_collective_missing(const struct wring_collective *collective);
 const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
                                                uint32_t phase);
 
-/** The codec context of a span. */
+/** The codec context of a span that this rank encodes. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
                                                     struct wring_span span, uint32_t phase);
 

@@ -99,17 +99,21 @@ static bool copy_own(struct wring_collective *collective)
     struct wring_source own = {wring_collective_in(collective, span),
                                wring_geometry_bytes(geometry, span), NULL};
     task->member = me;
-    wring_collective_take(task, span, own, 0);
+    wring_collective_take(task, span, own, wring_collective_context(collective, span, 0));
     return true;
 }
 
 static bool take_next(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && contributes(collective, i))
-            any |= wring_collective_take_next(collective, channel_of(collective), i,
-                                              shard_of(collective, i), 0);
+    for (uint32_t i = 0; i < collective->members.n; i++) {
+        struct wring_span shard = shard_of(collective, i);
+        if (i == collective->members.me || !contributes(collective, i))
+            continue;
+        struct wring_span from =
+            collective->work.to_all ? shard : shard_of(collective, collective->members.me);
+        any |= wring_collective_take_next(collective, channel_of(collective), i, shard, from, 0);
+    }
     return any;
 }
 
@@ -153,11 +157,11 @@ static void exchange_advance(struct wring_collective *collective)
 /** Our piece is encoded: it goes out, and meanwhile we decode it ourselves. */
 static void encoded(struct wring_collective *collective, struct wring_task *task)
 {
-    size_t bytes = task->job.code_bytes;
-    wring_collective_ready(task, task->slot, bytes);
+    struct wring_source code = {task->slot, task->job.code_bytes, collective->work.codec};
+    wring_collective_ready(task, task->slot, code.bytes);
     if (task->held)
-        wring_collective_take(task, task->span,
-                              (struct wring_source){task->slot, bytes, collective->work.codec}, 0);
+        wring_collective_take(task, task->span, code,
+                              wring_collective_context(collective, task->span, 0));
 }
 
 static void exchange_job_done(struct wring_collective *collective, struct wring_task *task)

@@ -18,7 +18,7 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
 
 /** The job of a task, without operands. */
 static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind kind,
-                                 struct wring_span span, uint32_t phase)
+                                 struct wring_span span, struct wring_codec_context context)
 {
     const struct wring_work *work = &task->collective->work;
     task->job = (struct wring_job){
@@ -27,7 +27,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .op = work->op,
         .tier = task->collective->engine->config->cpu,
         .elems = span.end - span.begin,
-        .context = wring_collective_context(task->collective, span, phase),
+        .context = context,
         .divisor = work->op == WRING_AVG ? (float)task->collective->members.n : 1,
         .cookie = task,
     };
@@ -50,6 +50,7 @@ static void encode_by(struct wring_job *job, const struct wring_task *task, uint
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
         job->residual = task->collective->residual + task->span.begin;
     job->code = task->slot;
+    job->measure = wring_measured_wants(&task->collective->measured, phase, task->collective->step);
 }
 
 const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
@@ -70,7 +71,8 @@ void *wring_collective_out(const struct wring_collective *collective, struct wri
 static void encode(struct wring_task *task, struct wring_span span)
 {
     struct wring_collective *collective = task->collective;
-    struct wring_job *job = new_job(task, WRING_JOB_ENCODE, span, 0);
+    struct wring_job *job =
+        new_job(task, WRING_JOB_ENCODE, span, wring_collective_context(collective, span, 0));
 
     job->src = wring_collective_in(collective, span);
     encode_by(job, task, 0);
@@ -111,11 +113,11 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
 }
 
 void wring_collective_take(struct wring_task *task, struct wring_span span,
-                           struct wring_source source, uint32_t phase)
+                           struct wring_source source, struct wring_codec_context context)
 {
     struct wring_collective *collective = task->collective;
     bool coded = source.codec != NULL;
-    struct wring_job *job = new_job(task, coded ? WRING_JOB_DECODE : WRING_JOB_COPY, span, phase);
+    struct wring_job *job = new_job(task, coded ? WRING_JOB_DECODE : WRING_JOB_COPY, span, context);
 
     if (!coded)
         job->elems = wring_geometry_bytes(&collective->work.geometry, span);
@@ -127,7 +129,8 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
 }
 
 bool wring_collective_take_next(struct wring_collective *collective, struct wring_channel *channel,
-                                uint32_t member, struct wring_span shard, uint32_t phase)
+                                uint32_t member, struct wring_span shard, struct wring_span from,
+                                uint32_t phase)
 {
     const struct wring_geometry *geometry = &collective->work.geometry;
     size_t bytes;
@@ -142,10 +145,12 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
 
     task->member = member;
     task->taken[member] = wring_channel_take(channel, member);
-    struct wring_span span = wring_geometry_chunk(geometry, shard, collective->decoded[member]++);
-    wring_collective_take(
-        task, span, (struct wring_source){piece, bytes, wring_collective_way(collective, phase)},
-        phase);
+    uint64_t chunk = collective->decoded[member]++;
+    struct wring_codec_context context =
+        wring_collective_context(collective, wring_geometry_chunk(geometry, from, chunk), phase);
+    context.rank = member;
+    struct wring_source source = {piece, bytes, wring_collective_way(collective, phase)};
+    wring_collective_take(task, wring_geometry_chunk(geometry, shard, chunk), source, context);
     return true;
 }
 
@@ -180,7 +185,8 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
                              struct wring_span span, struct wring_source own, bool encoded)
 {
     struct wring_collective *collective = task->collective;
-    struct wring_job *job = new_job(task, WRING_JOB_REDUCE, span, 1);
+    struct wring_job *job =
+        new_job(task, WRING_JOB_REDUCE, span, wring_collective_context(collective, span, 1));
 
     take_sources(task, channel, own);
     job->sources = task->sources;

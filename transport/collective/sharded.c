@@ -77,7 +77,7 @@ static bool take_sums(struct wring_collective *collective)
     for (uint32_t i = 0; takes_sums(collective) && i < collective->members.n; i++)
         if (i != collective->members.me)
             any |= wring_collective_take_next(collective, collective->gather, i,
-                                              shard_of(collective, i), 1);
+                                              shard_of(collective, i), shard_of(collective, i), 1);
     return any;
 }
 

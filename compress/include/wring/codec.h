@@ -42,12 +42,15 @@ enum wring_codec_flag {
     WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
 };
 
-/** Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. */
+/**
+ * Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. A code is
+ * decoded under the context under which it was encoded, so a decoder draws the same ones.
+ */
 struct wring_codec_context {
     uint64_t seed;          /* of the job: equal on all ranks */
     uint32_t bucket;        /* id, equal on all ranks */
-    uint32_t rank;          /* who encodes */
-    uint32_t ranks;         /* how many contributions are summed */
+    uint32_t rank;          /* who encoded; counted in the group */
+    uint32_t ranks;         /* in the group: how many contributions are summed */
     uint32_t phase;         /* 0: on the way in; 1: the sum's way back */
     uint64_t step;          /* how often this bucket was posted before */
     uint64_t element;       /* of the bucket, at which the run begins: a multiple of the unit */

@@ -9,6 +9,7 @@
 #ifndef WRING_EXECUTOR_H
 #define WRING_EXECUTOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,7 +58,8 @@ struct wring_job {
     uint64_t elems;
     const char *tier; /* highest kernel tier of work that has no codec, which brings its own;
                          as for wring_codec_create() */
-    struct wring_codec_context context;
+    struct wring_codec_context context; /* ENCODE, DECODE: of the code. REDUCE: of the code it
+                           makes; sources[i] is decoded as what rank i encoded in phase 0 */
 
     const float *src; /* ENCODE: in, [elems] */
     const struct wring_source
@@ -70,10 +72,14 @@ struct wring_job {
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
     void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
+    bool measure; /* with codec_out: also say what the code lacks, which takes a decode */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
     uint64_t began_ns;        /* out: when the work began, CLOCK_MONOTONIC */
     uint64_t took_ns;         /* out: wall time of the work itself */
+    int core;                 /* out: the processor that did it, by the system's number; or -1 */
+    double lost, whole;       /* out, if measured: sums of squares of what the code lacks, and of
+                                 what was encoded, residual included; NaN where that was not finite */
     uint32_t bad_source;      /* out: which one, where status says so */
     void *cookie;             /* the submitter's */
     struct wring_job *next;   /* the executor's */
@@ -89,7 +95,7 @@ static inline uint64_t wring_job_scratch_elems(const struct wring_job *job)
 size_t wring_job_scratch_bytes(uint64_t max_elems);
 
 /**
- * Run a job now, in this thread, and set its status, times, code_bytes and bad_source.
+ * Run a job now, in this thread, and set all of it that is "out".
  * Sets the floating-point mode for the while. Threads: safe on different jobs and scratch.
  *
  * @param scratch  [wring_job_scratch_bytes(job->elems)], 64-byte aligned, the thread's own

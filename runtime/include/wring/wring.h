@@ -34,6 +34,30 @@
 #include <wring/status.h>
 #include <wring/types.h>
 
+/*
+ * Structs that are handed to or filled by the library begin with struct_bytes, their size as the
+ * program was compiled. So later releases add fields at their end, and programs that do not know
+ * them go on. Start from the struct's _INIT, which sets it and leaves all else zero. 0 stands for
+ * the fields that the first release had, so that a literal of only these needs no more.
+ *
+ * A field that the library lacks must be zero, else the call returns WRING_ERR_INVALID. Of what a
+ * call fills, struct_bytes says afterwards how much that was.
+ */
+#ifdef __cplusplus
+template <class T> constexpr T wring_sized()
+{
+    T sized{};
+    sized.struct_bytes = sizeof(T);
+    return sized;
+}
+#define WRING_SIZED(type) wring_sized<type>()
+#else
+#define WRING_SIZED(type)            \
+    {                                \
+        .struct_bytes = sizeof(type) \
+    }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,9 +74,11 @@ struct wring_bootstrap; /* see wring_session_params.bootstrap */
 
 /**
  * Where this rank stands in the job. Zero defaults everywhere: what is left out comes from the
- * WRING_ variables and from the launcher (wring run, Open MPI, MPICH, Slurm, torchrun).
+ * WRING_ variables and from the launcher (wring run, Open MPI, MPICH, Slurm, torchrun). Start from
+ * WRING_SESSION_PARAMS_INIT, which sets struct_bytes.
  */
 struct wring_session_params {
+    size_t struct_bytes;
     const char *provider; /* WRING_PROVIDER: "auto", "tcp", "shm", … */
     const char *root;     /* WRING_ROOT: "host:port" of rank 0's rendezvous */
     const char *key;      /* WRING_KEY: the job's secret */
@@ -65,10 +91,7 @@ struct wring_session_params {
     const char *const *settings; /* further "WRING_X=value" texts, NULL-terminated, over the
                                     environment's; NULL: none */
 };
-#define WRING_SESSION_PARAMS_INIT \
-    {                             \
-        0                         \
-    }
+#define WRING_SESSION_PARAMS_INIT WRING_SIZED(struct wring_session_params)
 
 /**
  * Join the job: meet all ranks, prove the key, connect. Collective.
@@ -109,7 +132,10 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
 /** Free what alloc gave, or forget what was registered at that address. NULL is fine. */
 void wring_buffer_free(struct wring_session *session, void *data);
 
+/** A bucket to be registered. Zero defaults, but for name and data; start from
+ * WRING_BUCKET_PARAMS_INIT. */
 struct wring_bucket_params {
+    size_t struct_bytes;
     const char *name; /* unique in the session; ranks agree on it */
     void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there */
     uint64_t elems; /* 0 is fine */
@@ -120,6 +146,7 @@ struct wring_bucket_params {
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
 };
+#define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
 /**
  * Announce a bucket. Local; takes effect at the next commit.
@@ -172,7 +199,9 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
 
 /**
  * Make a group. Collective over the whole session: every rank calls, with the group it will be in.
- * A rank may be in any number of groups, with operations under way in all of them.
+ * A rank may be in any number of groups, with operations under way in all of them. Each keeps slots
+ * for what its members may send ahead and for what it sends: 7 MiB with two members, about 10 MiB
+ * with 4 to 16, 33 MiB with 64. Where a device does not pin them, pages are taken as they are used.
  * @param ranks  [n] ascending session ranks, the caller's among them; n = 0: in no group
  * @param out    NULL when n is 0
  */
@@ -190,10 +219,19 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
  * request is done. NULL request: the call waits.
  *
- * codec is a spec without +ef, NULL = "none"; others take f32 only, and sums and averages; "in>out"
- * has a meaning for allreduce alone.
+ * codec is a spec without +ef, NULL = "none"; others take f32 only, and of the reductions sums and
+ * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same
+ * elements (allreduce, allgather, broadcast) they end with the same bits.
+ *
+ * A member that makes another call than the others in the same place ends the session: the requests
+ * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet,
+ * and wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
+ * elements where the others have some may hear of it in a later call only.
+ *
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation, or one that keeps a residual), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
+ * operation, or one that keeps a residual), WRING_ERR_MISMATCH (see above; or a setting that
+ * members have otherwise: then nothing has begun and the session goes on), WRING_ERR_NO_MEMORY,
+ * WRING_ERR_PEER.
  */
 
 /** buf, [elems], becomes the reduction of all members' buf, with the same bits on each. */
@@ -230,9 +268,15 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
                                  struct wring_request **request);
 
-/** Everyone's buf becomes that of the root, a member's index in the group. */
+/**
+ * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
+ * float32, and becomes what the root's decodes to, with the same bits on each, the root's too; it
+ * is encoded once. A group of one leaves buf as it is.
+ * @param buf    [bytes]
+ * @param bytes  with a codec a multiple of 4
+ */
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, struct wring_request **request);
+                                  uint32_t root, const char *codec, struct wring_request **request);
 
 /** Returns when all members have called it. */
 enum wring_status wring_barrier(struct wring_group *group);
@@ -242,33 +286,51 @@ enum wring_status wring_barrier(struct wring_group *group);
 enum wring_status wring_request_test(struct wring_request *request);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
 
-/** Why the session failed. */
+/** Why the session failed. Start from WRING_ERROR_DETAIL_INIT. */
 struct wring_error_detail {
+    size_t struct_bytes;
     enum wring_status status;
     int32_t rank;   /* whose fault it was; -1 where no rank's */
     char text[256]; /* one line */
 };
+#define WRING_ERROR_DETAIL_INIT WRING_SIZED(struct wring_error_detail)
 
-/** Why the session failed: WRING_OK while it works, else its failure, with the detail. Threads:
- * safe. */
+/**
+ * Why the session failed: WRING_OK while it works, else its failure.
+ * @param detail  out, where it failed; its struct_bytes is set before. May be NULL
+ *
+ * Threads: safe.
+ */
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail);
 
-/** Counters since a session was opened. */
+/** Counters since a session was opened. Start from WRING_SESSION_STATS_INIT. */
 struct wring_session_stats {
+    size_t struct_bytes;
     uint64_t wire_bytes_sent, wire_bytes_received; /* payload of puts */
     uint64_t puts_sent;
-    uint64_t steps;           /* bucket and immediate operations finished */
+    uint64_t steps;  /* bucket and immediate operations finished */
+    uint64_t sleeps; /* of callers and progress thread, where nothing moved for WRING_SPIN */
     uint64_t progress_cpu_ns; /* used by the progress thread, inline codecs included */
     uint64_t
         waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
 };
-/** Take the counters of a session since it was opened. */
-void wring_session_stats(struct wring_session *session, struct wring_session_stats *out);
+#define WRING_SESSION_STATS_INIT WRING_SIZED(struct wring_session_stats)
 
-/** What one bucket's steps really were since it was registered, and what they cost this rank. */
+/**
+ * Take the counters of a session since it was opened.
+ * @param out  its struct_bytes is set before
+ *
+ * Errors: WRING_ERR_INVALID (it is not). Threads: safe.
+ */
+enum wring_status wring_session_stats(struct wring_session *session,
+                                      struct wring_session_stats *out);
+
+/** What one bucket's steps really were since it was registered, and what they cost this rank. Start
+ * from WRING_BUCKET_STATS_INIT. */
 struct wring_bucket_stats {
+    size_t struct_bytes;
     const char *codec;    /* canonical spec; lives as long as the bucket */
     const char *scheme;   /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank) */
     char provider[48];    /* "shm"; "shm,tcp" where members are reached in different ways */
@@ -279,11 +341,25 @@ struct wring_bucket_stats {
     uint64_t exchange_ns;     /* from begin to end, all steps added up */
     uint64_t codec_ns;        /* of that in encoding, decoding and reducing, on any thread */
     double residual_rms;      /* what error feedback holds back now; NAN without */
+
+    /* What encoding loses: |x - decode(encode(x))|^2 / |x|^2, where x is what this rank encodes,
+       the residual included. Measured of one piece in turn, every WRING_STATS_EVERY steps. 0 where
+       nothing is encoded; NAN where nothing was measured */
+    double error;          /* of this rank's contributions, over all pieces measured */
+    double error_last;     /* of the last one alone */
+    double error_back;     /* of the sums that this rank encodes again; all pieces */
+    uint64_t error_pieces; /* contributions measured */
+
+    uint32_t n_cores; /* on how many processors this bucket's codec work ran */
+    char cores[44];   /* which, by the system's numbers: "0,2-3"; ",..." at the end if more */
 };
+#define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
 /**
  * Reads through the whole residual, so it is not for every step.
- * Errors: WRING_ERR_INVALID (not committed), WRING_ERR_BUSY (under way).
+ * @param out  its struct_bytes is set before
+ *
+ * Errors: WRING_ERR_INVALID (not committed, or no struct_bytes), WRING_ERR_BUSY (under way).
  */
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
 

@@ -130,6 +130,8 @@ static enum wring_status unix_remote_import(struct wring_conn *conn, const void 
 {
     if (key_bytes != KEY_BYTES)
         return WRING_ERR_FRAME;
+    if (((const struct unix_conn *)conn)->state == UNIX_HANDSHAKE)
+        return WRING_ERR_AGAIN;
     struct unix_remote *remote = calloc(1, sizeof(*remote));
     if (remote == NULL)
         return WRING_ERR_NO_MEMORY;

@@ -37,6 +37,8 @@ enum wring_status wring_unix_listen(struct wring_provider *base, void *address, 
     struct unix_provider *provider = (struct unix_provider *)base;
     struct sockaddr_un local;
     char name[NAME_BYTES + 1];
+    if (provider->listener >= 0)
+        return WRING_ERR_BUSY;
 
     snprintf(name, sizeof(name), PREFIX "%016" PRIx64, provider->instance);
     socklen_t local_bytes = make_address(name, &local);

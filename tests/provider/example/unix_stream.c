@@ -151,6 +151,8 @@ void wring_unix_exchange(struct unix_conn *conn, struct unix_events *events)
 /** May something be queued now? */
 static enum wring_status check_open(const struct unix_conn *conn)
 {
+    if (conn->state == UNIX_HANDSHAKE)
+        return WRING_ERR_AGAIN;
     return conn->state == UNIX_OPEN && !conn->broken ? WRING_OK : WRING_ERR_CLOSED;
 }
 

@@ -93,8 +93,9 @@ struct wring_provider_caps {
 };
 
 /**
- * A connection begins with CONNECTED, ACCEPTED or, where a connect fails, CLOSED. Peers that do not
- * know the secret are refused without an event.
+ * A connection begins with CONNECTED, ACCEPTED or, where a connect fails, CLOSED. From the first
+ * two on it stands; nothing can be imported, put or sent over it before. Peers that do not know the
+ * secret are refused without an event.
  */
 enum wring_event_kind {
     WRING_EVENT_CONNECTED, /* a connect of ours succeeded */
@@ -154,9 +155,9 @@ struct wring_provider_ops {
     void (*capabilities)(struct wring_provider *provider, struct wring_provider_caps *out);
 
     /**
-     * Begin to listen; called once at most.
+     * Begin to listen, once in the provider's life.
      * @param address out, [WRING_ADDRESS_MAX], what a peer passes to connect
-     * @param bytes out. Errors: WRING_ERR_ADDRESS.
+     * @param bytes out. Errors: WRING_ERR_ADDRESS; WRING_ERR_BUSY: it listens already, and goes on.
      */
     enum wring_status (*listen)(struct wring_provider *provider, void *address, size_t *bytes);
 
@@ -193,8 +194,9 @@ struct wring_provider_ops {
     size_t (*region_export)(struct wring_region *region, void *key);
 
     /**
-     * Make a peer's region usable over one connection. Errors: WRING_ERR_FRAME for a malformed key;
-     * that one leads nowhere may also be left for the peer to find, at the first put.
+     * Make a peer's region usable over one connection. Errors: WRING_ERR_AGAIN before that stands,
+     * WRING_ERR_FRAME for a malformed key; that one leads nowhere may also be left for the peer to
+     * find, at the first put.
      */
     enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,
                                        struct wring_remote **out);
@@ -209,7 +211,6 @@ struct wring_provider_ops {
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
      * ARRIVED there and PUT_DONE here. `local` lies in `region`, which is NULL only where
      * caps.local_any; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too.
-     * The connection stands: CONNECTED or ACCEPTED was given.
      * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
      * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
      * before CLOSED was given). Nothing has happened then.
@@ -221,7 +222,8 @@ struct wring_provider_ops {
     /**
      * Send a control message of 1..WRING_SEND_MAX bytes, copied at once. Not ordered with puts, but
      * with other messages. It leaves at once where it can: the caller may disconnect after it.
-     * Errors: as put's; WRING_ERR_INVALID for other sizes.
+     * Errors: as put's; WRING_ERR_AGAIN also before the connection stands, WRING_ERR_INVALID for
+     * other sizes.
      */
     enum wring_status (*send)(struct wring_conn *conn, const void *data, size_t bytes);
 

@@ -113,6 +113,11 @@ struct shm_provider {
     uint8_t messages[SHM_MESSAGES][WRING_SEND_MAX];
 };
 
+static inline struct shm_provider *shm_of(const struct shm_conn *conn)
+{
+    return (struct shm_provider *)conn->base.provider;
+}
+
 /* shm_region.c */
 enum wring_status wring_shm_region_create(struct wring_provider *base,
                                           const struct wring_memory *memory,
@@ -144,10 +149,26 @@ void wring_shm_mappings_refresh(struct shm_conn *conn);
 /** Forget all regions of a peer; remotes keep theirs until they are released. */
 void wring_shm_mappings_finish(struct shm_conn *conn);
 
+/* shm_listen.c */
+enum wring_status wring_shm_listen(struct wring_provider *base, void *address, size_t *bytes);
+enum wring_status wring_shm_connect(struct wring_provider *base, const void *address,
+                                    size_t address_bytes, const void *hello, size_t hello_bytes,
+                                    struct wring_conn **out);
+void wring_shm_accept_peers(struct shm_provider *shm);
+
+/** After a while without: look again whether there are descriptors for those who come. */
+void wring_shm_listen_again(struct shm_provider *shm, uint64_t now);
+
 /* shm_conn.c */
 struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, int fd,
                                        const void *hello, size_t hello_bytes);
 void wring_shm_conn_destroy(struct shm_conn *conn);
+
+/** Has the layer above been told of it, and may it use it? */
+static inline bool wring_shm_conn_stands(const struct shm_conn *conn)
+{
+    return conn->state == SHM_OPEN && !conn->news;
+}
 
 /** Do what can be done on the socket side now. */
 void wring_shm_conn_service(struct shm_conn *conn);
@@ -160,16 +181,17 @@ __attribute__((format(printf, 3, 4))) void wring_shm_conn_fail(struct shm_conn *
 /** Send a frame beside the rings; a failure ends the connection. */
 void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, int fd);
 
-/** Hand out events. @return how many of events[max] were written */
-size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, size_t max);
-
 /** Lower *deadline_ns; @return true if there is something to poll already. */
 bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns);
 
+/* shm_traffic.c */
 enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
                                 uint64_t cookie);
 enum wring_status wring_shm_send(struct wring_conn *base, const void *data, size_t bytes);
+
+/** Hand out events. @return how many of events[max] were written */
+size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, size_t max);
 
 #endif

@@ -239,6 +239,8 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
     uint64_t id, bytes;
     if (key_bytes != KEY_BYTES)
         return WRING_ERR_FRAME;
+    if (conn->state <= SHM_OPEN && !wring_shm_conn_stands(conn))
+        return WRING_ERR_AGAIN;
     memcpy(&id, key, 8);
     memcpy(&bytes, (const char *)key + 8, 8);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/verbs/verbs.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 
 #include "base/clock.h"
 #include "transport/providers/providers.h"
-#include "transport/providers/tcp.h"
+#include "transport/providers/tcp/tcp.h"
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
@@ -23,7 +22,6 @@
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
 #define ACCEPTS_AT_ONCE 16
-#define KEY_BYTES 20 /* bytes, address, rkey */
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
 static bool watch_fd(struct verbs_provider *verbs, int fd, void *who)
@@ -272,36 +270,26 @@ static enum wring_status region_create(struct wring_provider *base,
     return WRING_OK;
 }
 
-static size_t region_export(struct wring_region *base, void *key)
+static size_t region_export(struct wring_region *base, void *to)
 {
-    uint64_t bytes = htole64(base->bytes), address = htole64((uintptr_t)base->base);
-    uint32_t rkey = htole32(((struct verbs_region *)base)->mr->rkey);
-    memcpy(key, &bytes, 8);
-    memcpy((char *)key + 8, &address, 8);
-    memcpy((char *)key + 16, &rkey, 4);
-    return KEY_BYTES;
+    struct verbs_key key = {base->bytes, (uintptr_t)base->base,
+                            ((struct verbs_region *)base)->mr->rkey};
+    wring_verbs_key_pack(&key, to);
+    return VERBS_KEY_BYTES;
 }
 
-static enum wring_status remote_import(struct wring_conn *conn, const void *key, size_t key_bytes,
+static enum wring_status remote_import(struct wring_conn *conn, const void *from, size_t bytes,
                                        struct wring_remote **out)
 {
-    uint64_t bytes, address;
-    uint32_t rkey;
-    if (key_bytes != KEY_BYTES)
-        return WRING_ERR_FRAME;
-    memcpy(&bytes, key, 8);
-    memcpy(&address, (const char *)key + 8, 8);
-    memcpy(&rkey, (const char *)key + 16, 4);
-    bytes = le64toh(bytes);
-    address = le64toh(address);
-    if (bytes == 0 || address + bytes < address)
+    struct verbs_key key;
+    if (!wring_verbs_key_unpack(from, bytes, &key))
         return WRING_ERR_FRAME;
 
     struct verbs_remote *remote = malloc(sizeof(*remote));
     if (remote == NULL)
         return WRING_ERR_NO_MEMORY;
     *remote =
-        (struct verbs_remote){.base = {conn, bytes}, .address = address, .rkey = le32toh(rkey)};
+        (struct verbs_remote){.base = {conn, key.bytes}, .address = key.address, .rkey = key.rkey};
     *out = &remote->base;
     return WRING_OK;
 }

@@ -21,13 +21,13 @@
 #include "base/log.h"
 #include "transport/auth.h"
 #include "transport/ports.h"
+#include "transport/providers/verbs/verbs_card.h"
 #include "transport/providers/verbs/verbs_library.h"
 
 #define VERBS_RECEIVES 256 /* requests posted per connection: what a peer has credits for */
 #define VERBS_SENDS 128    /* requests under way per connection, credit updates included */
 #define VERBS_PUTS (VERBS_SENDS - 4)
 #define VERBS_TEXT 192
-#define VERBS_CARD_BYTES 48
 
 enum verbs_state {
     VERBS_CONNECTING, /* TCP */
@@ -46,16 +46,6 @@ struct verbs_device {
     int gid_index;
     union ibv_gid gid;
     struct ibv_port_attr attr;
-};
-
-/* what a side tells of its queue pair */
-struct verbs_card {
-    uint32_t qpn, psn;
-    uint16_t lid;
-    uint8_t mtu; /* enum ibv_mtu */
-    union ibv_gid gid;
-    uint64_t credit_address; /* where to write how many receives were taken */
-    uint32_t credit_rkey;
 };
 
 struct verbs_region {

@@ -13,7 +13,6 @@
 #include "transport/providers/handshake.h"
 
 #define WRING_MODULE "verbs"
-#define READY_BYTE 'R'
 #define STARVED_NS (WRING_NS_PER_MS / 2) /* credits come without a notice */
 
 static struct verbs_provider *provider_of(const struct verbs_conn *conn)
@@ -85,47 +84,6 @@ static void watch(struct verbs_conn *conn)
     conn->room_in_epoll = room;
 }
 
-static void put_number(uint8_t *to, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        to[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get_number(const uint8_t *from, unsigned bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)from[i] << 8 * i;
-    return value;
-}
-
-static void write_card(const struct verbs_card *card, uint8_t to[VERBS_CARD_BYTES])
-{
-    memset(to, 0, VERBS_CARD_BYTES);
-    put_number(to, card->qpn, 4);
-    put_number(to + 4, card->psn, 4);
-    put_number(to + 8, card->lid, 2);
-    put_number(to + 10, card->mtu, 1);
-    memcpy(to + 16, card->gid.raw, 16);
-    put_number(to + 32, card->credit_address, 8);
-    put_number(to + 40, card->credit_rkey, 4);
-}
-
-static bool read_card(struct verbs_card *card, const uint8_t from[VERBS_CARD_BYTES])
-{
-    *card = (struct verbs_card){
-        .qpn = (uint32_t)get_number(from, 4),
-        .psn = (uint32_t)get_number(from + 4, 4),
-        .lid = (uint16_t)get_number(from + 8, 2),
-        .mtu = from[10],
-        .credit_address = get_number(from + 32, 8),
-        .credit_rkey = (uint32_t)get_number(from + 40, 4),
-    };
-    memcpy(card->gid.raw, from + 16, 16);
-    return card->qpn < 1u << 24 && card->psn < 1u << 24 && card->mtu >= IBV_MTU_256 &&
-           card->mtu <= IBV_MTU_4096;
-}
-
 static void finish_connect(struct verbs_conn *conn)
 {
     struct sockaddr_storage peer;
@@ -155,7 +113,7 @@ static void step_auth(struct verbs_conn *conn)
         wring_verbs_conn_fail(conn, status, "no queue pair on %s", provider_of(conn)->device.name);
         return;
     }
-    write_card(&conn->card, conn->out);
+    wring_verbs_card_pack(&conn->card, conn->out);
     conn->out_at = 0;
     conn->out_end = VERBS_CARD_BYTES;
     conn->state = VERBS_CARD;
@@ -202,7 +160,7 @@ static void take_card(struct verbs_conn *conn)
 {
     if (!fill(conn, VERBS_CARD_BYTES))
         return;
-    if (!read_card(&conn->peer, conn->in)) {
+    if (!wring_verbs_card_unpack(conn->in, &conn->peer)) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
         return;
     }
@@ -220,7 +178,7 @@ static void say_ready(struct verbs_conn *conn)
 {
     if (conn->out_at < conn->out_end || conn->out_end != VERBS_CARD_BYTES)
         return;
-    conn->out[0] = READY_BYTE;
+    conn->out[0] = VERBS_READY_BYTE;
     conn->out_at = 0;
     conn->out_end = 1;
 }
@@ -229,7 +187,7 @@ static void take_ready(struct verbs_conn *conn)
 {
     if (conn->out_at < conn->out_end || !fill(conn, 1))
         return;
-    if (conn->in[0] != READY_BYTE) {
+    if (conn->in[0] != VERBS_READY_BYTE) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word after the set-up");
         return;
     }

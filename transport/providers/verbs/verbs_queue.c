@@ -48,10 +48,10 @@ static void fill_card(struct verbs_conn *conn)
         .psn = psn & 0xffffff,
         .lid = device->attr.lid,
         .mtu = (uint8_t)device->attr.active_mtu,
-        .gid = device->gid,
         .credit_address = (uintptr_t)&conn->buffers->credits,
         .credit_rkey = conn->mr->rkey,
     };
+    memcpy(conn->card.gid, device->gid.raw, sizeof(conn->card.gid));
 }
 
 static bool make_queue(struct verbs_conn *conn)
@@ -128,7 +128,7 @@ static int to_rtr(struct verbs_conn *conn)
     };
     if (device->attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
         attr.ah_attr.is_global = 1;
-        attr.ah_attr.grh.dgid = peer->gid;
+        memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));
         attr.ah_attr.grh.sgid_index = (uint8_t)device->gid_index;
         attr.ah_attr.grh.hop_limit = 64;
     }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each bucket's exchange looks like, and the channels and slots that it runs on. */
+#include "runtime/commit.h"
+
+#define SEND_TASKS_MAX 16
+#define STAGE_TASKS 4
+#define ALIGN 64
+#define SMALL_WINDOW 16
+#define SMALL_BYTES (64u << 10) /* of slots for one member */
+
+/** What a bucket's exchange looks like, before anything is allocated. */
+struct layout {
+    bool sharded, raw;
+    struct wring_geometry geometry;
+    uint64_t pieces; /* of the largest shard, or of the whole */
+    size_t slot_bytes;
+    uint32_t window;
+    uint32_t send_tasks, reduce_tasks, decode_tasks;
+};
+
+static bool is_sharded(const struct wring_bucket *bucket)
+{
+    const struct wring_codec_info *info = wring_codec_info(bucket->codec);
+    uint32_t n = bucket->group->members.n;
+
+    if (bucket->scheme != WRING_SCHEME_AUTO)
+        return bucket->scheme == WRING_SCHEME_DIVISIBLE;
+    if (info->flags & WRING_CODEC_TWO_WAYS)
+        return true;
+    if (info->flags & WRING_CODEC_RAW)
+        return wring_bucket_bytes(bucket) > bucket->session->config.flat_bytes;
+    return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
+}
+
+static uint32_t at_most(uint64_t value, uint32_t limit)
+{
+    return value < limit ? (uint32_t)value : limit;
+}
+
+static struct layout lay_out(const struct wring_bucket *bucket)
+{
+    const struct wring_config *config = &bucket->session->config;
+    uint32_t n = bucket->group->members.n;
+    struct layout layout = {
+        .sharded = is_sharded(bucket),
+        .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
+    };
+    const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
+    layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
+                                          n, codec, config->chunk_bytes);
+
+    struct wring_span span = {0, bucket->elems};
+    if (layout.sharded)
+        span = wring_geometry_shard(&layout.geometry, 0); /* none is larger */
+    layout.pieces = wring_geometry_chunks(&layout.geometry, span);
+    struct wring_span piece = wring_geometry_chunk(&layout.geometry, span, 0);
+    if (layout.pieces > 0)
+        layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
+                                       : wring_codec_bound(codec, piece.end - piece.begin);
+    layout.window = wring_window(config, layout.pieces + 1);
+    while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
+        layout.window *= 2; /* room costs little here, and credits come back in batches of half */
+
+    uint64_t peers = n - 1;
+    layout.send_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX)
+                                       : at_most(layout.pieces, STAGE_TASKS);
+    layout.reduce_tasks = at_most(layout.pieces, STAGE_TASKS);
+    layout.decode_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX) : 0;
+    return layout;
+}
+
+static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
+{
+    return wring_channel_memory(bucket->group->members.n, layout->window, layout->slot_bytes);
+}
+
+static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
+{
+    struct wring_session *session = bucket->session;
+    bool staged = layout->raw && !wring_block_sendable(session->fabric, bucket->block);
+    bucket->collective = (struct wring_collective){
+        .engine = session->engine,
+        .members = bucket->group->members,
+        .bucket = wring_bucket_id(bucket->name),
+        .label = wring_trace_label(session->trace, bucket->name),
+        .seed = session->seed,
+        .priority = bucket->priority,
+        .scatter = layout->sharded ? &bucket->scatter : NULL,
+        .gather = &bucket->gather,
+        .residual = bucket->residual,
+        .send_tasks = layout->send_tasks,
+        .reduce_tasks = layout->reduce_tasks,
+        .decode_tasks = layout->decode_tasks,
+        .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
+        .slots = &session->slots,
+        .work = {.ops = layout->sharded ? &wring_sharded : &wring_gathered,
+                 .geometry = layout->geometry,
+                 .codec = layout->raw ? NULL : bucket->codec,
+                 .dtype = bucket->dtype,
+                 .op = bucket->op,
+                 .in = bucket->data,
+                 .out = bucket->data,
+                 .block = bucket->block,
+                 .placed = bucket->placed && layout->raw && layout->sharded,
+                 .staged = staged},
+        .step = bucket->collective.step,
+        .cost = bucket->collective.cost,
+        .measured = bucket->collective.measured,
+    };
+    bucket->collective.measured.every = (uint64_t)session->config.stats_every;
+}
+
+/** Where each bucket's channels and send slots lie in the session's slots. @return bytes */
+static size_t plan_memory(struct wring_session *session)
+{
+    size_t total = 0;
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        struct layout layout = lay_out(at);
+        fill_collective(at, &layout);
+        at->memory_offset = total;
+        if (at->collective.scatter != NULL)
+            total += channel_bytes(at, &layout);
+        if (!at->collective.work.placed)
+            total += channel_bytes(at, &layout);
+        total += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return total;
+}
+
+static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_channel *channel,
+                                      uint32_t window, size_t slot_bytes, uint8_t **memory)
+{
+    struct wring_session *session = bucket->session;
+    enum wring_status status = wring_channel_init(channel, session->fabric, bucket->group->members,
+                                                  window, window > 0 ? slot_bytes : 0, *memory);
+    if (status != WRING_OK)
+        return status;
+    channel->owner = &bucket->collective;
+    *memory += wring_channel_memory(bucket->group->members.n, window, slot_bytes);
+    return wring_engine_add_channel(session->engine, channel);
+}
+
+static enum wring_status make_bucket(struct wring_bucket *bucket)
+{
+    struct layout layout = lay_out(bucket);
+    struct wring_collective *collective = &bucket->collective;
+    uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
+    enum wring_status status = WRING_OK;
+
+    if (collective->scatter != NULL)
+        status = make_channel(bucket, &bucket->scatter, layout.window, layout.slot_bytes, &memory);
+    if (status == WRING_OK)
+        status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : layout.window,
+                              layout.slot_bytes, &memory);
+    collective->slots_base = collective->slot_bytes > 0 ? memory : NULL;
+    if (status == WRING_OK)
+        status = wring_collective_prepare(collective);
+    return status;
+}
+
+enum wring_status wring_commit_make(struct wring_session *session)
+{
+    uint64_t most = 0;
+    enum wring_status status =
+        wring_block_alloc(session->fabric, plan_memory(session), &session->slots);
+    for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next) {
+        uint64_t piece = at->collective.work.geometry.chunk_elems;
+        piece = piece < at->elems ? piece : at->elems;
+        most = piece > most ? piece : most;
+        status = make_bucket(at);
+    }
+    if (status == WRING_OK)
+        status = session->executor->ops->reserve(session->executor, most);
+    return status;
+}

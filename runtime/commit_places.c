@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where each rank's ends of the channels are: told to all, and read from what they told. */
+#include "runtime/commit.h"
+
+#include <stdlib.h>
+
+void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
+{
+    uint32_t n_buffers = 0;
+    wring_block_export(&session->slots, out);
+    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
+        n_buffers += wring_block_complete(&at->block);
+    wring_write_u32(out, n_buffers);
+    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
+        if (wring_block_complete(&at->block)) /* others are not put into */
+            wring_block_export(&at->block, out);
+
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        const uint8_t *base = session->slots.memory.base;
+        wring_write_sized(out, at->name, strlen(at->name));
+        wring_write_u32(out, at->scatter.id);
+        wring_write_u32(out, at->gather.id);
+        wring_write_u32(out, at->gather.generation);
+        wring_write_u64(out,
+                        at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
+        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(at->gather.memory - base));
+        /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
+        uint32_t buffer = 0;
+        for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
+             b = b->next)
+            buffer += wring_block_complete(&b->block);
+        uint64_t offset = at->block != NULL
+                              ? (uint64_t)((uint8_t *)at->data - (uint8_t *)at->block->memory.base)
+                              : 0;
+        wring_write_u32(out, buffer);
+        wring_write_u64(out, offset);
+        bool alone = at->borrowed.fabric != NULL && wring_block_complete(&at->borrowed);
+        wring_write_u32(out, alone);
+        if (alone)
+            wring_block_export(&at->borrowed, out);
+    }
+}
+
+static enum wring_status import(struct wring_session *session, struct wring_peer *peer,
+                                struct wring_reader *in, struct wring_remote **out)
+{
+    return wring_imports_add(&session->imports, session->fabric, peer, in, out);
+}
+
+/** Where one peer's ends of a bucket's channels are. */
+struct place {
+    uint32_t scatter, gather, generation, buffer;
+    uint64_t scatter_offset, gather_offset, data_offset;
+    struct wring_remote *slots, *data; /* data: NULL if the peer registered none by itself */
+};
+
+static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
+{
+    if (bucket->collective.scatter != NULL) {
+        struct wring_channel_out *out = &bucket->scatter.out[member];
+        out->remote = place->slots;
+        out->channel = place->scatter;
+        out->generation = place->generation;
+        out->offset = place->scatter_offset +
+                      wring_channel_memory(1, bucket->scatter.window, bucket->scatter.slot_bytes) *
+                          bucket->group->members.me;
+    }
+    struct wring_channel_out *out = &bucket->gather.out[member];
+    out->channel = place->gather;
+    out->generation = place->generation;
+    out->remote = bucket->gather.placed ? place->data : place->slots;
+    out->offset = bucket->gather.placed
+                      ? place->data_offset
+                      : place->gather_offset + wring_channel_memory(1, bucket->gather.window,
+                                                                    bucket->gather.slot_bytes) *
+                                                   bucket->group->members.me;
+}
+
+static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
+                                    struct wring_reader *in, struct wring_remote *slots,
+                                    struct wring_remote **buffers, uint32_t n_buffers)
+{
+    char name[WRING_NAME_MAX];
+    struct place place = {.slots = slots};
+
+    wring_read_text(in, name, sizeof(name));
+    place.scatter = wring_read_u32(in);
+    place.gather = wring_read_u32(in);
+    place.generation = wring_read_u32(in);
+    place.scatter_offset = wring_read_u64(in);
+    place.gather_offset = wring_read_u64(in);
+    place.buffer = wring_read_u32(in);
+    place.data_offset = wring_read_u64(in);
+    if (wring_read_u32(in) != 0) {
+        enum wring_status status = import(session, peer, in, &place.data);
+        if (status != WRING_OK)
+            return status;
+    } else if (place.buffer < n_buffers) {
+        place.data = buffers[place.buffer];
+    }
+    if (in->failed || place.scatter >= WRING_CHANNELS_MAX || place.gather >= WRING_CHANNELS_MAX)
+        return WRING_ERR_FRAME;
+
+    struct wring_bucket *bucket = wring_bucket_find(session, name);
+    uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
+    if (bucket == NULL || member == bucket->group->members.n)
+        return WRING_OK; /* a bucket of a group that we are not in */
+    if (bucket->gather.placed && place.data == NULL)
+        return WRING_ERR_FRAME;
+    set_places(bucket, member, &place);
+    return WRING_OK;
+}
+
+enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,
+                                           struct wring_reader in)
+{
+    struct wring_remote *slots;
+    enum wring_status status = import(session, peer, &in, &slots);
+    if (status != WRING_OK)
+        return status;
+    uint32_t n_buffers = wring_read_u32(&in);
+    if (n_buffers > in.bytes)
+        return WRING_ERR_FRAME;
+    struct wring_remote **buffers = calloc(n_buffers + 1, sizeof(*buffers));
+    if (buffers == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n_buffers && status == WRING_OK; i++)
+        status = import(session, peer, &in, &buffers[i]);
+    while (status == WRING_OK && in.bytes > 0 && !in.failed)
+        status = read_place(session, peer, &in, slots, buffers, n_buffers);
+    free(buffers);
+    return in.failed ? WRING_ERR_FRAME : status;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How those who make progress sleep, and how they are woken. */
+#include "runtime/progress_state.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum wring_status wring_sleep_init(struct wring_progress *progress)
+{
+    pthread_condattr_t monotonic;
+
+    progress->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_init(&progress->park_mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&progress->resume, &monotonic);
+    pthread_cond_init(&progress->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return progress->wake_fd >= 0 ? WRING_OK : WRING_ERR_SYSTEM;
+}
+
+void wring_sleep_finish(struct wring_progress *progress)
+{
+    if (progress->wake_fd >= 0)
+        close(progress->wake_fd);
+    pthread_cond_destroy(&progress->changed);
+    pthread_cond_destroy(&progress->resume);
+    pthread_mutex_destroy(&progress->park_mutex);
+}
+
+static void end_sleeps(struct wring_progress *progress)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(progress->wake_fd, &one, sizeof(one));
+    (void)ignored; /* full means that it will be seen anyway */
+}
+
+/** Lower a sleeper's flag. @return whether it was up */
+static bool lower(atomic_bool *flag)
+{
+    return atomic_load(flag) && atomic_exchange(flag, false);
+}
+
+void wring_wake_driver(struct wring_progress *progress)
+{
+    bool caller = lower(&progress->caller_sleeping);
+    bool thread = lower(&progress->thread_sleeping);
+    if (caller || thread)
+        end_sleeps(progress);
+}
+
+void wring_wake_onlookers(struct wring_progress *progress)
+{
+    if (atomic_load(&progress->onlookers) == 0)
+        return;
+    pthread_mutex_lock(&progress->park_mutex);
+    pthread_cond_broadcast(&progress->changed);
+    pthread_mutex_unlock(&progress->park_mutex);
+}
+
+void wring_wake_thread(struct wring_progress *progress)
+{
+    if (!progress->threaded)
+        return;
+    if (lower(&progress->thread_sleeping)) {
+        end_sleeps(progress);
+        return;
+    }
+    atomic_store(&progress->resumed, true);
+    if (!lower(&progress->parked))
+        return;
+    pthread_mutex_lock(&progress->park_mutex);
+    pthread_cond_signal(&progress->resume);
+    pthread_mutex_unlock(&progress->park_mutex);
+}
+
+bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns)
+{
+    if (idle_ns >= progress->spin_ns)
+        return false;
+    if (idle_ns > progress->spin_ns / 4)
+        sched_yield();
+    return true;
+}
+
+static void count_sleep(struct wring_progress *progress)
+{
+    atomic_fetch_add_explicit(&progress->sleeps, 1, memory_order_relaxed);
+}
+
+bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set *set,
+                         atomic_bool *flag)
+{
+    count_sleep(progress);
+    atomic_store(flag, true); /* before the last look at what is posted */
+    wring_engine_arm(progress->engine, set);
+    set->fds[set->n++] = (struct pollfd){progress->wake_fd, POLLIN, 0};
+    bool posted = atomic_load(&progress->engine->posted) != NULL;
+    if (set->busy || posted || atomic_load(&progress->stop) ||
+        wring_engine_poll(progress->engine)) {
+        atomic_store(flag, false);
+        return false;
+    }
+    return true;
+}
+
+void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag)
+{
+    uint64_t count;
+    atomic_store(flag, false);
+    ssize_t ignored = read(progress->wake_fd, &count, sizeof(count));
+    (void)ignored; /* EAGAIN: something else woke us */
+}
+
+void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
+{
+    struct timespec until;
+    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + WRING_PARK_NS;
+
+    until.tv_sec = (time_t)(at / WRING_NS_PER_S);
+    until.tv_nsec = (long)(at % WRING_NS_PER_S);
+    count_sleep(progress);
+    pthread_cond_timedwait(condition, &progress->park_mutex, &until);
+}

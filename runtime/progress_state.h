@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The state of progress, and how its sleepers are put to sleep and woken. Private to progress*.c.
+ */
+#ifndef WRING_RUNTIME_PROGRESS_STATE_H
+#define WRING_RUNTIME_PROGRESS_STATE_H
+
+#include "runtime/progress.h"
+
+#include <pthread.h>
+
+#include "base/clock.h"
+
+#define WRING_PARK_NS (1 * WRING_NS_PER_MS) /* how long the thread stands back after a caller */
+
+/*
+ * Whoever sleeps raises a flag of its own before its last look at what there is to do. Whoever
+ * wakes it lowers the flag first, so that no sleep is ended twice: a call into the kernel each
+ * time.
+ */
+struct wring_progress {
+    struct wring_engine *engine;
+    uint64_t spin_ns;
+    bool threaded;
+    pthread_t thread;
+    pthread_mutex_t driver;
+    atomic_bool stop;
+
+    int wake_fd;                 /* ends the sleeps of callers that drive and of the thread */
+    atomic_bool caller_sleeping; /* a caller that drives sleeps, or is about to */
+    atomic_bool thread_sleeping; /* the thread does, and others may drive meanwhile */
+    atomic_ullong sleeps;        /* of all kinds, since the beginning */
+
+    atomic_uint takers; /* callers that drive or want to */
+    atomic_uint taken;  /* how often a caller has */
+    pthread_mutex_t park_mutex;
+    pthread_cond_t resume;  /* the thread may drive again */
+    pthread_cond_t changed; /* a driver let go, or something finished */
+    atomic_bool resumed;
+    atomic_bool parked;    /* the thread waits for `resume` */
+    atomic_uint onlookers; /* callers that wait for `changed` while another drives */
+
+    atomic_bool metered; /* somebody asks for waiter_ns; to count it enters the kernel */
+    atomic_ullong waiter_ns;
+};
+
+/** Make wake_fd and the rest that sleeping needs. Errors: WRING_ERR_SYSTEM. */
+enum wring_status wring_sleep_init(struct wring_progress *progress);
+
+/** Nobody sleeps any more. Zeroed but for wake_fd = -1 is fine. */
+void wring_sleep_finish(struct wring_progress *progress);
+
+/** Whoever drives is to look again, be it a caller or the thread. */
+void wring_wake_driver(struct wring_progress *progress);
+
+/** Something finished, or the driver lock is free: tell those who wait for either. */
+void wring_wake_onlookers(struct wring_progress *progress);
+
+/**
+ * The thread is to drive again, wherever it waits. One that sleeps may have been disarmed: whoever
+ * polled meanwhile took over what would have woken it.
+ */
+void wring_wake_thread(struct wring_progress *progress);
+
+/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core.
+ *  @return false when it is time to sleep */
+bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
+
+/**
+ * Prepare to sleep until something comes for the engine. Under the driver lock.
+ * @param flag  the sleeper's own, raised here
+ * @return false if there is something to do after all; the flag is down again
+ */
+bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set *set,
+                         atomic_bool *flag);
+
+/** After the sleep. */
+void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag);
+
+/** Wait on one of the conditions for at most WRING_PARK_NS. Under park_mutex. */
+void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition);
+
+/** Start and stop the thread. */
+enum wring_status wring_thread_start(struct wring_progress *progress);
+void wring_thread_stop(struct wring_progress *progress);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The session's own thread: drives the engine while no caller does. */
+#include "runtime/progress_state.h"
+
+#include <sys/prctl.h>
+
+static bool is_wanted(struct wring_progress *progress)
+{
+    return !atomic_load(&progress->stop) && atomic_load(&progress->takers) == 0;
+}
+
+/** Hold the driver lock as the thread; false where a caller wants it, or it is time to stop. A
+ *  blocking wait comes last: whoever lets go would have to wake us. */
+static bool take_driver(struct wring_progress *progress)
+{
+    uint64_t since = wring_now_ns();
+    while (is_wanted(progress)) {
+        if (pthread_mutex_trylock(&progress->driver) == 0)
+            return true;
+        if (wring_spin(progress, wring_now_ns() - since))
+            continue;
+        pthread_mutex_lock(&progress->driver);
+        return true;
+    }
+    return false;
+}
+
+static void let_go(struct wring_progress *progress)
+{
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress); /* a caller who came meanwhile may drive now */
+}
+
+/** Sleep without the driver lock, so that whoever waits may drive meanwhile. */
+static void sleep_outside(struct wring_progress *progress, struct wring_wait_set *set)
+{
+    let_go(progress);
+    if (atomic_load(&progress->takers) == 0)
+        wring_wait_set_sleep(set);
+    wring_sleep_end(progress, &progress->thread_sleeping);
+}
+
+/** Drive until nothing moves for long, a caller wants to, or it is time to stop. Holds the driver
+ *  lock, and lets go of it. */
+static void drive(struct wring_progress *progress)
+{
+    uint64_t idle_since = 0;
+    while (is_wanted(progress)) {
+        if (wring_engine_poll(progress->engine)) {
+            idle_since = 0;
+            wring_wake_onlookers(progress);
+            continue;
+        }
+        uint64_t now = wring_now_ns();
+        idle_since = idle_since == 0 ? now : idle_since;
+        if (wring_spin(progress, now - idle_since))
+            continue;
+        struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
+        if (!wring_sleep_prepare(progress, &set, &progress->thread_sleeping))
+            continue;
+        sleep_outside(progress, &set);
+        return;
+    }
+    let_go(progress);
+}
+
+static void sleep_parked(struct wring_progress *progress)
+{
+    pthread_mutex_lock(&progress->park_mutex);
+    atomic_store(&progress->parked, true);
+    if (!atomic_load(&progress->resumed) && !atomic_load(&progress->stop))
+        wring_sleep_on(progress, &progress->resume);
+    atomic_store(&progress->parked, false);
+    pthread_mutex_unlock(&progress->park_mutex);
+}
+
+/** Stand back while callers drive, and a little longer: they tend to come again. */
+static void park(struct wring_progress *progress)
+{
+    unsigned seen = atomic_load(&progress->taken);
+    uint64_t since = wring_now_ns();
+
+    while (!atomic_exchange(&progress->resumed, false) && !atomic_load(&progress->stop)) {
+        uint64_t now = wring_now_ns();
+        unsigned taken = atomic_load(&progress->taken);
+        since = taken == seen ? since : now;
+        seen = taken;
+        if (atomic_load(&progress->takers) == 0 && now - since >= WRING_PARK_NS)
+            return;
+        if (!wring_spin(progress, now - since))
+            sleep_parked(progress);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct wring_progress *progress = arg;
+    pthread_setname_np(pthread_self(), "wring-progress");
+    prctl(PR_SET_TIMERSLACK, 1000ul); /* an emulated link counts on exact wake-ups; in ns */
+    while (!atomic_load(&progress->stop)) {
+        if (take_driver(progress))
+            drive(progress);
+        else
+            park(progress);
+    }
+    return NULL;
+}
+
+enum wring_status wring_thread_start(struct wring_progress *progress)
+{
+    int error = pthread_create(&progress->thread, NULL, thread_main, progress);
+    progress->threaded = error == 0;
+    return error == 0 ? WRING_OK : WRING_ERR_SYSTEM;
+}
+
+void wring_thread_stop(struct wring_progress *progress)
+{
+    if (!progress->threaded)
+        return;
+    wring_wake_driver(progress);
+    wring_wake_thread(progress);
+    pthread_join(progress->thread, NULL);
+    progress->threaded = false;
+}

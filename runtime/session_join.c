@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a session meets its peers, and how their connections come about. */
+#include "runtime/session.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "transport/auth.h"
+#include "transport/bootstrap/rendezvous.h"
+#include "transport/ports.h"
+
+#define WRING_MODULE "session"
+#define JOB_BYTES 16
+
+enum wring_status wring_session_meet(struct wring_session *session,
+                                     const struct wring_session_params *params)
+{
+    struct wring_config *config = &session->config;
+    if (params->bootstrap != NULL) {
+        session->bootstrap = params->bootstrap;
+        return WRING_OK;
+    }
+    session->owns_bootstrap = true;
+    if (session->size == 1)
+        return wring_bootstrap_local_create(1, &session->bootstrap);
+    if (config->root[0] == '\0' && !(session->rank == 0 && config->root_fd >= 0)) {
+        wring_error(&session->log, "WRING_ROOT is not set: where do the ranks meet? Give "
+                                   "host:port of rank 0, or start with wring run");
+        return WRING_ERR_INVALID;
+    }
+    struct wring_ports ports;
+    enum wring_status status = wring_ports_read(&session->log, config->ports, &ports);
+    if (status != WRING_OK)
+        return status;
+    wring_ports_complete(&ports, config->root, sizeof(config->root));
+    struct wring_rendezvous_params rendezvous = {
+        .log = &session->log,
+        .rank = session->rank,
+        .size = session->size,
+        .root = config->root,
+        .root_fd = (int)config->root_fd,
+        .key = config->key,
+        .deadline_ns = wring_deadline_in(config->join_timeout_ns),
+    };
+    return wring_rendezvous_create(&rendezvous, &session->bootstrap);
+}
+
+/** Agree on the job's random name, and derive from it and the key what connections prove. */
+static enum wring_status name_job(struct wring_session *session, uint8_t *job, uint8_t *secret)
+{
+    uint8_t own[JOB_BYTES + 1]; /* and whether this rank keeps a trace */
+    struct wring_blobs blobs;
+    if (getrandom(own, JOB_BYTES, 0) != JOB_BYTES)
+        return WRING_ERR_SYSTEM;
+    own[JOB_BYTES] = session->trace != NULL;
+    enum wring_status status = wring_session_exchange(session, own, sizeof(own), &blobs);
+    if (status != WRING_OK)
+        return status;
+    session->all_trace = true;
+    for (uint32_t i = 0; i < session->size && status == WRING_OK; i++) {
+        status =
+            blobs.offsets[i + 1] - blobs.offsets[i] == sizeof(own) ? WRING_OK : WRING_ERR_FRAME;
+        session->all_trace &=
+            status == WRING_OK && blobs.storage[blobs.offsets[i] + JOB_BYTES] != 0;
+    }
+    if (status == WRING_OK)
+        memcpy(job, blobs.storage, JOB_BYTES);
+    wring_blobs_finish(&blobs);
+    if (status != WRING_OK)
+        return status;
+    const char *key = session->config.key;
+    return wring_secret_derive(key, strlen(key), "wring session", job, JOB_BYTES, secret);
+}
+
+enum wring_status wring_session_connect(struct wring_session *session)
+{
+    struct wring_fabric_params params = {
+        .config = &session->config,
+        .log = &session->log,
+        .rank = session->rank,
+        .size = session->size,
+        .provider = session->config.provider,
+        .bind = session->config.bind,
+        .handler = wring_engine_handler(session->engine),
+    };
+    enum wring_status status = name_job(session, params.job, params.secret);
+    if (status != WRING_OK)
+        return status;
+    if (params.bind[0] == '\0' && session->config.key[0] != '\0')
+        params.bind = session->bootstrap->ops->local_address(session->bootstrap);
+
+    struct wring_writer description = {0};
+    struct wring_blobs blobs;
+    status = wring_fabric_create(&params, &session->fabric);
+    session->engine->fabric = session->fabric;
+    if (status == WRING_OK)
+        wring_fabric_describe(session->fabric, &description);
+    bool logged = status != WRING_OK && status != WRING_ERR_NO_MEMORY;
+    enum wring_status agreed = wring_session_agree(session, status, logged ? NULL : "");
+    if (agreed != WRING_OK) {
+        free(description.data);
+        return status != WRING_OK ? status : agreed;
+    }
+    status = wring_session_exchange_writer(session, &description, &blobs);
+    if (status != WRING_OK)
+        return status;
+    status = wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
+                                  wring_deadline_in(session->config.join_timeout_ns));
+    wring_blobs_finish(&blobs);
+    return status;
+}

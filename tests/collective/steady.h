@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The buckets of the tests of the steady state, and their steps. */
+#ifndef WRING_TESTS_STEADY_H
+#define WRING_TESTS_STEADY_H
+
+#include <wring/wring.h>
+
+#define STEADY_BUCKETS 4
+#define STEADY_WARM_STEPS 20       /* until all memory has been touched */
+#define STEADY_LONG_NS 50000000ull /* a step in which a rank lost its processor */
+
+/** Raw and encoded buckets, flat and chunked, committed. @param out  [STEADY_BUCKETS] */
+enum wring_status steady_make(struct wring_session *session, struct wring_bucket **out);
+
+/**
+ * Post all buckets, then wait for all, and so on.
+ * @param compute_ns  that the caller is busy with something else between posts and waits
+ */
+enum wring_status steady_run(struct wring_bucket **buckets, int steps, uint64_t compute_ns);
+
+#endif

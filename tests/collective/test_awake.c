@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who need not sleep does not enter the kernel over shared memory: neither the thread that posts
+ * and waits nor the session's own. Who did sleep is woken by one call.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "runtime/session.h"
+#include "tests/collective/kernel_calls.h"
+#include "tests/collective/steady.h"
+#include "tests/lib/procs.h"
+#include "tests/lib/test.h"
+
+#define RANKS 2
+#define STEPS 100
+#define STEPS_MIN 5 /* awake, on a machine that has much else to do */
+#define DEADLINE_S 120
+#define COMPUTE_NS (200 * WRING_NS_PER_US)
+#define BURSTS 50
+#define EDGE 8 /* sleeps that began before calls were counted, and ended after */
+
+/** What the steps of a rank took, for the parent to see. */
+struct ledger {
+    struct kernel_calls calls; /* of all steps */
+    uint64_t sleeps;           /* that the session knows of */
+    unsigned awake;            /* steps in which nobody slept, or was kept waiting for long */
+    unsigned broken;           /* of these, steps with a call into the kernel */
+    struct kernel_calls first; /* in the first of these */
+    unsigned woken;            /* bursts of posts that woke the thread */
+    unsigned too_often;        /* and those that did so more often than it slept */
+};
+
+static void add_calls(struct kernel_calls *sum, const struct kernel_calls *step)
+{
+    sum->sleeps += step->sleeps;
+    sum->futex_waits += step->futex_waits;
+    sum->futex_wakes += step->futex_wakes;
+    sum->writes += step->writes;
+    sum->sends += step->sends;
+    sum->reads += step->reads;
+    sum->yields += step->yields;
+    sum->others += step->others;
+    sum->other = step->others > 0 ? step->other : sum->other;
+}
+
+/** A burst of posts while the session's thread sleeps. */
+static enum wring_status watch_posts(struct wring_session *session, struct wring_bucket **buckets,
+                                     struct ledger *ledger)
+{
+    const struct timespec until_it_sleeps = {0, 3 * WRING_NS_PER_MS};
+    enum wring_status status = WRING_OK;
+
+    nanosleep(&until_it_sleeps, NULL);
+    uint64_t slept = wring_progress_sleeps(session->progress);
+    kernel_calls_start();
+    for (int b = 0; b < STEADY_BUCKETS && status == WRING_OK; b++)
+        status = wring_bucket_post(buckets[b]);
+    struct kernel_calls burst = kernel_calls_stop();
+    slept = wring_progress_sleeps(session->progress) - slept;
+    ledger->woken += burst.writes > 0;
+    ledger->too_often += burst.writes > slept + 1;
+    for (int b = 0; b < STEADY_BUCKETS && status == WRING_OK; b++)
+        status = wring_bucket_wait(buckets[b], WRING_FOREVER);
+    return status;
+}
+
+/** One step, with the calls of all threads. */
+static enum wring_status watch_step(struct wring_session *session, struct wring_bucket **buckets,
+                                    uint64_t compute_ns, struct ledger *ledger)
+{
+    uint64_t slept = wring_progress_sleeps(session->progress);
+    uint64_t began_ns = wring_now_ns();
+    kernel_calls_start();
+    enum wring_status status = steady_run(buckets, 1, compute_ns);
+    struct kernel_calls step = kernel_calls_stop();
+
+    slept = wring_progress_sleeps(session->progress) - slept;
+    ledger->sleeps += slept;
+    add_calls(&ledger->calls, &step);
+    if (slept > 0 || wring_now_ns() - began_ns > STEADY_LONG_NS)
+        return status;
+    ledger->awake++;
+    if (kernel_calls_sum(&step) > 0 && ledger->broken++ == 0)
+        ledger->first = step;
+    return status;
+}
+
+/** In half of the steps the session's thread is on its own for a while. */
+static enum wring_status watch_steps(struct wring_session *session, struct ledger *ledger)
+{
+    struct wring_bucket *buckets[STEADY_BUCKETS];
+    enum wring_status status = steady_make(session, buckets);
+    if (status == WRING_OK)
+        status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
+    for (int s = 0; s < STEPS && status == WRING_OK; s++)
+        status = watch_step(session, buckets, s % 2 == 0 ? 0 : COMPUTE_NS, ledger);
+    for (int s = 0; s < BURSTS && status == WRING_OK; s++)
+        status = watch_posts(session, buckets, ledger);
+    return status == WRING_OK ? wring_barrier(wring_session_world(session)) : status;
+}
+
+static int run_rank(struct procs_rank *rank, void *arg)
+{
+    struct ledger *ledgers = arg;
+    struct wring_session *session;
+    const char *why;
+
+    if (!kernel_calls_init(&why))
+        return 2;
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    if (status == WRING_OK)
+        status = watch_steps(session, &ledgers[rank->rank]);
+    procs_say(rank, "%s", wring_status_text(status));
+    wring_session_close(session);
+    return status == WRING_OK ? 0 : 1;
+}
+
+static void run_job(const char *const *settings, struct ledger *ledgers)
+{
+    static struct procs_job job;
+    memset(&job, 0, sizeof(job));
+    memset(ledgers, 0, RANKS * sizeof(*ledgers));
+    job.ranks = RANKS;
+    job.settings = settings;
+    job.run = run_rank;
+    job.arg = ledgers;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t r = 0; r < RANKS; r++) {
+        const struct kernel_calls *calls = &ledgers[r].calls;
+        CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said %s", settings[1], r, job.codes[r],
+              job.texts[r]);
+        printf("%s %s rank %u: %llu sleeps, %u steps awake; %lu sleeping, %lu futex waits, "
+               "%lu wakes, %lu writes, %lu sends, %lu reads, %lu yields, %lu others (%ld)\n",
+               settings[1], settings[2], r, (unsigned long long)ledgers[r].sleeps, ledgers[r].awake,
+               calls->sleeps, calls->futex_waits, calls->futex_wakes, calls->writes, calls->sends,
+               calls->reads, calls->yields, calls->others, calls->other);
+    }
+}
+
+/** What a parent and its ranks both see. */
+static struct ledger *ledgers_new(void)
+{
+    struct ledger *ledgers = mmap(NULL, RANKS * sizeof(*ledgers), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return ledgers != MAP_FAILED ? ledgers : NULL;
+}
+
+static void nobody_sleeps(const char *progress)
+{
+    const char *const settings[] = {"WRING_PROVIDER=shm", progress, "WRING_SPIN=1s", NULL};
+    struct ledger *ledgers = ledgers_new();
+    REQUIRE(ledgers != NULL, "no shared memory");
+    run_job(settings, ledgers);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        const struct kernel_calls *first = &ledgers[r].first;
+        CHECK(ledgers[r].awake > STEPS_MIN, "%s, rank %u: only %u steps awake", progress, r,
+              ledgers[r].awake);
+        CHECK(ledgers[r].broken == 0,
+              "%s, rank %u: %u steps called the kernel; the first: %lu sleeps, %lu futex waits, "
+              "%lu wakes, %lu writes, %lu sends, %lu reads, %lu yields, call %ld",
+              progress, r, ledgers[r].broken, first->sleeps, first->futex_waits, first->futex_wakes,
+              first->writes, first->sends, first->reads, first->yields, first->other);
+    }
+    munmap(ledgers, RANKS * sizeof(*ledgers));
+}
+
+static void callers_stay_out_of_the_kernel(void)
+{
+    nobody_sleeps("WRING_PROGRESS=caller");
+}
+
+static void so_does_the_thread(void)
+{
+    nobody_sleeps("WRING_PROGRESS=thread");
+}
+
+/** Nobody spins, so everyone sleeps all the time. */
+static void a_sleep_is_ended_by_one_call(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=thread",
+                                           "WRING_SPIN=0", NULL};
+    struct ledger *ledgers = ledgers_new();
+    REQUIRE(ledgers != NULL, "no shared memory");
+    run_job(settings, ledgers);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        const struct kernel_calls *calls = &ledgers[r].calls;
+        uint64_t own = ledgers[r].sleeps, peers = ledgers[1 - r].sleeps;
+        CHECK(own > STEPS / 10, "rank %u slept only %llu times", r, (unsigned long long)own);
+        CHECK(ledgers[r].woken > 0, "rank %u: no burst of posts found its thread asleep", r);
+        CHECK(ledgers[r].too_often == 0, "rank %u: %u bursts of posts woke one sleeper twice", r,
+              ledgers[r].too_often);
+        CHECK(calls->writes <= own + EDGE, "rank %u: %lu writes, %llu sleeps", r, calls->writes,
+              (unsigned long long)own);
+        CHECK(calls->futex_wakes <= own + calls->futex_waits + EDGE,
+              "rank %u: %lu wakes, %llu sleeps, %lu waits", r, calls->futex_wakes,
+              (unsigned long long)own, calls->futex_waits);
+        CHECK(calls->sends <= peers + EDGE, "rank %u: %lu sends, %llu sleeps of its peer", r,
+              calls->sends, (unsigned long long)peers);
+        CHECK(calls->others == 0, "rank %u: %lu other calls, the last number %ld", r, calls->others,
+              calls->other);
+    }
+    munmap(ledgers, RANKS * sizeof(*ledgers));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"callers_stay_out_of_the_kernel", callers_stay_out_of_the_kernel},
+        {"so_does_the_thread", so_does_the_thread},
+        {"a_sleep_is_ended_by_one_call", a_sleep_is_ended_by_one_call},
+        {NULL, NULL},
+    };
+    const char *why;
+    if (!kernel_calls_init(&why))
+        wring_test_skip("%s", why);
+    return wring_test_main(argc, argv, cases);
+}

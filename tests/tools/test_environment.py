@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever the WRING_ variables hold, a command works or says in a line which of them is wrong."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import wringtest
+from wringtest import wring
+
+VALUES = [b"", b"-1", b"0", b"65535", b"1e308", b"nan", b"garbage", b"-9223372036854775809",
+          b"99999999999999999999999", b"\xff\xfe\x80", b"x" * 5000, b"%s%n%n", b"/", b"1,,=:^",
+          b"\x1b[2J\nwring: another line"]
+FEW = [b"", b"0", b"1e308", b"\xff\xfe\x80", b"/", b"%s%n%n", b"1,,=:^"]  # for what takes longer
+ROOTS = [b"garbage", b":", b"[::1", b"[::1]:", b"127.0.0.1:", b"127.0.0.1:0", b"127.0.0.1:-1",
+         b"127.0.0.1:99999", b"127.0.0.1:0x50", b":5000", b"%s%n:%n", b"x" * 240 + b":1"]
+TEXTS = {"WRING_FAULT": [b"rate=", b"rate=-1gbit", b"delay=1e9s", b"rank=x", b","],
+         "WRING_PORTS": [b"9-1", b"99999-100000", b"-", b"1-2-3"],
+         "WRING_EXECUTOR": [b"pool:", b"pool:99999999", b"pool:cores=0-99999999", b"pool:cores="],
+         "WRING_PROVIDER": [b",", b"tcp,", b"nonsense", b"fault:fault:tcp"],
+         "WRING_TRACE": [b"/nonexistent/trace", b"/dev/full"],
+         "WRING_KEY_FILE": [b"/", b"/nonexistent", b"/dev/null"]}
+
+
+def variables():
+    return [var["name"] for var in json.loads(wring("info", "--json").stdout)["config"]]
+
+
+class Environment(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()  # WRING_TRACE=nan is a file
+        self.addCleanup(self.folder.cleanup)
+
+    def run_with(self, command, settings):
+        """@return subprocess.CompletedProcess with bytes; it neither hung nor was it killed"""
+        bare = {os.fsencode(k): os.fsencode(v) for k, v in wringtest.environment().items()}
+        given = {os.fsencode(k): v for k, v in settings.items()}
+        result = subprocess.run([os.path.abspath(wringtest.WRING), *command], cwd=self.folder.name,
+                                env={**bare, **given}, stdin=subprocess.DEVNULL,
+                                capture_output=True, timeout=wringtest.PATIENCE, check=False)
+        self.assertIn(result.returncode, (0, 1, 2), f"{settings}: {result.stderr}")
+        return result
+
+    def check_line(self, result, name, value):
+        """One line, and one can see in it what to change."""
+        said = result.stderr.decode(errors="replace")
+        self.assertTrue(said.endswith("\n") and said.count("\n") == 1, f"{name}={value}: {said}")
+        self.assertTrue(said[:-1].isprintable() or b"\xff" in value, said)
+        shown = "".join(c if c.isprintable() else "?" for c in value.decode(errors="replace"))
+        self.assertTrue("WRING_" in said or shown and shown in said, f"{name}={value}: {said}")
+
+    def test_info(self):
+        names = variables()
+        for name in names:
+            for value in VALUES + TEXTS.get(name, []):
+                result = self.run_with(["info", "--json"], {name: value})
+                if result.returncode == 0:
+                    shown = json.loads(result.stdout)["config"]
+                    self.assertEqual([var["name"] for var in shown], names, value)
+                else:
+                    self.check_line(result, name, value)
+
+    def check_session(self, name, value, **settings):
+        """@return its exit status"""
+        alone = {"WRING_RANK": b"0", "WRING_SIZE": b"1", "WRING_JOIN_TIMEOUT": b"1", **settings}
+        result = self.run_with(["bench", "allreduce", "--json", "--bytes", "4k", "--iterations",
+                                "1"], {**alone, name: value})
+        if result.returncode == 0:
+            self.assertEqual(json.loads(result.stdout)["results"][0]["wrong"], 0)
+        else:
+            self.check_line(result, name, value)
+        return result.returncode
+
+    def test_a_session(self):
+        refused = 0
+        for name in variables():
+            for value in FEW + TEXTS.get(name, []):
+                refused += self.check_session(name, value) != 0
+        self.assertGreater(refused, 100)
+
+    def test_where_ranks_meet(self):
+        for value in ROOTS:
+            self.assertNotEqual(self.check_session("WRING_ROOT", value, WRING_SIZE=b"2"), 0)
+        for value in b"0", b"2", b"77", b"65535":
+            self.assertNotEqual(self.check_session("WRING_ROOT_FD", value, WRING_SIZE=b"2"), 0)
+
+
+if __name__ == "__main__":
+    wringtest.main()

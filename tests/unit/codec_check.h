@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the tests of codecs share: the specs that are tested, and calls that are checked. */
+#ifndef WRING_TESTS_CODEC_CHECK_H
+#define WRING_TESTS_CODEC_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+/** What is tested; NULL after the last. A codec that is not among them fails a test. */
+extern const char *const codec_specs[];
+
+/** A job of one rank. */
+extern const struct wring_codec_context codec_alone;
+
+/** The caller destroys it. @param tier NULL: the best */
+struct wring_codec *codec_make(const char *spec, const char *tier);
+
+/** Call a function for every spec and every tier that runs here, and one length or all. */
+void codec_for_each(void (*check)(const struct wring_codec *codec, uint64_t n), bool all_lengths);
+
+/** Numbers that are denser near zero. @return [n], until wring_test_free_guarded() */
+float *codec_gradient(uint64_t n, uint32_t seed);
+float *codec_copy_of(const float *data, uint64_t n);
+
+/** Encode and decode into memory that ends at an unmapped page. @param residual may be NULL */
+unsigned char *codec_encode(const struct wring_codec *codec, const float *src, uint64_t n,
+                            float *residual, size_t *bytes);
+float *codec_decode(const struct wring_codec *codec, const void *code, size_t bytes, uint64_t n);
+
+bool codec_is_named(const struct wring_codec *codec, const char *name);
+
+/** wring_test_main() under the floating-point mode of jobs. */
+int codec_test_main(int argc, char **argv, const struct wring_test_case *cases);
+
+#endif

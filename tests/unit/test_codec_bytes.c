@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The bytes of a code: those of FORMAT.md, and such that no encoder wrote. */
+#include <string.h>
+
+#include "tests/unit/codec_check.h"
+
+static void worked(const char *spec, const float *x, uint64_t n, const unsigned char *want,
+                   size_t want_bytes)
+{
+    struct wring_codec *codec = codec_make(spec, NULL);
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    CHECK(bytes >= want_bytes && memcmp(code, want, want_bytes) == 0,
+          "%s: other bytes than FORMAT.md says", spec);
+    wring_codec_destroy(codec);
+}
+
+#define WORKED(spec, x, n, ...)                              \
+    worked(spec, x, n, (const unsigned char[]){__VA_ARGS__}, \
+           sizeof((const unsigned char[]){__VA_ARGS__}))
+
+static void worked_bytes(void)
+{
+    static const float thirds[] = {1.0f / 3, -65519.99609375f, 1e-7f, 65520};
+    static const float halves[] = {1, 1.00390625f, -1.01171875f};
+    static const float steps[32] = {127, -64, 0.5f, 1.5f};
+    static const float signs[32] = {1, -3};
+    static const float sparse[256] = {[5] = 1, [9] = -2};
+
+    WORKED("bf16", halves, 3, 0x80, 0x3F, 0x80, 0x3F, 0x82, 0xBF);
+    WORKED("fp16", thirds, 4, 0x55, 0x35, 0xFF, 0xFB, 0x02, 0x00, 0x00, 0x7C);
+    WORKED("int8:block=32", steps, 32, 0, 0, 0x80, 0x3F, 0x7F, 0xC0, 0x00, 0x02, 0x00);
+    WORKED("onebit:block=32", signs, 32, 0, 0, 0, 0x3E, 2, 0, 0, 0);
+    WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
+}
+
+static void check_wrong_length(const struct wring_codec *codec, uint64_t n)
+{
+    float *x = codec_gradient(n, 43), *out = wring_test_guarded(n * sizeof(*out));
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    unsigned char *longer = wring_test_guarded(bytes + 1);
+    memcpy(longer, code, bytes);
+
+    CHECK(wring_codec_decode(codec, &codec_alone, longer, bytes + 1, out, n, false) ==
+              WRING_ERR_FRAME,
+          "%s n=%zu: a byte too many is taken", wring_codec_info(codec)->spec, (size_t)n);
+    for (size_t cut = 1; cut <= bytes; cut += 1 + cut / 2) {
+        unsigned char *shorter = wring_test_guarded(bytes - cut);
+        memcpy(shorter, code, bytes - cut);
+        CHECK(wring_codec_decode(codec, &codec_alone, shorter, bytes - cut, out, n, true) ==
+                  WRING_ERR_FRAME,
+              "%s n=%zu: %zu bytes short are taken", wring_codec_info(codec)->spec, (size_t)n, cut);
+    }
+}
+
+static void wrong_length(void)
+{
+    codec_for_each(check_wrong_length, true);
+}
+
+/** Valid codes with random damage: refused or decoded, never out of bounds. */
+static void check_damage(const struct wring_codec *codec, uint64_t n)
+{
+    float *x = codec_gradient(n, 47), *out = wring_test_guarded(n * sizeof(*out));
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    unsigned char *damaged = wring_test_guarded(bytes);
+    uint32_t random = 53;
+
+    for (int round = 0; round < 200; round++) {
+        memcpy(damaged, code, bytes);
+        for (uint32_t flips = wring_test_random(&random) % 8 + 1; flips > 0; flips--) {
+            size_t at = wring_test_random(&random) % (round % 2 == 0 ? bytes : (bytes + 7) / 8);
+            damaged[at] = (unsigned char)wring_test_random(&random);
+        }
+        enum wring_status status =
+            wring_codec_decode(codec, &codec_alone, damaged, bytes, out, n, round % 3 == 0);
+        CHECK(status == WRING_OK || status == WRING_ERR_FRAME, "%s: %s",
+              wring_codec_info(codec)->spec, wring_status_text(status));
+    }
+}
+
+static void damage(void)
+{
+    codec_for_each(check_damage, false);
+}
+
+/** One unit's code by hand; what a peer must not get away with. */
+static void refuse(const char *spec, uint64_t n, const uint32_t *words, size_t n_words,
+                   const char *what)
+{
+    struct wring_codec *codec = codec_make(spec, NULL);
+    size_t bytes = strcmp(wring_codec_info(codec)->name, "topk") == 0 ? n_words * sizeof(*words)
+                                                                      : wring_codec_bound(codec, n);
+    unsigned char *code = wring_test_guarded(bytes);
+    float *out = wring_test_guarded(n * sizeof(*out));
+
+    memset(code, 0, bytes);
+    memcpy(code, words, n_words * sizeof(*words));
+    CHECK(wring_codec_decode(codec, &codec_alone, code, bytes, out, n, false) == WRING_ERR_FRAME,
+          "%s: %s is taken", spec, what);
+    wring_codec_destroy(codec);
+}
+
+#define REFUSE(spec, n, what, ...)                   \
+    refuse(spec, n, (const uint32_t[]){__VA_ARGS__}, \
+           sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), what)
+
+static void malformed(void)
+{
+    REFUSE("int8", 32, "a negative scale", 0xBF800000);
+    REFUSE("int8", 32, "an infinite scale", 0x7F800000);
+    REFUSE("int8", 32, "another NaN", 0x7FC00001);
+    REFUSE("int8", 32, "a scale that overflows", 0x7C010204);
+    REFUSE("onebit", 32, "a negative mean", 0x80000000);
+    REFUSE("onebit", 32, "an infinite mean", 0x7F800000);
+    REFUSE("onebit:means=2", 32, "one NaN of two means", 0x7FC00000, 0x3F800000);
+    REFUSE("topk:block=256", 256, "a count above the bound", 4, 1, 1, 1, 1, 0x00020001, 0x00040003);
+    REFUSE("topk:block=256", 256, "a huge count", 0xFFFFFFFE);
+    REFUSE("topk:block=256", 256, "equal indices", 2, 1, 1, 0x00050005);
+    REFUSE("topk:block=256", 256, "descending indices", 2, 1, 1, 0x00050006);
+    REFUSE("topk:block=256", 256, "an index outside the unit", 2, 1, 1, 0x01000005);
+    REFUSE("topk:block=256", 100, "an index outside a short unit", 1, 1, 0x00000064);
+    REFUSE("topk:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
+    REFUSE("topk:block=256", 256, "a NaN value", 1, 0xFFC00000, 5);
+}
+
+static const struct wring_test_case cases[] = {
+    {"worked_bytes", worked_bytes},
+    {"wrong_length", wrong_length},
+    {"damage", damage},
+    {"malformed", malformed},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return codec_test_main(argc, argv, cases);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a code decodes to, held against a plain reference in double precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/codec_check.h"
+
+static double peak_of(const float *x, uint64_t n)
+{
+    double peak = 0;
+    for (uint64_t i = 0; i < n; i++)
+        peak = fmax(peak, fabs((double)x[i]));
+    return peak;
+}
+
+static void check_onebit(const struct wring_codec *codec, const float *x, const float *y,
+                         uint64_t n)
+{
+    double sums[2] = {0}, counts[2] = {0};
+    bool split = strstr(wring_codec_info(codec)->spec, "means=2") != NULL;
+    for (uint64_t i = 0; i < n; i++) {
+        sums[split && signbit(x[i])] += fabs((double)x[i]);
+        counts[split && signbit(x[i])]++;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        int side = split && signbit(x[i]);
+        double want = sums[side] / counts[side];
+        CHECK(!signbit(x[i]) == !signbit(y[i]) && fabs(fabs((double)y[i]) - want) <= want * 1e-5,
+              "%s i=%zu: %g became %g, mean %g", wring_codec_info(codec)->spec, (size_t)i, x[i],
+              y[i], want);
+    }
+}
+
+/** Chosen elements travel exactly, and none left behind is larger than one that was chosen. */
+static void check_topk(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    double least = INFINITY, left = 0;
+    uint64_t count = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK(y[i] == 0 || y[i] == x[i], "%s i=%zu: %g became %g", spec, (size_t)i, x[i], y[i]);
+        if (y[i] != 0) {
+            least = fmin(least, fabs((double)y[i]));
+            count++;
+        } else {
+            left = fmax(left, fabs((double)x[i]));
+        }
+    }
+    CHECK(count == 0 || left <= least, "%s n=%zu: %g stayed, %g was sent", spec, (size_t)n, left,
+          least);
+    const char *text = strstr(spec, "ratio=");
+    double ratio = text != NULL ? strtod(text + 6, NULL) : 0.01;
+    double k = fmax(1, ceil(ratio * (double)n));
+    bool exact = n < 16384 || strstr(spec, "exact") != NULL;
+    CHECK((double)count <= (exact ? k : floor(k * 1.25) + 8), "%s n=%zu: %zu sent, wanted %g", spec,
+          (size_t)n, (size_t)count, k);
+    CHECK((double)count >= (exact ? k : k / 2), "%s n=%zu: only %zu sent, wanted %g", spec,
+          (size_t)n, (size_t)count, k);
+}
+
+static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    if (codec_is_named(codec, "topk")) {
+        check_topk(codec, x, y, n);
+    } else if (codec_is_named(codec, "onebit")) {
+        check_onebit(codec, x, y, n);
+    } else {
+        double step = codec_is_named(codec, "int8") ? peak_of(x, n) / 127 * 0.50001 : 0;
+        for (uint64_t i = 0; i < n; i++) {
+            double size = fabs((double)x[i]), near = step;
+            if (codec_is_named(codec, "bf16"))
+                near = size * 0x1p-8;
+            if (codec_is_named(codec, "fp16"))
+                near = fmax(size * 0x1p-11, 0x1p-25);
+            double error = fabs((double)x[i] - (double)y[i]);
+            CHECK(error <= near, "%s i=%zu: %g became %g", wring_codec_info(codec)->spec, (size_t)i,
+                  x[i], y[i]);
+        }
+    }
+}
+
+static void check_error_bound(const struct wring_codec *codec, uint64_t n)
+{
+    size_t bytes;
+    float *x = codec_gradient(n, 7);
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    float *y = codec_decode(codec, code, bytes, n);
+    uint64_t unit = wring_codec_info(codec)->unit == 1 ? n : wring_codec_info(codec)->unit;
+
+    for (uint64_t at = 0; at < n; at += unit)
+        check_unit(codec, x + at, y + at, n - at < unit ? n - at : unit);
+}
+
+static void error_bounds(void)
+{
+    codec_for_each(check_error_bound, true);
+}
+
+static void check_constant(const struct wring_codec *codec, uint64_t n, float value)
+{
+    float *x = wring_test_guarded(n * sizeof(*x)), *residual = wring_test_guarded(n * sizeof(*x));
+    for (uint64_t i = 0; i < n; i++) {
+        x[i] = i % 3 == 0 ? -value : value;
+        residual[i] = 0;
+    }
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, residual, &bytes);
+    float *y = codec_decode(codec, code, bytes, n);
+    for (uint64_t i = 0; i < n; i++) {
+        REQUIRE(isfinite(y[i]) && isfinite(residual[i]), "%s n=%zu: %a became %a, left %a",
+                wring_codec_info(codec)->spec, (size_t)n, x[i], y[i], residual[i]);
+        REQUIRE(value != 0 || y[i] == 0, "%s: zero became %a", wring_codec_info(codec)->spec, y[i]);
+        REQUIRE(codec_is_named(codec, "none") || x[i] - y[i] == residual[i], "%s: %a - %a left %a",
+                wring_codec_info(codec)->spec, x[i], y[i], residual[i]);
+    }
+}
+
+static void check_odd(const struct wring_codec *codec, uint64_t n)
+{
+    static const float values[] = {0, 0x1p-149f, 0x1p-127f, 0x1p-119f, 0x0.fffp-119f, 1, 0x1p96f};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        check_constant(codec, n, values[i]);
+    if (!codec_is_named(codec, "onebit")) /* there the sum of magnitudes overflows: a NaN unit */
+        check_constant(codec, n, 0x1.fffffep127f);
+}
+
+static void odd_input(void)
+{
+    codec_for_each(check_odd, false);
+}
+
+/** fp16 from its denormals to its largest number, over which the plain bound holds too. */
+static void check_half_range(const struct wring_codec *codec, uint64_t n)
+{
+    if (!codec_is_named(codec, "fp16"))
+        return;
+    uint32_t random = 71;
+    float *x = wring_test_guarded(n * sizeof(*x));
+    for (uint64_t i = 0; i < n; i++)
+        x[i] =
+            wring_test_random_float(&random) * exp2f((float)(wring_test_random(&random) % 46) - 30);
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    check_unit(codec, x, codec_decode(codec, code, bytes, n), n);
+}
+
+/** What is too large for binary16: infinite on the way in, the largest number elsewhere. */
+static void check_half_overflow(const struct wring_codec *codec, uint64_t n)
+{
+    static const float large[] = {65520, -65536, 1e9f, -0x1.fffffep127f};
+    const struct wring_codec_context back = {.ranks = 1, .phase = 1};
+    unsigned char code[8];
+    float y[4], residual[4] = {0};
+
+    (void)n;
+    if (!codec_is_named(codec, "fp16"))
+        return;
+    wring_codec_encode(codec, &codec_alone, large, 4, NULL, code);
+    wring_codec_decode(codec, &codec_alone, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(isinf(y[i]) && (y[i] < 0) == (large[i] < 0), "%g became %g", large[i], y[i]);
+    wring_codec_encode(codec, &back, large, 4, NULL, code);
+    wring_codec_decode(codec, &back, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(y[i] == copysignf(65504, large[i]), "the sum %g became %g", large[i], y[i]);
+    wring_codec_encode(codec, &codec_alone, large, 4, residual, code);
+    wring_codec_decode(codec, &codec_alone, code, sizeof(code), y, 4, false);
+    for (int i = 0; i < 4; i++)
+        CHECK(y[i] == copysignf(65504, large[i]) && residual[i] == large[i] - y[i],
+              "fed %g became %g and left %g", large[i], y[i], residual[i]);
+}
+
+static void half_limits(void)
+{
+    codec_for_each(check_half_range, false);
+    codec_for_each(check_half_overflow, false);
+}
+
+static bool is_canonical_nan(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits == 0x7FC00000;
+}
+
+static void poison(const struct wring_codec *codec, uint64_t n, uint64_t where, float what,
+                   bool in_residual)
+{
+    uint64_t unit = wring_codec_info(codec)->unit;
+    float *x = codec_gradient(n, 11), *residual = codec_gradient(n, 13);
+    (in_residual ? residual : x)[where] = what;
+    float *before = codec_copy_of(residual, n);
+    size_t bytes;
+    unsigned char *code = codec_encode(codec, x, n, residual, &bytes);
+    float *y = codec_decode(codec, code, bytes, n), *sum = codec_gradient(n, 17);
+    wring_codec_decode(codec, &codec_alone, code, bytes, sum, n, true);
+
+    for (uint64_t i = 0; i < n; i++) {
+        bool hit = i / unit == where / unit;
+        REQUIRE(is_canonical_nan(y[i]) == hit && is_canonical_nan(sum[i]) == hit,
+                "%s i=%zu, %g at %zu: decoded to %a", wring_codec_info(codec)->spec, (size_t)i,
+                what, (size_t)where, y[i]);
+        REQUIRE(!hit || memcmp(&residual[i], &before[i], sizeof(*before)) == 0,
+                "%s i=%zu: residual changed", wring_codec_info(codec)->spec, (size_t)i);
+    }
+}
+
+static void check_poison(const struct wring_codec *codec, uint64_t n)
+{
+    if (codec_is_named(codec, "none"))
+        return;
+    poison(codec, n, 0, NAN, false);
+    poison(codec, n, n - 1, INFINITY, false);
+    poison(codec, n, n / 2, -INFINITY, false);
+    poison(codec, n, n / 3, -NAN, true);
+    poison(codec, n, n / 3, INFINITY, true);
+}
+
+static void not_finite(void)
+{
+    codec_for_each(check_poison, false);
+}
+
+static const struct wring_test_case cases[] = {
+    {"error_bounds", error_bounds},
+    {"odd_input", odd_input},
+    {"half_limits", half_limits},
+    {"not_finite", not_finite},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return codec_test_main(argc, argv, cases);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What the parts of the root's door share: rendezvous_host.c waits for the ranks and lets them in,
+ * rendezvous_pending.c has those who have not proven anything yet, rendezvous_verdict.c says why a
+ * job cannot begin.
+ */
+#ifndef WRING_TRANSPORT_RENDEZVOUS_HOST_H
+#define WRING_TRANSPORT_RENDEZVOUS_HOST_H
+
+#include "transport/bootstrap/rendezvous_private.h"
+
+#define WRING_RENDEZVOUS_PENDING 64 /* places for those who have not proven anything */
+
+/** A connection that has not proven anything yet. */
+struct wring_rendezvous_pending {
+    int fd; /* -1: free */
+    uint64_t since_ns;
+    char from[WRING_RENDEZVOUS_ADDRESS];
+    struct wring_auth auth;
+};
+
+/** Refusals of one kind, by strangers or by ranks that were started wrongly: who can tell? */
+struct wring_rendezvous_refusals {
+    unsigned n, unsaid;
+    uint64_t silent_until_ns;
+    char from[WRING_RENDEZVOUS_ADDRESS]; /* the last of them */
+};
+
+/** Why the job cannot begin. */
+struct wring_rendezvous_verdict {
+    enum wring_status status; /* WRING_OK: it still can */
+    uint32_t rank;            /* at fault */
+    char text[WRING_RENDEZVOUS_TEXT];
+};
+
+/** What one who knows the key says of itself. */
+struct wring_rendezvous_claim {
+    uint32_t rank, size;
+    const char *from;                      /* its address */
+    char holder[WRING_RENDEZVOUS_ADDRESS]; /* of the one who has that rank; "": nobody */
+};
+
+struct wring_rendezvous_host {
+    struct wring_rendezvous *rendezvous;
+    const uint8_t *secret;
+    int listen_fd;
+    uint32_t joined, told; /* told: of the verdict, without having joined */
+    struct wring_rendezvous_refusals wrong_key, other_version, garbage;
+    struct wring_rendezvous_verdict verdict;
+    struct pollfd *fds; /* [1 + WRING_RENDEZVOUS_PENDING + size] */
+    struct wring_rendezvous_pending pending[WRING_RENDEZVOUS_PENDING];
+};
+
+/** Close; what it was sent last arrives. */
+void wring_rendezvous_drop(struct wring_rendezvous_pending *pending);
+
+/** Take all who wait, as far as there are places; one held long makes room. */
+void wring_rendezvous_accept(struct wring_rendezvous_host *host);
+
+/** Someone who proves nothing never ends the job; the log has the first at once, then a few. */
+void wring_rendezvous_refuse(struct wring_rendezvous_host *host,
+                             const struct wring_rendezvous_pending *pending);
+
+/** The job ends so. */
+__attribute__((format(printf, 4, 5))) void wring_rendezvous_end(
+    struct wring_rendezvous_verdict *verdict, enum wring_status status, uint32_t rank,
+    const char *format, ...);
+
+/** @param hello in, [bytes], hostile; what is no hello claims nothing that could be true */
+void wring_rendezvous_read_claim(const uint8_t *hello, size_t bytes,
+                                 struct wring_rendezvous_claim *out);
+
+/**
+ * Is it a rank that a job of `size` misses? Two that cannot both be right end the job.
+ * @param out  written where it is not
+ */
+void wring_rendezvous_judge(const struct wring_rendezvous_claim *claim, uint32_t size,
+                            struct wring_rendezvous_verdict *out);
+
+/** Who has not joined. @param out out, {0} before @return borrowed from out */
+const char *wring_rendezvous_missing(const struct wring_rendezvous_host *host,
+                                     struct wring_rendezvous_names *out);
+
+/** The time is over: end the job, with what was seen of those who may be missing. */
+void wring_rendezvous_give_up(struct wring_rendezvous_host *host);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/collective/call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transport/collective/collective.h"
+#include "transport/control.h"
+
+#define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
+#define FIRST_LOOK_NS (1 * WRING_NS_PER_MS)      /* nearly all calls are through by then */
+#define LOOKS 8                                  /* in the time between two statements */
+#define PATIENCE 5                               /* statements that may go unanswered */
+#define STATEMENT_TEXT (WRING_SEND_MAX - 16 + 1) /* of a control message */
+
+static uint64_t fold(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * SPREAD;
+    return hash ^ hash >> 32;
+}
+
+/** Of a text, eight bytes at a time, the last ones filled up with zeros. */
+static uint64_t fold_text(uint64_t hash, const char *text)
+{
+    for (size_t left = strlen(text), n; left > 0; left -= n, text += n) {
+        uint8_t bytes[8] = {0};
+        n = left < sizeof(bytes) ? left : sizeof(bytes);
+        memcpy(bytes, text, n);
+        hash = fold(hash, wring_get_u64(bytes));
+    }
+    return hash;
+}
+
+static bool reduces(const struct wring_call *call)
+{
+    return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
+}
+
+void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT])
+{
+    static const char *const names[] = {
+        [WRING_CALL_ALLREDUCE] = "allreduce", [WRING_CALL_REDUCE_SCATTER] = "reduce-scatter",
+        [WRING_CALL_ALLGATHER] = "allgather", [WRING_CALL_ALLTOALL] = "alltoall",
+        [WRING_CALL_BROADCAST] = "broadcast", [WRING_CALL_BARRIER] = "barrier",
+    };
+    const char *name = names[call->kind];
+    bool raw = strcmp(call->codec, "none") == 0;
+
+    if (call->kind == WRING_CALL_BARRIER)
+        snprintf(text, WRING_CALL_TEXT, "%s", name);
+    else if (call->kind == WRING_CALL_BROADCAST)
+        snprintf(text, WRING_CALL_TEXT, "%s of %" PRIu64 " bytes from member %" PRIu32 "%s%s", name,
+                 call->elems, call->root, raw ? "" : ", ", raw ? "" : call->codec);
+    else
+        snprintf(text, WRING_CALL_TEXT, "%s of %" PRIu64 " %s%s%s%s%s", name, call->elems,
+                 wring_dtype_name(call->dtype), reduces(call) ? ", " : "",
+                 reduces(call) ? wring_op_name(call->op) : "", raw ? "" : ", ",
+                 raw ? "" : call->codec);
+}
+
+/**
+ * Calls that differ in nothing but kind, type or operation never have the same tag; others by a
+ * chance of 2^-WRING_TAG_BITS, and then the tags of all calls that follow tell.
+ */
+static uint32_t add_call(struct wring_calls *calls, const struct wring_call *call)
+{
+    uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
+    uint64_t hash = fold(fold(calls->history, call->root), call->elems);
+    hash = fold_text(hash, call->codec);
+    calls->history = fold(hash, sort);
+    return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
+}
+
+void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
+{
+    struct wring_calls *calls = collective->calls;
+    uint64_t at = calls->begun++ % WRING_CALLS_KEPT;
+
+    uint32_t tag = add_call(calls, &collective->work.call);
+    calls->kept[at].call = collective->work.call;
+    calls->kept[at].history = calls->history;
+    calls->look_ns = now_ns + FIRST_LOOK_NS;
+    calls->stated = 0;
+    collective->scatter->tag = collective->gather->tag = tag;
+}
+
+void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns)
+{
+    struct wring_calls *calls = collective->calls;
+    if (calls->stated == 0 && now_ns + FIRST_LOOK_NS < calls->look_ns)
+        calls->look_ns = now_ns + FIRST_LOOK_NS;
+}
+
+/* ---- statements: "history|call" ---- */
+
+static void write_statement(const struct wring_calls *calls, uint32_t number,
+                            char text[STATEMENT_TEXT])
+{
+    uint64_t at = number % WRING_CALLS_KEPT;
+    char call[WRING_CALL_TEXT];
+
+    wring_call_describe(&calls->kept[at].call, call);
+    snprintf(text, STATEMENT_TEXT, "%016" PRIx64 "|%s", calls->kept[at].history, call);
+}
+
+/** Tell a member which our latest call is. @return false if there was no room to */
+static bool state_to(const struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_channel_out *out = &collective->scatter->out[member];
+    struct wring_control control = {.kind = WRING_CONTROL_CALL,
+                                    .a = out->channel,
+                                    .b = out->generation,
+                                    .c = (uint32_t)collective->calls->begun - 1};
+    write_statement(collective->calls, control.c, control.text);
+    return wring_control_send(out->peer, &control) != WRING_ERR_AGAIN;
+}
+
+static bool state_to_all(const struct wring_collective *collective)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me)
+            all &= state_to(collective, i);
+    return all;
+}
+
+/** A member of whom we wait for a piece, and whose next one is of another call; or members.n. */
+static uint32_t find_stranger(const struct wring_collective *collective)
+{
+    uint32_t n = collective->members.n;
+    for (uint32_t i = 0; i < n; i++)
+        if (i != collective->members.me && collective->work.ops->awaits(collective, i) &&
+            (wring_channel_is_foreign(collective->scatter, i) ||
+             wring_channel_is_foreign(collective->gather, i)))
+            return i;
+    return n;
+}
+
+void wring_calls_look(struct wring_collective *collective, uint64_t now_ns)
+{
+    struct wring_calls *calls = collective->calls;
+    struct wring_fabric *fabric = collective->engine->fabric;
+    uint64_t pause_ns = fabric->config->heartbeat_ns;
+
+    if (now_ns < calls->look_ns)
+        return;
+    uint32_t stranger = find_stranger(collective);
+    bool strange = stranger < collective->members.n;
+    if (strange && calls->stated >= PATIENCE) {
+        char text[WRING_CALL_TEXT];
+        wring_call_describe(&collective->work.call, text);
+        uint32_t rank = collective->members.ranks[stranger];
+        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, (int32_t)rank,
+                          "rank %" PRIu32 " sent a piece of another call than %s, and does not say "
+                          "which",
+                          rank, text);
+        return;
+    }
+    calls->look_ns = now_ns + pause_ns / LOOKS;
+    if ((strange || now_ns - collective->started_ns >= pause_ns) && state_to_all(collective)) {
+        calls->stated++;
+        calls->look_ns = now_ns + pause_ns;
+    }
+}
+
+/** Another one than ours; both are statements about the same number. */
+static void disagree(const struct wring_collective *collective, uint32_t theirs, const char *other,
+                     const char *own)
+{
+    struct wring_fabric *fabric = collective->engine->fabric;
+    const char *their_call = strchr(other, '|'), *own_call = strchr(own, '|');
+
+    if (their_call == NULL)
+        wring_fabric_fail(fabric, WRING_ERR_FRAME, (int32_t)theirs,
+                          "rank %" PRIu32 " sent a malformed statement of its call", theirs);
+    else if (strcmp(their_call, own_call) != 0)
+        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
+                          "rank %" PRIu32 " calls %s; rank %" PRIu32
+                          " %s: members of a group make the same calls",
+                          theirs, their_call + 1, fabric->rank, own_call + 1);
+    else
+        wring_fabric_fail(fabric, WRING_ERR_MISMATCH, -1,
+                          "ranks %" PRIu32 " and %" PRIu32
+                          " made different calls in a group before this one: %s",
+                          theirs, fabric->rank, own_call + 1);
+}
+
+static void compare(const struct wring_collective *collective, uint32_t theirs, uint32_t number,
+                    const char *text)
+{
+    char own[STATEMENT_TEXT];
+    write_statement(collective->calls, number, own);
+    if (strcmp(own, text) != 0)
+        disagree(collective, theirs, text, own);
+}
+
+void wring_calls_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
+                       const char *text)
+{
+    const struct wring_calls *calls = collective->calls;
+    uint32_t back = (uint32_t)calls->begun - number; /* 1: our latest one */
+
+    if (back >= 1 && back <= WRING_CALLS_KEPT && back <= calls->begun)
+        compare(collective, collective->members.ranks[member], number, text);
+    else if ((int32_t)back <= 0 && calls->begun > 0)
+        state_to(collective, member);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Do all members of a group make the same immediate calls? Nothing is asked beforehand. The pieces
+ * of a call carry a tag, made of it and of all calls before it, in their immediates; a piece of
+ * another tag is not taken. A member that gets no further says what it calls to all others, and
+ * whoever has made another call in that place ends the job with a line that names both.
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_CALL_H
+#define WRING_TRANSPORT_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <wring/types.h>
+
+#define WRING_CALL_TEXT 112 /* bytes of a call's description, its NUL included */
+#define WRING_CALLS_KEPT 64 /* a power of two */
+
+struct wring_collective;
+
+enum wring_call_kind { /* values are part of the wire format */
+    WRING_CALL_ALLREDUCE = 1,
+    WRING_CALL_REDUCE_SCATTER = 2,
+    WRING_CALL_ALLGATHER = 3,
+    WRING_CALL_ALLTOALL = 4,
+    WRING_CALL_BROADCAST = 5,
+    WRING_CALL_BARRIER = 6,
+};
+
+/** What must be the same on all members. */
+struct wring_call {
+    enum wring_call_kind kind;
+    enum wring_dtype dtype;
+    enum wring_op op;
+    uint32_t root;     /* broadcast; else 0 */
+    uint64_t elems;    /* broadcast: bytes */
+    const char *codec; /* spec, "none" for raw; lives as long as the group */
+};
+
+/** The calls of one group. Zeroed at first. */
+struct wring_calls {
+    uint64_t begun;   /* how many; the one under way is call begun - 1 */
+    uint64_t history; /* hash of all of them */
+    struct {
+        struct wring_call call;
+        uint64_t history; /* up to and with this one */
+    } kept[WRING_CALLS_KEPT];
+    uint64_t look_ns; /* when to see next whether the one under way gets on */
+    uint32_t stated;  /* how often it was stated */
+};
+
+/** "allreduce of 1000 f32, sum, bf16" */
+void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT]);
+
+/** The collective's work is a new call: tag its pieces. */
+void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns);
+
+/** A piece of another call has come. If ours goes on for long, that is why: look soon. */
+void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns);
+
+/** The call under way is not through: state it if that takes long. It may fail the job. */
+void wring_calls_look(struct wring_collective *collective, uint64_t now_ns);
+
+/**
+ * A member says what its call of that number is. Fails the job if ours is another; a member that is
+ * ahead of us is told where we are.
+ * @param text  hostile, printable
+ */
+void wring_calls_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
+                       const char *text);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What peers send, and whom in the engine it concerns: channels by their ids. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "transport/collective/collective.h"
+#include "transport/engine.h"
+
+enum wring_status wring_engine_add_channel(struct wring_engine *engine,
+                                           struct wring_channel *channel)
+{
+    uint32_t id = 0;
+    while (id < engine->n_channels && engine->channels[id] != NULL)
+        id++;
+    if (id == WRING_CHANNELS_MAX)
+        return WRING_ERR_NO_MEMORY;
+    if (id == engine->n_channels) {
+        uint32_t grown = engine->n_channels * 2 + 16;
+        struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
+        if (channels == NULL)
+            return WRING_ERR_NO_MEMORY;
+        memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
+        engine->channels = channels;
+        engine->n_channels = grown;
+    }
+    channel->id = id;
+    channel->generation = engine->generation;
+    engine->channels[id] = channel;
+    return WRING_OK;
+}
+
+void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
+{
+    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel) {
+        engine->channels[channel->id] = NULL;
+        engine->generation++; /* credits on the way must not be taken for those of the next one */
+    }
+}
+
+static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
+{
+    return id < engine->n_channels ? engine->channels[id] : NULL;
+}
+
+static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));
+    uint32_t member =
+        channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
+
+    if (channel == NULL || member == channel->members.n ||
+        wring_channel_arrived(channel, member, imm, bytes) != WRING_OK) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32
+                          " sent %zu bytes that belong nowhere (immediate 0x%08" PRIx32 ")",
+                          peer->rank, bytes, imm);
+        return;
+    }
+    channel->owner->runnable = true;
+    if (wring_channel_is_foreign(channel, member))
+        wring_calls_suspect(channel->owner, engine->fabric->tick_ns);
+    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
+}
+
+static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
+{
+    struct wring_engine *engine = arg;
+    struct wring_task *task = (struct wring_task *)(uintptr_t)cookie;
+
+    wring_peer_put_done(peer, task->piece_bytes);
+    wring_collective_put_done(task);
+    engine->kick = true;
+}
+
+static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
+                      uint32_t sequence)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_channel(engine, id);
+    if (channel == NULL || channel->generation != generation)
+        return; /* of before the last commit */
+
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n ||
+        wring_channel_credit(channel, member, sequence) != WRING_OK) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " returned credits that it was not given", peer->rank);
+        return;
+    }
+    channel->owner->runnable = true;
+}
+
+/** A member of a group says what it calls. */
+static void on_call(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
+                    uint32_t number, const char *text)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_channel(engine, id);
+    if (channel == NULL || channel->generation != generation)
+        return; /* the group is no more */
+
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n || channel->owner->calls == NULL) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " speaks of calls in a group that it is not in",
+                          peer->rank);
+        return;
+    }
+    wring_calls_heard(channel->owner, member, number, text);
+}
+
+struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
+{
+    return (struct wring_fabric_handler){engine, on_arrived, on_put_done, on_credit, on_call};
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/measured.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MORE ",..."
+
+bool wring_measured_wants(struct wring_measured *measured, uint32_t way, uint64_t step)
+{
+    struct wring_loss *loss = &measured->ways[way];
+
+    if (measured->every == 0 || step % measured->every != 0)
+        return false;
+    if (loss->next_step != step + 1) {
+        loss->turn = loss->count > 0 ? step / measured->every % loss->count : 0;
+        loss->count = 0;
+        loss->next_step = step + 1;
+    }
+    return loss->count++ == loss->turn;
+}
+
+static void take_sample(struct wring_loss *loss, const struct wring_job *job)
+{
+    if (!isfinite(job->lost) || !isfinite(job->whole))
+        return;
+    loss->lost += job->lost;
+    loss->whole += job->whole;
+    loss->last = job->whole > 0 ? job->lost / job->whole : 0;
+    loss->pieces++;
+}
+
+void wring_measured_take(struct wring_measured *measured, const struct wring_job *job)
+{
+    if (job->core >= 0 && job->core < WRING_CORES_MAX)
+        measured->cores[job->core / 64] |= UINT64_C(1) << job->core % 64;
+    if (job->measure && job->status == WRING_OK)
+        take_sample(&measured->ways[job->context.phase], job);
+}
+
+static bool has(const struct wring_measured *measured, uint32_t core)
+{
+    return core < WRING_CORES_MAX && measured->cores[core / 64] >> core % 64 & 1;
+}
+
+/** Add "first" or "first-last". @return whether it and a later ",..." fit */
+static bool add_run(char *text, size_t bytes, uint32_t first, uint32_t last)
+{
+    char run[32];
+    size_t length = strlen(text);
+    int n = snprintf(run, sizeof(run), first == last ? "%s%u" : "%s%u-%u", length > 0 ? "," : "",
+                     first, last);
+    if (length + (size_t)n + sizeof(MORE) > bytes) {
+        snprintf(text + length, bytes - length, MORE);
+        return false;
+    }
+    memcpy(text + length, run, (size_t)n + 1);
+    return true;
+}
+
+uint32_t wring_measured_cores(const struct wring_measured *measured, char *text, size_t bytes)
+{
+    uint32_t count = 0;
+    bool room = true;
+
+    text[0] = '\0';
+    for (uint32_t core = 0; core < WRING_CORES_MAX; core++) {
+        if (!has(measured, core))
+            continue;
+        uint32_t last = core;
+        while (has(measured, last + 1))
+            last++;
+        room = room && add_run(text, bytes, core, last);
+        count += last - core + 1;
+        core = last;
+    }
+    return count;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What the codec jobs of a collective lost, piece by piece as samples go, and where they ran.
+ * Written by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_MEASURED_H
+#define WRING_TRANSPORT_MEASURED_H
+
+#include <wring/executor.h>
+
+#define WRING_CORES_MAX 4096 /* higher numbers of the system's are left out */
+
+/** One way: in, or the sum's way back. */
+struct wring_loss {
+    double lost, whole; /* sums of squares, of all samples; struct wring_job */
+    double last;        /* lost / whole of the last one */
+    uint64_t pieces;    /* sampled */
+
+    uint64_t next_step; /* after the one that is counted now */
+    uint64_t count;     /* pieces of it so far */
+    uint64_t turn;      /* which of them is the sample */
+};
+
+struct wring_measured {
+    uint64_t every; /* so many steps give one sample each way; 0: none */
+    struct wring_loss ways[2];
+    uint64_t cores[WRING_CORES_MAX / 64]; /* a bit for each that ran a job */
+};
+
+/**
+ * Shall the next piece that is encoded in this step be a sample? Each step that is sampled takes
+ * another piece, in turn.
+ */
+bool wring_measured_wants(struct wring_measured *measured, uint32_t way, uint64_t step);
+
+/** A job is done. One whose input was not finite is no sample. */
+void wring_measured_take(struct wring_measured *measured, const struct wring_job *job);
+
+/**
+ * The cores as text, in the way of "0,2-3"; ends in ",..." where there is no room for all.
+ * @return how many they are
+ */
+uint32_t wring_measured_cores(const struct wring_measured *measured, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The fault provider's objects, private to this folder. */
+#ifndef WRING_PROVIDERS_FAULT_PRIVATE_H
+#define WRING_PROVIDERS_FAULT_PRIVATE_H
+
+#include "base/log.h"
+#include "transport/providers/fault/fault.h"
+
+#define WRING_MODULE "fault"
+#define FAULT_EVENTS_MAX 1024 /* late ones of a kind; while there are so many, all else waits */
+#define FAULT_TEXT 256
+
+struct fault_remote {
+    struct wring_remote base;
+    struct wring_provider *provider; /* inner */
+    struct wring_remote *inner;
+    uint32_t waiting; /* puts there that have not left yet: it stays for them */
+    bool released;    /* by the layer above */
+};
+
+/** A put that has not left yet. */
+struct fault_put {
+    struct wring_region *region;
+    const void *local;
+    struct fault_remote *remote;
+    uint64_t remote_offset, cookie, due_ns;
+    uint64_t number; /* of all puts, in the order in which they took the link */
+    size_t bytes;
+    uint32_t lane, imm;
+};
+
+/** Puts that wait, in their order. */
+struct fault_lane {
+    struct fault_put *puts; /* [caps.put_depth], a ring */
+    uint32_t first, n;
+    bool blocked; /* the inner provider had no room for the first one, when it was last tried */
+};
+
+struct fault_conn {
+    struct wring_conn base;
+    struct wring_conn *inner; /* NULL: cut */
+    struct fault_conn *next;
+    bool closed;     /* no put or message leaves any more; CLOSED may still be to be reported */
+    bool cut_untold; /* cut here, and CLOSED is still to be reported */
+    char text[FAULT_TEXT];
+    uint64_t arrived_due_ns, heard_due_ns; /* the last ones': later ones do not overtake them */
+    uint32_t n_held;                       /* events about it, of both queues */
+    struct fault_lane lanes[];             /* [caps.lanes] */
+};
+
+/** An event that the layer above has not seen yet. */
+struct fault_event {
+    struct wring_event event; /* conn NULL: its connection is gone */
+    uint64_t due_ns;
+};
+
+/** Events in the order in which they are due. */
+struct fault_queue {
+    struct fault_event events[FAULT_EVENTS_MAX];
+    uint32_t first, n;
+};
+
+/** The payload of a put under way, with a byte changed. */
+struct fault_copy {
+    struct fault_copy *next;
+    const struct fault_conn *conn;
+    uint64_t cookie;
+    uint8_t data[];
+};
+
+struct fault_provider {
+    struct wring_provider base;
+    struct wring_provider *inner;
+    struct wring_provider_caps caps; /* of inner */
+    const struct wring_log *log;
+    struct wring_fault_schedule schedule;
+    uint32_t rank;
+    struct fault_conn *conns;
+    struct fault_copy *copies;
+    uint64_t puts, put_bytes, messages, arrivals, messages_seen; /* so far: they number the draws */
+    uint64_t posted;                                             /* puts that took the link */
+    uint32_t cuts_untold;
+
+    struct fault_queue arrived;                      /* and CLOSED, which comes last */
+    struct fault_queue heard;                        /* control messages */
+    uint8_t texts[FAULT_EVENTS_MAX][WRING_SEND_MAX]; /* of the messages in `heard` */
+    uint32_t free_texts[FAULT_EVENTS_MAX], n_free_texts;
+    int timer;             /* wakes a sleeper who does not know of what is due */
+    bool armed, timing;    /* the caller may sleep after the next poll; the timer is set */
+    uint64_t known_due_ns; /* what arm told him */
+    double egress_free_ns, ingress_free_ns; /* when the link's two directions are idle again */
+};
+
+static inline struct fault_provider *fault_of(struct wring_provider *base)
+{
+    return (struct fault_provider *)base;
+}
+
+static inline struct fault_conn *fault_conn_of(struct wring_conn *base)
+{
+    return (struct fault_conn *)base;
+}
+
+/* fault.c */
+
+/** A connection of the inner provider's, for the layer above. @return NULL: no memory */
+struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
+                                           struct wring_conn *inner);
+
+/* fault_region.c */
+enum wring_status wring_fault_region_create(struct wring_provider *base,
+                                            const struct wring_memory *memory,
+                                            struct wring_region **out);
+void wring_fault_region_destroy(struct wring_region *region);
+size_t wring_fault_region_export(struct wring_region *region, void *key);
+enum wring_status wring_fault_remote_import(struct wring_conn *base, const void *key,
+                                            size_t key_bytes, struct wring_remote **out);
+void wring_fault_remote_release(struct wring_remote *base);
+enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
+                                  struct wring_region *region, const void *local,
+                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
+                                  uint32_t imm, uint64_t cookie);
+
+/** A put that waited for it has left, or never will. */
+void wring_fault_remote_drop(struct fault_remote *remote);
+
+/* fault_link.c: what waits */
+enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct fault_conn *conn,
+                                        const struct fault_put *put);
+
+/** Let puts go whose time has come, in their order. */
+void wring_fault_release_puts(struct fault_provider *provider, uint64_t now);
+
+/**
+ * Translate the first of n inner events, which may be held. Those behind it that it takes along,
+ * as their connection has no place, lose their conn. @return true if it can be handed out at once
+ */
+bool wring_fault_take_event(struct fault_provider *provider, struct wring_event *event, size_t n,
+                            uint64_t now);
+
+/** Hand out what is due. @return events written */
+size_t wring_fault_release_events(struct fault_provider *provider, struct wring_event *events,
+                                  size_t max, uint64_t now);
+
+/** How many events the inner provider may report now. */
+size_t wring_fault_room(const struct fault_provider *provider);
+
+/** When something that waits is due next. */
+uint64_t wring_fault_next_due(const struct fault_provider *provider);
+
+/** Forget what waits for a connection. */
+void wring_fault_forget(struct fault_provider *provider, struct fault_conn *conn);
+
+/* fault_harm.c: what the schedule does to puts and messages as they leave */
+
+/** Cut the connection if the schedule says so for its next put. @return true if it is cut now */
+bool wring_fault_cut(struct fault_provider *provider, struct fault_conn *conn, size_t bytes);
+
+/** Hand a put to the inner provider, spoiled where the schedule says so. Errors: as put has. */
+enum wring_status wring_fault_deliver(struct fault_provider *provider, struct fault_conn *conn,
+                                      const struct fault_put *put);
+
+/** The same for a control message. */
+enum wring_status wring_fault_send(struct wring_conn *conn, const void *data, size_t bytes);
+
+/** A put's source is not needed any more. */
+void wring_fault_copy_done(struct fault_provider *provider, const struct fault_conn *conn,
+                           uint64_t cookie);
+
+/** Free the copies of a connection; NULL: all. */
+void wring_fault_copies_free(struct fault_provider *provider, const struct fault_conn *conn);
+
+#endif

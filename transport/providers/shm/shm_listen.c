@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How two processes find each other: names of sockets, listening, dialling, accepting. */
+#include "transport/providers/shm/shm.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WRING_MODULE "shm"
+#define NAME_PREFIX "wring-shm-"
+#define NAME_BYTES (sizeof(NAME_PREFIX) - 1 + 32)
+#define ACCEPTS_AT_ONCE 16
+
+static socklen_t fill_address(struct sockaddr_un *address, const char *name)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address->sun_path + 1, name, NAME_BYTES); /* the leading 0: no name in a file system */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + NAME_BYTES);
+}
+
+static bool is_name(const char *name, size_t bytes)
+{
+    return bytes == NAME_BYTES && memcmp(name, NAME_PREFIX, sizeof(NAME_PREFIX) - 1) == 0 &&
+           strspn(name + sizeof(NAME_PREFIX) - 1, "0123456789abcdef") >= 32;
+}
+
+static bool make_name(char name[NAME_BYTES + 1])
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return false;
+    snprintf(name, NAME_BYTES + 1, NAME_PREFIX "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+    return true;
+}
+
+static bool watch_listener(struct shm_provider *shm, int op)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    return epoll_ctl(shm->epoll, op, shm->listener, &event) == 0;
+}
+
+static enum wring_status begin_listening(struct shm_provider *shm)
+{
+    struct sockaddr_un address;
+    if (!make_name(shm->name))
+        return WRING_ERR_SYSTEM;
+    socklen_t bytes = fill_address(&address, shm->name);
+    shm->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (shm->listener < 0)
+        return WRING_ERR_SYSTEM;
+    if (bind(shm->listener, (struct sockaddr *)&address, bytes) == 0 &&
+        listen(shm->listener, SOMAXCONN) == 0 && watch_listener(shm, EPOLL_CTL_ADD))
+        return WRING_OK;
+
+    int saved = errno;
+    close(shm->listener);
+    shm->listener = -1;
+    errno = saved;
+    return WRING_ERR_ADDRESS;
+}
+
+enum wring_status wring_shm_listen(struct wring_provider *base, void *address, size_t *bytes)
+{
+    struct shm_provider *shm = (struct shm_provider *)base;
+    if (shm->listener >= 0)
+        return WRING_ERR_BUSY;
+    enum wring_status status = begin_listening(shm);
+    if (status != WRING_OK) {
+        wring_error(&shm->log, "listen on a UNIX socket: %s", strerror(errno));
+        return status;
+    }
+    memcpy(address, shm->name, NAME_BYTES);
+    *bytes = NAME_BYTES;
+    return WRING_OK;
+}
+
+static enum wring_status add_conn(struct shm_provider *shm, struct shm_conn *conn)
+{
+    if (shm->n_conns == shm->max_conns) {
+        size_t grown = 2 * shm->max_conns + 8;
+        struct shm_conn **conns = realloc(shm->conns, grown * sizeof(conns[0]));
+        if (conns == NULL)
+            return WRING_ERR_NO_MEMORY;
+        shm->conns = conns;
+        shm->max_conns = grown;
+    }
+    shm->conns[shm->n_conns++] = conn;
+    shm->meeting = true;
+    return WRING_OK;
+}
+
+enum wring_status wring_shm_connect(struct wring_provider *base, const void *address,
+                                    size_t address_bytes, const void *hello, size_t hello_bytes,
+                                    struct wring_conn **out)
+{
+    struct shm_provider *shm = (struct shm_provider *)base;
+    char name[WRING_ADDRESS_MAX + 1] = "";
+    if (hello_bytes > WRING_HELLO_MAX)
+        return WRING_ERR_INVALID;
+    if (address_bytes <= WRING_ADDRESS_MAX)
+        memcpy(name, address, address_bytes);
+    if (!is_name(name, address_bytes))
+        return WRING_ERR_FRAME;
+
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        wring_error(&shm->log, "socket: %s", strerror(errno));
+        return WRING_ERR_SYSTEM;
+    }
+    struct shm_conn *conn = wring_shm_conn_create(shm, false, fd, hello, hello_bytes);
+    if (conn == NULL) {
+        close(fd);
+        return WRING_ERR_NO_MEMORY;
+    }
+    conn->address_bytes = fill_address(&conn->address, name);
+    if (add_conn(shm, conn) != WRING_OK) {
+        wring_shm_conn_destroy(conn);
+        return WRING_ERR_NO_MEMORY;
+    }
+    *out = &conn->base;
+    return WRING_OK;
+}
+
+/** Of our own user? Others never get as far as the handshake. */
+static bool is_ours(struct shm_provider *shm, int fd)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid())
+        return true;
+    wring_warn(&shm->log, "refused process %d of user %u", (int)peer.pid, (unsigned)peer.uid);
+    return false;
+}
+
+static void take_peer(struct shm_provider *shm, int fd)
+{
+    struct shm_conn *conn = NULL;
+    if (!is_ours(shm, fd) || (conn = wring_shm_conn_create(shm, true, fd, NULL, 0)) == NULL) {
+        close(fd);
+        return;
+    }
+    if (add_conn(shm, conn) != WRING_OK)
+        wring_shm_conn_destroy(conn);
+}
+
+/** Out of descriptors: look away for a while rather than spin. */
+static void pause_listener(struct shm_provider *shm)
+{
+    wring_warn(&shm->log, "accept: %s", strerror(errno));
+    watch_listener(shm, EPOLL_CTL_DEL);
+    shm->listener_retry_ns = wring_deadline_in(100 * WRING_NS_PER_MS);
+}
+
+void wring_shm_accept_peers(struct shm_provider *shm)
+{
+    for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
+        int fd = accept4(shm->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_peer(shm, fd);
+            continue;
+        }
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            pause_listener(shm);
+        return;
+    }
+}
+
+void wring_shm_listen_again(struct shm_provider *shm, uint64_t now)
+{
+    if (shm->listener_retry_ns == 0 || now < shm->listener_retry_ns)
+        return;
+    shm->listener_retry_ns = 0;
+    watch_listener(shm, EPOLL_CTL_ADD);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/providers/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+
+#define EDGES 64 /* sockets that one look at epoll can report */
+
+static enum wring_status tcp_probe(char *reason, size_t bytes)
+{
+    (void)reason, (void)bytes;
+    return WRING_OK; /* a kernel without TCP is not one that this runs on */
+}
+
+/** Checksums as the configuration says; without one there are none. */
+static void set_up_checks(struct tcp_provider *provider, const struct wring_config *config)
+{
+    enum wring_cpu_tier tier = WRING_CPU_SCALAR;
+    if (config != NULL)
+        wring_cpu_tier_parse(config->cpu, &tier);
+    wring_crc32c_init(&provider->crc, tier);
+    provider->checks = config != NULL && strcmp(config->tcp_checksum, "on") == 0;
+}
+
+static enum wring_status tcp_open(const struct wring_provider_params *params,
+                                  struct wring_provider **out)
+{
+    const char *local =
+        params->bind != NULL && params->bind[0] != '\0' ? params->bind : "127.0.0.1";
+    struct tcp_provider *provider = calloc(1, sizeof(*provider));
+    if (provider == NULL)
+        return WRING_ERR_NO_MEMORY;
+    provider->base.ops = &wring_provider_tcp;
+    provider->log = params->log;
+    provider->listener = -1;
+    memcpy(provider->secret, params->secret, sizeof(provider->secret));
+    set_up_checks(provider, params->config);
+
+    enum wring_status status = wring_ports_read(
+        provider->log, params->config != NULL ? params->config->ports : "", &provider->ports);
+    if (status != WRING_OK)
+        goto free_provider;
+    if ((size_t)snprintf(provider->bind, sizeof(provider->bind), "%s", local) >=
+        sizeof(provider->bind)) {
+        wring_error(provider->log, "'%s' is no address to listen on", local);
+        status = WRING_ERR_ADDRESS;
+        goto free_provider;
+    }
+    provider->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (provider->epoll < 0) {
+        wring_error(provider->log, "no epoll descriptor: %s", strerrordesc_np(errno));
+        status = WRING_ERR_SYSTEM;
+        goto free_provider;
+    }
+    *out = &provider->base;
+    return WRING_OK;
+
+free_provider:
+    free(provider);
+    return status;
+}
+
+static void tcp_close(struct wring_provider *base)
+{
+    if (base == NULL)
+        return;
+    struct tcp_provider *provider = (struct tcp_provider *)base;
+    while (provider->conns != NULL)
+        wring_tcp_disconnect(&provider->conns->base);
+    wring_tcp_regions_drop(provider);
+    if (provider->listener >= 0)
+        close(provider->listener);
+    close(provider->epoll);
+    explicit_bzero(provider->secret, sizeof(provider->secret));
+    free(provider);
+}
+
+static void tcp_capabilities(struct wring_provider *provider, struct wring_provider_caps *out)
+{
+    (void)provider;
+    *out = (struct wring_provider_caps){
+        .lanes = 1,
+        .put_max_bytes = TCP_PUT_MAX,
+        .put_depth = TCP_PUT_DEPTH,
+        .local_any = true,
+        .host_regions = true,
+    };
+}
+
+struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
+                                    struct tcp_conn *conn)
+{
+    if (events->n == events->max)
+        return NULL;
+    struct wring_event *event = &events->events[events->n++];
+    *event = (struct wring_event){.kind = kind, .conn = &conn->base};
+    return event;
+}
+
+void wring_tcp_make_ready(struct tcp_conn *conn)
+{
+    struct tcp_provider *provider = tcp_of(conn);
+    if (conn->in_ready || conn->state == TCP_CLOSED)
+        return;
+    conn->in_ready = true;
+    conn->ready_next = NULL;
+    conn->ready_previous = provider->ready_last;
+    if (provider->ready_last != NULL)
+        provider->ready_last->ready_next = conn;
+    else
+        provider->ready_first = conn;
+    provider->ready_last = conn;
+    provider->ready_count++;
+}
+
+static struct tcp_conn *take_ready(struct tcp_provider *provider)
+{
+    struct tcp_conn *conn = provider->ready_first;
+    provider->ready_first = conn->ready_next;
+    if (conn->ready_next != NULL)
+        conn->ready_next->ready_previous = NULL;
+    else
+        provider->ready_last = NULL;
+    provider->ready_count--;
+    conn->in_ready = false;
+    return conn;
+}
+
+static void report_open(struct tcp_conn *conn, struct tcp_events *events)
+{
+    struct wring_event *event = wring_tcp_event(
+        events, conn->accepted ? WRING_EVENT_ACCEPTED : WRING_EVENT_CONNECTED, conn);
+    if (event == NULL)
+        return;
+    if (conn->accepted)
+        event->data = wring_auth_hello(&conn->auth, &event->bytes);
+    conn->state = TCP_OPEN;
+}
+
+static void report_closed(struct tcp_conn *conn, struct tcp_events *events)
+{
+    struct wring_event *event = wring_tcp_event(events, WRING_EVENT_CLOSED, conn);
+    if (event == NULL)
+        return;
+    event->status = conn->status;
+    event->text = conn->text;
+    conn->state = TCP_CLOSED;
+}
+
+static void exchange(struct tcp_conn *conn, struct tcp_events *events)
+{
+    if (conn->writable && wring_tcp_has_unsent(conn))
+        wring_tcp_flush(conn);
+    if (wring_tcp_report_sent(conn, events))
+        wring_tcp_receive(conn, events);
+}
+
+/** Could it go on at once, without an edge? */
+static bool has_work(const struct tcp_conn *conn)
+{
+    switch (conn->state) {
+    case TCP_CONNECTING:
+        return false;
+    case TCP_HANDSHAKE:
+        return conn->readable;
+    case TCP_READY:
+    case TCP_FAILED:
+        return true;
+    case TCP_OPEN:
+        return conn->readable || conn->receiver.blocked ||
+               conn->sender.put_tail != conn->sender.put_sent ||
+               (conn->writable && wring_tcp_has_unsent(conn));
+    case TCP_CLOSED:
+    case TCP_DROPPED:
+        return false;
+    }
+    return false;
+}
+
+static void serve(struct tcp_conn *conn, struct tcp_events *events)
+{
+    if (conn->state <= TCP_HANDSHAKE)
+        wring_tcp_handshake(conn);
+    if (conn->state == TCP_READY)
+        report_open(conn, events);
+    if (conn->state == TCP_OPEN)
+        exchange(conn, events);
+    if (conn->state == TCP_FAILED)
+        report_closed(conn, events);
+    if (conn->state == TCP_DROPPED)
+        wring_tcp_disconnect(&conn->base);
+    else if (has_work(conn))
+        wring_tcp_make_ready(conn);
+}
+
+/** Each ready connection has its turn once; what is left undone goes to the end of the list. */
+static void serve_ready(struct tcp_provider *provider, struct tcp_events *events)
+{
+    for (size_t turns = provider->ready_count; turns > 0 && events->n < events->max; turns--) {
+        if (provider->ready_first == NULL)
+            return;
+        serve(take_ready(provider), events);
+    }
+}
+
+static void look_for_edges(struct tcp_provider *provider)
+{
+    struct epoll_event edges[EDGES];
+    int n = epoll_wait(provider->epoll, edges, EDGES, 0);
+    for (int i = 0; i < n; i++) {
+        struct tcp_conn *conn = edges[i].data.ptr;
+        if (conn == NULL) {
+            provider->listener_ready = true;
+            continue;
+        }
+        conn->readable |= (edges[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        conn->writable |= (edges[i].events & EPOLLOUT) != 0;
+        conn->hung_up |= (edges[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        wring_tcp_make_ready(conn);
+    }
+}
+
+static size_t tcp_poll(struct wring_provider *base, struct wring_event *out, size_t max)
+{
+    struct tcp_provider *provider = (struct tcp_provider *)base;
+    struct tcp_events events = {.events = out, .max = max};
+
+    bool armed = provider->armed;
+    provider->armed = false;
+    if (provider->ready_count > 0) /* what the caller has just put is not kept waiting */
+        serve_ready(provider, &events);
+    look_for_edges(provider);
+    wring_tcp_accept_some(provider);
+    if (provider->handshakes > 0)
+        wring_tcp_expire(provider, wring_now_ns());
+    serve_ready(provider, &events);
+    if (armed && events.n == 0) /* it sleeps now, and edges come once */
+        wring_tcp_repeat_edges(provider);
+    return events.n;
+}
+
+static void tcp_arm(struct wring_provider *base, struct wring_wait_set *set)
+{
+    struct tcp_provider *provider = (struct tcp_provider *)base;
+    provider->armed = true;
+    if (set->n == sizeof(set->fds) / sizeof(set->fds[0])) {
+        set->busy = true; /* no place left to say what to wait for */
+        return;
+    }
+    set->fds[set->n++] = (struct pollfd){.fd = provider->epoll, .events = POLLIN};
+    set->busy |= provider->ready_count > 0 || wring_tcp_may_accept(provider);
+
+    uint64_t deadline = wring_tcp_next_deadline(provider);
+    if (provider->listener_ready && provider->listener_retry_ns != 0 &&
+        provider->listener_retry_ns < deadline)
+        deadline = provider->listener_retry_ns;
+    if (deadline < set->deadline_ns)
+        set->deadline_ns = deadline;
+}
+
+const struct wring_provider_ops wring_provider_tcp = {
+    .name = "tcp",
+    .doc = "framed puts over TCP sockets; works everywhere",
+    .probe = tcp_probe,
+    .open = tcp_open,
+    .close = tcp_close,
+    .capabilities = tcp_capabilities,
+    .listen = wring_tcp_listen,
+    .connect = wring_tcp_connect,
+    .disconnect = wring_tcp_disconnect,
+    .region_create = wring_tcp_region_create,
+    .region_destroy = wring_tcp_region_destroy,
+    .region_export = wring_tcp_region_export,
+    .remote_import = wring_tcp_remote_import,
+    .remote_release = wring_tcp_remote_release,
+    .remote_map = wring_unsupported_remote_map,
+    .put = wring_tcp_put,
+    .send = wring_tcp_send,
+    .spoil = wring_tcp_spoil,
+    .poll = tcp_poll,
+    .arm = tcp_arm,
+};

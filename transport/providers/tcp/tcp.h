@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The tcp provider's objects, private to the tcp_*.c files.
+ *
+ * One epoll descriptor, edge-triggered, watches all sockets. An edge sets a connection's readable
+ * or writable flag; the flag falls when the kernel has said that there is no more. Connections
+ * with something left to do stand in the ready list, so nothing is lost when a poll ends early,
+ * because the caller's event array is full or a connection has used up its share.
+ *
+ * transport/WIRE.md, "TCP frames", has the bytes.
+ */
+#ifndef WRING_PROVIDERS_TCP_H
+#define WRING_PROVIDERS_TCP_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/crc32c.h"
+#include "transport/auth.h"
+#include "transport/ports.h"
+#include "transport/providers/providers.h"
+#include <wring/provider.h>
+
+#define TCP_FRAME_BYTES 32 /* a frame's header */
+#define TCP_CHECK_BYTES 8  /* and what follows it in a checked frame */
+#define TCP_HEADER_MAX (TCP_FRAME_BYTES + TCP_CHECK_BYTES)
+#define TCP_FRAME_MAGIC 0x5752 /* "RW" */
+#define TCP_PUT_MAX ((size_t)1 << 30)
+#define TCP_PUT_DEPTH 128          /* a power of two */
+#define TCP_CONTROL_DEPTH 32       /* likewise */
+#define TCP_RECEIVE_BYTES 16384    /* read ahead while frames are small */
+#define TCP_SMALL_BYTES 8192       /* payloads up to this may pass through that buffer */
+#define TCP_SHARE_BYTES (1u << 20) /* one connection's bytes per turn, each way */
+#define TCP_AT_ONCE_BYTES 32768    /* so much queued is sent by put itself, not by poll */
+#define TCP_MESSAGES_PER_POLL 64
+#define TCP_ACCEPTS_PER_POLL 16
+#define TCP_PENDING_MAX 128 /* accepted, not yet authenticated */
+#define TCP_HANDSHAKE_NS (5 * 1000000000ull)
+#define TCP_EVICT_NS (1 * 1000000000ull) /* a pending one this old may be dropped for another */
+#define TCP_REGION_KEY_BYTES 16
+
+enum tcp_frame_kind {
+    TCP_FRAME_PUT = 1,
+    TCP_FRAME_MESSAGE = 2,
+};
+
+/** A frame's header in host form. */
+struct tcp_frame {
+    uint8_t kind, lane;
+    uint32_t region, generation; /* 0 in a message */
+    uint64_t offset;             /* 0 in a message */
+    uint32_t bytes, imm;
+    bool checked;         /* it carries checksums */
+    uint32_t payload_crc; /* in a checked one */
+};
+
+struct tcp_region {
+    struct wring_region base;
+    uint32_t index, generation;
+};
+
+struct tcp_slot {
+    struct tcp_region *region; /* NULL: free */
+    uint32_t generation;       /* of the region, or of the last one */
+};
+
+struct tcp_remote {
+    struct wring_remote base;
+    uint32_t index, generation;
+};
+
+struct tcp_put {
+    uint8_t header[TCP_HEADER_MAX];
+    size_t header_bytes;
+    const uint8_t *data;
+    size_t bytes;
+    uint64_t cookie;
+    bool is_spoiled; /* payload byte spoiled_at leaves as `spoiled`: fault injection */
+    uint8_t spoiled;
+    size_t spoiled_at;
+};
+
+struct tcp_control {
+    uint8_t frame[TCP_HEADER_MAX + WRING_SEND_MAX];
+    size_t bytes;
+};
+
+/** Rings with free-running counters. At most one frame is half sent. */
+struct tcp_sender {
+    struct tcp_put puts[TCP_PUT_DEPTH];
+    uint32_t put_tail, put_sent, put_head; /* reported <= sent <= queued */
+    size_t put_at;                         /* bytes of frame put_sent that are gone */
+    struct tcp_control controls[TCP_CONTROL_DEPTH];
+    uint32_t control_sent, control_head;
+    size_t control_at;
+    size_t queued_bytes;
+    bool broken; /* the kernel takes no more; the receiving side finds out why */
+    uint64_t spoil_at;
+    uint8_t spoil_mask; /* not 0: the next frame is to be spoiled */
+};
+
+struct tcp_receiver {
+    uint8_t buffer[TCP_RECEIVE_BYTES];
+    size_t at, end;         /* what is unread in buffer */
+    struct tcp_frame frame; /* under way if in_frame */
+    struct tcp_region *region;
+    uint8_t *target;     /* where the next payload byte goes */
+    size_t left;         /* payload bytes to come */
+    uint32_t crc;        /* of those that have come, in a checked frame */
+    size_t header_bytes; /* of the last frame */
+    bool in_frame;
+    bool large;   /* the last frame was: read no more than a header ahead */
+    bool blocked; /* the event array was full: go on without waiting for an edge */
+    uint8_t message[WRING_SEND_MAX];
+};
+
+enum tcp_state {
+    TCP_CONNECTING,
+    TCP_HANDSHAKE,
+    TCP_READY, /* proven; CONNECTED or ACCEPTED is still to be reported */
+    TCP_OPEN,
+    TCP_FAILED,  /* CLOSED is still to be reported */
+    TCP_CLOSED,  /* waits for disconnect */
+    TCP_DROPPED, /* never shown to the user: poll frees it */
+};
+
+struct tcp_conn {
+    struct wring_conn base;
+    struct tcp_conn *next, *previous;             /* all of the provider's */
+    struct tcp_conn *ready_next, *ready_previous; /* the ready list */
+    enum tcp_state state;
+    int fd;
+    bool accepted, in_ready, readable, writable, hung_up;
+    uint64_t deadline_ns; /* of the handshake */
+    enum wring_status status;
+    char peer[64];  /* address and port */
+    char text[256]; /* why it is dead */
+    struct wring_auth auth;
+    struct tcp_sender sender;
+    struct tcp_receiver receiver;
+};
+
+struct tcp_provider {
+    struct wring_provider base;
+    const struct wring_log *log;
+    uint8_t secret[WRING_SECRET_BYTES];
+    struct wring_crc32c crc;
+    bool checks; /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
+    char bind[64];
+    struct wring_ports ports; /* to listen on */
+    int epoll, listener;
+    bool armed; /* the caller may sleep after the next poll */
+    bool listener_ready;
+    uint64_t listener_retry_ns; /* no accept before then; 0: at once */
+    struct tcp_conn *conns;     /* newest first */
+    struct tcp_conn *ready_first, *ready_last;
+    size_t ready_count;
+    size_t handshakes; /* connections that have a deadline */
+    size_t pending;    /* of those, the accepted ones */
+    struct tcp_slot *slots;
+    size_t slot_count;
+    uint8_t messages[TCP_MESSAGES_PER_POLL][WRING_SEND_MAX];
+};
+
+/** Where a poll's events go. */
+struct tcp_events {
+    struct wring_event *events;
+    size_t n, max, messages;
+};
+
+#define WRING_MODULE "tcp"
+
+static inline struct tcp_provider *tcp_of(struct tcp_conn *conn)
+{
+    return (struct tcp_provider *)conn->base.provider;
+}
+
+/** The next event, zeroed but for kind and conn; NULL where the array is full. */
+struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
+                                    struct tcp_conn *conn);
+
+static inline bool tcp_in_handshake(const struct tcp_conn *conn)
+{
+    return conn->state == TCP_CONNECTING || conn->state == TCP_HANDSHAKE;
+}
+
+/** Put into the ready list, where it is not there yet. */
+void wring_tcp_make_ready(struct tcp_conn *conn);
+
+/* tcp_address.c: sockets' addresses as text and as blobs */
+enum wring_status wring_tcp_address_parse(const struct wring_log *log, const char *text,
+                                          struct sockaddr_storage *out, socklen_t *bytes);
+size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob);
+enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
+                                           struct sockaddr_storage *out, socklen_t *bytes);
+void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes);
+
+/* tcp_frame.c */
+
+/** @param out the header, up to TCP_HEADER_MAX @return its bytes */
+size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
+                            uint8_t *out);
+
+/** How long is the header that begins with these bytes, as far as they tell? */
+size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have);
+
+/**
+ * @param in a whole header @param must_check one without checksums is refused
+ * @return NULL, and the frame in out; or what is wrong with it, as in "peer P: sent ..."
+ */
+const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c *crc,
+                                   bool must_check, struct tcp_frame *out);
+
+/* tcp_region.c */
+enum wring_status wring_tcp_region_create(struct wring_provider *provider,
+                                          const struct wring_memory *memory,
+                                          struct wring_region **out);
+void wring_tcp_region_destroy(struct wring_region *region);
+void wring_tcp_regions_drop(struct tcp_provider *provider);
+size_t wring_tcp_region_export(struct wring_region *region, void *key);
+enum wring_status wring_tcp_remote_import(struct wring_conn *conn, const void *key,
+                                          size_t key_bytes, struct wring_remote **out);
+void wring_tcp_remote_release(struct wring_remote *remote);
+
+/** The region that a frame names, if it exists and the bytes lie in it; else NULL. */
+struct tcp_region *wring_tcp_region_find(const struct tcp_provider *provider,
+                                         const struct tcp_frame *frame);
+
+/* tcp_listen.c */
+enum wring_status wring_tcp_listen(struct wring_provider *provider, void *address, size_t *bytes);
+void wring_tcp_accept_some(struct tcp_provider *provider);
+bool wring_tcp_may_accept(const struct tcp_provider *provider);
+
+/** Have the epoll set tell of peers that come. @param op EPOLL_CTL_ADD, or _MOD to repeat */
+int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener);
+
+/* tcp_handshake.c */
+
+/** Go on with a connection that is not open yet. */
+void wring_tcp_handshake(struct tcp_conn *conn);
+
+/** Leave the handshake, for better or worse. */
+void wring_tcp_end_handshake(struct tcp_conn *conn, enum tcp_state state);
+
+/** Fail handshakes whose deadline has passed. */
+void wring_tcp_expire(struct tcp_provider *provider, uint64_t now);
+
+/** Of the handshakes under way, or WRING_NEVER. */
+uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider);
+
+/* tcp_conn.c */
+
+/** One that connects or was accepted, and owns the socket. @return NULL: no memory, fd is untouched
+ */
+struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider, int fd, bool accepted,
+                                       const struct sockaddr_storage *peer);
+
+/** Options of every data socket, then into the epoll set. */
+enum wring_status wring_tcp_watch(struct tcp_conn *conn);
+enum wring_status wring_tcp_connect(struct wring_provider *provider, const void *address,
+                                    size_t address_bytes, const void *hello, size_t hello_bytes,
+                                    struct wring_conn **out);
+void wring_tcp_disconnect(struct wring_conn *conn);
+
+/** Have the epoll set tell again of whatever was seen and is not done with. */
+void wring_tcp_repeat_edges(struct tcp_provider *provider);
+
+/** The connection is dead; the first reason stays. Closes the socket. */
+__attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,
+                                                          enum wring_status status,
+                                                          const char *format, ...);
+
+/* tcp_send.c */
+enum wring_status wring_tcp_put(struct wring_conn *conn, unsigned lane, struct wring_region *region,
+                                const void *local, struct wring_remote *remote,
+                                uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                uint64_t cookie);
+enum wring_status wring_tcp_send(struct wring_conn *conn, const void *data, size_t bytes);
+enum wring_status wring_tcp_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
+bool wring_tcp_has_unsent(const struct tcp_conn *conn);
+void wring_tcp_flush(struct tcp_conn *conn);
+
+/** Report puts whose bytes the kernel has. @return false where events did not suffice */
+bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events);
+
+/* tcp_receive.c */
+void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Listening, and accepting whoever comes: no stranger may take what ranks need. */
+#include "transport/providers/tcp/tcp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define BACKLOG 512
+#define ACCEPT_RETRY_NS (100 * WRING_NS_PER_MS)
+
+int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    return epoll_ctl(provider->epoll, op, listener, &event);
+}
+
+/** Make room among the unproven, if one of them is so slow that it may be no rank of ours. */
+static void evict(struct tcp_provider *provider, uint64_t now)
+{
+    struct tcp_conn *oldest = NULL;
+    for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
+        if (conn->accepted && tcp_in_handshake(conn))
+            oldest = conn; /* newest stand first */
+    if (oldest != NULL && now + TCP_HANDSHAKE_NS - oldest->deadline_ns >= TCP_EVICT_NS)
+        wring_tcp_fail(oldest, WRING_ERR_PEER, "too many unproven connections, and it is slow");
+}
+
+static void hold_accepting(struct tcp_provider *provider, uint64_t now)
+{
+    provider->listener_retry_ns = now + ACCEPT_RETRY_NS;
+}
+
+/** @return false when there is nobody more to accept now */
+static bool accept_one(struct tcp_provider *provider, uint64_t now)
+{
+    struct sockaddr_storage from;
+    socklen_t bytes = sizeof(from);
+    int fd =
+        accept4(provider->listener, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EAGAIN) {
+            provider->listener_ready = false;
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            wring_warn(provider->log, "cannot accept a connection now: %s", strerrordesc_np(errno));
+            hold_accepting(provider, now);
+        } /* else it was gone before it was accepted: the next one may be well */
+        return errno != EAGAIN && provider->listener_retry_ns <= now;
+    }
+    struct tcp_conn *conn = wring_tcp_conn_create(provider, fd, true, &from);
+    if (conn == NULL) {
+        close(fd);
+        hold_accepting(provider, now);
+        return false;
+    }
+    wring_auth_init(&conn->auth, false, WRING_AUTH_TCP, provider->secret, NULL, 0);
+    if (wring_tcp_watch(conn) != WRING_OK)
+        wring_tcp_disconnect(&conn->base);
+    return true;
+}
+
+bool wring_tcp_may_accept(const struct tcp_provider *provider)
+{
+    return provider->listener_ready && provider->listener_retry_ns == 0;
+}
+
+void wring_tcp_accept_some(struct tcp_provider *provider)
+{
+    if (!provider->listener_ready)
+        return;
+    uint64_t now = wring_now_ns();
+    if (now < provider->listener_retry_ns)
+        return;
+    provider->listener_retry_ns = 0;
+    for (int i = 0; i < TCP_ACCEPTS_PER_POLL; i++) {
+        if (provider->pending == TCP_PENDING_MAX)
+            evict(provider, now);
+        if (provider->pending == TCP_PENDING_MAX) {
+            hold_accepting(provider, now);
+            return;
+        }
+        if (!accept_one(provider, now))
+            return;
+    }
+}
+
+enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, size_t *bytes)
+{
+    struct tcp_provider *provider = (struct tcp_provider *)base;
+    struct sockaddr_storage local;
+    socklen_t local_bytes;
+    if (provider->listener >= 0)
+        return WRING_ERR_BUSY;
+    enum wring_status status =
+        wring_tcp_address_parse(provider->log, provider->bind, &local, &local_bytes);
+    if (status != WRING_OK)
+        return status;
+
+    char why[160];
+    int fd = wring_ports_listen(&provider->ports, &local, local_bytes, BACKLOG, why, sizeof(why));
+    if (fd < 0) {
+        wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
+        return WRING_ERR_ADDRESS;
+    }
+    local_bytes = sizeof(local);
+    if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
+        wring_tcp_watch_listener(provider, EPOLL_CTL_ADD, fd) != 0) {
+        wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
+                    strerrordesc_np(errno));
+        close(fd);
+        return WRING_ERR_SYSTEM;
+    }
+    provider->listener = fd;
+    char text[64];
+    wring_tcp_address_text(&local, text, sizeof(text));
+    wring_info(provider->log, "listening on %s", text);
+    *bytes = wring_tcp_address_pack(&local, address);
+    return WRING_OK;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What leaves: puts straight from the caller's memory, control messages from a ring of copies.
+ *
+ * Frames leave in this order: the put that is half sent, control messages, the other puts. As a
+ * control message can only be half sent while no put is, the order needs no further notes.
+ */
+#include "transport/providers/tcp/tcp.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+
+#define PIECES 64 /* of one sendmsg */
+
+struct gather {
+    struct iovec pieces[PIECES];
+    size_t n, room; /* room: bytes that may still go in this turn */
+};
+
+/** Add bytes [at, bytes) of a piece. @return false where the gathering is full */
+static bool add(struct gather *gather, const uint8_t *data, size_t bytes, size_t at)
+{
+    if (at >= bytes)
+        return true;
+    if (gather->n == PIECES || gather->room == 0)
+        return false;
+    size_t take = bytes - at < gather->room ? bytes - at : gather->room;
+    gather->pieces[gather->n++] = (struct iovec){(void *)(uintptr_t)(data + at), take};
+    gather->room -= take;
+    return true;
+}
+
+/** A part of a frame, whose first *at bytes are gone; then less of the next part is. */
+static bool add_part(struct gather *gather, const uint8_t *data, size_t bytes, size_t *at)
+{
+    size_t gone = *at < bytes ? *at : bytes;
+    *at -= gone;
+    return add(gather, data, bytes, gone);
+}
+
+static bool add_put(struct gather *gather, const struct tcp_put *put, size_t at)
+{
+    size_t before = put->is_spoiled ? put->spoiled_at : put->bytes;
+    bool more = add_part(gather, put->header, put->header_bytes, &at) &&
+                add_part(gather, put->data, before, &at);
+    if (!put->is_spoiled)
+        return more;
+    return more && add_part(gather, &put->spoiled, 1, &at) &&
+           add_part(gather, put->data + before + 1, put->bytes - before - 1, &at);
+}
+
+static void gather_all(struct gather *gather, const struct tcp_sender *sender)
+{
+    uint32_t next = sender->put_sent;
+    bool more = true;
+
+    if (sender->put_at > 0)
+        more = add_put(gather, &sender->puts[next++ % TCP_PUT_DEPTH], sender->put_at);
+
+    size_t at = sender->control_at;
+    for (uint32_t i = sender->control_sent; more && i != sender->control_head; i++, at = 0) {
+        const struct tcp_control *control = &sender->controls[i % TCP_CONTROL_DEPTH];
+        more = add(gather, control->frame, control->bytes, at);
+    }
+    for (; more && next != sender->put_head; next++)
+        more = add_put(gather, &sender->puts[next % TCP_PUT_DEPTH], 0);
+}
+
+/** n more bytes are gone; what of them belongs to later frames is returned. */
+static size_t consume_put(struct tcp_sender *sender, size_t n)
+{
+    const struct tcp_put *put = &sender->puts[sender->put_sent % TCP_PUT_DEPTH];
+    size_t left = put->header_bytes + put->bytes - sender->put_at;
+    if (n < left) {
+        sender->put_at += n;
+        return 0;
+    }
+    sender->put_at = 0;
+    sender->put_sent++;
+    return n - left;
+}
+
+static size_t consume_control(struct tcp_sender *sender, size_t n)
+{
+    const struct tcp_control *control = &sender->controls[sender->control_sent % TCP_CONTROL_DEPTH];
+    size_t left = control->bytes - sender->control_at;
+    if (n < left) {
+        sender->control_at += n;
+        return 0;
+    }
+    sender->control_at = 0;
+    sender->control_sent++;
+    return n - left;
+}
+
+static void consume(struct tcp_sender *sender, size_t n)
+{
+    sender->queued_bytes -= n;
+    if (n > 0 && sender->put_at > 0)
+        n = consume_put(sender, n);
+    while (n > 0 && sender->control_sent != sender->control_head)
+        n = consume_control(sender, n);
+    while (n > 0)
+        n = consume_put(sender, n);
+}
+
+bool wring_tcp_has_unsent(const struct tcp_conn *conn)
+{
+    return conn->sender.queued_bytes > 0 && !conn->sender.broken;
+}
+
+void wring_tcp_flush(struct tcp_conn *conn)
+{
+    struct gather gather = {.room = TCP_SHARE_BYTES};
+    gather_all(&gather, &conn->sender);
+    struct msghdr message = {.msg_iov = gather.pieces, .msg_iovlen = gather.n};
+    ssize_t n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n >= 0) {
+        consume(&conn->sender, (size_t)n);
+    } else if (errno == EAGAIN) {
+        conn->writable = false;
+    } else if (errno != EINTR) {
+        /* the peer may have said why before it closed: read that first, then end there */
+        wring_info(tcp_of(conn)->log, "%s: sending failed: %s", conn->peer, strerrordesc_np(errno));
+        conn->sender.broken = true;
+        conn->readable = conn->hung_up = true;
+    }
+}
+
+bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events)
+{
+    struct tcp_sender *sender = &conn->sender;
+    while (sender->put_tail != sender->put_sent) {
+        struct wring_event *event = wring_tcp_event(events, WRING_EVENT_PUT_DONE, conn);
+        if (event == NULL)
+            return false;
+        const struct tcp_put *put = &sender->puts[sender->put_tail++ % TCP_PUT_DEPTH];
+        event->cookie = put->cookie;
+        event->bytes = put->bytes;
+    }
+    return true;
+}
+
+/** May something be queued now? */
+static enum wring_status check_open(const struct tcp_conn *conn)
+{
+    switch (conn->state) {
+    case TCP_OPEN:
+        return conn->sender.broken ? WRING_ERR_CLOSED : WRING_OK;
+    case TCP_CONNECTING:
+    case TCP_HANDSHAKE:
+    case TCP_READY:
+        return WRING_ERR_AGAIN;
+    case TCP_FAILED:
+    case TCP_CLOSED:
+    case TCP_DROPPED:
+        return WRING_ERR_CLOSED;
+    }
+    return WRING_ERR_CLOSED;
+}
+
+static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
+{
+    uintptr_t base = (uintptr_t)region->base, at = (uintptr_t)local;
+    return at >= base && at - base <= region->bytes && bytes <= region->bytes - (at - base);
+}
+
+static bool put_is_sound(unsigned lane, const struct wring_region *region, const void *local,
+                         const struct wring_remote *remote, uint64_t offset, size_t bytes)
+{
+    if (lane != 0 || bytes > TCP_PUT_MAX || (bytes > 0 && local == NULL))
+        return false;
+    if (offset > remote->bytes || bytes > remote->bytes - offset)
+        return false;
+    return region == NULL || bytes == 0 || lies_in(region, local, bytes);
+}
+
+static void add_checks(const struct tcp_provider *provider, struct tcp_frame *frame,
+                       const void *data, size_t bytes)
+{
+    if (!provider->checks)
+        return;
+    frame->checked = true;
+    frame->payload_crc = wring_crc32c_update(&provider->crc, 0, data, bytes);
+}
+
+enum wring_status wring_tcp_spoil(struct wring_conn *base, uint64_t at, uint8_t mask)
+{
+    struct tcp_sender *sender = &((struct tcp_conn *)base)->sender;
+    sender->spoil_at = at;
+    sender->spoil_mask = mask;
+    return WRING_OK;
+}
+
+/** Where a byte of this put is to be changed: the payload is the caller's, so it leaves in parts.
+ */
+static void spoil_put(struct tcp_sender *sender, struct tcp_put *put)
+{
+    put->is_spoiled = false;
+    if (sender->spoil_mask == 0)
+        return;
+    size_t at = sender->spoil_at % (put->header_bytes + put->bytes);
+    if (at < put->header_bytes) {
+        put->header[at] ^= sender->spoil_mask;
+    } else {
+        put->is_spoiled = true;
+        put->spoiled_at = at - put->header_bytes;
+        put->spoiled = put->data[put->spoiled_at] ^ sender->spoil_mask;
+    }
+    sender->spoil_mask = 0;
+}
+
+enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
+                                const void *local, struct wring_remote *remote,
+                                uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
+{
+    struct tcp_conn *conn = (struct tcp_conn *)base;
+    struct tcp_sender *sender = &conn->sender;
+    const struct tcp_remote *target = (const struct tcp_remote *)remote;
+
+    if (!put_is_sound(lane, region, local, remote, remote_offset, bytes) || remote->conn != base)
+        return WRING_ERR_INVALID;
+    enum wring_status status = check_open(conn);
+    if (status != WRING_OK)
+        return status;
+    if (sender->put_head - sender->put_tail == TCP_PUT_DEPTH)
+        return WRING_ERR_AGAIN;
+
+    struct tcp_put *put = &sender->puts[sender->put_head++ % TCP_PUT_DEPTH];
+    struct tcp_frame frame = {
+        .kind = TCP_FRAME_PUT,
+        .region = target->index,
+        .generation = target->generation,
+        .offset = remote_offset,
+        .bytes = (uint32_t)bytes,
+        .imm = imm,
+    };
+    add_checks(tcp_of(conn), &frame, local, bytes);
+    put->header_bytes = wring_tcp_frame_pack(&frame, &tcp_of(conn)->crc, put->header);
+    put->data = local;
+    put->bytes = bytes;
+    put->cookie = cookie;
+    spoil_put(sender, put);
+    sender->queued_bytes += put->header_bytes + bytes;
+
+    /* small puts wait for the poll that follows, so that several leave together */
+    if (conn->writable && sender->queued_bytes >= TCP_AT_ONCE_BYTES)
+        wring_tcp_flush(conn);
+    wring_tcp_make_ready(conn);
+    return WRING_OK;
+}
+
+enum wring_status wring_tcp_send(struct wring_conn *base, const void *data, size_t bytes)
+{
+    struct tcp_conn *conn = (struct tcp_conn *)base;
+    struct tcp_sender *sender = &conn->sender;
+
+    if (bytes < 1 || bytes > WRING_SEND_MAX)
+        return WRING_ERR_INVALID;
+    enum wring_status status = check_open(conn);
+    if (status != WRING_OK)
+        return status;
+    if (sender->control_head - sender->control_sent == TCP_CONTROL_DEPTH)
+        return WRING_ERR_AGAIN;
+
+    struct tcp_control *control = &sender->controls[sender->control_head++ % TCP_CONTROL_DEPTH];
+    struct tcp_frame frame = {.kind = TCP_FRAME_MESSAGE, .bytes = (uint32_t)bytes};
+    add_checks(tcp_of(conn), &frame, data, bytes);
+    size_t header = wring_tcp_frame_pack(&frame, &tcp_of(conn)->crc, control->frame);
+    memcpy(control->frame + header, data, bytes);
+    control->bytes = header + bytes;
+    control->frame[sender->spoil_at % control->bytes] ^= sender->spoil_mask;
+    sender->spoil_mask = 0;
+    sender->queued_bytes += control->bytes;
+
+    if (conn->writable)
+        wring_tcp_flush(conn); /* at once: the caller may close right after its last words */
+    wring_tcp_make_ready(conn);
+    return WRING_OK;
+}
