@@ -180,7 +180,9 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
 static enum wring_status provider_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
-    enum wring_status status = verbs->listener < 0 ? begin_listening(verbs) : WRING_OK;
+    if (verbs->listener >= 0)
+        return WRING_ERR_BUSY;
+    enum wring_status status = begin_listening(verbs);
     if (status == WRING_OK)
         *bytes = wring_tcp_address_pack(&verbs->bind, address);
     return status;
@@ -281,7 +283,10 @@ static size_t region_export(struct wring_region *base, void *to)
 static enum wring_status remote_import(struct wring_conn *conn, const void *from, size_t bytes,
                                        struct wring_remote **out)
 {
+    const struct verbs_conn *over = (const struct verbs_conn *)conn;
     struct verbs_key key;
+    if (over->state <= VERBS_OPEN && !wring_verbs_conn_stands(over))
+        return WRING_ERR_AGAIN;
     if (!wring_verbs_key_unpack(from, bytes, &key))
         return WRING_ERR_FRAME;
 

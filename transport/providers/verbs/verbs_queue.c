@@ -188,8 +188,8 @@ static enum wring_status post_send(struct verbs_conn *conn, struct ibv_send_wr *
 /** May a request that uses up a receive of the peer be posted? */
 static enum wring_status room_to_send(struct verbs_conn *conn)
 {
-    if (conn->state != VERBS_OPEN)
-        return WRING_ERR_CLOSED;
+    if (!wring_verbs_conn_stands(conn))
+        return conn->state <= VERBS_OPEN ? WRING_ERR_AGAIN : WRING_ERR_CLOSED;
     uint32_t credits =
         (uint32_t)__atomic_load_n(&conn->buffers->credits, __ATOMIC_ACQUIRE); /* by the device */
     uint32_t unanswered = conn->sent - credits;
