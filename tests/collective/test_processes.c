@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same bits when the ranks are processes that met over TCP: each checks its own result. */
+/* The same bits when the ranks are processes that met over TCP: each checks its own result.
+ * test_processes [provider=NAME]: all of it on one provider. */
 #include "tests/collective/matrix.h"
 
 #include <stdlib.h>
@@ -30,6 +31,8 @@ static const struct wring_matrix_case cases_to_run[] = {
     {.ranks = 7, .elems = 1, .codec = "none", .provider = "shm", .chunk = "16k"},
 };
 
+static const char *only; /* provider; NULL: each case has its own */
+
 static int run_rank(struct procs_rank *rank, void *arg)
 {
     const struct wring_matrix_case *c = arg;
@@ -56,6 +59,7 @@ static void processes_agree(void)
     char text[512], provider[64], chunk[64];
     for (size_t i = 0; i < sizeof(cases_to_run) / sizeof(cases_to_run[0]); i++) {
         struct wring_matrix_case c = cases_to_run[i];
+        c.provider = only != NULL ? only : c.provider;
         c.op = i % 2 ? WRING_SUM : WRING_AVG;
         c.steps = 4;
         c.cpu = "best";
@@ -82,5 +86,8 @@ int main(int argc, char **argv)
         {"processes_agree", processes_agree},
         {NULL, NULL},
     };
-    return wring_test_main(argc, argv, cases);
+    static const char one[] = "provider=";
+    if (argc > 1 && strncmp(argv[1], one, strlen(one)) == 0)
+        only = argv[1] + strlen(one);
+    return wring_test_main(argc - (only != NULL), argv + (only != NULL), cases);
 }

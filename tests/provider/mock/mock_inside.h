@@ -128,13 +128,24 @@ void mock_qp_to_error(struct net_qp *qp); /* whose ever it is; flushes */
 /** Carry out what can be. @return when to try again, UINT64_MAX where nothing waits */
 uint64_t mock_send_progress(struct mock_qp *qp);
 
+/* mock_peer.c, locked */
+
+/** The queue pair that answers to this one, or NULL. Each must know the other. */
+struct net_qp *mock_peer_of(const struct net_qp *qp);
+
+/** Are packets of a size that the peer does not expect? A message of one packet has none. */
+bool mock_packets_differ(const struct net_qp *qp, const struct net_qp *peer, uint32_t bytes);
+
 /* mock_post.c */
 void mock_post_install(struct mock_qp *qp, uint64_t send_ops);
 int mock_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int mock_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* mock_cq.c */
+/* mock_poll.c */
 int mock_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
+void mock_poll_install(struct ibv_cq_ex *cq, uint64_t wc_flags);
+
+/* mock_cq.c */
 int mock_req_notify(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *mock_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 

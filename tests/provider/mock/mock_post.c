@@ -31,8 +31,10 @@ static int set_pieces(const struct mock_qp *qp, struct mock_request *request, ui
         return EINVAL;
     request->pieces = (unsigned)n;
     request->inline_bytes = 0;
-    memcpy(request->piece, pieces, n * sizeof(pieces[0]));
-    for (size_t i = 0; i < n && (request->flags & IBV_SEND_INLINE) != 0; i++) {
+    for (size_t i = 0; i < n; i++) {
+        request->piece[i] = pieces[i];
+        if ((request->flags & IBV_SEND_INLINE) == 0)
+            continue;
         if (pieces[i].length > qp->cap.max_inline_data - request->inline_bytes)
             return EINVAL;
         memcpy(to + request->inline_bytes, (const void *)(uintptr_t)pieces[i].addr,
@@ -264,7 +266,8 @@ static int add_receive(struct mock_qp *qp, const struct ibv_recv_wr *wr)
         &mock_self.net->receives[shared->qpn % MOCK_QPS][shared->rq_tail % MOCK_WR_MAX];
     to->wr_id = wr->wr_id;
     to->pieces = (uint32_t)wr->num_sge;
-    memcpy(to->piece, wr->sg_list, (size_t)wr->num_sge * sizeof(wr->sg_list[0]));
+    for (int i = 0; i < wr->num_sge; i++)
+        to->piece[i] = wr->sg_list[i];
     shared->rq_tail++;
     mock_self.counts.receives++;
     return 0;

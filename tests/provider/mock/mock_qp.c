@@ -199,6 +199,19 @@ int ibv_destroy_qp(struct ibv_qp *base)
     return 0;
 }
 
+/** On Ethernet the address of a peer is resolved when a queue pair learns its GID. */
+static bool is_resolved(const union ibv_gid *gid)
+{
+    for (uint32_t device = 0; device < MOCK_HOSTS * MOCK_DEVICES; device++)
+        for (unsigned number = 1; number <= MOCK_PORTS; number++) {
+            const struct net_port *port = mock_port(device, number);
+            for (unsigned i = 0; port != NULL && i < MOCK_GIDS; i++)
+                if (memcmp(&port->gids[i], gid, sizeof(*gid)) == 0)
+                    return true;
+        }
+    return false;
+}
+
 /** Values, as far as the mask has them. @return 0 or an errno */
 static int check_values(const struct net_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
@@ -221,7 +234,9 @@ static int check_values(const struct net_qp *qp, const struct ibv_qp_attr *attr,
     const struct ibv_ah_attr *to = &attr->ah_attr;
     bool eth = port->link_layer == IBV_LINK_LAYER_ETHERNET;
     bool no_gid = to->is_global && to->grh.sgid_index >= MOCK_GIDS;
-    return to->port_num != number || (eth && !to->is_global) || no_gid || to->sl > 15 ? EINVAL : 0;
+    if (to->port_num != number || (eth && !to->is_global) || no_gid || to->sl > 15)
+        return EINVAL;
+    return eth && !is_resolved(&to->grh.dgid) ? ETIMEDOUT : 0;
 }
 
 static int check_step(enum ibv_qp_state from, const struct ibv_qp_attr *attr, int mask)

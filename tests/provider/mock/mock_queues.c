@@ -89,7 +89,7 @@ bool net_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from, size_t b
 {
     struct iovec ours = {(void *)(uintptr_t)from, bytes}, theirs = {(void *)(uintptr_t)to, bytes};
     ssize_t done;
-    if (bytes == 0 || from == to)
+    if (bytes == 0 || (from == to && from_pid == to_pid))
         return true;
     if (to_pid == from_pid) {
         if (bytes <= WORDS_MAX_BYTES && (to | from | bytes) % 8 == 0)
