@@ -117,7 +117,7 @@ bool wring_verbs_has_credits(struct verbs_conn *conn)
 /** May a message be posted? */
 static enum wring_status room_for(struct verbs_conn *conn, uint64_t bytes)
 {
-    if (conn->state == VERBS_RESYNC)
+    if (!wring_verbs_stands(conn) || conn->state == VERBS_RESYNC)
         return WRING_ERR_AGAIN;
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
@@ -189,6 +189,17 @@ static void post_full(struct verbs_conn *conn)
             post_path(conn->paths[i]);
 }
 
+/** Nothing needs no memory. */
+static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    if (region == NULL)
+        return false;
+    size_t at = (size_t)((uintptr_t)local - (uintptr_t)region->base);
+    return at <= region->bytes && bytes <= region->bytes - at;
+}
+
 enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
                                   struct wring_region *region, const void *local,
                                   struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
@@ -199,10 +210,7 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
     const struct verbs_remote *to = (const struct verbs_remote *)remote;
     bool there = remote->conn == base && remote_offset <= remote->bytes &&
                  bytes <= remote->bytes - remote_offset;
-    if (lane != 0 || region == NULL || !there || bytes > verbs->put_max_bytes)
-        return WRING_ERR_INVALID;
-    size_t at = (size_t)((uintptr_t)local - (uintptr_t)region->base);
-    if (bytes > 0 && (at > region->bytes || bytes > region->bytes - at))
+    if (lane != 0 || !there || bytes > verbs->put_max_bytes || !lies_in(region, local, bytes))
         return WRING_ERR_INVALID;
     enum wring_status status = room_for(conn, bytes);
     if (status != WRING_OK)
@@ -216,7 +224,7 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
     message->bytes = bytes;
     message->remote = to->key.address + remote_offset;
     for (unsigned i = 0; i < verbs->n_rails; i++)
-        message->lkeys[i] = wring_verbs_lkey(region, i);
+        message->lkeys[i] = bytes > 0 ? wring_verbs_lkey(region, i) : 0;
     for (unsigned i = 0; i < conn->offer.n_rails; i++)
         message->rkeys[i] = to->key.rkeys[i];
     conn->next++;
