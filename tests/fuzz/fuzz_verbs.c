@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a verbs peer says of its queue pair and of its rails: refused with nothing written, or read
+ * What a verbs peer says on its stream: refused with nothing written, or read
  * so that it packs into the same bytes; what is let through can be handed to a device.
  *
- * Input: kind (1 byte: 0 a card, else an offer), then the bytes.
+ * Input: kind (1 byte, mod 5: a card, an offer, a header, RESYNC, RESUME), then the bytes.
  */
 #include "tests/fuzz/fuzz.h"
 #include "transport/providers/verbs/verbs_card.h"
@@ -50,13 +50,49 @@ static void check_offer(const uint8_t *data, size_t size)
     FUZZ_CHECK(memcmp(packed, copy, size) == 0, "an offer that has two forms");
 }
 
+static void check_word(const uint8_t *data, size_t size)
+{
+    size_t bytes = 77;
+    uint8_t header[VERBS_WORD_HEADER] = {0}, packed[VERBS_WORD_HEADER];
+    memcpy(header, data, size < sizeof(header) ? size : sizeof(header));
+    unsigned word = wring_verbs_word_unpack(header, &bytes);
+    if (word == 0) {
+        FUZZ_CHECK(bytes == 77, "refused, but written");
+        return;
+    }
+    FUZZ_CHECK(bytes <= VERBS_WORD_MAX, "%zu bytes", bytes);
+    wring_verbs_word_pack((enum verbs_word)word, bytes, packed);
+    FUZZ_CHECK(memcmp(packed, header, sizeof(packed)) == 0, "a word that has two forms");
+}
+
+static void check_resync(const uint8_t *data, size_t size)
+{
+    uint8_t packed[VERBS_RESYNC_BYTES];
+    struct verbs_resync_word word;
+    if (!wring_verbs_resync_unpack(data, size, &word))
+        return;
+    FUZZ_CHECK((word.dead | word.renew) >> VERBS_PATHS_MAX == 0, "paths that nobody has");
+    wring_verbs_resync_pack(&word, packed);
+    FUZZ_CHECK(size == sizeof(packed) && memcmp(packed, data, size) == 0, "it has two forms");
+}
+
+static void check_resume(const uint8_t *data, size_t size)
+{
+    uint8_t packed[VERBS_RESUME_BYTES];
+    struct verbs_resume_word word;
+    if (!wring_verbs_resume_unpack(data, size, &word))
+        return;
+    size_t cards = (size_t)__builtin_popcount(word.renewed);
+    FUZZ_CHECK(size == VERBS_RESUME_BYTES + cards * VERBS_CARD_BYTES, "cards that are not there");
+    wring_verbs_resume_pack(&word, packed);
+    FUZZ_CHECK(memcmp(packed, data, sizeof(packed)) == 0, "it has two forms");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size == 0)
-        return 0;
-    if (data[0] == 0)
-        check_card(data + 1, size - 1);
-    else
-        check_offer(data + 1, size - 1);
+    static void (*const checks[])(const uint8_t *, size_t) = {check_card, check_offer, check_word,
+                                                              check_resync, check_resume};
+    if (size > 0)
+        checks[data[0] % (sizeof(checks) / sizeof(checks[0]))](data + 1, size - 1);
     return 0;
 }

@@ -236,8 +236,15 @@ def verbs():
         data = struct.pack("<IIHB5x16sQI4x", qpn, psn, 7, mtu, bytes(range(16)), 2**47 - 8, 99)
         return b"\0" + data[:48 - len(rest)] + rest
 
-    def key(size=4096, address=2**47 - 8, rkey=99):
-        return b"\1" + struct.pack("<QQI", size, address, rkey)
+    def offer(rails=1, qps=4, stripe=65536, link=2, mtu=1024, rest=b""):
+        rail = struct.pack("<BBHI16s", link, 2, 0xFFFF, mtu, bytes(range(16)))
+        return b"\1" + struct.pack("<BB6xQ", rails, qps, stripe) + rail + rest
+
+    def resync(dead=3, renew=1):
+        return b"\3" + struct.pack("<III16I", 1, dead, renew, *range(16))
+
+    def resume(renewed=5, cards=2):
+        return b"\4" + struct.pack("<IIQI", 1, 2, 3, renewed) + bytes(48 * cards)
 
     write("verbs", "card", card())
     write("verbs", "card-number", card(qpn=1 << 24))
@@ -246,12 +253,23 @@ def verbs():
     write("verbs", "card-mtu-6", card(mtu=6))
     write("verbs", "card-reserved", card(rest=b"\xff\xff\xff\xff"))
     write("verbs", "card-short", card()[:20])
-    write("verbs", "key", key())
-    write("verbs", "key-last-byte", key(size=1, address=2**64 - 1))
-    write("verbs", "key-wraps", key(size=2, address=2**64 - 1))
-    write("verbs", "key-nothing", key(size=0))
-    write("verbs", "key-long", key() + b"x")
-    write("verbs", "key-short", key()[:-1])
+    write("verbs", "offer", offer())
+    write("verbs", "offer-none", offer(rails=0))
+    write("verbs", "offer-more", offer(rails=2))
+    write("verbs", "offer-long", offer(rest=b"x"))
+    write("verbs", "offer-link", offer(link=0))
+    write("verbs", "offer-mtu", offer(mtu=1500))
+    write("verbs", "offer-queue-pairs", offer(qps=9))
+    write("verbs", "offer-stripe", offer(stripe=2**63))
+    write("verbs", "word", b"\2" + struct.pack("<HH", 2, 96))
+    write("verbs", "word-none", b"\2" + struct.pack("<HH", 7, 0))
+    write("verbs", "word-long", b"\2" + struct.pack("<HH", 2, 4096))
+    write("verbs", "resync", resync())
+    write("verbs", "resync-paths", resync(dead=1 << 16))
+    write("verbs", "resync-short", resync()[:-1])
+    write("verbs", "resume", resume())
+    write("verbs", "resume-cards", resume(cards=1))
+    write("verbs", "resume-paths", resume(renewed=1 << 31, cards=1))
 
 
 def rendezvous():

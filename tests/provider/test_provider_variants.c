@@ -18,6 +18,7 @@ static const struct variant variants[] = {
     {"tcp-checked-late", "tcp", "on", "delay=50us,jitter=100us,rate=20gbit,seed=3"},
     {"tcp-late", "tcp", "off", "delay=50us,jitter=100us"},
     {"shm-late", "shm", "off", "delay=50us,jitter=100us,seed=1"},
+    {"verbs", "verbs", "off", NULL}, /* with settings from the environment */
     {"tcp-idle-faults", "tcp", "off", "corrupt=0,disconnect=0,delay=0ms"},
 };
 

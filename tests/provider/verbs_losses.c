@@ -65,14 +65,25 @@ static bool is_complete(const struct losses *losses, const struct end *end)
     return end->arrived >= losses->puts && end->done >= losses->puts;
 }
 
+static bool use_configs(const struct losses *losses)
+{
+    static const struct wring_provider_driver pair = {"verbs", open_alternating};
+    ends_use(&pair);
+    return load_configs(losses);
+}
+
+bool losses_open(struct losses *losses, size_t bytes)
+{
+    return use_configs(losses) && end_open(&losses->a, 1, bytes, 16) &&
+           end_open(&losses->b, 1, bytes, 16);
+}
+
 bool losses_run(struct losses *losses)
 {
     struct end *a = &losses->a, *b = &losses->b;
-    static const struct wring_provider_driver pair = {"verbs", open_alternating};
     unsigned posted[2] = {0, 0};
-    if (!load_configs(losses))
+    if (!use_configs(losses))
         return false;
-    ends_use(&pair);
     if (!ends_open(a, b, (size_t)2 * SLOTS * SLOT_BYTES, 16))
         return false;
     a->on_arrival = b->on_arrival = look;

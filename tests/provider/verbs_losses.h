@@ -22,6 +22,9 @@ struct losses {
     unsigned wrong;  /* out: arrivals that were not what was put */
 };
 
+/** Open both ends, with regions of so many bytes, not yet connected. */
+bool losses_open(struct losses *losses, size_t bytes);
+
 /** Open both ends and exchange. @return false where they did not come together */
 bool losses_run(struct losses *losses);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Rails and queue pairs that fail, over devices that are not there. */
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 
 #include "tests/provider/mock/mock.h"
@@ -239,6 +240,66 @@ static void anything_at_any_time(void)
     mock_delay(0, 0);
 }
 
+static unsigned open_files(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static bool hold_the_same(const struct mock_counts *a, const struct mock_counts *b)
+{
+    return a->contexts == b->contexts && a->pds == b->pds && a->mrs == b->mrs && a->qps == b->qps &&
+           a->cqs == b->cqs && a->channels == b->channels && a->pinned_bytes == b->pinned_bytes;
+}
+
+/** Who hangs up first takes turns; every third time something is under way. */
+static void connect_once(struct end *a, struct end *b, const uint8_t *address, size_t n, unsigned i)
+{
+    a->accepted = a->closed = b->connected = b->closed = 0;
+    a->arrived = a->done = b->arrived = b->done = 0;
+    REQUIRE(end_connect(b, address, n, "me"), "connect %u", i);
+    UNTIL(a, b, (a->accepted && b->connected) || b->closed);
+    REQUIRE(b->connected == 1, "connect %u: %s", i, b->text);
+    if (i % 3 == 0) {
+        end_import(b, a);
+        CHECK(end_put(b, b->base, 0, 4096, 0, 0) == WRING_OK, "put %u", i);
+        b->provider->ops->remote_release(b->remote);
+        b->remote = NULL;
+    }
+    struct end *first = i % 2 == 0 ? a : b, *second = i % 2 == 0 ? b : a;
+    first->provider->ops->disconnect(first->conn);
+    first->conn = NULL;
+    UNTIL(second, second, second->closed == 1);
+    second->provider->ops->disconnect(second->conn);
+    second->conn = NULL;
+}
+
+static void a_thousand_connections_leave_nothing(void)
+{
+    struct harm none = {NULL, NULL, 0};
+    struct losses losses = losses_of("2", "10", &none);
+    struct end *a = &losses.a, *b = &losses.b;
+    struct mock_counts before, after;
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    REQUIRE(losses_open(&losses, 4096), "open");
+    REQUIRE(end_listen(a, address, &n), "listen");
+    for (unsigned i = 0; i < 10; i++)
+        connect_once(a, b, address, n, i);
+    unsigned files = open_files();
+    mock_get_counts(&before);
+    for (unsigned i = 0; i < 1000; i++)
+        connect_once(a, b, address, n, i);
+    mock_get_counts(&after);
+    CHECK(hold_the_same(&before, &after), "%llu queue pairs and %llu regions more",
+          (unsigned long long)(after.qps - before.qps),
+          (unsigned long long)(after.mrs - before.mrs));
+    CHECK(open_files() == files, "%u files more", open_files() - files);
+    ends_close(a, b);
+}
+
 static void nothing_is_left(void)
 {
     struct mock_counts counts;
@@ -263,6 +324,7 @@ int main(int argc, char **argv)
         {"what_lasts_ends", what_lasts_ends},
         {"without_recovery_the_last_one_ends_it", without_recovery_the_last_one_ends_it},
         {"anything_at_any_time", anything_at_any_time},
+        {"a_thousand_connections_leave_nothing", a_thousand_connections_leave_nothing},
         {"nothing_is_left", nothing_is_left},
         {NULL, NULL},
     };

@@ -204,7 +204,7 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
 static enum wring_status provider_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
-    enum wring_status status = verbs->listener < 0 ? begin_listening(verbs) : WRING_OK;
+    enum wring_status status = verbs->listener < 0 ? begin_listening(verbs) : WRING_ERR_BUSY;
     if (status == WRING_OK)
         *bytes = wring_tcp_address_pack(&verbs->bind, address);
     return status;

@@ -302,6 +302,12 @@ static inline struct verbs_provider *wring_verbs_of(const struct verbs_conn *con
     return (struct verbs_provider *)conn->base.provider;
 }
 
+/** CONNECTED or ACCEPTED was given, or it is over. */
+static inline bool wring_verbs_stands(const struct verbs_conn *conn)
+{
+    return conn->state > VERBS_OPEN || (conn->state == VERBS_OPEN && !conn->news);
+}
+
 /* verbs_remote.c: as wring_provider_ops has them */
 enum wring_status wring_verbs_remote_import(struct wring_conn *conn, const void *key, size_t bytes,
                                             struct wring_remote **out);

@@ -117,7 +117,7 @@ bool wring_verbs_has_credits(struct verbs_conn *conn)
 /** May a message be posted? */
 static enum wring_status room_for(struct verbs_conn *conn, uint64_t bytes)
 {
-    if (conn->state == VERBS_RESYNC)
+    if (!wring_verbs_stands(conn) || conn->state == VERBS_RESYNC)
         return WRING_ERR_AGAIN;
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
@@ -190,8 +190,11 @@ static void post_full(struct verbs_conn *conn)
             post_path(conn->paths[i]);
 }
 
+/** Nothing needs no memory. */
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
 {
+    if (bytes == 0)
+        return true;
     if (region == NULL)
         return false;
     size_t at = (size_t)((uintptr_t)local - (uintptr_t)region->base);
@@ -208,8 +211,7 @@ enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
     const struct verbs_remote *to = (const struct verbs_remote *)remote;
     bool there = remote->conn == base && remote_offset <= remote->bytes &&
                  bytes <= remote->bytes - remote_offset;
-    if (lane != 0 || !there || bytes > verbs->put_max_bytes ||
-        (bytes > 0 && !lies_in(region, local, bytes)))
+    if (lane != 0 || !there || bytes > verbs->put_max_bytes || !lies_in(region, local, bytes))
         return WRING_ERR_INVALID;
     enum wring_status status = room_for(conn, bytes);
     if (status != WRING_OK)

@@ -8,6 +8,8 @@ enum wring_status wring_verbs_remote_import(struct wring_conn *base, const void 
 {
     const struct verbs_conn *conn = (const struct verbs_conn *)base;
     struct verbs_key key;
+    if (!wring_verbs_stands(conn))
+        return WRING_ERR_AGAIN;
     if (!wring_verbs_key_read(from, bytes, conn->offer.n_rails, &key))
         return WRING_ERR_FRAME;
     struct verbs_remote *remote = malloc(sizeof(*remote));
