@@ -28,6 +28,8 @@ RIG = pathlib.Path(__file__).resolve().parent.parent / "vm" / "run"
 RUN_BYTES = 48 << 20  # that perftest sends in a run
 WINDOW_BYTES, WINDOW = 16 << 20, 64  # as `wring bench p2p` has them
 LATENCY_BYTES, LATENCY_TRIPS = 8, 5000
+TRIES = 3
+HEADERS = 204
 
 # what takes turns: a program, and what a run of it gives
 Entry = collections.namedtuple("Entry", "kind bytes name run")
@@ -87,10 +89,13 @@ KINDS = {"bandwidth": bandwidth_entries, "latency": latency_entries,
          "allreduce": allreduce_entries}
 
 
-def positive(figure):
-    if figure <= 0:
-        raise sides.Failed(f"gave {figure}")
-    return figure
+def run_again_if_need_be(entry):
+    """perftest now and then prints a bandwidth of 0, where its clock went wrong."""
+    for _ in range(TRIES):
+        figure = entry.run()
+        if figure > 0:
+            return figure
+    raise sides.Failed(f"gave {figure}, {TRIES} times")
 
 
 def take_turns(entries, rounds):
@@ -103,7 +108,7 @@ def take_turns(entries, rounds):
             if entry in broken:
                 continue
             try:
-                figures[entry].append(positive(entry.run()))
+                figures[entry].append(run_again_if_need_be(entry))
             except sides.Failed as failed:
                 broken[entry] = str(failed)
                 print(f"{entry.kind} {entry.bytes} {entry.name}: {failed}", file=sys.stderr)
@@ -162,8 +167,6 @@ def show(rows, arguments):
 
 def measure(arguments):
     """In the machine. @return the exit status: 1 if anything failed"""
-    sides.set_link_mtu(arguments.mtu)
-    sides.put_tcp_on_cable()
     entries = [entry for part in arguments.parts.split(",") for entry in KINDS[part](arguments)]
     figures, broken = take_turns(entries, arguments.rounds)
     rows = summarise(figures, broken)
@@ -184,8 +187,9 @@ def main():
     if arguments.here:
         sys.exit(measure(arguments))
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    os.execv(RIG, [str(RIG), "--timeout", str(arguments.timeout), "--", sys.executable,
-                   *sys.argv, "--here"])
+    # RoCE's MTU is the largest power of two that fits into the link's with its headers
+    os.execv(RIG, [str(RIG), "--timeout", str(arguments.timeout), "--mtu",
+                   str(arguments.mtu + HEADERS), "--", sys.executable, *sys.argv, "--here"])
 
 
 if __name__ == "__main__":

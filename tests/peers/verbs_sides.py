@@ -52,24 +52,6 @@ def run_both(first, second, what):
             process.wait()
 
 
-def set_link_mtu(mtu):
-    """RoCE's MTU is the largest power of two that fits into the link's with its headers."""
-    for nic in NICS:
-        subprocess.run(["ip", "link", "set", nic, "mtu", str(mtu + 204)], check=True)
-
-
-def put_tcp_on_cable():
-    """Both addresses are this machine's, so that TCP would go through its loopback device."""
-    rules = ["rule add pref 40 lookup local", "rule del pref 0"]
-    for here, there in ((0, 1), (1, 0)):
-        table = 100 + here
-        rules += [f"route add {ADDRESSES[there]}/32 dev {NICS[here]} src {ADDRESSES[here]} "
-                  f"table {table}",
-                  f"rule add pref 1{here} iif lo to {ADDRESSES[there]} lookup {table}"]
-    for rule in rules:
-        subprocess.run(["ip", *rule.split()], check=True)
-
-
 def cable_bytes():
     """That were sent so far, from both ends."""
     return sum(int(open(f"/sys/class/net/{nic}/statistics/tx_bytes", encoding="ascii").read())

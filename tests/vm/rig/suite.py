@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch of the plan: one boot, or more where a test takes a machine down with it."""
+import os
+import time
+
+from rig import Broken, kernel, packages, plan
+from rig.cluster import Cluster, Outcome, Shape
+from rig.tap import Tap
+from rig.workplace import Workplace
+
+BOOTS_MAX = 3
+LIBRARY = '. "$RIG/guest/lib.sh"\n'
+
+
+def run(batch, build, accel, only=()):
+    """
+    Run a batch's tests, or those whose names hold one of the words. Raises Missing.
+
+    @return the exit status: 1 if one failed
+    """
+    packages.check()
+    found = kernel.find()
+    tests = [test for test in batch.tests if not only or any(word in test.name for word in only)]
+    os.environ["BUILD"] = os.path.abspath(build)
+    settings = plan.known_settings(build)
+    begin = time.monotonic()
+    tap = Tap(len(tests))
+    left = list(tests)
+    for _ in range(BOOTS_MAX):
+        left = run_in_one_boot(batch, left, settings, found, accel, tap, begin)
+        if not left:
+            break
+    for test in left:
+        tap.failure(test, ["not run: machines do not stay up, or the batch's time is up"])
+    tap.note(f"batch {batch.name}: {len(tests)} tests in {time.monotonic() - begin:.1f} s")
+    return 1 if tap.failed else 0
+
+
+def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
+    """@return the tests that are left, where a machine was lost or the time is up"""
+    shape = Shape(batch.machines, batch.rails, batch.mtu, cpus=batch.cpus)
+    with Workplace() as folder, Cluster(folder, found, shape, accel) as cluster:
+        try:
+            tap.note(f"boot: {cluster.boot():.1f} s")
+        except Broken as broken:
+            tap.note(str(broken))
+            return tests
+        for i, test in enumerate(tests):
+            left_s = begin + batch.seconds - time.monotonic()
+            if left_s <= 0:
+                return tests[i:]
+            outcome = run_test(cluster, test, settings, tap, left_s)
+            if outcome is not None and None in outcome.statuses:
+                return tests[i + 1:]
+    return []
+
+
+def run_test(cluster, test, settings, tap, left_s):
+    """@return its Outcome; None where it was not run"""
+    absent = [name for name in test.needs if name not in settings]
+    if absent:
+        tap.skip(test, "this build has no " + " and no ".join(absent))
+        return None
+    outcome: Outcome = cluster.run_test(LIBRARY + test.run, max(1, min(test.seconds, int(left_s))))
+    tap.result(test, outcome)
+    return outcome
