@@ -4,7 +4,7 @@ import ctypes
 import os
 import subprocess
 
-from rig import network, packages
+from rig import clock, network, packages
 
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
 BOARD = "q35,usb=off,sata=off,smbus=off,vmport=off"
@@ -50,7 +50,8 @@ class Machine:
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel.image, "-initrd", kernel.initrd,
             "-append", f"{KERNEL_OPTIONS} wring.run={self.run} wring.agent={agent} "
-                       f"wring.machine={self.number}",
+                       f"wring.machine={self.number}" +
+                       ("" if accel == "kvm" else f" tsc_early_khz={clock.khz()}"),
             "-serial", "file:" + self.console, "-device", "virtio-rng-pci",
             *shared_folder("host", "/", ",readonly=on"), *shared_folder("run", self.run),
             *network.arguments_for(self.number, self.run, shape.machines, shape.rails),

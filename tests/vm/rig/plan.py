@@ -17,7 +17,7 @@ class BadPlan(Exception):
 @dataclasses.dataclass
 class Test:
     name: str
-    run: str  # shell, after guest/lib.sh, in every machine
+    run: str  # shell, after guest/lib.sh and cases.sh, in every machine
     seconds: int = 30
     needs: tuple = ()  # WRING_ settings
     todo: str = ""  # why it is known to fail

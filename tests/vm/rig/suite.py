@@ -9,7 +9,7 @@ from rig.tap import Tap
 from rig.workplace import Workplace
 
 BOOTS_MAX = 3
-LIBRARY = '. "$RIG/guest/lib.sh"\n'
+LIBRARY = '. "$RIG/guest/lib.sh"\n. "$RIG/guest/cases.sh"\n'
 
 
 def run(batch, build, accel, only=()):
@@ -23,6 +23,7 @@ def run(batch, build, accel, only=()):
     tests = [test for test in batch.tests if not only or any(word in test.name for word in only)]
     os.environ["BUILD"] = os.path.abspath(build)
     settings = plan.known_settings(build)
+    os.environ["SETTINGS"] = " ".join(sorted(settings))
     begin = time.monotonic()
     tap = Tap(len(tests))
     left = list(tests)
