@@ -55,13 +55,19 @@ loss() {
     [ "$dropped" != "dropped 0" ] || fail "nothing was lost"
 }
 
-# mtu_of_ends A B: in bytes of RoCE, of even and of odd ends; the smaller one counts.
+# mtu_of_ends A B: in bytes of RoCE, of even and of odd ends; packets are as large as the smaller one
+# allows.
 mtu_of_ends() {
+    smaller=$(($1 < $2 ? $1 : $2))
+    end=$(ends | cut -d' ' -f1)
     for_each mtu_of_parity "$@"
     barrier mtu
-    export WRING_LOG=info
+    bytes=$(sent_bytes "$end" 0) packets=$(sent_packets "$end" 0)
     job "$TESTS/test_verbs_job" lengths
-    said "MTU( is)? $(($1 < $2 ? $1 : $2))"
+    bytes=$(($(sent_bytes "$end" 0) - bytes)) packets=$(($(sent_packets "$end" 0) - packets))
+    average=$((bytes / packets))
+    [ $average -lt $((smaller + 100)) ] && [ $average -gt $((smaller / 2)) ] ||
+        fail "$packets packets have $average bytes on average, for an MTU of $smaller"
 }
 
 mtu_of_parity() {

@@ -18,7 +18,7 @@ class BadPlan(Exception):
 class Test:
     name: str
     run: str  # shell, after guest/lib.sh and cases.sh, in every machine
-    seconds: int = 30
+    seconds: int = 60
     needs: tuple = ()  # WRING_ settings
     todo: str = ""  # why it is known to fail
 

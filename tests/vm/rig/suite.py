@@ -28,13 +28,17 @@ def run(batch, build, accel, only=()):
     tap = Tap(len(tests))
     left = list(tests)
     for _ in range(BOOTS_MAX):
-        left = run_in_one_boot(batch, left, settings, found, accel, tap, begin)
-        if not left:
-            break
+        if left and seconds_left(batch, begin) > 0:
+            left = run_in_one_boot(batch, left, settings, found, accel, tap, begin)
+    why = "machines do not stay up" if seconds_left(batch, begin) > 0 else "the batch's time is up"
     for test in left:
-        tap.failure(test, ["not run: machines do not stay up, or the batch's time is up"])
+        tap.failure(test, ["not run: " + why])
     tap.note(f"batch {batch.name}: {len(tests)} tests in {time.monotonic() - begin:.1f} s")
     return 1 if tap.failed else 0
+
+
+def seconds_left(batch, begin):
+    return begin + batch.seconds - time.monotonic()
 
 
 def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
@@ -47,7 +51,7 @@ def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
             tap.note(str(broken))
             return tests
         for i, test in enumerate(tests):
-            left_s = begin + batch.seconds - time.monotonic()
+            left_s = seconds_left(batch, begin)
             if left_s <= 0:
                 return tests[i:]
             outcome = run_test(cluster, test, settings, tap, left_s)
