@@ -10,13 +10,13 @@ class Tap:
 
     def result(self, test, outcome):
         """A test passed when every machine's part did, or was skipped by some of them."""
-        self.note(f"{test.name}: {outcome.seconds:.1f} s")
         if all(status == 0 for status in outcome.statuses):
             self._line("ok", test.name, "TODO " + test.todo if test.todo else "")
         elif all(status in (0, SKIPPED) for status in outcome.statuses):
             self._line("ok", test.name, "SKIP " + last_line(outcome))
         else:
             self.failure(test, self._failed_lines(test, outcome))
+        self.note(f"{test.name}: {outcome.seconds:.1f} s")
 
     def failure(self, test, lines):
         self.failed += 0 if test.todo else 1
