@@ -12,7 +12,9 @@ of the rounds, and a ratio is that of two best ones.
   bandwidth  `wring bench p2p` beside ib_send_bw, whose receiver takes every message as wring's
              does, and beside ib_write_bw, whose receiver sleeps
   latency    half a round trip of 8 bytes, the median of a run, beside ib_send_lat
-  allreduce  f32, 2 ranks: verbs, tcp with its packets on the same cable, Open MPI over UCX's rc
+  allreduce  f32, 2 ranks: verbs; tcp on the same cable, where 64 KiB travel as one; tcp-packets,
+             cut into packets of the MTU by the sender as those of soft-RoCE are; Open MPI over
+             UCX's rc; --rate makes the cable slower for all of them
 """
 import argparse
 import collections
@@ -48,6 +50,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=0.5, help="of a run of wring's (0.5)")
     parser.add_argument("--bytes", default="64k,256k,1m")
     parser.add_argument("--allreduce-bytes", default="4m")
+    parser.add_argument("--rate", default="", help="of the cable for allreduce, as 100mbit")
     parser.add_argument("--qps", type=int, default=1, help="queue pairs of a connection (1)")
     parser.add_argument("--mtu", type=int, default=4096, choices=[1024, 2048, 4096])
     parser.add_argument("--parts", default="bandwidth,latency,allreduce")
@@ -77,12 +80,17 @@ def latency_entries(arguments):
 
 def allreduce_entries(arguments):
     size = parse_bytes(arguments.allreduce_bytes)
-    for provider in ("verbs", "tcp"):
-        yield Entry("allreduce", size, provider, functools.partial(
+
+    def ours(name, provider, **link):
+        return Entry("allreduce", size, name, functools.partial(
             sides.wring_allreduce, arguments.build, provider, size, arguments.seconds,
-            arguments.qps))
+            arguments.qps, rate=arguments.rate, **link))
+
+    yield ours("verbs", "verbs")
+    yield ours("tcp", "tcp")
+    yield ours("tcp-packets", "tcp", segments=1)
     yield Entry("allreduce", size, "openmpi", functools.partial(
-        sides.mpi_allreduce, arguments.build, size, arguments.seconds))
+        sides.mpi_allreduce, arguments.build, size, arguments.seconds, rate=arguments.rate))
 
 
 KINDS = {"bandwidth": bandwidth_entries, "latency": latency_entries,
@@ -150,7 +158,7 @@ def show_bytes(size):
 
 def show(rows, arguments):
     print(f"best of {arguments.rounds} rounds in turns, {arguments.qps} queue pair(s), "
-          f"MTU {arguments.mtu}\n")
+          f"MTU {arguments.mtu}{', allreduce at ' if arguments.rate else ''}{arguments.rate}\n")
     print("| what | bytes | unit | program | best | all runs | wring / it |")
     print("|---|---|---|---|---|---|---|")
     for row in rows:
@@ -172,7 +180,7 @@ def measure(arguments):
     rows = summarise(figures, broken)
     if arguments.json:
         json.dump({"rounds": arguments.rounds, "qps": arguments.qps, "mtu": arguments.mtu,
-                   "rows": rows}, sys.stdout, indent=1)
+                   "rate": arguments.rate, "rows": rows}, sys.stdout, indent=1)
         print()
     else:
         show(rows, arguments)

@@ -4,6 +4,7 @@
 Every function runs both sides of one measurement and returns what it gave: bandwidth in GB/s (1e9
 bytes per second), times in us. A side that fails or does not end raises Failed.
 """
+import functools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ NICS = ("cable0", "cable1")
 DEVICES = ("rxa", "rxb")
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 TIMEOUT = 120
+SEGMENTS = 65535  # the kernel's own bound
 PERFTEST_PORT = 18515
 MIB_PER_GB = 2**20 / 1e9
 
@@ -109,15 +111,24 @@ def wring_both(build, command, provider, qps):
                     *command[1:]],
                    WRING_RANK=str(rank), WRING_SIZE="2", WRING_ROOT=f"{ADDRESSES[0]}:5555",
                    WRING_KEY="between two devices", WRING_BIND=ADDRESSES[rank],
-                   WRING_LOG="error", **device_setting(rank, qps))
+                   WRING_LOG="error", **device_settings(build, rank, qps))
              for rank in range(2)]
     out, _ = run_both(*ranks, f"wring bench {command[0]} over {provider}")
     return json.loads(out)
 
 
-def device_setting(rank, qps):
-    """What says to a rank which device it has. Queue pairs are said where there are several."""
-    settings = {"WRING_VERBS_DEVICE": DEVICES[rank]}
+@functools.cache
+def known_settings(build):
+    out = subprocess.run([f"{build}/tools/wring", "info", "--json"], capture_output=True,
+                         text=True, check=True).stdout
+    return {setting["name"] for setting in json.loads(out)["config"]}
+
+
+def device_settings(build, rank, qps):
+    """What says to a rank which device it has, and how many queue pairs where there are several."""
+    settings = {"WRING_VERBS_DEVICES": "=" + DEVICES[rank]}
+    if "WRING_VERBS_DEVICES" not in known_settings(build):
+        settings = {"WRING_VERBS_DEVICE": DEVICES[rank]}
     if qps > 1:
         settings["WRING_VERBS_QPS"] = str(qps)
     return settings
@@ -136,8 +147,23 @@ def wring_latency(build, size, seconds):
     return wring_p2p(build, size, seconds, 1)["latency_us"]["median"]
 
 
-def wring_allreduce(build, provider, size, seconds, qps):
-    """@return the median time; a run over tcp must have used the cable"""
+def set_link(segments, rate):
+    """
+    @param segments  packets that the system may hand to a network card as one (TCP does)
+    @param rate      of the link, such as 100mbit; "" leaves it as fast as it is
+    """
+    for nic in NICS:
+        command = ["ip", "link", "set", nic, "gso_max_segs", str(segments)]
+        subprocess.run(command, check=True)
+        subprocess.run(["tc", "qdisc", "del", "dev", nic, "root"], capture_output=True)
+        if rate:
+            subprocess.run(["tc", "qdisc", "add", "dev", nic, "root", "netem", "rate", rate,
+                            "limit", "10000"], check=True)
+
+
+def wring_allreduce(build, provider, size, seconds, qps, segments=SEGMENTS, rate=""):
+    """@return the median time; the bytes of each call must have been on the cable"""
+    set_link(segments, rate)
     before = cable_bytes()
     got = wring_both(build, ["allreduce", "-b", str(size), "-c", "none", "--seconds",
                              str(seconds)], provider, qps)["results"][0]
@@ -148,13 +174,14 @@ def wring_allreduce(build, provider, size, seconds, qps):
     return got["time_us"]["median"]
 
 
-def mpi_allreduce(build, size, seconds):
+def mpi_allreduce(build, size, seconds, rate=""):
     """
     Open MPI over UCX's reliable connections and nothing else, a device for each rank.
 
     UCX meets over unreliable datagrams, and drops those of soft-RoCE for the GID that they say they
     came for; that check is switched off.
     """
+    set_link(SEGMENTS, rate)
     program = [f"{build}/tests/peers/mpi_allreduce", str(seconds), str(size)]
     command = ["mpirun", "--mca", "pml", "ucx", "--mca", "osc", "^ucx", "--mca", "coll", "^hcoll"]
     for rank in range(2):
