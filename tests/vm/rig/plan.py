@@ -19,7 +19,7 @@ class Test:
     name: str
     run: str  # shell, after guest/lib.sh and cases.sh, in every machine
     seconds: int = 60
-    needs: tuple = ()  # WRING_ settings
+    needs: tuple = ()  # WRING_ settings, and files of the build
     todo: str = ""  # why it is known to fail
 
 
