@@ -34,7 +34,7 @@ cut_link() {
 # The link goes down, and comes back soon: a job that goes on has right results, one that does not
 # says why; the next one is fine.
 flap_link() {
-    begin "$TESTS/test_verbs_job" rounds
+    begin_long_job
     await_traffic 1000000
     barrier traffic
     for_each link_down
@@ -101,7 +101,8 @@ two_rails() {
     RAILS=2
     end=$(ends | cut -d' ' -f1)
     before=$(sent_bytes "$end" 1)
-    job "$TESTS/test_verbs_job" lengths rounds
+    job "$WRING" bench allreduce -b 1m -i 10
+    job "$TESTS/test_verbs_job" lengths
     on_second=$(($(sent_bytes "$end" 1) - before))
     [ $on_second -gt 2000000 ] || fail "only $on_second bytes went over the second rail"
 }
@@ -109,7 +110,7 @@ two_rails() {
 # A rail dies under a job, which goes on over the other one and loses nothing.
 failover() {
     RAILS=2
-    begin "$TESTS/test_verbs_job" rounds
+    begin_long_job
     await_traffic 1000000 1
     barrier traffic
     only_rail 1 link_down

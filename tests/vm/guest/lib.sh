@@ -109,6 +109,11 @@ begin_endless_job() {
     barrier traffic
 }
 
+# One that ends by itself after a while, and fails if its results are wrong.
+begin_long_job() {
+    begin "$WRING" bench allreduce -b 1m -i 100
+}
+
 # ---- machines --------------------------------------------------------------------------------
 
 # barrier NAME: wait for all machines

@@ -31,6 +31,7 @@ class Outcome:
     statuses: list  # of each machine; None: it did not tell
     outputs: list
     seconds: float
+    cpu_seconds: float  # of the host
     note: str = ""  # what the rig has to say
 
     def text(self):
@@ -111,6 +112,9 @@ class Cluster:
                 raise Broken("\n".join([f"a machine {what}; the last lines:"] + self.last_lines()))
             time.sleep(0.02)
 
+    def cpu_seconds(self):
+        return sum(machine.cpu_seconds() for machine in self.machines)
+
     def _ended(self):
         return any(machine.has_ended() for machine in self.machines)
 
@@ -144,7 +148,7 @@ class Cluster:
         os.mkdir(os.path.join(self.run, folder))
         self._write(f"{folder}/command", self._command(script))
         self._write(f"{folder}/seconds", f"{seconds}\n")
-        begin = time.monotonic()
+        begin, cpu_begin = time.monotonic(), self.cpu_seconds()
         self._write(f"{folder}/go", "")
         note = self._watch([f"{folder}/status.{n}" for n in numbers],
                            begin + seconds + SLACK_SECONDS)
@@ -152,7 +156,8 @@ class Cluster:
         return Outcome(
             statuses=[None if status is None else int(status) for status in statuses],
             outputs=[self._read(f"{folder}/output.{n}") or "" for n in numbers],
-            seconds=time.monotonic() - begin, note=note)
+            seconds=time.monotonic() - begin, cpu_seconds=self.cpu_seconds() - cpu_begin,
+            note=note)
 
     def _watch(self, names, deadline):
         paths = [os.path.join(self.run, name) for name in names]

@@ -63,6 +63,15 @@ class Machine:
     def has_ended(self):
         return self.process.poll() is not None
 
+    def cpu_seconds(self):
+        """Processor time of the host's that it took so far: what it costs, however busy the host."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self):
         self.process.kill()
         self.process.wait()

@@ -46,7 +46,8 @@ def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
     shape = Shape(batch.machines, batch.rails, batch.mtu, cpus=batch.cpus)
     with Workplace() as folder, Cluster(folder, found, shape, accel) as cluster:
         try:
-            tap.note(f"boot: {cluster.boot():.1f} s")
+            seconds = cluster.boot()
+            tap.note(f"boot: {seconds:.1f} s, of a processor {cluster.cpu_seconds():.1f} s")
         except Broken as broken:
             tap.note(str(broken))
             return tests

@@ -16,7 +16,7 @@ class Tap:
             self._line("ok", test.name, "SKIP " + last_line(outcome))
         else:
             self.failure(test, self._failed_lines(test, outcome))
-        self.note(f"{test.name}: {outcome.seconds:.1f} s")
+        self.note(f"{test.name}: {outcome.seconds:.1f} s, of a processor {outcome.cpu_seconds:.1f} s")
 
     def failure(self, test, lines):
         self.failed += 0 if test.todo else 1
