@@ -63,7 +63,7 @@ mtu_of_ends() {
     for_each mtu_of_parity "$@"
     barrier mtu
     bytes=$(sent_bytes "$end" 0) packets=$(sent_packets "$end" 0)
-    job "$TESTS/test_verbs_job" lengths
+    job "$WRING" bench allreduce -b 1m -i 2
     bytes=$(($(sent_bytes "$end" 0) - bytes)) packets=$(($(sent_packets "$end" 0) - packets))
     average=$((bytes / packets))
     [ $average -lt $((smaller + 100)) ] && [ $average -gt $((smaller / 2)) ] ||

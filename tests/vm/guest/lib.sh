@@ -133,11 +133,16 @@ sent_packets() {
     cat "/sys/class/net/$(nic "$1" "$2")/statistics/tx_packets"
 }
 
-# await_traffic BYTES [RAIL]: until so many more have left this machine
+# await_traffic BYTES [RAIL]: until so many more have left this machine, as long as its ranks live
 await_traffic() {
     traffic_end=$(ends | cut -d' ' -f1)
     traffic_goal=$(($(sent_bytes "$traffic_end" "${2:-0}") + $1))
-    while [ "$(sent_bytes "$traffic_end" "${2:-0}")" -lt $traffic_goal ]; do sleep 0.05; done
+    while [ "$(sent_bytes "$traffic_end" "${2:-0}")" -lt $traffic_goal ]; do
+        for r in $(ranks); do
+            eval "kill -0 \$pid_$r" 2>/dev/null || { finish; fail "rank $r ended before its time"; }
+        done
+        sleep 0.05
+    done
 }
 
 # ---- links -----------------------------------------------------------------------------------
