@@ -111,7 +111,7 @@ begin_endless_job() {
 
 # One that ends by itself after a while, and fails if its results are wrong.
 begin_long_job() {
-    begin "$WRING" bench allreduce -b 1m -i 100
+    begin "$WRING" bench allreduce -b 1m -i 40
 }
 
 # ---- machines --------------------------------------------------------------------------------
