@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the results of several meson test runs.
 
-Each positional argument is SETUP=TESTLOG, a testlog.json of meson's. Failures and skips are listed
-with their reasons; the last line is "N passed, N failed, N skipped". A skip in a suite that is
-required counts as a failure. Exits 1 when anything failed, or when nothing passed.
+Each positional argument is SETUP=TESTLOG, a testlog.json of meson's. A test that tells of several in
+the Test Anything Protocol counts as these. Failures and skips are listed with their reasons; the
+last line is "N passed, N failed, N skipped". A skip in a suite that is required counts as a failure.
+Exits 1 when anything failed, or when nothing passed.
 """
 import argparse
 import json
+import re
 import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
+TAP_PLAN = re.compile(r"1\.\.(\d+)$", re.M)
+TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *(SKIP|TODO) *(.*))?$", re.I)
 
 
 def read_results(argument):
@@ -24,8 +28,30 @@ def read_results(argument):
         return
     for line in lines:
         test = json.loads(line)
-        output = (test.get("stdout") or "") + (test.get("stderr") or "")
-        yield f"{setup}: {test['name']}", test["result"], output
+        name, output = f"{setup}: {test['name']}", test.get("stdout") or ""
+        plan = TAP_PLAN.match(output)
+        if plan is not None and int(plan.group(1)) > 0:
+            yield from read_tap(name, int(plan.group(1)), test["result"], output)
+        else:
+            yield name, test["result"], output + (test.get("stderr") or "")
+
+
+def read_tap(name, planned, result, output):
+    """The results that one test told of; those that it did not come to are failures."""
+    found = []
+    for line in output.splitlines():
+        match = TAP_RESULT.match(line)
+        if match is not None:
+            fails, subtest, directive, reason = match.groups()
+            verdict = {"SKIP": "SKIP", "TODO": "EXPECTEDFAIL" if fails else "UNEXPECTEDPASS"}.get(
+                (directive or "").upper(), "FAIL" if fails else "OK")
+            found.append([f"{name}: {subtest}", verdict, f"skipped: {reason}" if reason else ""])
+        elif found and line.startswith("#"):
+            found[-1][2] += "\n" + line[2:]
+    for entry in found:
+        yield tuple(entry)
+    if len(found) < planned or (result not in PASSED and all(v != "FAIL" for _, v, _ in found)):
+        yield f"{name}: told of {len(found)} of {planned} tests", result, output
 
 
 def suites_of(name):

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of plan.toml that are more than a line. Each runs in every machine at the same time.
+
+LOST='rank [0-9]+ (is lost|gave no sign of life|gave up)'
+
+# The last rank is killed: the others name it, soon.
+kill_rank() {
+    victim=$((RANKS - 1))
+    begin_endless_job
+    eval "pid=\$pid_$victim"
+    [ -z "$pid" ] || kill -9 "$pid"
+    finish
+    for r in $(ranks); do
+        [ "$r" = $victim ] || ended_badly "$r" "rank $victim is lost"
+    done
+}
+
+# Nothing gets through any more, and nobody says so: each rank names another within the timeout.
+black_hole() {
+    export WRING_PEER_TIMEOUT=3s
+    begin_endless_job
+    netem loss 100%
+    finish_badly "$LOST"
+}
+
+# The link goes down for good.
+cut_link() {
+    export WRING_PEER_TIMEOUT=5s
+    begin_endless_job
+    for_each link_down
+    finish_badly "$LOST"
+}
+
+# The link goes down, and comes back soon: a job that goes on has right results, one that does not
+# says why; the next one is fine.
+flap_link() {
+    begin_long_job
+    await_traffic 1000000
+    barrier traffic
+    for_each link_down
+    sleep 1
+    for_each link_up
+    finish || for r in $(ranks); do
+        ended_badly "$r" "$LOST"
+    done
+    barrier flapped
+    job "$TESTS/test_verbs_job" lengths
+}
+
+# loss PERCENT: packets are lost in both directions.
+loss() {
+    netem loss "$1%"
+    job "$TESTS/test_verbs_job" lengths
+    dropped=$(tc -s qdisc show dev "$(nic "$(ends | cut -d' ' -f1)" 0)" | grep -o 'dropped [0-9]*')
+    [ "$dropped" != "dropped 0" ] || fail "nothing was lost"
+}
+
+# mtu_of_ends A B: in bytes of RoCE, of even and of odd ends; packets are as large as the smaller one
+# allows.
+mtu_of_ends() {
+    smaller=$(($1 < $2 ? $1 : $2))
+    end=$(ends | cut -d' ' -f1)
+    for_each mtu_of_parity "$@"
+    barrier mtu
+    bytes=$(sent_bytes "$end" 0) packets=$(sent_packets "$end" 0)
+    job "$WRING" bench allreduce -b 1m -i 2
+    bytes=$(($(sent_bytes "$end" 0) - bytes)) packets=$(($(sent_packets "$end" 0) - packets))
+    average=$((bytes / packets))
+    [ $average -lt $((smaller + 100)) ] && [ $average -gt $((smaller / 2)) ] ||
+        fail "$packets packets have $average bytes on average, for an MTU of $smaller"
+}
+
+mtu_of_parity() {
+    if [ $(($1 % 2)) = 0 ]; then roce_mtu "$1" "$2" "$3"; else roce_mtu "$1" "$2" "$4"; fi
+}
+
+# Less memory may be locked than registering takes: the reason names the remedy.
+little_memlock() {
+    begin setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \
+        sh -c 'ulimit -l 16 && exec "$@"' sh "$WRING" bench allreduce -b 1m -i 2
+    finish_badly 'ulimit -l'
+}
+
+# An entry of the GID table that holds nothing.
+wrong_gid() {
+    export WRING_VERBS_GID_INDEX=200
+    begin "$WRING" bench allreduce -b 64k -i 2
+    finish_badly 'GID'
+}
+
+# A rank with another key is turned away, and all say so.
+wrong_key() {
+    export WRING_JOIN_TIMEOUT=4s
+    RANK_WITH_WRONG_KEY=1
+    begin "$WRING" bench allreduce -b 64k -i 2
+    finish_badly 'key'
+}
+
+# Long messages travel over both rails, and come together right.
+two_rails() {
+    RAILS=2
+    end=$(ends | cut -d' ' -f1)
+    before=$(sent_bytes "$end" 1)
+    job "$WRING" bench allreduce -b 1m -i 10
+    job "$TESTS/test_verbs_job" lengths
+    on_second=$(($(sent_bytes "$end" 1) - before))
+    [ $on_second -gt 2000000 ] || fail "only $on_second bytes went over the second rail"
+}
+
+# A rail dies under a job, which goes on over the other one and loses nothing.
+failover() {
+    RAILS=2
+    begin_long_job
+    await_traffic 1000000 1
+    barrier traffic
+    only_rail 1 link_down
+    finish || fail "a rank did not survive the end of a rail"
+}

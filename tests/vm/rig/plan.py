@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan.toml: which tests run in which machines."""
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import tomllib
+
+PLAN = pathlib.Path(__file__).resolve().parent.parent / "plan.toml"
+
+
+class BadPlan(Exception):
+    pass
+
+
+@dataclasses.dataclass
+class Test:
+    name: str
+    run: str  # shell, after guest/lib.sh and cases.sh, in every machine
+    seconds: int = 60
+    needs: tuple = ()  # WRING_ settings, and files of the build
+    todo: str = ""  # why it is known to fail
+
+
+@dataclasses.dataclass
+class Batch:
+    name: str
+    about: str
+    seconds: int  # for all of it, boot included
+    machines: int = 1
+    rails: int = 1
+    mtu: int = 4300
+    cpus: int = 2
+    tests: list = dataclasses.field(default_factory=list)
+
+
+def make(kind, values, what):
+    known = {field.name for field in dataclasses.fields(kind)}
+    unknown = set(values) - known
+    if unknown:
+        raise BadPlan(f"{what}: unknown {', '.join(sorted(unknown))}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise BadPlan(f"{what}: {error}") from None
+
+
+def read(path=PLAN):
+    """@return {name: Batch}"""
+    batches = {}
+    for name, values in tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8")).items():
+        tests = [make(Test, test, f"a test of {name}") for test in values.pop("test", [])]
+        names = [test.name for test in tests]
+        if len(set(names)) != len(names):
+            raise BadPlan(f"{name}: two tests have one name")
+        batches[name] = make(Batch, {"name": name, "tests": tests, **values}, name)
+    return batches
+
+
+def known_settings(build):
+    """Names of the WRING_ settings that the build has."""
+    output = subprocess.run([os.path.join(build, "tools", "wring"), "info", "--json"],
+                            capture_output=True, text=True, check=True).stdout
+    return {setting["name"] for setting in json.loads(output)["config"]}

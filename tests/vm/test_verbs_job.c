@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One rank of whole jobs, whose others are elsewhere: each case is a job of its own, which meets as
+ * the environment says. Every rank checks each bit of what it ends with against the definition, so
+ * that ranks that pass have the same.
+ *
+ *     WRING_RANK=0 WRING_SIZE=2 WRING_ROOT=... WRING_PROVIDER=verbs test_verbs_job [CASE...]
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <wring/codec.h>
+
+#include "tests/collective/matrix.h"
+#include "tests/lib/test.h"
+
+#define SEED 1234 /* the oracle's */
+#define LONG_ELEMS 70001
+
+/* An emulated machine works through all of this slowly: the definition costs more than the job. */
+static struct wring_matrix_case plain_case(void)
+{
+    return (struct wring_matrix_case){.elems = 9011,
+                                      .op = WRING_AVG,
+                                      .codec = "none",
+                                      .steps = 3,
+                                      .provider = "verbs",
+                                      .chunk = "16k",
+                                      .cpu = "best",
+                                      .executor = "inline",
+                                      .progress = "thread"};
+}
+
+/** Memory of the case's kind. @param foreign out, what is to be freed after the session; or NULL */
+static void *get_memory(struct wring_session *session, const struct wring_matrix_case *c,
+                        uint64_t elems, void **foreign)
+{
+    size_t bytes = elems * wring_dtype_bytes(c->dtype) + 8;
+    void *data = NULL;
+
+    if (c->memory == WRING_MATRIX_ALLOCATED) {
+        CHECK(wring_buffer_alloc(session, bytes, &data) == WRING_OK, "alloc %zu bytes", bytes);
+        return data;
+    }
+    data = *foreign = calloc(1, bytes);
+    if (data != NULL && c->memory == WRING_MATRIX_REGISTERED)
+        CHECK(wring_buffer_register(session, data, bytes) == WRING_OK, "register %zu bytes", bytes);
+    return data;
+}
+
+static void run_steps(struct wring_session *session, const struct wring_matrix_case *c,
+                      void *foreign[2])
+{
+    bool apart = c->what == WRING_MATRIX_REDUCE_SCATTER || c->what == WRING_MATRIX_ALLGATHER ||
+                 c->what == WRING_MATRIX_ALLTOALL;
+    void *in = get_memory(session, c, wring_matrix_in_elems(c), &foreign[0]);
+    void *out = apart ? get_memory(session, c, wring_matrix_out_elems(c), &foreign[1]) : in;
+
+    REQUIRE(in != NULL && out != NULL, "no memory");
+    if (wring_matrix_steps(session, c, in, out) == WRING_OK)
+        wring_matrix_check(c, wring_session_rank(session), out);
+}
+
+/** A job of one case. */
+static void run_case(struct wring_matrix_case c)
+{
+    char chunk[64];
+    const char *settings[] = {chunk, NULL};
+    struct wring_session_params params = {.seed = SEED, .settings = settings};
+    struct wring_session *session;
+    void *foreign[2] = {NULL, NULL};
+
+    snprintf(chunk, sizeof(chunk), "WRING_CHUNK_BYTES=%s", c.chunk);
+    REQUIRE(wring_session_open(&params, &session) == WRING_OK, "the job did not meet");
+    c.ranks = wring_session_size(session);
+    run_steps(session, &c, foreign);
+    wring_session_close(session);
+    free(foreign[0]);
+    free(foreign[1]);
+}
+
+static void collectives(void)
+{
+    for (int what = 0; what < WRING_MATRIX_WHATS; what++)
+        for (int memory = 0; memory < WRING_MATRIX_MEMORIES; memory++) {
+            struct wring_matrix_case c = plain_case();
+            c.what = (enum wring_matrix_what)what;
+            c.memory = (enum wring_matrix_memory)memory;
+            c.dtype = memory == 1 ? WRING_BF16 : WRING_F32;
+            run_case(c);
+        }
+}
+
+static void types(void)
+{
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++) {
+        struct wring_matrix_case c = plain_case();
+        c.dtype = (enum wring_dtype)dtype;
+        c.op = dtype % 2 == 0 ? WRING_SUM : WRING_MAX;
+        c.steps = 2;
+        run_case(c);
+    }
+}
+
+/** No, few and many elements; the last travel in large pieces. */
+static void lengths(void)
+{
+    static const uint64_t elems[] = {0, 1, 2, 65, 2049, LONG_ELEMS};
+
+    for (size_t i = 0; i < sizeof(elems) / sizeof(elems[0]); i++) {
+        struct wring_matrix_case c = plain_case();
+        c.elems = elems[i];
+        c.chunk = "256k";
+        c.steps = 2;
+        run_case(c);
+    }
+}
+
+/** Each as it is, and with error feedback where it loses something. */
+static void codecs(void)
+{
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++)
+        for (int feedback = 0; feedback < 2; feedback++) {
+            char spec[64];
+            struct wring_matrix_case c = plain_case();
+            if (feedback && ((*ops)->flags & WRING_CODEC_RAW) != 0)
+                continue;
+            snprintf(spec, sizeof(spec), "%s%s", (*ops)->name, feedback ? "+ef" : "");
+            c.codec = spec;
+            c.memory = WRING_MATRIX_FOREIGN;
+            run_case(c);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"collectives", collectives}, {"types", types}, {"lengths", lengths},
+        {"codecs", codecs},           {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
