@@ -278,6 +278,5 @@ enum wring_status wring_barrier(struct wring_group *group)
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,
     };
-    find_memory(group->session, &work, 0);
     return wring_request_start(group, &work, NULL);
 }

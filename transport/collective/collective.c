@@ -106,11 +106,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
 {
     struct wring_collective *collective = task->collective;
 
-    if (collective->work.staged && piece != task->slot) { /* also where there is nothing to copy */
-        if (bytes > 0)
-            memcpy(task->slot, piece, bytes);
-        piece = task->slot;
-    }
+    if (collective->work.staged && piece != task->slot && bytes > 0)
+        piece = memcpy(task->slot, piece, bytes);
     task->state = WRING_TASK_SENDING;
     task->piece = piece;
     task->piece_bytes = bytes;
