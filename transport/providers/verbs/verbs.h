@@ -447,6 +447,9 @@ void wring_verbs_say_go(struct verbs_conn *conn, const struct verbs_resume_word 
 void wring_verbs_stream_service(struct verbs_conn *conn);
 void wring_verbs_stream_close(struct verbs_conn *conn);
 
+/** Has an open connection's peer left, which may not have been noticed yet? It is now. */
+bool wring_verbs_stream_ended(struct verbs_conn *conn);
+
 /* verbs.c */
 
 /** Who is at the other end of a socket. @param text out, [bytes] */

@@ -83,6 +83,9 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     conn->dead |= 1u << path->index;
     wring_verbs_of(conn)->counters.paths_lost++;
     bool none_left = conn->dead == (1u << conn->n_paths) - 1;
+    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) &&
+        wring_verbs_stream_ended(conn))
+        return; /* no wonder */
     if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
         (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
         wring_verbs_path_fatal(path, status, why);

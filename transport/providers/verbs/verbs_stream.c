@@ -309,6 +309,16 @@ static void end_stream(struct verbs_conn *conn, const char *why)
     wring_verbs_stream_close(conn);
 }
 
+bool wring_verbs_stream_ended(struct verbs_conn *conn)
+{
+    uint8_t byte;
+    ssize_t n = conn->fd >= 0 ? recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return false;
+    end_stream(conn, n == 0 ? "its stream ended" : strerror(errno));
+    return true;
+}
+
 /** Read up to `bytes` in all into conn->in; true when they are there. */
 static bool fill(struct verbs_conn *conn, size_t bytes)
 {
