@@ -6,7 +6,7 @@
 
 #include "tests/lib/test.h"
 #include "tests/provider/mock/semantics.h"
-#include "tests/provider/mock/verbs_pair.h"
+#include "tests/provider/mock/semantics_pair.h"
 
 #define USUAL (&(struct pair_params){0})
 

@@ -13,7 +13,7 @@
 
 #include "tests/lib/test.h"
 #include "tests/provider/mock/mock.h"
-#include "tests/provider/mock/verbs_pair.h"
+#include "tests/provider/mock/semantics_pair.h"
 
 #define USUAL (&(struct pair_params){0})
 

@@ -49,12 +49,33 @@ static uint8_t mask_of(uint64_t random)
     return (uint8_t)(1 + (random >> 56) % 255);
 }
 
+static void copy_free(struct fault_provider *provider, struct fault_copy *copy)
+{
+    provider->inner->ops->region_destroy(copy->region);
+    free(copy);
+}
+
+/** Known to the device, where it can send from nothing else. */
+static bool copy_register(struct fault_provider *provider, struct fault_copy *copy, size_t bytes)
+{
+    const struct wring_memory memory = {
+        .base = copy->data, .bytes = bytes, .kind = WRING_MEMORY_HOST, .fd = -1};
+    if (provider->caps.local_any)
+        return true;
+    return provider->inner->ops->region_create(provider->inner, &memory, &copy->region) == WRING_OK;
+}
+
 static struct fault_copy *copy_create(struct fault_provider *provider,
                                       const struct fault_conn *conn, const struct fault_put *put)
 {
     struct fault_copy *copy = malloc(sizeof(*copy) + put->bytes);
     if (copy == NULL)
         return NULL;
+    copy->region = NULL;
+    if (!copy_register(provider, copy, put->bytes)) {
+        free(copy);
+        return NULL;
+    }
     copy->next = provider->copies;
     copy->conn = conn;
     copy->cookie = put->cookie;
@@ -73,7 +94,7 @@ static void copies_free(struct fault_provider *provider, const struct fault_conn
             continue;
         }
         *at = copy->next;
-        free(copy);
+        copy_free(provider, copy);
     }
 }
 
@@ -114,7 +135,7 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
     if (copy == NULL)
         return WRING_ERR_AGAIN; /* the put was accepted: it waits until there is memory */
     copy->data[random % put->bytes] ^= mask_of(random);
-    enum wring_status status = put_inner(conn, put, NULL, copy->data);
+    enum wring_status status = put_inner(conn, put, copy->region, copy->data);
     if (status != WRING_OK)
         wring_fault_copy_done(provider, conn, put->cookie);
     return status;

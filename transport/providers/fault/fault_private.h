@@ -65,6 +65,7 @@ struct fault_copy {
     struct fault_copy *next;
     const struct fault_conn *conn;
     uint64_t cookie;
+    struct wring_region *region; /* of the inner provider; NULL where that sends from any memory */
     uint8_t data[];
 };
 

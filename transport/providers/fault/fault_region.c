@@ -85,9 +85,9 @@ static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
         return false;
     if (offset > remote->bytes || bytes > remote->bytes - offset)
         return false;
-    if (region == NULL)
-        return caps->local_any;
-    return bytes == 0 || lies_in(region, local, bytes);
+    if (bytes == 0)
+        return true;
+    return region != NULL ? lies_in(region, local, bytes) : caps->local_any;
 }
 
 enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,

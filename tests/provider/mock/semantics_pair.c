@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/provider/mock/verbs_pair.h"
+#include "tests/provider/mock/semantics_pair.h"
 
 #include <dlfcn.h>
 #include <errno.h>
