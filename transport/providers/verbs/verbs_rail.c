@@ -84,7 +84,8 @@ static bool try_api(struct verbs_rail *rail, const struct verbs_api *api)
     return false;
 }
 
-/** The new calls where they work; with soft-RoCE the older ones, which can send inline: 1 us less. */
+/** The new calls where they work; with soft-RoCE the older ones, which can send inline: 1 us less.
+ */
 static enum wring_status open_queue(struct verbs_rail *rail)
 {
     const struct verbs_settings *settings = &rail->provider->settings;
