@@ -4,7 +4,6 @@
 Every function runs both sides of one measurement and returns what it gave: bandwidth in GB/s (1e9
 bytes per second), times in us. A side that fails or does not end raises Failed.
 """
-import functools
 import json
 import os
 import re
@@ -111,24 +110,15 @@ def wring_both(build, command, provider, qps):
                     *command[1:]],
                    WRING_RANK=str(rank), WRING_SIZE="2", WRING_ROOT=f"{ADDRESSES[0]}:5555",
                    WRING_KEY="between two devices", WRING_BIND=ADDRESSES[rank],
-                   WRING_LOG="error", **device_settings(build, rank, qps))
+                   WRING_LOG="error", **device_settings(rank, qps))
              for rank in range(2)]
     out, _ = run_both(*ranks, f"wring bench {command[0]} over {provider}")
     return json.loads(out)
 
 
-@functools.cache
-def known_settings(build):
-    out = subprocess.run([f"{build}/tools/wring", "info", "--json"], capture_output=True,
-                         text=True, check=True).stdout
-    return {setting["name"] for setting in json.loads(out)["config"]}
-
-
-def device_settings(build, rank, qps):
+def device_settings(rank, qps):
     """What says to a rank which device it has, and how many queue pairs where there are several."""
     settings = {"WRING_VERBS_DEVICES": "=" + DEVICES[rank]}
-    if "WRING_VERBS_DEVICES" not in known_settings(build):
-        settings = {"WRING_VERBS_DEVICE": DEVICES[rank]}
     if qps > 1:
         settings["WRING_VERBS_QPS"] = str(qps)
     return settings

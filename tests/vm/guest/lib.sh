@@ -41,10 +41,7 @@ ranks() {
 # The devices of an end on all rails in use, exactly these, as a setting.
 device_setting() {
     list=$(for rail in $(rails); do device "$1" "$rail"; done | paste -sd,)
-    case " $SETTINGS " in
-    *" WRING_VERBS_DEVICES "*) echo "WRING_VERBS_DEVICES==$list" ;;
-    *) echo "WRING_VERBS_DEVICE=$list" ;;
-    esac
+    echo "WRING_VERBS_DEVICES==$list"
 }
 
 # rank R COMMAND...: as rank R; other settings come from the environment
