@@ -266,12 +266,6 @@ struct verbs_remote {
     struct verbs_key key;
 };
 
-/** Has the layer above been told of it, and may it use it? */
-static inline bool wring_verbs_conn_stands(const struct verbs_conn *conn)
-{
-    return conn->state == VERBS_OPEN && !conn->news;
-}
-
 struct verbs_provider {
     struct wring_provider base;
     struct wring_log log;
