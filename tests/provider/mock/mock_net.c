@@ -76,16 +76,15 @@ void net_detach(struct net *net)
     file = -1;
 }
 
+/** Whoever gets the lock of one that died holding it has to say that all is well with it. */
 void net_lock(struct net *net)
 {
-    for (unsigned i = 0; i < LOCK_SPINS; i++) {
-        int error = pthread_mutex_trylock(&net->lock);
-        if (error == 0)
-            return;
-        if (error == EOWNERDEAD)
-            break;
-    }
-    if (pthread_mutex_lock(&net->lock) == EOWNERDEAD)
+    int error = EBUSY;
+    for (unsigned i = 0; i < LOCK_SPINS && error == EBUSY; i++)
+        error = pthread_mutex_trylock(&net->lock);
+    if (error != 0 && error != EOWNERDEAD)
+        error = pthread_mutex_lock(&net->lock);
+    if (error == EOWNERDEAD)
         pthread_mutex_consistent(&net->lock);
 }
 
