@@ -2,6 +2,7 @@
 /** RDMA devices: what each port is, what its device can do, and which would be used now. */
 #include <string.h>
 
+#include "base/json.h"
 #include "tools/info.h"
 #include "transport/providers/verbs/verbs_select.h"
 
@@ -66,8 +67,9 @@ static json_t *rail_of(const struct verbs_survey *survey, const struct verbs_por
 static json_t *describe_port(const struct verbs_survey *survey, size_t index)
 {
     const struct verbs_port *port = &survey->table.ports[index];
-    json_t *json = json_pack("{s:s, s:i, s:o, s:s}", "device", port->device, "port", port->number,
-                             "rail", rail_of(survey, port), "why", survey->why[index]);
+    json_t *json =
+        json_pack("{s:s, s:i, s:o, s:o}", "device", port->device, "port", port->number, "rail",
+                  rail_of(survey, port), "why", wring_json_text(survey->why[index]));
 
     if (json == NULL || port->trouble[0] != '\0')
         return json;
@@ -92,9 +94,10 @@ json_t *wring_info_rdma(const struct wring_config *config)
     wring_verbs_survey(config, &survey);
     for (size_t i = 0; i < survey.table.n; i++)
         json_array_append_new(ports, describe_port(&survey, i));
-    json_t *rdma = json_pack("{s:s, s:s, s:s, s:i, s:o}", "asked", config->verbs_devices,
-                             "unmatched", survey.unmatched, "reason", survey.reason, "rails",
-                             (int)survey.n_rails, "ports", ports);
+    json_t *rdma =
+        json_pack("{s:o, s:o, s:o, s:i, s:o}", "asked", wring_json_text(config->verbs_devices),
+                  "unmatched", wring_json_text(survey.unmatched), "reason",
+                  wring_json_text(survey.reason), "rails", (int)survey.n_rails, "ports", ports);
     wring_verbs_survey_finish(&survey);
     return rdma;
 }
