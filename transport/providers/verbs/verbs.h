@@ -114,7 +114,8 @@ struct verbs_rail {
     struct ibv_cq_ex *cq_ex; /* NULL with the classic API */
     uint32_t entries, max_entries, max_message;
     struct verbs_watch notices, async;
-    bool drained; /* the last look at its queue found nothing */
+    bool drained;               /* the last look at its queue found nothing */
+    uint32_t looks, empty_look; /* at its queue so far; the last one that found nothing more */
 
     struct verbs_slot {
         struct verbs_path *path; /* NULL: free */
@@ -153,6 +154,7 @@ struct verbs_path {
     struct ibv_qp_ex *qp_ex; /* NULL with the classic API */
     uint32_t inline_bytes;
     bool dead, joined;
+    uint32_t stopped_look; /* of its rail, the last before the queue pair was stopped */
     struct verbs_card card, peer;
 
     /* requests: completed up to tail <= posted <= head, all counted since the beginning */

@@ -208,6 +208,7 @@ void wring_verbs_path_stop(struct verbs_path *path)
     if (path->qp == NULL)
         return;
     path->rail->provider->library.modify_qp(path->qp, &attr, IBV_QP_STATE);
+    path->stopped_look = path->rail->looks;
 }
 
 static int to_rtr(struct verbs_path *path)

@@ -229,7 +229,9 @@ void wring_verbs_rail_poll(struct verbs_rail *rail)
     struct verbs_completion found[VERBS_BATCH];
     int n = VERBS_BATCH;
     for (unsigned taken = 0; taken < TAKEN_AT_ONCE && n == VERBS_BATCH; taken += VERBS_BATCH) {
+        uint32_t look = ++rail->looks;
         n = rail->api->take(rail, found, VERBS_BATCH);
+        rail->empty_look = n < VERBS_BATCH ? look : rail->empty_look;
         for (int i = 0; i < n; i++) {
             struct verbs_path *path = path_of(rail, found[i].id);
             if (path != NULL)

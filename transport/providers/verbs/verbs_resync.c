@@ -148,6 +148,20 @@ static bool is_agreed(const struct verbs_conn *conn)
            (resync->mine.dead & ~renewed(conn)) != all_of(conn);
 }
 
+/**
+ * Is all known that came on the paths that are dead? What the peer's side completed, and its caller
+ * was told of, may lie in our queue still: until a look that began after the stop found its end.
+ */
+static bool dead_are_read(const struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        const struct verbs_path *path = conn->paths[i];
+        if (is_in(conn->dead, i) && (int32_t)(path->rail->empty_look - path->stopped_look) <= 0)
+            return false;
+    }
+    return true;
+}
+
 /** Has all come that the peer has sent on the paths that are left? */
 static bool has_all(struct verbs_conn *conn)
 {
@@ -256,7 +270,8 @@ void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
         return;
     if (is_quiet(conn) && !resync->told)
         tell(conn);
-    if (is_agreed(conn) && !resync->resumed && has_all(conn) && nothing_whole)
+    if (is_agreed(conn) && !resync->resumed && dead_are_read(conn) && has_all(conn) &&
+        nothing_whole)
         resume(conn);
     go_on(conn);
     if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
