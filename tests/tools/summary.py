@@ -14,7 +14,7 @@ import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
 TAP_PLAN = re.compile(r"1\.\.(\d+)$", re.M)
-TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *(SKIP|TODO) *(.*))?$", re.I)
+TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *SKIP *(.*))?$", re.I)
 
 
 def read_results(argument):
@@ -42,10 +42,9 @@ def read_tap(name, planned, result, output):
     for line in output.splitlines():
         match = TAP_RESULT.match(line)
         if match is not None:
-            fails, subtest, directive, reason = match.groups()
-            verdict = {"SKIP": "SKIP", "TODO": "EXPECTEDFAIL" if fails else "UNEXPECTEDPASS"}.get(
-                (directive or "").upper(), "FAIL" if fails else "OK")
-            found.append([f"{name}: {subtest}", verdict, f"skipped: {reason}" if reason else ""])
+            fails, subtest, skipped = match.groups()
+            verdict = "FAIL" if fails else "OK" if skipped is None else "SKIP"
+            found.append([f"{name}: {subtest}", verdict, f"skipped: {skipped}" if skipped else ""])
         elif found and line.startswith("#"):
             found[-1][2] += "\n" + line[2:]
     for entry in found:

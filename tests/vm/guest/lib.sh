@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests of plan.toml are written with; sourced in each machine, before each test.
 #
-# SETTINGS are those that the build knows. A job has RANKS ranks: as many as there are machines, one on each, or two on the only machine, one
+# A job has RANKS ranks: as many as there are machines, one on each, or two on the only machine, one
 # at each end of the cable. Every machine runs the same script. Nothing here waits for ever: what
 # takes longer than it may is killed with its test.
 . "$RIG/guest/network.sh"
@@ -11,11 +11,6 @@ RAILS=1 # in use, until a test says otherwise
 RANKS=$MACHINES
 [ "$MACHINES" != 1 ] || RANKS=2
 KEY="of the job in the machines"
-
-# An emulated machine pauses for longer than a network does.
-case " $SETTINGS " in
-*" WRING_VERBS_TIMEOUT "*) export WRING_VERBS_TIMEOUT="${WRING_VERBS_TIMEOUT:-17}" ;;
-esac
 
 fail() {
     echo "machine $MACHINE: $*"

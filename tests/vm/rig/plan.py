@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan.toml: which tests run in which machines."""
 import dataclasses
-import json
-import os
 import pathlib
-import subprocess
 import tomllib
 
 PLAN = pathlib.Path(__file__).resolve().parent.parent / "plan.toml"
@@ -19,8 +16,6 @@ class Test:
     name: str
     run: str  # shell, after guest/lib.sh and cases.sh, in every machine
     seconds: int = 60
-    needs: tuple = ()  # WRING_ settings, and files of the build
-    todo: str = ""  # why it is known to fail
 
 
 @dataclasses.dataclass
@@ -56,10 +51,3 @@ def read(path=PLAN):
             raise BadPlan(f"{name}: two tests have one name")
         batches[name] = make(Batch, {"name": name, "tests": tests, **values}, name)
     return batches
-
-
-def known_settings(build):
-    """Names of the WRING_ settings that the build has."""
-    output = subprocess.run([os.path.join(build, "tools", "wring"), "info", "--json"],
-                            capture_output=True, text=True, check=True).stdout
-    return {setting["name"] for setting in json.loads(output)["config"]}

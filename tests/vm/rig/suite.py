@@ -3,7 +3,7 @@
 import os
 import time
 
-from rig import Broken, kernel, packages, plan
+from rig import Broken, kernel, packages
 from rig.cluster import Cluster, Outcome, Shape
 from rig.tap import Tap
 from rig.workplace import Workplace
@@ -22,14 +22,12 @@ def run(batch, build, accel, only=()):
     found = kernel.find()
     tests = [test for test in batch.tests if not only or any(word in test.name for word in only)]
     os.environ["BUILD"] = os.path.abspath(build)
-    settings = plan.known_settings(build)
-    os.environ["SETTINGS"] = " ".join(sorted(settings))
     begin = time.monotonic()
     tap = Tap(len(tests))
     left = list(tests)
     for _ in range(BOOTS_MAX):
         if left and seconds_left(batch, begin) > 0:
-            left = run_in_one_boot(batch, left, settings, found, accel, tap, begin)
+            left = run_in_one_boot(batch, left, found, accel, tap, begin)
     why = "machines do not stay up" if seconds_left(batch, begin) > 0 else "the batch's time is up"
     for test in left:
         tap.failure(test, ["not run: " + why])
@@ -41,7 +39,7 @@ def seconds_left(batch, begin):
     return begin + batch.seconds - time.monotonic()
 
 
-def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
+def run_in_one_boot(batch, tests, found, accel, tap, begin):
     """@return the tests that are left, where a machine was lost or the time is up"""
     shape = Shape(batch.machines, batch.rails, batch.mtu, cpus=batch.cpus)
     with Workplace() as folder, Cluster(folder, found, shape, accel) as cluster:
@@ -55,22 +53,13 @@ def run_in_one_boot(batch, tests, settings, found, accel, tap, begin):
             left_s = seconds_left(batch, begin)
             if left_s <= 0:
                 return tests[i:]
-            outcome = run_test(cluster, test, settings, tap, left_s)
-            if outcome is not None and None in outcome.statuses:
+            outcome = run_test(cluster, test, tap, left_s)
+            if None in outcome.statuses:
                 return tests[i + 1:]
     return []
 
 
-def is_there(need, settings):
-    return need in settings or os.path.exists(os.path.join(os.environ["BUILD"], need))
-
-
-def run_test(cluster, test, settings, tap, left_s):
-    """@return its Outcome; None where it was not run"""
-    absent = [name for name in test.needs if not is_there(name, settings)]
-    if absent:
-        tap.skip(test, "this build has no " + " and no ".join(absent))
-        return None
+def run_test(cluster, test, tap, left_s):
     outcome: Outcome = cluster.run_test(LIBRARY + test.run, max(1, min(test.seconds, int(left_s))))
     tap.result(test, outcome)
     return outcome

@@ -11,7 +11,7 @@ class Tap:
     def result(self, test, outcome):
         """A test passed when every machine's part did, or was skipped by some of them."""
         if all(status == 0 for status in outcome.statuses):
-            self._line("ok", test.name, "TODO " + test.todo if test.todo else "")
+            self._line("ok", test.name)
         elif all(status in (0, SKIPPED) for status in outcome.statuses):
             self._line("ok", test.name, "SKIP " + last_line(outcome))
         else:
@@ -19,13 +19,10 @@ class Tap:
         self.note(f"{test.name}: {outcome.seconds:.1f} s, of a processor {outcome.cpu_seconds:.1f} s")
 
     def failure(self, test, lines):
-        self.failed += 0 if test.todo else 1
-        self._line("not ok", test.name, "TODO " + test.todo if test.todo else "")
+        self.failed += 1
+        self._line("not ok", test.name)
         for line in lines:
             self.note(line)
-
-    def skip(self, test, reason):
-        self._line("ok", test.name, "SKIP " + reason)
 
     def note(self, text):
         for line in text.splitlines():
@@ -35,7 +32,7 @@ class Tap:
         told = ", ".join(describe(status, test.seconds) for status in outcome.statuses)
         return outcome.text()[-60:] + [f"{test.name}: {told}"]
 
-    def _line(self, verdict, name, directive):
+    def _line(self, verdict, name, directive=""):
         self.number += 1
         self._say(f"{verdict} {self.number} - {name}" + (f" # {directive}" if directive else ""))
 
