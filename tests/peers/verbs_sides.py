@@ -137,6 +137,16 @@ def wring_latency(build, size, seconds):
     return wring_p2p(build, size, seconds, 1)["latency_us"]["median"]
 
 
+def keep_order(nic, wanted):
+    """
+    What a shaped cable lets go on one processor and then on another overtakes itself where each has
+    a queue of its own for what comes in; soft-RoCE takes that for loss, and sends again. So all of a
+    cable's packets go through one queue, as on a wire. Without shaping none overtakes another.
+    """
+    with open(f"/sys/class/net/{nic}/queues/rx-0/rps_cpus", "w", encoding="ascii") as file:
+        file.write("1" if wanted else "0")
+
+
 def set_link(segments, rate):
     """
     @param segments  packets that the system may hand to a network card as one (TCP does)
@@ -145,6 +155,7 @@ def set_link(segments, rate):
     for nic in NICS:
         command = ["ip", "link", "set", nic, "gso_max_segs", str(segments)]
         subprocess.run(command, check=True)
+        keep_order(nic, bool(rate))
         subprocess.run(["tc", "qdisc", "del", "dev", nic, "root"], capture_output=True)
         if rate:
             subprocess.run(["tc", "qdisc", "add", "dev", nic, "root", "netem", "rate", rate,
