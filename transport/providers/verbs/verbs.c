@@ -16,10 +16,9 @@
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
-#define SERVICE_NS (2 * WRING_NS_PER_MS) /* between looks at streams while nothing completes */
-#define SERVICE_MOST_NS                                                       \
-    (WRING_NS_PER_S / 2) /* and while something does: they take a system call \
-                          */
+#define SERVICE_NS (2 * WRING_NS_PER_MS) /* of silence where more is to come: look at descriptors \
+                                          */
+#define QUIET_NS (100 * WRING_NS_PER_MS) /* and of any silence */
 #define PUT_MAX ((size_t)1 << 31)
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
@@ -357,7 +356,34 @@ static void service(struct verbs_provider *verbs)
     verbs->quiet_since_ns = verbs->last_service_ns;
 }
 
-/** What completes shows that the peers live: streams can wait. */
+/** Completions show that a peer lives and that the port works; a stream can wait as long. */
+static bool is_silent(struct verbs_conn *conn, uint64_t now)
+{
+    uint64_t looked_ns = wring_verbs_of(conn)->last_service_ns;
+    bool owed = conn->state == VERBS_RESYNC;
+    if (conn->completions != conn->completions_seen)
+        conn->heard_ns = now;
+    conn->completions_seen = conn->completions;
+    for (unsigned i = 0; i < conn->n_paths && !owed; i++)
+        owed = wring_verbs_path_is_owed(conn->paths[i]);
+    return now - (conn->heard_ns > looked_ns ? conn->heard_ns : looked_ns) >=
+           (owed ? SERVICE_NS : QUIET_NS);
+}
+
+/** All peers of the job are connected, by all their paths: what is awaited comes from them. */
+static bool is_whole(const struct verbs_provider *verbs)
+{
+    bool whole = verbs->job_size > 0 && verbs->n_conns + 1 >= verbs->job_size;
+    for (size_t i = 0; i < verbs->n_conns && whole; i++)
+        whole = verbs->conns[i]->dead == 0;
+    return whole;
+}
+
+/**
+ * To look at the descriptors takes a system call. None is needed as long as every peer of the job
+ * is heard of by completions; otherwise news may come by them alone: new peers, ports that are
+ * back, peers that are gone.
+ */
 static bool service_is_due(struct verbs_provider *verbs)
 {
     if (verbs->meeting || verbs->sleep > 0)
@@ -369,8 +395,11 @@ static bool service_is_due(struct verbs_provider *verbs)
     if (verbs->completions_seen != verbs->counters.completions)
         verbs->quiet_since_ns = now;
     verbs->completions_seen = verbs->counters.completions;
-    return now - verbs->quiet_since_ns >= SERVICE_NS ||
-           now - verbs->last_service_ns >= SERVICE_MOST_NS;
+    bool due = !is_whole(verbs) && (now - verbs->quiet_since_ns >= SERVICE_NS ||
+                                    now - verbs->last_service_ns >= QUIET_NS);
+    for (size_t i = 0; i < verbs->n_conns; i++)
+        due |= is_silent(verbs->conns[i], now);
+    return due;
 }
 
 /** Before a sleep nothing may be left: what is there already gives no notice. */

@@ -243,6 +243,9 @@ struct verbs_conn {
     size_t out_at, out_end, in_got;
     char peer_name[64];
 
+    /* its sign of life: completions so far, those that were known at heard_ns */
+    uint64_t completions, completions_seen, heard_ns;
+
     struct verbs_offer offer; /* the peer's */
     struct verbs_path *paths[VERBS_PATHS_MAX];
     unsigned n_paths;
@@ -379,6 +382,9 @@ void wring_verbs_ask_completion(struct verbs_path *path);
 bool wring_verbs_has_credits(struct verbs_conn *conn);
 
 /* verbs_complete.c */
+
+/** Is there a request on a path whose completion was asked for, and has not come? */
+bool wring_verbs_path_is_owed(const struct verbs_path *path);
 
 /** What the completion queue said of a path. */
 void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_completion *completion);

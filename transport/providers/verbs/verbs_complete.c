@@ -15,6 +15,11 @@ static void complete_up_to(struct verbs_path *path, uint32_t end)
     }
 }
 
+bool wring_verbs_path_is_owed(const struct verbs_path *path)
+{
+    return !path->dead && path->posted - path->tail > path->unsignalled;
+}
+
 static void take_receive(struct verbs_path *path, const struct verbs_completion *completion)
 {
     path->arrivals[path->taken++ % VERBS_RECEIVES] = (struct verbs_arrival){
@@ -100,6 +105,7 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
 {
     uint32_t position = (uint32_t)completion->id;
     bool good = completion->status == IBV_WC_SUCCESS;
+    path->conn->completions++;
     if ((completion->id & VERBS_RECEIVE_ID) == 0) {
         if (!path->dead) /* of a dead path the peer says what has come */
             complete_up_to(path, good ? position + 1 : position);
