@@ -132,6 +132,9 @@ void net_detach(struct net *net);
 void net_lock(struct net *net);
 void net_unlock(struct net *net);
 
+/** How often this process had to sleep for the lock. */
+uint64_t net_lock_sleeps(void);
+
 /** Forget what belonged to processes that are gone. Locked. */
 void net_reap(struct net *net);
 
