@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "transport/providers/verbs/verbs_query.h"
-
 /** The part of the machine that a device hangs off; NULL where hwloc does not know it. */
 static hwloc_obj_t find_part(hwloc_topology_t topology, const char *device)
 {
