@@ -4,7 +4,7 @@
 #define WRING_VERBS_ABILITY_H
 
 #include "transport/providers/verbs/verbs_library.h"
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_port.h"
 
 /** What the device cannot tell is left zero. */
 void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_context *context,

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_pair.h"
 #include "transport/providers/verbs/verbs_stripe.h"
 
 #define VERBS_CARD_BYTES 48

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** From completions to events. */
+#include "transport/providers/verbs/verbs_complete.h"
+
 #include <stdio.h>
 
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_post.h"
 
 /** Requests complete in the order of their path: this one, and all before it. */
 static void complete_up_to(struct verbs_path *path, uint32_t end)
@@ -121,7 +124,7 @@ static struct wring_event event_of_news(struct verbs_conn *conn)
     struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
     if (conn->accepted) {
         event.kind = WRING_EVENT_ACCEPTED;
-        event.data = wring_auth_hello(&conn->auth, &event.bytes);
+        event.data = wring_auth_hello(&conn->stream.auth, &event.bytes);
     }
     conn->news = false;
     return event;

@@ -8,7 +8,9 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "transport/providers/verbs/verbs_pick.h"
 #include "transport/providers/verbs/verbs_query.h"
+#include "transport/providers/verbs/verbs_survey.h"
 
 #define WRING_MODULE "verbs"
 #define LIST_TEXT 1024

@@ -4,8 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "transport/providers/verbs/verbs_query.h"
-
 /* What hwloc reads lists of devices with, libudev, has state of the whole process. */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 

@@ -3,10 +3,13 @@
  * What is to be sent: a message becomes a request on each path that it takes. Requests gather in
  * their path's ring and are posted together.
  */
+#include "transport/providers/verbs/verbs_post.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_remote.h"
 
 #define CREDIT_STEP (VERBS_RECEIVES / 4) /* receives posted anew between two updates */
 #define QUIET_MOST 16                    /* requests in a row that ask for no completion */

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_survey.h"
 
 #define REASON "built without the headers of libibverbs (package libibverbs-dev)"
 
