@@ -177,4 +177,7 @@ void net_qp_flush_receives(struct net *net, struct net_qp *qp);
 /** Copy between memory of two processes, one of which is ours. @return false: it is gone */
 bool net_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from, size_t bytes);
 
+/** The same within this process; not where they overlap. */
+void net_copy_words(uint64_t to, uint64_t from, size_t bytes);
+
 #endif

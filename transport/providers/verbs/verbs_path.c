@@ -97,7 +97,7 @@ static int post_receives(struct verbs_path *path, uint32_t n)
     if (error != 0)
         return error;
     path->receives += n;
-    path->conn->buffers->posted[path->index] = path->receives;
+    __atomic_store_n(&path->conn->buffers->posted[path->index], path->receives, __ATOMIC_RELAXED);
     counters->receives += n;
     counters->receive_doorbells++;
     return 0;
