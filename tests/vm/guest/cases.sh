@@ -135,3 +135,14 @@ taken_back() {
         grep -q 'goes on over 2 of 2' "$HERE/said.$r" || fail "rank $r did not take the rail back"
     done
 }
+
+# Between hosts soft-RoCE is taken unasked where it is named, and only there.
+automatic() {
+    export WRING_PROVIDER=auto WRING_LOG=info
+    job "$WRING" bench allreduce -b 64k -i 2
+    [ "$MACHINE" != 0 ] || grep -q 'verbs leads to other hosts' "$HERE/said.0" || fail "not taken"
+    barrier named
+    job env -u WRING_VERBS_DEVICES "$WRING" bench allreduce -b 64k -i 2
+    [ "$MACHINE" != 0 ] || grep -q 'tcp leads to other hosts: .* soft-RoCE' "$HERE/said.0" ||
+        fail "taken unasked"
+}
