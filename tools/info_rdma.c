@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "tools/info.h"
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_survey.h"
 
 static json_t *describe_gids(const struct verbs_port *port)
 {

@@ -8,10 +8,11 @@
 
 static unsigned garbled;
 
+/** The next put with the same bytes may be on its way there. */
 static void look_at_slot(struct end *end, const struct wring_event *event)
 {
     unsigned slot = event->imm % SLOTS;
-    garbled += !has_pattern(end->base + (size_t)slot * SLOT_BYTES, SLOT_BYTES, slot);
+    garbled += !has_pattern_again(end->base + (size_t)slot * SLOT_BYTES, SLOT_BYTES, slot);
 }
 
 /** A pair whose second end has filled its queue. @return puts posted, 0 where that failed */

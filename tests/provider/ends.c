@@ -201,6 +201,14 @@ bool has_pattern(const uint8_t *at, size_t bytes, uint32_t seed)
     return true;
 }
 
+bool has_pattern_again(const uint8_t *at, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (__atomic_load_n(&at[i], __ATOMIC_RELAXED) != pattern_at(i, seed))
+            return false;
+    return true;
+}
+
 bool is_all(const uint8_t *at, size_t bytes, uint8_t value)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -75,6 +75,9 @@ void ends_close(struct end *a, struct end *b);
 /** Bytes that say where they belong. */
 void fill_pattern(uint8_t *to, size_t bytes, uint32_t seed);
 bool has_pattern(const uint8_t *at, size_t bytes, uint32_t seed);
+
+/** The same while the same bytes may be written there again. */
+bool has_pattern_again(const uint8_t *at, size_t bytes, uint32_t seed);
 bool is_all(const uint8_t *at, size_t bytes, uint8_t value);
 
 /** Poll both ends until the condition holds; a failed check after WAIT_NS. */

@@ -16,6 +16,7 @@
 #include "tests/lib/test.h"
 #include "transport/memory.h"
 #include "transport/providers/verbs/verbs_memory.h"
+#include "transport/providers/verbs/verbs_pick.h"
 #include "transport/providers/verbs/verbs_query.h"
 
 static struct verbs_library library;

@@ -19,6 +19,7 @@
 #define LOCK_SPINS 2000
 
 static int file = -1; /* of the network, locked as long as this process is on it */
+static uint64_t sleeps;
 
 static bool init(struct net *net)
 {
@@ -82,10 +83,17 @@ void net_lock(struct net *net)
     int error = EBUSY;
     for (unsigned i = 0; i < LOCK_SPINS && error == EBUSY; i++)
         error = pthread_mutex_trylock(&net->lock);
-    if (error != 0 && error != EOWNERDEAD)
+    if (error != 0 && error != EOWNERDEAD) {
+        __atomic_fetch_add(&sleeps, 1, __ATOMIC_RELAXED);
         error = pthread_mutex_lock(&net->lock);
+    }
     if (error == EOWNERDEAD)
         pthread_mutex_consistent(&net->lock);
+}
+
+uint64_t net_lock_sleeps(void)
+{
+    return __atomic_load_n(&sleeps, __ATOMIC_RELAXED);
 }
 
 void net_unlock(struct net *net)

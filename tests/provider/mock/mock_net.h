@@ -132,6 +132,9 @@ void net_detach(struct net *net);
 void net_lock(struct net *net);
 void net_unlock(struct net *net);
 
+/** How often this process had to sleep for the lock. */
+uint64_t net_lock_sleeps(void);
+
 /** Forget what belonged to processes that are gone. Locked. */
 void net_reap(struct net *net);
 
@@ -173,5 +176,8 @@ void net_qp_flush_receives(struct net *net, struct net_qp *qp);
 
 /** Copy between memory of two processes, one of which is ours. @return false: it is gone */
 bool net_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint64_t from, size_t bytes);
+
+/** The same within this process; not where they overlap. */
+void net_copy_words(uint64_t to, uint64_t from, size_t bytes);
 
 #endif

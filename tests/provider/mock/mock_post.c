@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Posting: requests in chains, or built one by one, checked and put into their queues. */
 #include <errno.h>
-#include <string.h>
 
 #include "tests/provider/mock/mock_inside.h"
 
@@ -37,8 +36,7 @@ static int set_pieces(const struct mock_qp *qp, struct mock_request *request, ui
             continue;
         if (pieces[i].length > qp->cap.max_inline_data - request->inline_bytes)
             return EINVAL;
-        memcpy(to + request->inline_bytes, (const void *)(uintptr_t)pieces[i].addr,
-               pieces[i].length);
+        net_copy_words((uintptr_t)to + request->inline_bytes, pieces[i].addr, pieces[i].length);
         request->inline_bytes += pieces[i].length;
     }
     return 0;

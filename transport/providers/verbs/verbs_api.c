@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The two ways to talk to queues: ibv_wr_* with extended completion queues, and the older calls.
  */
+#include "transport/providers/verbs/verbs_api.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** From completions to events. */
+#include "transport/providers/verbs/verbs_complete.h"
+
 #include <stdio.h>
 
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_post.h"
 
 /** Requests complete in the order of their path: this one, and all before it. */
 static void complete_up_to(struct verbs_path *path, uint32_t end)
@@ -13,6 +16,11 @@ static void complete_up_to(struct verbs_path *path, uint32_t end)
         if (request->kind != VERBS_CREDITS)
             conn->messages[request->message % VERBS_MESSAGES].parts--;
     }
+}
+
+bool wring_verbs_path_is_owed(const struct verbs_path *path)
+{
+    return !path->dead && path->posted - path->tail > path->unsignalled;
 }
 
 static void take_receive(struct verbs_path *path, const struct verbs_completion *completion)
@@ -100,8 +108,11 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
 {
     uint32_t position = (uint32_t)completion->id;
     bool good = completion->status == IBV_WC_SUCCESS;
+    path->conn->completions++;
     if ((completion->id & VERBS_RECEIVE_ID) == 0) {
-        if (!path->dead) /* of a dead path the peer says what has come */
+        if (path->dead) /* the peer says what has come */
+            wring_verbs_revive_complete(path, completion);
+        else
             complete_up_to(path, good ? position + 1 : position);
     } else if (good) {
         take_receive(path, completion);
@@ -115,7 +126,7 @@ static struct wring_event event_of_news(struct verbs_conn *conn)
     struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
     if (conn->accepted) {
         event.kind = WRING_EVENT_ACCEPTED;
-        event.data = wring_auth_hello(&conn->auth, &event.bytes);
+        event.data = wring_auth_hello(&conn->stream.auth, &event.bytes);
     }
     conn->news = false;
     return event;
@@ -232,6 +243,7 @@ size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *even
         n += more;
     }
     wring_verbs_resync_step(conn, !more);
+    wring_verbs_revive_step(conn);
     if (conn->state == VERBS_DRAINING && !more && is_drained(conn))
         wring_verbs_conn_stop(conn);
     if (conn->state == VERBS_DEAD && !conn->told_closed && n < max) {

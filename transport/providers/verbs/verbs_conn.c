@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_post.h"
 
 #define WRING_MODULE "verbs"
 #define CREDIT_LOOK_NS WRING_NS_PER_MS /* nothing wakes who sleeps until credits come */
@@ -20,10 +21,11 @@ struct verbs_conn *wring_verbs_conn_create(struct verbs_provider *verbs, bool ac
     conn->state = accepted ? VERBS_AUTH : VERBS_CONNECTING;
     conn->accepted = accepted;
     conn->surfaced = !accepted;
-    conn->fd = fd;
-    conn->watch = (struct verbs_watch){VERBS_WATCH_STREAM, conn};
+    conn->stream.fd = fd;
+    conn->stream.watch = (struct verbs_watch){VERBS_WATCH_STREAM, conn};
     conn->deadline_ns = wring_deadline_in(verbs->settings.handshake_ns);
-    wring_auth_init(&conn->auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello, hello_bytes);
+    wring_auth_init(&conn->stream.auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello,
+                    hello_bytes);
     return conn;
 }
 
@@ -81,8 +83,10 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
         return;
     path->dead = true;
     conn->dead |= 1u << path->index;
+    conn->revived &= ~(1u << path->index);
+    wring_verbs_revive_plan(path);
     wring_verbs_of(conn)->counters.paths_lost++;
-    bool none_left = conn->dead == (1u << conn->n_paths) - 1;
+    bool none_left = conn->dead == wring_verbs_all_paths(conn);
     if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) &&
         wring_verbs_stream_ended(conn))
         return; /* no wonder */
@@ -103,11 +107,21 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     wring_verbs_resync_begin(conn);
 }
 
+void wring_verbs_set_paths(const struct verbs_conn *conn, uint32_t without, struct verbs_set *set)
+{
+    set->stripes.paths = 0;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (!wring_verbs_is_in(without, i))
+            set->paths[set->stripes.paths++] = conn->paths[i];
+}
+
 bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
 {
     if ((conn->state < VERBS_OPEN || conn->state == VERBS_RESYNC) &&
         conn->deadline_ns < *deadline_ns)
         *deadline_ns = conn->deadline_ns;
+    uint64_t revive = wring_verbs_revive_deadline(conn);
+    *deadline_ns = revive < *deadline_ns ? revive : *deadline_ns;
     if (conn->state == VERBS_OPEN && conn->starved) {
         uint64_t look = wring_deadline_in(CREDIT_LOOK_NS);
         if (wring_verbs_has_credits(conn))

@@ -19,7 +19,7 @@ struct wring_verbs_counters {
     uint64_t completions;                 /* taken out of completion queues */
     uint64_t copied_bytes;                /* by the CPU: control messages on their way out */
     uint64_t registrations;               /* of memory, with each device */
-    uint64_t paths_lost, resyncs, recoveries;
+    uint64_t paths_lost, trials, resyncs, recoveries;
 };
 
 /** What was counted since an earlier look: now -= before. */

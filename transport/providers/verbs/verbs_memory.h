@@ -16,8 +16,9 @@
 #include <wring/provider.h>
 
 #include "transport/providers/verbs/verbs_library.h"
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_port.h"
 
+struct wring_config;
 struct wring_log;
 struct verbs_memory;
 

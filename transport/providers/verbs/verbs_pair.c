@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_pair.h"
 
 #define V4_NETWORK_BYTES 15 /* of a mapped address: a /24 */
 #define V6_NETWORK_BYTES 8

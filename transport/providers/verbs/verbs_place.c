@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/verbs/verbs_place.h"
 
+#include <pthread.h>
 #include <string.h>
 
-#include "transport/providers/verbs/verbs_query.h"
+/* What hwloc reads lists of devices with, libudev, has state of the whole process. */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 /** The part of the machine that a device hangs off; NULL where hwloc does not know it. */
 static hwloc_obj_t find_part(hwloc_topology_t topology, const char *device)
@@ -39,8 +41,12 @@ static bool load(hwloc_topology_t topology)
     for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                       unwanted[i]);
-    return hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
-           hwloc_topology_load(topology) == 0;
+    pthread_mutex_lock(&loading);
+    bool good =
+        hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
+        hwloc_topology_load(topology) == 0;
+    pthread_mutex_unlock(&loading);
+    return good;
 }
 
 void wring_verbs_place(struct verbs_table *table)

@@ -5,7 +5,7 @@
 
 #include <hwloc.h>
 
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_port.h"
 
 /**
  * Fill in port->place and port->numa: near if the device hangs off a part of the machine that has
@@ -16,5 +16,11 @@
  */
 void wring_verbs_place_in(hwloc_topology_t topology, hwloc_const_bitmap_t cores,
                           struct verbs_port *port);
+
+/**
+ * Where devices hang in the machine, seen from this process: fills in place and numa of all ports.
+ * Where hwloc cannot tell they stay unknown.
+ */
+void wring_verbs_place(struct verbs_table *table);
 
 #endif

@@ -3,10 +3,13 @@
  * What is to be sent: a message becomes a request on each path that it takes. Requests gather in
  * their path's ring and are posted together.
  */
+#include "transport/providers/verbs/verbs_post.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_remote.h"
 
 #define CREDIT_STEP (VERBS_RECEIVES / 4) /* receives posted anew between two updates */
 #define QUIET_MOST 16                    /* requests in a row that ask for no completion */
@@ -283,6 +286,30 @@ void wring_verbs_ask_completion(struct verbs_path *path)
 {
     write_credits(path);
     post_path(path);
+}
+
+int wring_verbs_send_nothing(struct verbs_path *path)
+{
+    struct wring_verbs_counters *counters = &path->rail->provider->counters;
+    *add_request(path) = (struct verbs_request){
+        .kind = VERBS_SEND,
+        .signalled = true,
+        .bytes = sizeof(path->conn->buffers->nothing),
+        .lkey = lkey_of(path),
+        .local = path->conn->buffers->nothing,
+    };
+    int error = path->rail->api->post(path, 1);
+    path->posted = path->head;
+    counters->requests++;
+    counters->signalled++;
+    counters->doorbells++;
+    return error;
+}
+
+void wring_verbs_forget_credits(struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        conn->paths[i]->told = conn->paths[i]->receives - CREDIT_STEP;
 }
 
 void wring_verbs_give_credits(struct verbs_conn *conn)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "transport/providers/verbs/verbs_ability.h"
+#include "transport/providers/verbs/verbs_place.h"
 
 /** Mbit/s, from the codes for lanes and for the speed of one; 0: unknown. */
 static uint32_t speed_of(unsigned width, unsigned speed)

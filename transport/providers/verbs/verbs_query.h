@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What RDMA devices there are: the tables that verbs_select.h chooses from, read from libibverbs.
- */
+/** What RDMA devices there are, as tables (verbs_port.h), read from libibverbs. */
 #ifndef WRING_VERBS_QUERY_H
 #define WRING_VERBS_QUERY_H
 
 #include "transport/providers/verbs/verbs_library.h"
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_port.h"
 
 /**
  * Look at every port of every device; nothing stays open.
@@ -21,31 +20,5 @@ void wring_verbs_table_free(struct verbs_table *table);
 
 /** Open the device of that name. @return NULL where it is not there or does not open; errno */
 struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, const char *name);
-
-/* verbs_pick.c */
-
-/**
- * Read, choose, and log each choice with its reason.
- *
- * @param bound  what this process listens on; may be NULL
- * @param out    [VERBS_RAILS_MAX]
- * Errors, logged: WRING_ERR_DEVICE with every port and why it was refused; WRING_ERR_INVALID for a
- * malformed list; WRING_ERR_NO_MEMORY.
- */
-enum wring_status wring_verbs_select(const struct verbs_library *library,
-                                     const struct wring_config *config,
-                                     const struct sockaddr *bound, const struct wring_log *log,
-                                     struct verbs_choice *out, size_t *n);
-
-/** As wring_provider_ops.probe: is there a port that could be a rail? */
-enum wring_status wring_verbs_probe(char *reason, size_t bytes);
-
-/* verbs_place.c */
-
-/**
- * Where devices hang in the machine, seen from this process: fills in place and numa of all ports.
- * Where hwloc cannot tell they stay unknown.
- */
-void wring_verbs_place(struct verbs_table *table);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/providers/verbs/verbs_remote.h"
+
 #include <stdlib.h>
 
 #include "transport/providers/verbs/verbs.h"

@@ -256,10 +256,3 @@ size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wi
     free(all);
     return n;
 }
-
-void wring_verbs_survey_finish(struct verbs_survey *survey)
-{
-    free(survey->table.ports);
-    free(survey->why);
-    *survey = (struct verbs_survey){0};
-}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Names of what verbs_select.h speaks of, for people. */
+/** Names of what verbs_port.h speaks of, for people. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/verbs_port.h"
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* before an IPv4 address */
 

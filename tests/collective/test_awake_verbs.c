@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who polls does not enter the kernel over verbs, neither the thread that posts and waits nor the
+ * session's own: held against devices that are not there, which need no driver. All ranks are
+ * threads here, so that every call of each is counted.
+ */
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "runtime/session.h"
+#include "tests/collective/kernel_calls.h"
+#include "tests/collective/steady.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+#include "tests/provider/mock/mock.h"
+
+#define RANKS 2
+#define SMALL_STEPS 1000 /* of the one bucket that is a message, each */
+#define STEPS 100        /* of all buckets */
+#define AWAKE_PART 4     /* one of so many steps at least, on a machine that has much else to do */
+#define COMPUTE_NS (200 * WRING_NS_PER_US)
+#define LOOK_NS (100 * WRING_NS_PER_MS) /* of silence, after which a provider looks at its peers \
+                                         */
+
+/** What the steps took, all ranks together; rank 0 writes it. */
+struct ledger {
+    unsigned steps, awake; /* steps in which nobody slept, or was kept waiting for long */
+    unsigned broken;       /* of these, steps with a call into the kernel */
+    struct kernel_calls first;
+};
+
+static struct {
+    _Atomic(struct wring_session *) sessions[RANKS];
+    struct ledger small, all;
+    bool disturbed; /* the step before was */
+} the;
+
+/** Of ranks, and of devices, which here are locked by whoever uses them. */
+static uint64_t count_sleeps(void)
+{
+    struct mock_counts counts;
+    mock_get_counts(&counts);
+    uint64_t sum = counts.lock_sleeps;
+    for (int r = 0; r < RANKS; r++)
+        sum += wring_progress_sleeps(atomic_load(&the.sessions[r])->progress);
+    return sum;
+}
+
+static enum wring_status run_small(struct wring_bucket **buckets)
+{
+    enum wring_status status = wring_bucket_post(buckets[0]);
+    return status == WRING_OK ? wring_bucket_wait(buckets[0], WRING_FOREVER) : status;
+}
+
+static enum wring_status run_step(struct wring_bucket **buckets, bool small, int step)
+{
+    if (small)
+        return run_small(buckets);
+    return steady_run(buckets, 1, step % 2 == 0 ? 0 : COMPUTE_NS);
+}
+
+/** One step, with the calls of all threads. One after a sleep may hold the end of it. */
+static enum wring_status watch_step(struct wring_bucket **buckets, bool small, int step)
+{
+    struct ledger *ledger = small ? &the.small : &the.all;
+    uint64_t slept = count_sleeps(), began_ns = wring_now_ns();
+    kernel_calls_start();
+    enum wring_status status = run_step(buckets, small, step);
+    struct kernel_calls calls = kernel_calls_stop();
+
+    bool quiet = count_sleeps() == slept && wring_now_ns() - began_ns < LOOK_NS / 2;
+    bool awake = quiet && !the.disturbed;
+    the.disturbed = !quiet;
+    ledger->steps++;
+    ledger->awake += awake;
+    if (awake && kernel_calls_sum(&calls) > 0 && ledger->broken++ == 0)
+        ledger->first = calls;
+    return status;
+}
+
+static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket *buckets[STEADY_BUCKETS];
+    (void)arg;
+    atomic_store(&the.sessions[rank], session);
+    enum wring_status status = steady_make(session, buckets);
+    if (status == WRING_OK)
+        status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
+    for (int s = 0; s < SMALL_STEPS + STEPS && status == WRING_OK; s++)
+        status = rank == 0 ? watch_step(buckets, s < SMALL_STEPS, s)
+                           : run_step(buckets, s < SMALL_STEPS, s);
+    if (status == WRING_OK)
+        status = run_small(buckets); /* what the others do next is not counted */
+    CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
+    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+}
+
+static void expect_none(const char *what, const struct ledger *ledger)
+{
+    const struct kernel_calls *first = &ledger->first;
+    printf("%s: %u steps, %u awake, %u with a kernel call\n", what, ledger->steps, ledger->awake,
+           ledger->broken);
+    CHECK(ledger->awake >= ledger->steps / AWAKE_PART, "%s: only %u steps awake", what,
+          ledger->awake);
+    CHECK(ledger->broken == 0,
+          "%s: %u steps called the kernel; the first: %lu sleeps, %lu futex waits, %lu wakes, "
+          "%lu writes, %lu sends, %lu reads, %lu yields, %lu others (%ld)",
+          what, ledger->broken, first->sleeps, first->futex_waits, first->futex_wakes,
+          first->writes, first->sends, first->reads, first->yields, first->others, first->other);
+}
+
+static void nobody_sleeps(const char *progress)
+{
+    const char *const settings[] = {"WRING_PROVIDER=verbs", "WRING_SPIN=1s",
+                                    "WRING_CHUNK_BYTES=16k", progress, NULL};
+    struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = run_rank};
+    the.small = the.all = (struct ledger){0};
+    the.disturbed = false;
+    wring_test_run_ranks(&job);
+    expect_none("small", &the.small);
+    expect_none("all", &the.all);
+}
+
+static void callers_stay_out_of_the_kernel(void)
+{
+    nobody_sleeps("WRING_PROGRESS=caller");
+}
+
+static void so_does_the_thread(void)
+{
+    nobody_sleeps("WRING_PROGRESS=thread");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"callers_stay_out_of_the_kernel", callers_stay_out_of_the_kernel},
+        {"so_does_the_thread", so_does_the_thread},
+        {NULL, NULL},
+    };
+    const char *why;
+    if (!kernel_calls_init(&why))
+        wring_test_skip("%s", why);
+    return wring_test_main(argc, argv, cases);
+}
