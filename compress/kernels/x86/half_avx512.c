@@ -2,8 +2,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/half.h"
-#include "compress/kernels/store.h"
 
 #define STEP 32 /* elements at a time: a line of code, two of values */
 
@@ -84,19 +84,28 @@ static inline uint64_t encode_steps(uint16_t *code, const float *src, uint64_t n
     return i;
 }
 
+static uint64_t encode_pages(uint16_t *code, const float *src, uint64_t n, __m512i top)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(src + i, WRING_PAGE * sizeof(*src));
+        encode_steps(code + i, src + i, WRING_PAGE, top, true);
+    }
+    _mm_sfence();
+    return i;
+}
+
 static void encode_avx512(void *code, const float *src, uint64_t n, uint32_t top)
 {
     __m512i tops = _mm512_set1_epi32((int)top);
-    uint64_t lead = WRING_LEAD(code, 2, n), i = lead;
+    uint64_t i = WRING_LEAD(code, 2, n);
+    uint16_t *out = code;
 
-    encode_any(code, src, lead, tops);
-    if (WRING_STREAMS(code, 2, n)) {
-        i += encode_steps((uint16_t *)code + i, src + i, n - i, tops, true);
-        _mm_sfence();
-    } else {
-        i += encode_steps((uint16_t *)code + i, src + i, n - i, tops, false);
-    }
-    encode_any((uint16_t *)code + i, src + i, n - i, tops);
+    encode_any(out, src, i, tops);
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2))
+        i += encode_pages(out + i, src + i, n - i, tops);
+    i += encode_steps(out + i, src + i, n - i, tops, false);
+    encode_any(out + i, src + i, n - i, tops);
 }
 
 static void feedback_any(uint16_t *code, const float *src, float *residual, uint64_t n)
@@ -112,26 +121,48 @@ static void feedback_any(uint16_t *code, const float *src, float *residual, uint
     }
 }
 
-static void encode_feedback_avx512(void *code, const float *src, float *residual, uint64_t n)
+static inline uint64_t feedback_steps(uint16_t *code, const float *src, float *residual, uint64_t n,
+                                      bool streaming)
 {
-    uint16_t *out = code;
     uint64_t i = 0;
-
     for (; i + STEP <= n; i += STEP) {
         __m512 low = _mm512_add_ps(_mm512_loadu_ps(src + i), _mm512_loadu_ps(residual + i));
         __m512 high =
             _mm512_add_ps(_mm512_loadu_ps(src + i + 16), _mm512_loadu_ps(residual + i + 16));
         __m512i line = narrow_32(low, high);
         if (__builtin_expect(is_special(line), 0)) {
-            feedback_any(out + i, src + i, residual + i, STEP);
+            feedback_any(code + i, src + i, residual + i, STEP);
             continue;
         }
         __m512 low_sent = _mm512_cvtph_ps(_mm512_castsi512_si256(line));
         __m512 high_sent = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(line, 1));
-        _mm512_storeu_si512(out + i, line);
+        put_line(code + i, line, streaming);
         _mm512_storeu_ps(residual + i, _mm512_sub_ps(low, low_sent));
         _mm512_storeu_ps(residual + i + 16, _mm512_sub_ps(high, high_sent));
     }
+    return i;
+}
+
+static uint64_t feedback_pages(uint16_t *code, const float *src, float *residual, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_read(src + i, WRING_PAGE * sizeof(*src));
+        feedback_steps(code + i, src + i, residual + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
+    return i;
+}
+
+static void encode_feedback_avx512(void *code, const float *src, float *residual, uint64_t n)
+{
+    uint64_t i = WRING_LEAD(code, 2, n);
+    uint16_t *out = code;
+
+    feedback_any(out, src, residual, i);
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2))
+        i += feedback_pages(out + i, src + i, residual + i, n - i);
+    i += feedback_steps(out + i, src + i, residual + i, n - i, false);
     feedback_any(out + i, src + i, residual + i, n - i);
 }
 
@@ -159,18 +190,26 @@ static inline uint64_t decode_steps(float *dst, const uint16_t *code, uint64_t n
     return i;
 }
 
+static uint64_t decode_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        decode_steps(dst + i, code + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
+    return i;
+}
+
 static void decode_avx512(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint64_t i = WRING_LEAD(dst, 4, n);
 
     decode_any(dst, in, i, false);
-    if (WRING_STREAMS(dst, 4, n)) {
-        i += decode_steps(dst + i, in + i, n - i, true);
-        _mm_sfence();
-    } else {
-        i += decode_steps(dst + i, in + i, n - i, false);
-    }
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(dst, 4))
+        i += decode_pages(dst + i, in + i, n - i);
+    i += decode_steps(dst + i, in + i, n - i, false);
     decode_any(dst + i, in + i, n - i, false);
 }
 
@@ -181,16 +220,36 @@ static inline void add_16(float *dst, const uint16_t *code)
     _mm512_storeu_ps(dst, _mm512_add_ps(_mm512_loadu_ps(dst), value));
 }
 
+static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + STEP <= n; i += STEP) {
+        add_16(dst + i, code + i);
+        add_16(dst + i + 16, code + i + 16);
+    }
+    return i;
+}
+
+static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
+        add_steps(dst + i, code + i, WRING_PAGE);
+    }
+    return i;
+}
+
 static void decode_add_avx512(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint64_t i = WRING_LEAD(dst, 4, n);
 
     decode_any(dst, in, i, true);
-    for (; i + STEP <= n; i += STEP) {
-        add_16(dst + i, in + i);
-        add_16(dst + i + 16, in + i + 16);
-    }
+    if (WRING_IS_LONG(n))
+        i += add_pages(dst + i, in + i, n - i);
+    i += add_steps(dst + i, in + i, n - i);
     decode_any(dst + i, in + i, n - i, true);
 }
 

@@ -2,8 +2,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/narrow.h"
-#include "compress/kernels/store.h"
 
 #define STEP 32 /* elements at a time: a line of code, two of values */
 
@@ -29,20 +29,12 @@ static inline __m512i round_up(__m512i bits)
     return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
 }
 
-/** Would one of the values become infinite, or is it already, or NaN? */
-static inline bool is_special(__m512i low, __m512i high)
+/** May one of the values round to infinity, or is it infinite already, or NaN? */
+static inline bool is_near_top(__m512i upper_halves)
 {
-    __m512i largest = _mm512_max_epu32(magnitude_of(low), magnitude_of(high));
-    return _mm512_cmpgt_epu32_mask(largest, _mm512_set1_epi32(WRING_NARROW_TOP)) != 0;
-}
-
-/** The upper halves of all lanes of both. */
-static inline __m512i upper_halves(__m512i low, __m512i high)
-{
-    const __m512i odd_words =
-        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
-                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(low, odd_words, high);
+    __m512i twice = _mm512_add_epi16(upper_halves, upper_halves); /* without the signs */
+    return _mm512_cmpge_epu16_mask(twice,
+                                   _mm512_set1_epi16((short)(2 * (WRING_NARROW_TOP >> 16)))) != 0;
 }
 
 /** Of any values: the code of each lane in its upper half, above zeros. */
@@ -77,32 +69,61 @@ static void encode_any(uint16_t *code, const float *src, uint64_t n)
     }
 }
 
+/** Every other word of both, from the first on or from the second. */
+static inline __m512i words(__m512i low, __m512i high, bool upper)
+{
+    const __m512i first =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i index = upper ? _mm512_add_epi16(first, _mm512_set1_epi16(1)) : first;
+    return _mm512_permutex2var_epi16(low, index, high);
+}
+
+/** upper halves plus the carry of lower + 0x7FFF + (upper & 1) */
+static inline __m512i round_halves(__m512i upper, __m512i lower)
+{
+    __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi16(1));
+    __mmask32 carry =
+        _mm512_cmpgt_epu16_mask(_mm512_adds_epu16(lower, odd), _mm512_set1_epi16((short)0x8000));
+    return _mm512_mask_add_epi16(upper, carry, upper, _mm512_set1_epi16(1));
+}
+
 /** @return how many of n are done: whole steps */
 static inline uint64_t encode_steps(uint16_t *code, const float *src, uint64_t n, bool streaming)
 {
     uint64_t i = 0;
     for (; i + STEP <= n; i += STEP) {
         __m512i low = _mm512_loadu_si512(src + i), high = _mm512_loadu_si512(src + i + 16);
-        if (__builtin_expect(is_special(low, high), 0))
+        __m512i upper = words(low, high, true);
+        if (__builtin_expect(is_near_top(upper), 0))
             encode_any(code + i, src + i, STEP);
         else
-            put_line(code + i, upper_halves(round_up(low), round_up(high)), streaming);
+            put_line(code + i, round_halves(upper, words(low, high, false)), streaming);
     }
+    return i;
+}
+
+static uint64_t encode_pages(uint16_t *code, const float *src, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(src + i, WRING_PAGE * sizeof(*src));
+        encode_steps(code + i, src + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
     return i;
 }
 
 static void encode_avx512(void *code, const float *src, uint64_t n)
 {
     uint64_t i = WRING_LEAD(code, 2, n);
+    uint16_t *out = code;
 
-    encode_any(code, src, i);
-    if (WRING_STREAMS(code, 2, n)) {
-        i += encode_steps((uint16_t *)code + i, src + i, n - i, true);
-        _mm_sfence();
-    } else {
-        i += encode_steps((uint16_t *)code + i, src + i, n - i, false);
-    }
-    encode_any((uint16_t *)code + i, src + i, n - i);
+    encode_any(out, src, i);
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2))
+        i += encode_pages(out + i, src + i, n - i);
+    i += encode_steps(out + i, src + i, n - i, false);
+    encode_any(out + i, src + i, n - i);
 }
 
 static inline __m512i fed(__m512 src, __m512 residual)
@@ -128,24 +149,47 @@ static void feedback_any(uint16_t *code, const float *src, float *residual, uint
     }
 }
 
-static void encode_feedback_avx512(void *code, const float *src, float *residual, uint64_t n)
+static inline uint64_t feedback_steps(uint16_t *code, const float *src, float *residual, uint64_t n,
+                                      bool streaming)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xFFFF0000);
-    uint16_t *out = code;
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP) {
         __m512i low = fed(_mm512_loadu_ps(src + i), _mm512_loadu_ps(residual + i));
         __m512i high = fed(_mm512_loadu_ps(src + i + 16), _mm512_loadu_ps(residual + i + 16));
-        if (__builtin_expect(is_special(low, high), 0)) {
-            feedback_any(out + i, src + i, residual + i, STEP);
+        __m512i low_code = round_up(low), high_code = round_up(high);
+        if (__builtin_expect(is_near_top(words(low, high, true)), 0)) {
+            feedback_any(code + i, src + i, residual + i, STEP);
             continue;
         }
-        __m512i low_code = round_up(low), high_code = round_up(high);
-        _mm512_storeu_si512(out + i, upper_halves(low_code, high_code));
+        put_line(code + i, words(low_code, high_code, true), streaming);
         _mm512_storeu_ps(residual + i, lost(low, _mm512_and_si512(low_code, upper)));
         _mm512_storeu_ps(residual + i + 16, lost(high, _mm512_and_si512(high_code, upper)));
     }
+    return i;
+}
+
+static uint64_t feedback_pages(uint16_t *code, const float *src, float *residual, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_read(src + i, WRING_PAGE * sizeof(*src));
+        feedback_steps(code + i, src + i, residual + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
+    return i;
+}
+
+static void encode_feedback_avx512(void *code, const float *src, float *residual, uint64_t n)
+{
+    uint64_t i = WRING_LEAD(code, 2, n);
+    uint16_t *out = code;
+
+    feedback_any(out, src, residual, i);
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2))
+        i += feedback_pages(out + i, src + i, residual + i, n - i);
+    i += feedback_steps(out + i, src + i, residual + i, n - i, false);
     feedback_any(out + i, src + i, residual + i, n - i);
 }
 
@@ -180,18 +224,26 @@ static inline uint64_t decode_steps(float *dst, const uint16_t *code, uint64_t n
     return i;
 }
 
+static uint64_t decode_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        decode_steps(dst + i, code + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
+    return i;
+}
+
 static void decode_avx512(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint64_t i = WRING_LEAD(dst, 4, n);
 
     decode_any(dst, in, i, false);
-    if (WRING_STREAMS(dst, 4, n)) {
-        i += decode_steps(dst + i, in + i, n - i, true);
-        _mm_sfence();
-    } else {
-        i += decode_steps(dst + i, in + i, n - i, false);
-    }
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(dst, 4))
+        i += decode_pages(dst + i, in + i, n - i);
+    i += decode_steps(dst + i, in + i, n - i, false);
     decode_any(dst + i, in + i, n - i, false);
 }
 
@@ -201,16 +253,36 @@ static inline void add_16(float *dst, const uint16_t *code)
     _mm512_storeu_ps(dst, _mm512_add_ps(_mm512_loadu_ps(dst), value));
 }
 
+static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + STEP <= n; i += STEP) {
+        add_16(dst + i, code + i);
+        add_16(dst + i + 16, code + i + 16);
+    }
+    return i;
+}
+
+static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
+        add_steps(dst + i, code + i, WRING_PAGE);
+    }
+    return i;
+}
+
 static void decode_add_avx512(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint64_t i = WRING_LEAD(dst, 4, n);
 
     decode_any(dst, in, i, true);
-    for (; i + STEP <= n; i += STEP) {
-        add_16(dst + i, in + i);
-        add_16(dst + i + 16, in + i + 16);
-    }
+    if (WRING_IS_LONG(n))
+        i += add_pages(dst + i, in + i, n - i);
+    i += add_steps(dst + i, in + i, n - i);
     decode_any(dst + i, in + i, n - i, true);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
+#include <string.h>
 
 #include "compress/kernels/quant.h"
 
@@ -46,9 +47,20 @@ static inline uint32_t find_peak(const float *src, const float *residual, uint64
                                                     _mm512_max_epu32(peaks[2], peaks[3])));
 }
 
-static uint32_t peak_avx512(const float *src, const float *residual, uint64_t n)
+/** What a block's values are multiplied by, and what its steps are. */
+struct scale {
+    float inverse, scale;
+};
+
+static inline struct scale scale_of(uint32_t peak_bits)
 {
-    return residual == NULL ? find_peak(src, NULL, n) : find_peak(src, residual, n);
+    float peak = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)peak_bits)));
+    float scale = peak / WRING_QUANT_STEPS;
+
+    if (peak < WRING_QUANT_TINY)
+        return (struct scale){0, 0}; /* all steps become 0 */
+    return (struct scale){WRING_QUANT_STEPS / peak,
+                          scale < WRING_QUANT_SCALE_MAX ? scale : WRING_QUANT_SCALE_MAX};
 }
 
 static inline __m512i steps_of(__m512 value, __m512 inverse)
@@ -65,9 +77,9 @@ static inline void store_steps(int8_t *code, const __m512i steps[4])
     _mm512_storeu_si512(code, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high)));
 }
 
-static void encode_avx512(int8_t *code, const float *src, uint64_t n, float inverse)
+static inline void encode_steps(int8_t *code, const float *src, uint64_t n, struct scale scale)
 {
-    __m512 inverses = _mm512_set1_ps(inverse);
+    __m512 inverses = _mm512_set1_ps(scale.inverse);
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP) {
@@ -88,10 +100,10 @@ static inline __m512 lost(__m512 value, __m512i steps, __m512 scale)
     return _mm512_sub_ps(value, _mm512_mul_ps(_mm512_cvtepi32_ps(steps), scale));
 }
 
-static void encode_feedback_avx512(int8_t *code, const float *src, float *residual, uint64_t n,
-                                   float inverse, float scale)
+static inline void encode_feedback(int8_t *code, const float *src, float *residual, uint64_t n,
+                                   struct scale scale)
 {
-    __m512 inverses = _mm512_set1_ps(inverse), scales = _mm512_set1_ps(scale);
+    __m512 inverses = _mm512_set1_ps(scale.inverse), scales = _mm512_set1_ps(scale.scale);
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP) {
@@ -109,6 +121,36 @@ static void encode_feedback_avx512(int8_t *code, const float *src, float *residu
         __m512i steps = steps_of(value, inverses);
         _mm_mask_storeu_epi8(code + i, live, _mm512_cvtsepi32_epi8(steps));
         _mm512_mask_storeu_ps(residual + i, live, lost(value, steps, scales));
+    }
+}
+
+static inline void encode_block(uint8_t *code, const float *src, float *residual, uint64_t n)
+{
+    uint32_t peak = find_peak(src, residual, n), nan = WRING_NAN_BITS;
+    int8_t *steps = (int8_t *)(code + WRING_QUANT_HEAD);
+
+    if (__builtin_expect(peak >= WRING_INF_BITS, 0)) {
+        memcpy(code, &nan, sizeof(nan));
+        memset(steps, 0, n);
+        return;
+    }
+    struct scale scale = scale_of(peak);
+    memcpy(code, &scale.scale, sizeof(scale.scale));
+    if (residual != NULL)
+        encode_feedback(steps, src, residual, n, scale);
+    else
+        encode_steps(steps, src, n, scale);
+}
+
+static void encode_avx512(uint8_t *code, const float *src, float *residual, uint64_t n,
+                          uint64_t block)
+{
+    for (uint64_t i = 0; i < n; i += block, code += WRING_QUANT_HEAD + block) {
+        uint64_t live = n - i < block ? n - i : block;
+        if (residual == NULL) /* each way inlined for itself */
+            encode_block(code, src + i, NULL, live);
+        else
+            encode_block(code, src + i, residual + i, live);
     }
 }
 
@@ -157,5 +199,7 @@ static void decode_add_avx512(float *dst, const int8_t *code, uint64_t n, float 
 }
 
 const struct wring_quant_kernels wring_quant_avx512 = {
-    peak_avx512, encode_avx512, encode_feedback_avx512, decode_avx512, decode_add_avx512,
+    encode_avx512,
+    decode_avx512,
+    decode_add_avx512,
 };
