@@ -320,6 +320,7 @@ static const struct wring_test_case cases[] = {
     {"half_rounding", check_half_rounding},
     {"half_in_any_mode", check_half_in_any_mode},
     {"quant", quant},
+    {"long", check_long},
     {"sign", sign},
     {"pick", pick},
     {0},
