@@ -33,27 +33,6 @@ static size_t int8_bound(const struct wring_codec *codec, uint64_t elems)
            (elems % unit != 0 ? WRING_QUANT_HEAD + elems % unit : 0);
 }
 
-/** Whole units of about a page, or one that is longer: what a long call works on at a time. */
-static uint64_t stretch_of(uint64_t unit)
-{
-    return unit < WRING_PAGE ? WRING_PAGE / unit * unit : unit;
-}
-
-/** Finds each page of src in the cache, so that the page of residual is all that it waits for. */
-static void encode_long(const struct wring_codec *codec, const float *src, uint64_t elems,
-                        float *residual, unsigned char *code)
-{
-    const struct wring_quant_tier *tier = codec->kernels;
-    uint64_t stretch = stretch_of(codec->info.unit);
-
-    for (uint64_t done = 0; done < elems; done += stretch) {
-        uint64_t n = wring_codec_unit_length(stretch, elems - done);
-        wring_far_read(src + done, n * sizeof(*src));
-        tier->kernels->encode(code, src + done, residual + done, n, codec->info.unit);
-        code += int8_bound(codec, n);
-    }
-}
-
 static size_t int8_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code)
@@ -61,10 +40,7 @@ static size_t int8_encode(const struct wring_codec *codec,
     const struct wring_quant_tier *tier = codec->kernels;
 
     (void)context;
-    if (residual != NULL && WRING_IS_LONG(elems))
-        encode_long(codec, src, elems, residual, code);
-    else
-        tier->kernels->encode(code, src, residual, elems, codec->info.unit);
+    tier->kernels->encode(code, src, residual, elems, codec->info.unit);
     return int8_bound(codec, elems);
 }
 
@@ -82,6 +58,12 @@ static enum wring_status decode_block(const struct wring_quant_kernels *kernels,
     else
         (add ? kernels->decode_add : kernels->decode)(dst, steps, n, scale);
     return WRING_OK;
+}
+
+/** Whole units of about a page, or one that is longer: what a long call works on at a time. */
+static uint64_t stretch_of(uint64_t unit)
+{
+    return unit < WRING_PAGE ? WRING_PAGE / unit * unit : unit;
 }
 
 static enum wring_status decode_stretch(const struct wring_codec *codec, const unsigned char *code,

@@ -247,18 +247,31 @@ static void decode_avx512(float *dst, const void *code, uint64_t n)
     decode_any(dst + i, in + i, n - i, false);
 }
 
-static inline void add_16(float *dst, const uint16_t *code)
+/** Has a code all exponent bits? It decodes to NaN. */
+static inline bool is_special(__m512i codes)
 {
-    __m512 value = widen(_mm256_loadu_si256((const __m256i *)code));
-    _mm512_storeu_ps(dst, _mm512_add_ps(_mm512_loadu_ps(dst), value));
+    __m512i twice = _mm512_add_epi16(codes, codes); /* without the signs */
+    return _mm512_cmpge_epu16_mask(twice, _mm512_set1_epi16((short)(2 * (WRING_INF_BITS >> 16)))) !=
+           0;
+}
+
+static inline void add_16(float *dst, __m256i code)
+{
+    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(code), 16);
+    _mm512_storeu_ps(dst, _mm512_add_ps(_mm512_loadu_ps(dst), _mm512_castsi512_ps(bits)));
 }
 
 static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
 {
     uint64_t i = 0;
     for (; i + STEP <= n; i += STEP) {
-        add_16(dst + i, code + i);
-        add_16(dst + i + 16, code + i + 16);
+        __m512i codes = _mm512_loadu_si512(code + i); /* once: it may change meanwhile */
+        if (__builtin_expect(is_special(codes), 0)) {
+            decode_any(dst + i, code + i, STEP, true);
+            continue;
+        }
+        add_16(dst + i, _mm512_castsi512_si256(codes));
+        add_16(dst + i + 16, _mm512_extracti64x4_epi64(codes, 1));
     }
     return i;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/quant.h"
 
 #define STEP 64 /* elements at a time: their codes fill a vector */
@@ -68,59 +70,52 @@ static inline __m512i steps_of(__m512 value, __m512 inverse)
     return _mm512_cvtps_epi32(_mm512_mul_ps(value, inverse));
 }
 
-static inline void store_steps(int8_t *code, const __m512i steps[4])
-{
-    /* packing works within quarters: then the quarters' fours are put in order */
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i low = _mm512_packs_epi32(steps[0], steps[1]);
-    __m512i high = _mm512_packs_epi32(steps[2], steps[3]);
-    _mm512_storeu_si512(code, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high)));
-}
-
-static inline void encode_steps(int8_t *code, const float *src, uint64_t n, struct scale scale)
-{
-    __m512 inverses = _mm512_set1_ps(scale.inverse);
-    uint64_t i = 0;
-
-    for (; i + STEP <= n; i += STEP) {
-        __m512i steps[4];
-        for (unsigned v = 0; v < 4; v++)
-            steps[v] = steps_of(_mm512_loadu_ps(src + i + v * 16), inverses);
-        store_steps(code + i, steps);
-    }
-    for (; i < n; i += 16) {
-        __mmask16 live = live_lanes(n - i);
-        __m512i steps = steps_of(_mm512_maskz_loadu_ps(live, src + i), inverses);
-        _mm_mask_storeu_epi8(code + i, live, _mm512_cvtsepi32_epi8(steps));
-    }
-}
-
 static inline __m512 lost(__m512 value, __m512i steps, __m512 scale)
 {
     return _mm512_sub_ps(value, _mm512_mul_ps(_mm512_cvtepi32_ps(steps), scale));
 }
 
-static inline void encode_feedback(int8_t *code, const float *src, float *residual, uint64_t n,
-                                   struct scale scale)
+/**
+ * The steps of 64 elements, packed; residual becomes what they lost. Packing works within quarters:
+ * fours of steps come out in the order 0 4 8 12 1 5 …, which unpacking() undoes.
+ */
+static inline __m512i pack_64(const float *src, float *residual, struct scale scale)
+{
+    __m512 inverses = _mm512_set1_ps(scale.inverse), scales = _mm512_set1_ps(scale.scale);
+    __m512i steps[4];
+
+    for (unsigned v = 0; v < 4; v++) {
+        __m512 value = load(src, residual, v * 16);
+        steps[v] = steps_of(value, inverses);
+        if (residual != NULL)
+            _mm512_storeu_ps(residual + v * 16, lost(value, steps[v], scales));
+    }
+    return _mm512_packs_epi16(_mm512_packs_epi32(steps[0], steps[1]),
+                              _mm512_packs_epi32(steps[2], steps[3]));
+}
+
+static inline __m512i unpacking(void)
+{
+    return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+}
+
+static inline void encode_any(int8_t *code, const float *src, float *residual, uint64_t n,
+                              struct scale scale)
 {
     __m512 inverses = _mm512_set1_ps(scale.inverse), scales = _mm512_set1_ps(scale.scale);
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP) {
-        __m512i steps[4];
-        for (unsigned v = 0; v < 4; v++) {
-            __m512 value = load(src, residual, i + v * 16);
-            steps[v] = steps_of(value, inverses);
-            _mm512_storeu_ps(residual + i + v * 16, lost(value, steps[v], scales));
-        }
-        store_steps(code + i, steps);
+        __m512i packed = pack_64(src + i, residual == NULL ? NULL : residual + i, scale);
+        _mm512_storeu_si512(code + i, _mm512_permutexvar_epi32(unpacking(), packed));
     }
     for (; i < n; i += 16) {
         __mmask16 live = live_lanes(n - i);
         __m512 value = load_live(src, residual, i, live);
         __m512i steps = steps_of(value, inverses);
         _mm_mask_storeu_epi8(code + i, live, _mm512_cvtsepi32_epi8(steps));
-        _mm512_mask_storeu_ps(residual + i, live, lost(value, steps, scales));
+        if (residual != NULL)
+            _mm512_mask_storeu_ps(residual + i, live, lost(value, steps, scales));
     }
 }
 
@@ -136,22 +131,138 @@ static inline void encode_block(uint8_t *code, const float *src, float *residual
     }
     struct scale scale = scale_of(peak);
     memcpy(code, &scale.scale, sizeof(scale.scale));
-    if (residual != NULL)
-        encode_feedback(steps, src, residual, n, scale);
-    else
-        encode_steps(steps, src, n, scale);
+    encode_any(steps, src, residual, n, scale);
+}
+
+/**
+ * Codes on their way out as whole lines. Each head shifts what follows by 4 bytes against them, so
+ * a line is put together from two vectors, where the packed fours are put in order anyway.
+ */
+struct lines {
+    uint8_t *at;      /* the line that is being filled */
+    __m512i pending;  /* its fours so far */
+    unsigned filled;  /* so many, less than 16 */
+    unsigned skipped; /* of the first line's: not ours */
+    bool streaming;
+};
+
+static inline struct lines open_lines(uint8_t *code, bool streaming)
+{
+    unsigned filled = (unsigned)((uintptr_t)code % WRING_LINE / 4);
+    return (struct lines){code - 4 * filled, _mm512_setzero_si512(), filled, filled, streaming};
+}
+
+static inline void put_line(struct lines *out, __m512i line)
+{
+    if (__builtin_expect(out->skipped != 0, 0)) {
+        _mm512_mask_storeu_epi32(out->at, (__mmask16)(0xFFFFu << out->skipped), line);
+        out->skipped = 0;
+    } else if (out->streaming) {
+        _mm512_stream_si512((void *)out->at, line);
+    } else {
+        _mm512_store_si512(out->at, line);
+    }
+    out->at += WRING_LINE;
+}
+
+static inline void put_head(struct lines *out, float scale)
+{
+    __m512i head = _mm512_castps_si512(_mm512_set1_ps(scale));
+    out->pending = _mm512_mask_mov_epi32(out->pending, (__mmask16)(1u << out->filled), head);
+    if (++out->filled == 16) {
+        put_line(out, out->pending);
+        out->filled = 0;
+    }
+}
+
+/** Which fours of two packed vectors follow each other from the last `filled` of the first on. */
+static inline __m512i joint(unsigned filled)
+{
+    const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i place = _mm512_add_epi32(count, _mm512_set1_epi32(16 - (int)filled));
+    __m512i second = _mm512_and_si512(place, _mm512_set1_epi32(16));
+    return _mm512_or_si512(_mm512_permutexvar_epi32(place, unpacking()), second);
+}
+
+/** n is a multiple of STEP. */
+static inline void put_block(struct lines *out, const float *src, float *residual, uint64_t n)
+{
+    const float nan = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(WRING_NAN_BITS)));
+    uint32_t peak = find_peak(src, residual, n);
+    bool finite = peak < WRING_INF_BITS;
+    struct scale scale = scale_of(peak);
+    __m512i last = _mm512_setzero_si512();
+
+    put_head(out, finite ? scale.scale : nan);
+    __m512i index = joint(out->filled);
+    if (__builtin_expect(finite, 1))
+        last = pack_64(src, residual, scale);
+    put_line(out, _mm512_mask_expand_epi32(out->pending, (__mmask16)(0xFFFFu << out->filled),
+                                           _mm512_permutexvar_epi32(unpacking(), last)));
+    for (uint64_t i = STEP; i < n; i += STEP) {
+        __m512i next = last; /* zeros, unless */
+        if (__builtin_expect(finite, 1))
+            next = pack_64(src + i, residual == NULL ? NULL : residual + i, scale);
+        put_line(out, _mm512_permutex2var_epi32(last, index, next));
+        last = next;
+    }
+    out->pending = _mm512_permutex2var_epi32(last, index, last);
+}
+
+static inline void close_lines(struct lines *out)
+{
+    _mm512_mask_storeu_epi32(out->at, (__mmask16)((1u << out->filled) - 1), out->pending);
+    if (out->streaming)
+        _mm_sfence();
+}
+
+/** A page of src, so that the page of residual is all that the block waits for. */
+static void read_page(const float *src, uint64_t i, uint64_t n, uint64_t block)
+{
+    uint64_t run = block > WRING_PAGE ? block : WRING_PAGE;
+    if (i % run == 0)
+        wring_far_read(src + i, (n - i < run ? n - i : run) * sizeof(*src));
+}
+
+/** Whole blocks. @return how many elements they are */
+static inline uint64_t encode_lines(uint8_t *code, const float *src, float *residual, uint64_t n,
+                                    uint64_t block, bool far)
+{
+    struct lines out = open_lines(code, far);
+    uint64_t i = 0;
+
+    if (n < block)
+        return 0;
+    for (; i + block <= n; i += block) {
+        if (far && residual != NULL)
+            read_page(src, i, n, block);
+        put_block(&out, src + i, residual == NULL ? NULL : residual + i, block);
+    }
+    close_lines(&out);
+    return i;
+}
+
+static inline void encode(uint8_t *code, const float *src, float *residual, uint64_t n,
+                          uint64_t block)
+{
+    uint64_t i = 0;
+
+    if (block % STEP == 0 && (uintptr_t)code % 4 == 0)
+        i = WRING_IS_LONG(n) ? encode_lines(code, src, residual, n, block, true)
+                             : encode_lines(code, src, residual, n, block, false);
+    code += i / block * (WRING_QUANT_HEAD + block);
+    for (; i < n; i += block, code += WRING_QUANT_HEAD + block)
+        encode_block(code, src + i, residual == NULL ? NULL : residual + i,
+                     n - i < block ? n - i : block);
 }
 
 static void encode_avx512(uint8_t *code, const float *src, float *residual, uint64_t n,
                           uint64_t block)
 {
-    for (uint64_t i = 0; i < n; i += block, code += WRING_QUANT_HEAD + block) {
-        uint64_t live = n - i < block ? n - i : block;
-        if (residual == NULL) /* each way inlined for itself */
-            encode_block(code, src + i, NULL, live);
-        else
-            encode_block(code, src + i, residual + i, live);
-    }
+    if (residual == NULL) /* each way inlined for itself */
+        encode(code, src, NULL, n, block);
+    else
+        encode(code, src, residual, n, block);
 }
 
 static inline __m512 value_of(__m128i code, __m512 scale)
