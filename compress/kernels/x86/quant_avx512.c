@@ -34,6 +34,19 @@ static inline __m512i larger(__m512i peak, __m512 value)
     return _mm512_max_epu32(peak, _mm512_and_si512(bits, _mm512_set1_epi32(WRING_ABS_BITS)));
 }
 
+/** peaks, with 64 elements more. */
+static inline void look(__m512i peaks[4], const float *src, const float *residual)
+{
+    for (unsigned v = 0; v < 4; v++)
+        peaks[v] = larger(peaks[v], load(src, residual, v * 16));
+}
+
+static inline uint32_t largest(const __m512i peaks[4])
+{
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(peaks[0], peaks[1]),
+                                                    _mm512_max_epu32(peaks[2], peaks[3])));
+}
+
 static inline uint32_t find_peak(const float *src, const float *residual, uint64_t n)
 {
     __m512i peaks[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
@@ -41,12 +54,10 @@ static inline uint32_t find_peak(const float *src, const float *residual, uint64
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP)
-        for (unsigned v = 0; v < 4; v++)
-            peaks[v] = larger(peaks[v], load(src, residual, i + v * 16));
+        look(peaks, src + i, residual == NULL ? NULL : residual + i);
     for (; i < n; i += 16)
         peaks[0] = larger(peaks[0], load_live(src, residual, i, live_lanes(n - i)));
-    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(peaks[0], peaks[1]),
-                                                    _mm512_max_epu32(peaks[2], peaks[3])));
+    return largest(peaks);
 }
 
 /** What a block's values are multiplied by, and what its steps are. */
@@ -184,29 +195,39 @@ static inline __m512i joint(unsigned filled)
     return _mm512_or_si512(_mm512_permutexvar_epi32(place, unpacking()), second);
 }
 
-/** n is a multiple of STEP. */
-static inline void put_block(struct lines *out, const float *src, float *residual, uint64_t n)
+/**
+ * n is a multiple of STEP.
+ * @param peak   of this block
+ * @param ahead  another block, or NULL
+ * @return the peak of that, found between the steps of this one; 0 without one
+ */
+static inline uint32_t put_block(struct lines *out, const float *src, float *residual, uint64_t n,
+                                 uint32_t peak, const float *ahead)
 {
     const float nan = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(WRING_NAN_BITS)));
-    uint32_t peak = find_peak(src, residual, n);
     bool finite = peak < WRING_INF_BITS;
     struct scale scale = scale_of(peak);
-    __m512i last = _mm512_setzero_si512();
+    __m512i last = _mm512_setzero_si512(), peaks[4] = {last, last, last, last};
 
     put_head(out, finite ? scale.scale : nan);
     __m512i index = joint(out->filled);
     if (__builtin_expect(finite, 1))
         last = pack_64(src, residual, scale);
+    if (ahead != NULL)
+        look(peaks, ahead, NULL);
     put_line(out, _mm512_mask_expand_epi32(out->pending, (__mmask16)(0xFFFFu << out->filled),
                                            _mm512_permutexvar_epi32(unpacking(), last)));
     for (uint64_t i = STEP; i < n; i += STEP) {
         __m512i next = last; /* zeros, unless */
         if (__builtin_expect(finite, 1))
             next = pack_64(src + i, residual == NULL ? NULL : residual + i, scale);
+        if (ahead != NULL)
+            look(peaks, ahead + i, NULL);
         put_line(out, _mm512_permutex2var_epi32(last, index, next));
         last = next;
     }
     out->pending = _mm512_permutex2var_epi32(last, index, last);
+    return largest(peaks);
 }
 
 static inline void close_lines(struct lines *out)
@@ -224,22 +245,48 @@ static void read_page(const float *src, uint64_t i, uint64_t n, uint64_t block)
         wring_far_read(src + i, (n - i < run ? n - i : run) * sizeof(*src));
 }
 
+/** One block after the other: each is fetched in one go and found in the first cache then. */
+static inline void put_blocks(struct lines *out, const float *src, float *residual, uint64_t n,
+                              uint64_t block)
+{
+    for (uint64_t i = 0; i < n; i += block) {
+        float *left = residual == NULL ? NULL : residual + i;
+        if (out->streaming && residual != NULL)
+            read_page(src, i, n, block);
+        put_block(out, src + i, left, block, find_peak(src + i, left, block), NULL);
+    }
+}
+
+/** Each with the peak of the next but one, where that comes out of a near cache. */
+static void put_near_blocks(struct lines *out, const float *src, uint64_t n, uint64_t block)
+{
+    uint32_t peak = find_peak(src, NULL, block);
+    uint32_t next = n > block ? find_peak(src + block, NULL, block) : 0;
+
+    for (uint64_t i = 0; i < n; i += block) {
+        bool more = n - i > 2 * block;
+        uint32_t found =
+            put_block(out, src + i, NULL, block, peak, more ? src + i + 2 * block : NULL);
+        peak = next;
+        next = found;
+    }
+}
+
 /** Whole blocks. @return how many elements they are */
 static inline uint64_t encode_lines(uint8_t *code, const float *src, float *residual, uint64_t n,
-                                    uint64_t block, bool far)
+                                    uint64_t block)
 {
-    struct lines out = open_lines(code, far);
-    uint64_t i = 0;
+    struct lines out = open_lines(code, WRING_IS_LONG(n));
+    uint64_t whole = n / block * block;
 
-    if (n < block)
+    if (whole == 0)
         return 0;
-    for (; i + block <= n; i += block) {
-        if (far && residual != NULL)
-            read_page(src, i, n, block);
-        put_block(&out, src + i, residual == NULL ? NULL : residual + i, block);
-    }
+    if (residual == NULL && !out.streaming)
+        put_near_blocks(&out, src, whole, block);
+    else
+        put_blocks(&out, src, residual, whole, block);
     close_lines(&out);
-    return i;
+    return whole;
 }
 
 static inline void encode(uint8_t *code, const float *src, float *residual, uint64_t n,
@@ -248,8 +295,7 @@ static inline void encode(uint8_t *code, const float *src, float *residual, uint
     uint64_t i = 0;
 
     if (block % STEP == 0 && (uintptr_t)code % 4 == 0)
-        i = WRING_IS_LONG(n) ? encode_lines(code, src, residual, n, block, true)
-                             : encode_lines(code, src, residual, n, block, false);
+        i = encode_lines(code, src, residual, n, block);
     code += i / block * (WRING_QUANT_HEAD + block);
     for (; i < n; i += block, code += WRING_QUANT_HEAD + block)
         encode_block(code, src + i, residual == NULL ? NULL : residual + i,
