@@ -3,7 +3,14 @@
 
 #include <stdatomic.h>
 
-#define BLOCK_LINES 256 /* 16 KiB of the longest stream: half of a first cache */
+/*
+ * Of the longest stream, while the others wait. Near: half of a first cache. Far from any cache of
+ * one's own: a page, at whose end processors stop to fetch ahead, so a longer run gains nothing and
+ * keeps the other streams idle.
+ */
+#define NEAR_LINES 256
+#define FAR_LINES 64
+#define FAR_BYTES ((uint64_t)2 << 20) /* of all streams together: more than second caches hold */
 
 /** Plain C, which compilers turn into the vectors that every processor of a family has. */
 static uint64_t run_scalar(const struct wring_twin_block *block, unsigned store, uint64_t key)
@@ -106,12 +113,15 @@ static uint64_t count_blocks(const struct wring_twin_work *work)
 {
     const uint64_t spans[] = {work->read.span, work->update.span, work->write.span,
                               work->other.span};
-    uint64_t longest = 0;
+    uint64_t longest = 0, all = 0;
 
-    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++)
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
+        all += spans[i];
         if (spans[i] > longest)
             longest = spans[i];
-    return (longest + BLOCK_LINES - 1) / BLOCK_LINES;
+    }
+    uint64_t lines = all * WRING_TWIN_LINE > FAR_BYTES ? FAR_LINES : NEAR_LINES;
+    return (longest + lines - 1) / lines;
 }
 
 uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_twin_work *work,

@@ -6,7 +6,6 @@
 #define REBIAS 0x38000000u       /* the two formats' exponents differ by 112 */
 #define LEAST_NORMAL 0x38800000u /* 2^-14 as float32 */
 #define HALF_ABS 0x7FFFu
-#define HALF_INF 0x7C00u
 #define HALF_LEAST_NORMAL 0x0400u
 
 /** bits / 2^shift, rounded to nearest even. */
@@ -38,9 +37,9 @@ static float widen(uint16_t code)
 {
     uint32_t magnitude = code & HALF_ABS, sign = (uint32_t)(code & ~HALF_ABS) << 16;
 
-    if (magnitude > HALF_INF)
+    if (magnitude > WRING_HALF_INF)
         return wring_float_of(WRING_NAN_BITS);
-    if (magnitude == HALF_INF)
+    if (magnitude == WRING_HALF_INF)
         return wring_float_of(WRING_INF_BITS | sign);
     if (magnitude >= HALF_LEAST_NORMAL)
         return wring_float_of(((magnitude << 13) + REBIAS) | sign);

@@ -14,6 +14,7 @@
 
 #include "compress/kernels/kernels.h"
 
+#define WRING_HALF_INF 0x7C00u
 #define WRING_HALF_NAN 0x7E00u
 #define WRING_HALF_SATURATE 0x477FEFFFu /* top: the largest magnitude that rounds to 65504 */
 #define WRING_HALF_OVERFLOW 0x47800000u /* top: 65536, which rounds to infinity */

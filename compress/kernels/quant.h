@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Kernels of the int8 codec, each over one block of n elements.
+ * Kernels of the int8 codec. A block's code is a head, its scale, and a step for each element:
  *
- *     code[i] = round_half_even(v[i] * inverse)        decode: code[i] * scale
+ *     scale = peak / 127        step[i] = round_half_even(v[i] * (127 / peak))        decode:
+ * step[i] * scale
  *
- * where v = src, or src + residual under error feedback. |v[i] * inverse| is at most 127 and a
- * rounding error, which the caller sees to.
+ * where v = src, or src + residual under error feedback, and peak = max|v|. FORMAT.md, "int8", has
+ * the blocks that are not finite or too small.
  */
 #ifndef WRING_KERNELS_QUANT_H
 #define WRING_KERNELS_QUANT_H
 
 #include "compress/kernels/kernels.h"
 
+#define WRING_QUANT_HEAD 4 /* bytes */
+#define WRING_QUANT_STEPS 127
+#define WRING_QUANT_TINY 0x1p-119f             /* a smaller peak counts as 0 */
+#define WRING_QUANT_SCALE_MAX 0x1.020406p+121f /* the largest whose 127-fold is finite */
+
 struct wring_quant_kernels {
-    /** The bits of max|v|; WRING_INF_BITS or more when some v is not finite. residual: or NULL. */
-    uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
-    void (*encode)(int8_t *code, const float *src, uint64_t n, float inverse);
-    /** Also residual = v − code * scale. */
-    void (*encode_feedback)(int8_t *code, const float *src, float *residual, uint64_t n,
-                            float inverse, float scale);
+    /**
+     * Encode blocks one after the other, the last of which may be short.
+     * @param code      out, WRING_QUANT_HEAD bytes and a byte for each element, per block
+     * @param residual  in and out: becomes v - decoded, kept where a block is not finite; or NULL
+     * @param block     elements, a multiple of 32
+     */
+    void (*encode)(uint8_t *code, const float *src, float *residual, uint64_t n, uint64_t block);
+    /* The steps of one block. */
     void (*decode)(float *dst, const int8_t *code, uint64_t n, float scale);
     void (*decode_add)(float *dst, const int8_t *code, uint64_t n, float scale);
 };

@@ -23,9 +23,7 @@ CALL(half, encode, m->code, m->src, n, WRING_HALF_OVERFLOW)
 CALL(half, encode_feedback, m->code, m->src, m->residual, n)
 CALL(half, decode, m->dst, m->code, n)
 CALL(half, decode_add, m->dst, m->code, n)
-CALL(quant, peak, m->src, NULL, n)
-CALL(quant, encode, (int8_t *)m->code, m->src, n, 127)
-CALL(quant, encode_feedback, (int8_t *)m->code, m->src, m->residual, n, 64, 0x1p-6f)
+CALL(quant, encode, m->code, m->src, NULL, n, 512)
 CALL(quant, decode, m->dst, (const int8_t *)m->code, n, 0x1p-6f)
 CALL(quant, decode_add, m->dst, (const int8_t *)m->code, n, 0x1p-6f)
 CALL(sign, signs, m->code, m->src, NULL, n)
@@ -34,6 +32,11 @@ CALL(sign, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(sign, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(pick, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(pick, retain, m->residual, m->src, m->map, n)
+
+static void quant_encode_feedback(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_quant_tier *)tier)->kernels->encode(m->code, m->src, m->residual, n, 512);
+}
 
 static void sign_signs_split(const void *tier, const struct bench_memory *m, uint64_t n)
 {
@@ -115,9 +118,8 @@ const struct bench_kernel bench_kernels[] = {
     {"half encode_feedback",   TIERS(half),   ANY,   {SRC = 32, RESIDUAL = 32},    {CODE = 16, RESIDUAL = 32},   half_encode_feedback},
     {"half decode",            TIERS(half),   ANY,   {CODE = 16},                  {DST = 32},                   half_decode},
     {"half decode_add",        TIERS(half),   ANY,   {CODE = 16, DST = 32},        {DST = 32},                   half_decode_add},
-    {"quant peak",             TIERS(quant),  512,   {SRC = 32},                   {0},                          quant_peak},
-    {"quant encode",           TIERS(quant),  512,   {SRC = 32},                   {CODE = 8},                   quant_encode},
-    {"quant encode_feedback",  TIERS(quant),  512,   {SRC = 32, RESIDUAL = 32},    {CODE = 8, RESIDUAL = 32},    quant_encode_feedback},
+    {"quant encode",           TIERS(quant),  ANY,   {SRC = 32},                   {CODE = 8},                   quant_encode},
+    {"quant encode_feedback",  TIERS(quant),  ANY,   {SRC = 32, RESIDUAL = 32},    {CODE = 8, RESIDUAL = 32},    quant_encode_feedback},
     {"quant decode",           TIERS(quant),  512,   {CODE = 8},                   {DST = 32},                   quant_decode},
     {"quant decode_add",       TIERS(quant),  512,   {CODE = 8, DST = 32},         {DST = 32},                   quant_decode_add},
     {"sign signs",             TIERS(sign),   1024,  {SRC = 32},                   {CODE = 1},                   sign_signs},

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/half.h"
 
 #define STEP 8 /* elements at a time; a shorter rest goes through a padded copy */
@@ -32,29 +34,77 @@ static inline __m256 widen(__m128i code)
     return _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
 }
 
-static inline void encode_8(uint16_t *code, const float *src, __m256i top)
+/** Is one of the codes infinite or NaN? */
+static inline bool is_special(__m256i codes)
 {
-    _mm_storeu_si128((__m128i *)code, narrow(_mm256_loadu_ps(src), top));
+    const __m256i least = _mm256_set1_epi16((short)(2 * WRING_HALF_INF));
+    __m256i twice = _mm256_add_epi16(codes, codes); /* without the signs */
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(twice, least), twice)) != 0;
+}
+
+/** As the processor does it, where that is right. */
+static inline __m256i encode_16(const float *src, __m256i top)
+{
+    __m256 low = _mm256_loadu_ps(src), high = _mm256_loadu_ps(src + 8);
+    __m256i codes = _mm256_set_m128i(_mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT),
+                                     _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
+
+    if (__builtin_expect(is_special(codes), 0))
+        return _mm256_set_m128i(narrow(high, top), narrow(low, top));
+    return codes;
+}
+
+/** @return how many of n are done: whole steps of 16. @param streaming code begins a line */
+static inline uint64_t encode_steps(uint16_t *code, const float *src, uint64_t n, __m256i top,
+                                    bool streaming)
+{
+    uint64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m256i codes = encode_16(src + i, top);
+        if (streaming)
+            _mm256_stream_si256((__m256i *)(code + i), codes);
+        else
+            _mm256_storeu_si256((__m256i *)(code + i), codes);
+    }
+    return i;
+}
+
+static void encode_any(uint16_t *code, const float *src, uint64_t n, __m256i top)
+{
+    uint64_t i = encode_steps(code, src, n, top, false);
+    uint16_t codes[16];
+    float rest[16] = {0};
+
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    encode_steps(codes, rest, 16, top, false);
+    memcpy(code + i, codes, (n - i) * sizeof(*code));
+}
+
+static uint64_t encode_pages(uint16_t *code, const float *src, uint64_t n, __m256i top)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(src + i, WRING_PAGE * sizeof(*src));
+        encode_steps(code + i, src + i, WRING_PAGE, top, true);
+    }
+    _mm_sfence();
+    return i;
 }
 
 static void encode_avx2(void *code, const float *src, uint64_t n, uint32_t top)
 {
     __m256i tops = _mm256_set1_epi32((int)top);
-    uint16_t *out = code, codes[STEP];
-    float rest[STEP] = {0};
+    uint16_t *out = code;
     uint64_t i = 0;
 
-    for (; i + 2 * STEP <= n; i += 2 * STEP) {
-        encode_8(out + i, src + i, tops);
-        encode_8(out + i + STEP, src + i + STEP, tops);
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2)) {
+        i = WRING_LEAD(code, 2, n);
+        encode_any(out, src, i, tops);
+        i += encode_pages(out + i, src + i, n - i, tops);
     }
-    for (; i + STEP <= n; i += STEP)
-        encode_8(out + i, src + i, tops);
-    if (i == n)
-        return;
-    memcpy(rest, src + i, (n - i) * sizeof(*src));
-    encode_8(codes, rest, tops);
-    memcpy(out + i, codes, (n - i) * sizeof(*out));
+    encode_any(out + i, src + i, n - i, tops);
 }
 
 static inline void feedback_8(uint16_t *code, const float *src, float *residual)
@@ -112,15 +162,33 @@ static inline void add_8(float *dst, const uint16_t *code)
     _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), load_8(code)));
 }
 
+static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        add_8(dst + i, code + i);
+    return i;
+}
+
+static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
+        add_steps(dst + i, code + i, WRING_PAGE);
+    }
+    return i;
+}
+
 static void decode_add_avx2(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint16_t codes[STEP] = {0};
     float rest[STEP] = {0};
-    uint64_t i = 0;
+    uint64_t i = WRING_IS_LONG(n) ? add_pages(dst, in, n) : 0;
 
-    for (; i + STEP <= n; i += STEP)
-        add_8(dst + i, in + i);
+    i += add_steps(dst + i, in + i, n - i);
     if (i == n)
         return;
     memcpy(codes, in + i, (n - i) * sizeof(*in));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/narrow.h"
 
 #define STEP 16 /* elements at a time; a shorter rest goes through a padded copy */
@@ -12,23 +14,38 @@ static inline __m256i finite_lanes(__m256i bits)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(WRING_INF_BITS), magnitude);
 }
 
-/** The code of each lane, in its lower half. */
+/** The upper half of each lane becomes the code; the lower one is rubbish. Finite values only. */
+static inline __m256i round_up(__m256i bits)
+{
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+}
+
+/** Of any values: the code of each lane, in its lower half. */
 static inline __m256i narrow(__m256 value)
 {
     __m256i bits = _mm256_castps_si256(value);
     __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(WRING_ABS_BITS));
     __m256i capped = _mm256_min_epu32(magnitude, _mm256_set1_epi32(WRING_NARROW_TOP));
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(capped, 16), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(capped, _mm256_set1_epi32(0x7FFF)), odd);
     __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
-    __m256i code = _mm256_or_si256(_mm256_srli_epi32(rounded, 16), sign);
+    __m256i code = _mm256_or_si256(_mm256_srli_epi32(round_up(capped), 16), sign);
     return _mm256_blendv_epi8(_mm256_set1_epi32(WRING_NARROW_NAN), code, finite_lanes(bits));
 }
 
-static inline void store_codes(void *code, __m256i low, __m256i high)
+/** Would one of the values become infinite, or is it already, or NaN? */
+static inline bool is_special(__m256i low, __m256i high)
 {
-    __m256i packed = _mm256_packus_epi32(low, high); /* interleaves halves: put them back */
-    _mm256_storeu_si256(code, _mm256_permute4x64_epi64(packed, 0xD8));
+    const __m256i magnitude = _mm256_set1_epi32(WRING_ABS_BITS);
+    __m256i largest =
+        _mm256_max_epu32(_mm256_and_si256(low, magnitude), _mm256_and_si256(high, magnitude));
+    __m256i above = _mm256_cmpgt_epi32(largest, _mm256_set1_epi32(WRING_NARROW_TOP));
+    return !_mm256_testz_si256(above, above);
+}
+
+static inline __m256i pack(__m256i low, __m256i high)
+{
+    /* interleaves halves: put them back */
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
 }
 
 static inline __m256 widen(const uint16_t *code)
@@ -39,24 +56,66 @@ static inline __m256 widen(const uint16_t *code)
         _mm256_blendv_epi8(_mm256_set1_epi32(WRING_NAN_BITS), bits, finite_lanes(bits)));
 }
 
-static inline void encode_16(uint16_t *code, const float *src)
+static inline __m256i encode_16(const float *src)
 {
-    store_codes(code, narrow(_mm256_loadu_ps(src)), narrow(_mm256_loadu_ps(src + 8)));
+    __m256 low = _mm256_loadu_ps(src), high = _mm256_loadu_ps(src + 8);
+    __m256i low_bits = _mm256_castps_si256(low), high_bits = _mm256_castps_si256(high);
+
+    if (__builtin_expect(is_special(low_bits, high_bits), 0))
+        return pack(narrow(low), narrow(high));
+    return pack(_mm256_srli_epi32(round_up(low_bits), 16),
+                _mm256_srli_epi32(round_up(high_bits), 16));
+}
+
+/** @return how many of n are done: whole steps. @param streaming code begins a line */
+static inline uint64_t encode_steps(uint16_t *code, const float *src, uint64_t n, bool streaming)
+{
+    uint64_t i = 0;
+    for (; i + STEP <= n; i += STEP) {
+        __m256i codes = encode_16(src + i);
+        if (streaming)
+            _mm256_stream_si256((__m256i *)(code + i), codes);
+        else
+            _mm256_storeu_si256((__m256i *)(code + i), codes);
+    }
+    return i;
+}
+
+static void encode_any(uint16_t *code, const float *src, uint64_t n)
+{
+    uint64_t i = encode_steps(code, src, n, false);
+    uint16_t codes[STEP];
+    float rest[STEP] = {0};
+
+    if (i == n)
+        return;
+    memcpy(rest, src + i, (n - i) * sizeof(*src));
+    encode_steps(codes, rest, STEP, false);
+    memcpy(code + i, codes, (n - i) * sizeof(*code));
+}
+
+static uint64_t encode_pages(uint16_t *code, const float *src, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(src + i, WRING_PAGE * sizeof(*src));
+        encode_steps(code + i, src + i, WRING_PAGE, true);
+    }
+    _mm_sfence();
+    return i;
 }
 
 static void encode_avx2(void *code, const float *src, uint64_t n)
 {
-    uint16_t *out = code, codes[STEP];
-    float rest[STEP] = {0};
+    uint16_t *out = code;
     uint64_t i = 0;
 
-    for (; i + STEP <= n; i += STEP)
-        encode_16(out + i, src + i);
-    if (i == n)
-        return;
-    memcpy(rest, src + i, (n - i) * sizeof(*src));
-    encode_16(codes, rest);
-    memcpy(out + i, codes, (n - i) * sizeof(*out));
+    if (WRING_IS_LONG(n) && WRING_MEETS_LINE(code, 2)) {
+        i = WRING_LEAD(code, 2, n);
+        encode_any(out, src, i);
+        i += encode_pages(out + i, src + i, n - i);
+    }
+    encode_any(out + i, src + i, n - i);
 }
 
 static inline __m256i feedback_8(const float *src, float *residual)
@@ -74,7 +133,7 @@ static inline __m256i feedback_8(const float *src, float *residual)
 static inline void feedback_16(uint16_t *code, const float *src, float *residual)
 {
     __m256i low = feedback_8(src, residual);
-    store_codes(code, low, feedback_8(src + 8, residual + 8));
+    _mm256_storeu_si256((__m256i *)code, pack(low, feedback_8(src + 8, residual + 8)));
 }
 
 static void encode_feedback_avx2(void *code, const float *src, float *residual, uint64_t n)
@@ -115,15 +174,33 @@ static inline void add_8(float *dst, const uint16_t *code)
     _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), widen(code)));
 }
 
+static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        add_8(dst + i, code + i);
+    return i;
+}
+
+static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
+        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
+        add_steps(dst + i, code + i, WRING_PAGE);
+    }
+    return i;
+}
+
 static void decode_add_avx2(float *dst, const void *code, uint64_t n)
 {
     const uint16_t *in = code;
     uint16_t codes[8] = {0};
     float rest[8] = {0};
-    uint64_t i = 0;
+    uint64_t i = WRING_IS_LONG(n) ? add_pages(dst, in, n) : 0;
 
-    for (; i + 8 <= n; i += 8)
-        add_8(dst + i, in + i);
+    i += add_steps(dst + i, in + i, n - i);
     if (i == n)
         return;
     memcpy(codes, in + i, (n - i) * sizeof(*in));

@@ -33,7 +33,7 @@ static inline uint32_t reduce_max(const __m256i peaks[4])
     return peak;
 }
 
-static uint32_t peak_avx2(const float *src, const float *residual, uint64_t n)
+static inline uint32_t find_peak(const float *src, const float *residual, uint64_t n)
 {
     __m256i peaks[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                         _mm256_setzero_si256()};
@@ -49,6 +49,22 @@ static uint32_t peak_avx2(const float *src, const float *residual, uint64_t n)
         peak_32(peaks, rest, left);
     }
     return reduce_max(peaks);
+}
+
+/** What a block's values are multiplied by, and what its steps are. */
+struct scale {
+    float inverse, scale;
+};
+
+static inline struct scale scale_of(uint32_t peak_bits)
+{
+    float peak = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)peak_bits)));
+    float scale = peak / WRING_QUANT_STEPS;
+
+    if (peak < WRING_QUANT_TINY)
+        return (struct scale){0, 0}; /* all steps become 0 */
+    return (struct scale){WRING_QUANT_STEPS / peak,
+                          scale < WRING_QUANT_SCALE_MAX ? scale : WRING_QUANT_SCALE_MAX};
 }
 
 static inline __m256i steps_of(__m256 value, float inverse)
@@ -73,18 +89,18 @@ static inline void encode_32(int8_t *code, const float *src, float inverse)
     store_steps(code, steps);
 }
 
-static void encode_avx2(int8_t *code, const float *src, uint64_t n, float inverse)
+static inline void encode_steps(int8_t *code, const float *src, uint64_t n, struct scale scale)
 {
     int8_t codes[STEP];
     float rest[STEP] = {0};
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP)
-        encode_32(code + i, src + i, inverse);
+        encode_32(code + i, src + i, scale.inverse);
     if (i == n)
         return;
     memcpy(rest, src + i, (n - i) * sizeof(*src));
-    encode_32(codes, rest, inverse);
+    encode_32(codes, rest, scale.inverse);
     memcpy(code + i, codes, n - i);
 }
 
@@ -102,22 +118,52 @@ static inline void feedback_32(int8_t *code, const float *src, float *residual, 
     store_steps(code, steps);
 }
 
-static void encode_feedback_avx2(int8_t *code, const float *src, float *residual, uint64_t n,
-                                 float inverse, float scale)
+static inline void encode_feedback(int8_t *code, const float *src, float *residual, uint64_t n,
+                                   struct scale scale)
 {
     int8_t codes[STEP];
     float rest[STEP] = {0}, left[STEP] = {0};
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP)
-        feedback_32(code + i, src + i, residual + i, inverse, scale);
+        feedback_32(code + i, src + i, residual + i, scale.inverse, scale.scale);
     if (i == n)
         return;
     memcpy(rest, src + i, (n - i) * sizeof(*src));
     memcpy(left, residual + i, (n - i) * sizeof(*src));
-    feedback_32(codes, rest, left, inverse, scale);
+    feedback_32(codes, rest, left, scale.inverse, scale.scale);
     memcpy(code + i, codes, n - i);
     memcpy(residual + i, left, (n - i) * sizeof(*src));
+}
+
+static inline void encode_block(uint8_t *code, const float *src, float *residual, uint64_t n)
+{
+    uint32_t peak = find_peak(src, residual, n), nan = WRING_NAN_BITS;
+    int8_t *steps = (int8_t *)(code + WRING_QUANT_HEAD);
+
+    if (__builtin_expect(peak >= WRING_INF_BITS, 0)) {
+        memcpy(code, &nan, sizeof(nan));
+        memset(steps, 0, n);
+        return;
+    }
+    struct scale scale = scale_of(peak);
+    memcpy(code, &scale.scale, sizeof(scale.scale));
+    if (residual != NULL)
+        encode_feedback(steps, src, residual, n, scale);
+    else
+        encode_steps(steps, src, n, scale);
+}
+
+static void encode_avx2(uint8_t *code, const float *src, float *residual, uint64_t n,
+                        uint64_t block)
+{
+    for (uint64_t i = 0; i < n; i += block, code += WRING_QUANT_HEAD + block) {
+        uint64_t live = n - i < block ? n - i : block;
+        if (residual == NULL) /* each way inlined for itself */
+            encode_block(code, src + i, NULL, live);
+        else
+            encode_block(code, src + i, residual + i, live);
+    }
 }
 
 static inline __m256 value_of(const int8_t *code, float scale)
@@ -163,5 +209,7 @@ static void decode_add_avx2(float *dst, const int8_t *code, uint64_t n, float sc
 }
 
 const struct wring_quant_kernels wring_quant_avx2 = {
-    peak_avx2, encode_avx2, encode_feedback_avx2, decode_avx2, decode_add_avx2,
+    encode_avx2,
+    decode_avx2,
+    decode_add_avx2,
 };
