@@ -52,6 +52,7 @@ static struct {
     struct places places[RANKS_MAX];
     struct written written;
     struct copied copied;
+    struct mock_counts before, after;
     uint64_t counted[RANKS_MAX]; /* by the providers */
     bool placed;
 } the;
@@ -171,12 +172,14 @@ static void begin_to_look(void)
 {
     memset(&the.written, 0, sizeof(the.written));
     mock_watch_writes(see, NULL);
+    mock_get_counts(&the.before);
     copied_start();
 }
 
 static void end_looking(void)
 {
     the.copied = copied_stop();
+    mock_get_counts(&the.after);
     mock_watch_writes(NULL, NULL);
 }
 
@@ -252,6 +255,11 @@ static void run(uint32_t ranks, const char *codec, enum memory memory)
            codec, names[memory], ranks, written->from_data, written->from_slot,
            written->from_elsewhere, written->into_place, written->into_slot,
            written->into_elsewhere, the.copied.bytes, the.copied.large_bytes);
+    printf("    %" PRIu64 " writes, %" PRIu64 " sends, %" PRIu64 " doorbells, %" PRIu64
+           " completions\n",
+           the.after.writes - the.before.writes, the.after.sends - the.before.sends,
+           the.after.send_doorbells - the.before.send_doorbells,
+           the.after.completions - the.before.completions);
 }
 
 /** In every step each rank's shards go to their owners' slots, and the sums into place. */
