@@ -57,6 +57,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_VERBS_RELAXED_ORDERING", "auto", "", "let PCIe reorder writes into buckets; docs/verbs.md says why that is safe", CHOICE("auto|on|off"), FIELD(verbs_relaxed_ordering), false },
     { "WRING_VERBS_API",    "auto",    "",      "calls that post and poll: ibv_wr_* and extended queues (new), or ibv_post_send (classic)", CHOICE("auto|new|classic"), FIELD(verbs_api), false },
     { "WRING_VERBS_RECOVER", "10",     "s",     "how long to try to connect anew when every queue pair failed; 0: not at all", SECONDS(0, 3600 * S), FIELD(verbs_recover_ns), false },
+    { "WRING_VERBS_REVIVE", "5",       "s",     "how long a failed queue pair rests before it is tried again, where others go on; twice as long after each try in vain; 0: not tried", SECONDS(0, 3600 * S), FIELD(verbs_revive_ns), false },
     { "WRING_VERBS_CACHE_BYTES", "1g", "bytes", "registered memory kept for its next use; 0 keeps none",         BYTES(0, 1ll << 40),              FIELD(verbs_cache_bytes), false },
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket; more if they are small",                BYTES(2, 1024),                   FIELD(window), false },

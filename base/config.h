@@ -56,6 +56,7 @@ struct wring_config {
     char verbs_relaxed_ordering[WRING_CONFIG_TEXT];
     char verbs_api[WRING_CONFIG_TEXT];
     uint64_t verbs_recover_ns; /* 0: never */
+    uint64_t verbs_revive_ns;  /* likewise */
     uint64_t verbs_cache_bytes;
 
     /* time */

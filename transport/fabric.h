@@ -27,6 +27,7 @@
 struct wring_device {
     struct wring_provider *provider;
     const char *name;
+    bool optional; /* taken by "auto": closed where not every rank has it */
     struct wring_provider_caps caps;
     uint8_t address[WRING_ADDRESS_MAX];
     size_t address_bytes;
@@ -34,7 +35,9 @@ struct wring_device {
 
 struct wring_peer {
     uint32_t rank;
-    uint32_t device; /* index of ours that reaches it */
+    uint32_t device;     /* index of ours that reaches it */
+    const void *address; /* of its device, in what it said of itself: until it is connected */
+    size_t address_bytes;
     struct wring_conn *conn;
     uint64_t heard_ns, sent_ns;
     size_t inflight_bytes; /* put, not yet done */
@@ -78,7 +81,8 @@ struct wring_fabric {
     uint8_t job[16]; /* random, told apart from other jobs by it */
     struct wring_device devices[WRING_DEVICES_MAX];
     uint32_t n_devices;
-    struct wring_peer *peers; /* [size]; our own entry is unused */
+    char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
+    struct wring_peer *peers;   /* [size]; our own entry is unused */
     enum wring_fabric_state state;
     bool told_pages;    /* what buffers lie on was logged */
     uint64_t tick_ns;   /* when events were last polled */
@@ -108,6 +112,16 @@ struct wring_fabric_params {
  */
 enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
                                       struct wring_fabric **out);
+
+/** Open the devices; for wring_fabric_create(). */
+enum wring_status wring_fabric_open(struct wring_fabric *fabric,
+                                    const struct wring_fabric_params *params);
+
+/**
+ * For each peer the device that reaches it, for wring_fabric_connect(); closes devices that are
+ * optional and reach nobody. Errors, logged: WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED.
+ */
+enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
 /** What the other ranks need for wring_fabric_connect(). */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);

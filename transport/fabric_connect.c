@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/host.h"
 #include "transport/fabric.h"
 
 #define WRING_MODULE "fabric"
@@ -18,82 +17,7 @@ struct mishap {
     char text[2 * WRING_TEXT_MAX];
 };
 
-struct description {
-    char host[WRING_CONFIG_TEXT];
-    uint32_t n_devices;
-    struct {
-        char name[WRING_NAME_BYTES];
-        const void *address;
-        size_t address_bytes;
-    } devices[WRING_DEVICES_MAX];
-};
-
-void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
-{
-    char host[WRING_CONFIG_TEXT];
-
-    if (fabric->config->node[0] != '\0')
-        snprintf(host, sizeof(host), "node:%.*s", (int)sizeof(host) - 6, fabric->config->node);
-    else if (!wring_host_identity(host, sizeof(host)))
-        snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
-    wring_write_sized(out, host, strlen(host));
-    wring_write_u32(out, fabric->n_devices);
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
-        const struct wring_device *device = &fabric->devices[i];
-        wring_write_sized(out, device->name, strlen(device->name));
-        wring_write_sized(out, device->address, device->address_bytes);
-    }
-}
-
-static bool parse(const struct wring_blobs *blobs, uint32_t rank, struct description *out)
-{
-    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
-                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
-    wring_read_text(&reader, out->host, sizeof(out->host));
-    out->n_devices = wring_read_u32(&reader);
-    if (out->n_devices > WRING_DEVICES_MAX)
-        return false;
-    for (uint32_t i = 0; i < out->n_devices; i++) {
-        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
-        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
-    }
-    return !reader.failed && reader.bytes == 0;
-}
-
-static int find_device(const struct description *description, const char *name)
-{
-    for (uint32_t i = 0; i < description->n_devices; i++)
-        if (strcmp(description->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
-
-static int find_own(const struct wring_fabric *fabric, const char *name)
-{
-    for (uint32_t i = 0; i < fabric->n_devices; i++)
-        if (strcmp(fabric->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
-
-/** The first device of the lower rank that the higher one has and that reaches: both agree. */
-static const char *common_device(const struct wring_fabric *fabric, const struct description *lower,
-                                 const struct description *higher)
-{
-    for (uint32_t i = 0; i < lower->n_devices; i++) {
-        const char *name = lower->devices[i].name;
-        int own = find_own(fabric, name);
-        if (own < 0 || find_device(higher, name) < 0)
-            continue;
-        if (fabric->devices[own].caps.same_host_only && strcmp(lower->host, higher->host) != 0)
-            continue;
-        return name;
-    }
-    return NULL;
-}
-
 static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_peer *peer,
-                                      const void *address, size_t address_bytes,
                                       struct mishap *mishap)
 {
     struct wring_provider *provider = fabric->devices[peer->device].provider;
@@ -101,8 +25,8 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
 
     wring_put_u32(hello, fabric->rank);
     memcpy(hello + sizeof(uint32_t), fabric->job, sizeof(fabric->job));
-    enum wring_status status =
-        provider->ops->connect(provider, address, address_bytes, hello, sizeof(hello), &peer->conn);
+    enum wring_status status = provider->ops->connect(provider, peer->address, peer->address_bytes,
+                                                      hello, sizeof(hello), &peer->conn);
     if (status == WRING_OK) {
         peer->conn->user = peer;
         return WRING_OK;
@@ -117,36 +41,10 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
 static enum wring_status begin(struct wring_fabric *fabric, const struct wring_blobs *blobs,
                                struct mishap *mishap)
 {
-    struct description own, other;
-    if (!parse(blobs, fabric->rank, &own))
-        return WRING_ERR_FRAME;
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        struct wring_peer *peer = &fabric->peers[i];
-        if (i == fabric->rank)
-            continue;
-        if (!parse(blobs, i, &other)) {
-            wring_error(fabric->log, "rank %" PRIu32 " described itself in malformed bytes", i);
-            return WRING_ERR_FRAME;
-        }
-        const char *name = i < fabric->rank ? common_device(fabric, &other, &own)
-                                            : common_device(fabric, &own, &other);
-        if (name == NULL) {
-            wring_error(fabric->log,
-                        "ranks %" PRIu32 " and %" PRIu32 " have no provider in common that "
-                        "reaches from one to the other; see WRING_PROVIDER",
-                        fabric->rank, i);
-            return WRING_ERR_UNSUPPORTED;
-        }
-        peer->device = (uint32_t)find_own(fabric, name);
-        int theirs = find_device(&other, name);
-        if (i < fabric->rank) {
-            enum wring_status status = connect_peer(fabric, peer, other.devices[theirs].address,
-                                                    other.devices[theirs].address_bytes, mishap);
-            if (status != WRING_OK)
-                return status;
-        }
-    }
-    return WRING_OK;
+    enum wring_status status = wring_fabric_choose(fabric, blobs);
+    for (uint32_t i = 0; status == WRING_OK && i < fabric->rank; i++)
+        status = connect_peer(fabric, &fabric->peers[i], mishap);
+    return status;
 }
 
 /** The first of n events. */

@@ -3,7 +3,7 @@
  * What a verbs peer says on its stream: refused with nothing written, or read
  * so that it packs into the same bytes; what is let through can be handed to a device.
  *
- * Input: kind (1 byte, mod 5: a card, an offer, a header, RESYNC, RESUME), then the bytes.
+ * Input: kind (1 byte, mod 6: a card, an offer, a header, RESYNC, RESUME, TRY), then the bytes.
  */
 #include "tests/fuzz/fuzz.h"
 #include "transport/providers/verbs/verbs_card.h"
@@ -88,10 +88,19 @@ static void check_resume(const uint8_t *data, size_t size)
     FUZZ_CHECK(memcmp(packed, data, sizeof(packed)) == 0, "it has two forms");
 }
 
+static void check_try(const uint8_t *data, size_t size)
+{
+    struct verbs_try_word word;
+    if (!wring_verbs_try_unpack(data, size, &word))
+        return;
+    FUZZ_CHECK(size == VERBS_TRY_BYTES && word.path < VERBS_PATHS_MAX, "path %u", word.path);
+    check_card(data + 8, size - 8);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const checks[])(const uint8_t *, size_t) = {check_card, check_offer, check_word,
-                                                              check_resync, check_resume};
+    static void (*const checks[])(const uint8_t *, size_t) = {
+        check_card, check_offer, check_word, check_resync, check_resume, check_try};
     if (size > 0)
         checks[data[0] % (sizeof(checks) / sizeof(checks[0]))](data + 1, size - 1);
     return 0;

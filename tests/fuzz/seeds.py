@@ -262,8 +262,15 @@ def verbs():
     write("verbs", "offer-queue-pairs", offer(qps=9))
     write("verbs", "offer-stripe", offer(stripe=2**63))
     write("verbs", "word", b"\2" + struct.pack("<HH", 2, 96))
-    write("verbs", "word-none", b"\2" + struct.pack("<HH", 7, 0))
+    write("verbs", "word-none", b"\2" + struct.pack("<HH", 8, 0))
     write("verbs", "word-long", b"\2" + struct.pack("<HH", 2, 4096))
+    def try_again(path=3, **kinds):
+        return b"\5" + struct.pack("<II", 9, path) + card(**kinds)[1:]
+
+    write("verbs", "try", try_again())
+    write("verbs", "try-path", try_again(path=16))
+    write("verbs", "try-card", try_again(mtu=0))
+    write("verbs", "try-short", try_again()[:-1])
     write("verbs", "resync", resync())
     write("verbs", "resync-paths", resync(dead=1 << 16))
     write("verbs", "resync-short", resync()[:-1])

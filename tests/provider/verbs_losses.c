@@ -32,7 +32,8 @@ static bool load_configs(const struct losses *losses)
             !set(&configs[i], "WRING_VERBS_STRIPE_BYTES", "4k") ||
             !set(&configs[i], "WRING_VERBS_QPS", losses->qps) ||
             !set(&configs[i], "WRING_VERBS_TIMEOUT", losses->timeout) ||
-            !set(&configs[i], "WRING_VERBS_RECOVER", losses->recover))
+            !set(&configs[i], "WRING_VERBS_RECOVER", losses->recover) ||
+            !set(&configs[i], "WRING_VERBS_REVIVE", losses->revive))
             return false;
     return true;
 }
@@ -78,13 +79,16 @@ bool losses_open(struct losses *losses, size_t bytes)
            end_open(&losses->b, 1, bytes, 16);
 }
 
+bool losses_pair(struct losses *losses, size_t bytes)
+{
+    return use_configs(losses) && ends_open(&losses->a, &losses->b, bytes, 16);
+}
+
 bool losses_run(struct losses *losses)
 {
     struct end *a = &losses->a, *b = &losses->b;
     unsigned posted[2] = {0, 0};
-    if (!use_configs(losses))
-        return false;
-    if (!ends_open(a, b, (size_t)2 * SLOTS * SLOT_BYTES, 16))
+    if (!losses_pair(losses, (size_t)2 * SLOTS * SLOT_BYTES))
         return false;
     a->on_arrival = b->on_arrival = look;
     wrong = 0;

@@ -12,7 +12,8 @@ struct losses {
     const char *qps;
     const char *timeout; /* WRING_VERBS_TIMEOUT; NULL: the default */
     const char *recover; /* WRING_VERBS_RECOVER; NULL: the default */
-    unsigned puts;       /* each way */
+    const char *revive;  /* WRING_VERBS_REVIVE; NULL: the default */
+    unsigned puts;       /* each way; `happen` may change it */
 
     /** Called between polls with how many puts have arrived; does what happens. */
     void (*happen)(void *arg, unsigned arrived);
@@ -24,6 +25,9 @@ struct losses {
 
 /** Open both ends, with regions of so many bytes, not yet connected. */
 bool losses_open(struct losses *losses, size_t bytes);
+
+/** Open both ends with regions of so many bytes, and connect. */
+bool losses_pair(struct losses *losses, size_t bytes);
 
 /** Open both ends and exchange. @return false where they did not come together */
 bool losses_run(struct losses *losses);

@@ -175,6 +175,27 @@ static void resume_words_are_read_as_written(void)
           "reads otherwise");
 }
 
+static void try_words_are_read_as_written(void)
+{
+    struct verbs_try_word word = {.number = 0x01020304, .path = 15, .card = sample}, back = {0};
+    uint8_t packed[VERBS_TRY_BYTES], card[VERBS_CARD_BYTES];
+    wring_verbs_try_pack(&word, packed);
+    wring_verbs_card_pack(&sample, card);
+    CHECK(memcmp(packed, (uint8_t[]){4, 3, 2, 1, 15, 0, 0, 0}, 8) == 0, "other bytes");
+    CHECK(memcmp(packed + 8, card, sizeof(card)) == 0, "another card");
+    CHECK(!wring_verbs_try_unpack(packed, VERBS_TRY_BYTES - 1, &back), "a short one");
+    packed[4] = VERBS_PATHS_MAX;
+    CHECK(!wring_verbs_try_unpack(packed, VERBS_TRY_BYTES, &back), "a 17th path");
+    packed[4] = 15;
+    packed[8 + 10] = 0;
+    CHECK(!wring_verbs_try_unpack(packed, VERBS_TRY_BYTES, &back), "a card that is none");
+    CHECK(back.number == 0 && back.card.mtu == 0, "refused, but written");
+    packed[8 + 10] = sample.mtu;
+    REQUIRE(wring_verbs_try_unpack(packed, VERBS_TRY_BYTES, &back), "refused");
+    CHECK(back.number == word.number && back.path == 15 && back.card.qpn == sample.qpn,
+          "reads otherwise");
+}
+
 static const struct wring_test_case cases[] = {
     {"card_is_these_bytes", card_is_these_bytes},
     {"other_cards_are_refused", other_cards_are_refused},
@@ -183,6 +204,7 @@ static const struct wring_test_case cases[] = {
     {"words_have_headers", words_have_headers},
     {"resync_words_are_read_as_written", resync_words_are_read_as_written},
     {"resume_words_are_read_as_written", resume_words_are_read_as_written},
+    {"try_words_are_read_as_written", try_words_are_read_as_written},
     {0},
 };
 

@@ -202,6 +202,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .name = "unix",
     .doc = "framed puts over UNIX sockets of one host; an example",
     .probe = unix_probe,
+    .suits = wring_suits_always,
     .open = unix_open,
     .close = unix_close,
     .capabilities = unix_capabilities,

@@ -116,3 +116,33 @@ failover() {
     only_rail 1 link_down
     finish || fail "a rank did not survive the end of a rail"
 }
+
+# Packets vanish on a rail for a while, and its port says nothing: the job goes on over the other one,
+# and takes the rail back when it works again.
+taken_back() {
+    RAILS=2
+    export WRING_VERBS_TIMEOUT=13 WRING_VERBS_REVIVE=1s
+    begin "$WRING" bench allreduce -b 1m --seconds 20
+    await_traffic 1000000 1
+    barrier traffic
+    only_rail 1 set_netem loss 100%
+    until grep -q 'goes on over 1 of 2' "$HERE/said.$(ranks | head -1)"; do sleep 0.1; done
+    barrier lost
+    only_rail 1 set_netem limit 10000
+    await_traffic 1000000 1
+    finish || fail "a rank did not survive"
+    for r in $(ranks); do
+        grep -q 'goes on over 2 of 2' "$HERE/said.$r" || fail "rank $r did not take the rail back"
+    done
+}
+
+# Between hosts soft-RoCE is taken unasked where it is named, and only there.
+automatic() {
+    export WRING_PROVIDER=auto WRING_LOG=info
+    job "$WRING" bench allreduce -b 64k -i 2
+    [ "$MACHINE" != 0 ] || grep -q 'verbs leads to other hosts' "$HERE/said.0" || fail "not taken"
+    barrier named
+    job env -u WRING_VERBS_DEVICES "$WRING" bench allreduce -b 64k -i 2
+    [ "$MACHINE" != 0 ] || grep -q 'tcp leads to other hosts: .* soft-RoCE' "$HERE/said.0" ||
+        fail "taken unasked"
+}

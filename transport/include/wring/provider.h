@@ -151,6 +151,14 @@ struct wring_provider_ops {
      */
     enum wring_status (*probe)(char *reason, size_t bytes);
 
+    /**
+     * Would WRING_PROVIDER=auto do well to take it here, with these settings? Asked after probe has
+     * said yes; wring_suits_always for those that nothing is lost by. The others must be ready to
+     * be closed before anybody connects: auto takes them where every rank of the job has them.
+     * @param config NULL: defaults @param reason as probe's
+     */
+    enum wring_status (*suits)(const struct wring_config *config, char *reason, size_t bytes);
+
     enum wring_status (*open)(const struct wring_provider_params *params,
                               struct wring_provider **out);
 
@@ -274,6 +282,9 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
+
+/** For providers that work wherever probe says so, as well as anything there: WRING_OK. */
+enum wring_status wring_suits_always(const struct wring_config *config, char *reason, size_t bytes);
 
 /** For providers that keep nothing of regions that were destroyed: does nothing. */
 void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes);

@@ -175,6 +175,7 @@ static const struct wring_provider_ops fault_ops = {
     .name = "fault",
     .doc = "wraps any other and makes its link slow, late, corrupt or short-lived (WRING_FAULT)",
     .probe = fault_probe,
+    .suits = wring_suits_always,
     .open = fault_open,
     .close = fault_close,
     .capabilities = fault_capabilities,

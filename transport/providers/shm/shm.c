@@ -200,6 +200,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .name = "shm",
     .doc = "ranks on one host copy straight into each other's memory",
     .probe = provider_probe,
+    .suits = wring_suits_always,
     .open = provider_open,
     .close = provider_close,
     .capabilities = provider_capabilities,

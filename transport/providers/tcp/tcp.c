@@ -270,6 +270,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .name = "tcp",
     .doc = "framed puts over TCP sockets; works everywhere",
     .probe = tcp_probe,
+    .suits = wring_suits_always,
     .open = tcp_open,
     .close = tcp_close,
     .capabilities = tcp_capabilities,

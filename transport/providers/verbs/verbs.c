@@ -167,6 +167,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .name = "verbs",
     .doc = "RDMA over InfiniBand or RoCE through libibverbs",
     .probe = wring_verbs_probe,
+    .suits = wring_verbs_suits,
     .open = provider_open,
     .close = provider_close,
     .capabilities = provider_capabilities,

@@ -2,8 +2,17 @@
 #include "transport/providers/verbs/verbs_ability.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "transport/providers/verbs/verbs_query.h"
 
 #define TRY_ENTRIES 4
+#define TRY_MORE (64u << 10) /* bytes beyond the limit */
+#define LOCK_ENOUGH \
+    (64u << 20)        /* bytes: where so many may be locked, that is for the user to raise */
 #define TRY_INLINE 220 /* bytes: the default of WRING_VERBS_INLINE_BYTES */
 
 bool wring_verbs_takes_dmabuf(const struct verbs_library *library, struct ibv_pd *pd)
@@ -106,4 +115,43 @@ void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_c
         library->destroy_cq(cq);
     if (pd != NULL)
         library->dealloc_pd(pd);
+}
+
+/** @return 0 or an errno */
+static int try_register(const struct verbs_library *library, const char *device, void *memory,
+                        size_t bytes)
+{
+    int error = 0;
+    struct ibv_context *context = wring_verbs_open_named(library, device);
+    if (context == NULL)
+        return errno;
+    struct ibv_pd *pd = library->alloc_pd(context);
+    struct ibv_mr *mr =
+        pd != NULL ? library->reg_mr(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE) : NULL;
+    if (mr == NULL)
+        error = errno != 0 ? errno : EIO;
+    else
+        library->dereg_mr(mr);
+    if (pd != NULL)
+        library->dealloc_pd(pd);
+    library->close_device(context);
+    return error;
+}
+
+bool wring_verbs_may_lock(const struct verbs_library *library, const char *device, char *reason,
+                          size_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= LOCK_ENOUGH)
+        return true;
+    size_t more = (size_t)limit.rlim_cur + TRY_MORE;
+    void *memory = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return true; /* no sign of anything */
+    int error = try_register(library, device, memory, more);
+    munmap(memory, more);
+    if (error != 0)
+        snprintf(reason, bytes, "%s registers no %zu KiB: %s (ulimit -l is %zu)", device,
+                 more / 1024, strerrordesc_np(error), (size_t)limit.rlim_cur / 1024);
+    return error == 0;
 }

@@ -16,4 +16,12 @@ void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_c
  */
 bool wring_verbs_takes_dmabuf(const struct verbs_library *library, struct ibv_pd *pd);
 
+/**
+ * May this process register memory worth speaking of with a device? Where `ulimit -l` is small a
+ * bit more than it allows is tried: some processes need not keep to it.
+ * @param reason  out, [bytes], written where it may not
+ */
+bool wring_verbs_may_lock(const struct verbs_library *library, const char *device, char *reason,
+                          size_t bytes);
+
 #endif

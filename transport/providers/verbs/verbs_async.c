@@ -34,7 +34,7 @@ static void revive_rail(struct verbs_rail *rail)
     rail->up = true;
     for (uint32_t i = 0; i < rail->n_slots; i++)
         if (rail->slots[i].path != NULL)
-            wring_verbs_resync_port_back(rail->slots[i].path);
+            wring_verbs_resync_revive(rail->slots[i].path->conn, 1u << rail->slots[i].path->index);
 }
 
 static void fail_queue(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)

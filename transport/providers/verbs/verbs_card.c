@@ -135,6 +135,23 @@ bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_r
     return true;
 }
 
+void wring_verbs_try_pack(const struct verbs_try_word *word, uint8_t to[VERBS_TRY_BYTES])
+{
+    wring_put_u32(to, word->number);
+    wring_put_u32(to + 4, word->path);
+    wring_verbs_card_pack(&word->card, to + 8);
+}
+
+bool wring_verbs_try_unpack(const uint8_t *from, size_t bytes, struct verbs_try_word *out)
+{
+    if (bytes != VERBS_TRY_BYTES || wring_get_u32(from + 4) >= VERBS_PATHS_MAX ||
+        !wring_verbs_card_unpack(from + 8, &out->card))
+        return false;
+    out->number = wring_get_u32(from);
+    out->path = wring_get_u32(from + 4);
+    return true;
+}
+
 void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER])
 {
     wring_put_u32(to, (uint32_t)word | (uint32_t)bytes << 16);
@@ -144,7 +161,7 @@ unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *
 {
     uint32_t header = wring_get_u32(from);
     uint32_t word = header & 0xffff, length = header >> 16;
-    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_GO || length > VERBS_WORD_MAX)
+    if (word < VERBS_WORD_OFFER || word > VERBS_WORD_TRY || length > VERBS_WORD_MAX)
         return 0;
     *bytes = length;
     return word;

@@ -21,6 +21,7 @@
 #define VERBS_OFFER_MAX (VERBS_OFFER_HEAD + VERBS_OFFER_RAIL * VERBS_RAILS_MAX)
 #define VERBS_RESYNC_BYTES (12 + 4 * VERBS_PATHS_MAX)
 #define VERBS_RESUME_BYTES 20 /* and a card for each new queue pair */
+#define VERBS_TRY_BYTES (8 + VERBS_CARD_BYTES)
 #define VERBS_QPS_MAX 8
 #define VERBS_STRIPE_BYTES_MAX (UINT64_C(1) << 30)
 #define VERBS_WORD_HEADER 4
@@ -30,10 +31,11 @@ enum verbs_word {
     VERBS_WORD_OFFER = 1, /* what rails I have */
     VERBS_WORD_CARDS = 2, /* my queue pairs, one card per path */
     VERBS_WORD_READY = 3, /* my queue pairs can take your first packet; nothing follows */
-    /* later, see verbs_resync.c */
+    /* later, see verbs_resync.h */
     VERBS_WORD_RESYNC = 4, /* which paths are dead, and how much I sent on the others */
     VERBS_WORD_RESUME = 5, /* how many of your messages I gave out; cards of new queue pairs */
     VERBS_WORD_GO = 6,     /* my new queue pairs are connected to yours */
+    VERBS_WORD_TRY = 7,    /* a new queue pair for a dead path, see verbs_revive.h */
 };
 
 /** What a side has to offer. */
@@ -67,6 +69,12 @@ struct verbs_resume_word {
     uint32_t renewed;              /* a bit per path that has a new queue pair; 0 in GO */
 };
 
+struct verbs_try_word {
+    uint32_t number; /* counts these words; the answer has the same */
+    uint32_t path;   /* below VERBS_PATHS_MAX */
+    struct verbs_card card;
+};
+
 void wring_verbs_card_pack(const struct verbs_card *card, uint8_t to[VERBS_CARD_BYTES]);
 
 /** @param from in, hostile @return false, and nothing written, where this is no card */
@@ -89,6 +97,11 @@ void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VE
 
 /** As wring_verbs_resync_unpack(). @param bytes with the cards, which have to be there */
 bool wring_verbs_resume_unpack(const uint8_t *from, size_t bytes, struct verbs_resume_word *out);
+
+void wring_verbs_try_pack(const struct verbs_try_word *word, uint8_t to[VERBS_TRY_BYTES]);
+
+/** As wring_verbs_resync_unpack(). */
+bool wring_verbs_try_unpack(const uint8_t *from, size_t bytes, struct verbs_try_word *out);
 
 /** @param bytes what follows the header, up to VERBS_WORD_MAX */
 void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_WORD_HEADER]);

@@ -110,7 +110,9 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
     bool good = completion->status == IBV_WC_SUCCESS;
     path->conn->completions++;
     if ((completion->id & VERBS_RECEIVE_ID) == 0) {
-        if (!path->dead) /* of a dead path the peer says what has come */
+        if (path->dead) /* the peer says what has come */
+            wring_verbs_revive_complete(path, completion);
+        else
             complete_up_to(path, good ? position + 1 : position);
     } else if (good) {
         take_receive(path, completion);
@@ -241,6 +243,7 @@ size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *even
         n += more;
     }
     wring_verbs_resync_step(conn, !more);
+    wring_verbs_revive_step(conn);
     if (conn->state == VERBS_DRAINING && !more && is_drained(conn))
         wring_verbs_conn_stop(conn);
     if (conn->state == VERBS_DEAD && !conn->told_closed && n < max) {

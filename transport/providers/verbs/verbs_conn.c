@@ -83,6 +83,8 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
         return;
     path->dead = true;
     conn->dead |= 1u << path->index;
+    conn->revived &= ~(1u << path->index);
+    wring_verbs_revive_plan(path);
     wring_verbs_of(conn)->counters.paths_lost++;
     bool none_left = conn->dead == wring_verbs_all_paths(conn);
     if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) &&
@@ -118,6 +120,8 @@ bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
     if ((conn->state < VERBS_OPEN || conn->state == VERBS_RESYNC) &&
         conn->deadline_ns < *deadline_ns)
         *deadline_ns = conn->deadline_ns;
+    uint64_t revive = wring_verbs_revive_deadline(conn);
+    *deadline_ns = revive < *deadline_ns ? revive : *deadline_ns;
     if (conn->state == VERBS_OPEN && conn->starved) {
         uint64_t look = wring_deadline_in(CREDIT_LOOK_NS);
         if (wring_verbs_has_credits(conn))

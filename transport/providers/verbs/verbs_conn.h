@@ -34,6 +34,7 @@ struct verbs_buffers {
     /* by path: how many receives were posted in all; 64 bytes each, aligned */
     uint32_t credits[VERBS_PATHS_MAX]; /* there; the peer writes it */
     uint32_t posted[VERBS_PATHS_MAX];  /* here: the source of what we write there */
+    uint8_t nothing[WRING_SEND_MAX];   /* to be sent where it does not matter */
     uint8_t sends[VERBS_MESSAGES][WRING_SEND_MAX];
     uint8_t receives[][VERBS_RECEIVES][WRING_SEND_MAX]; /* [n_paths] */
 };
@@ -74,7 +75,8 @@ struct verbs_conn {
     struct verbs_path *paths[VERBS_PATHS_MAX];
     unsigned n_paths;
     uint32_t dead;    /* of these, a bit each */
-    uint32_t revived; /* of the dead ones: their port is back */
+    uint32_t revived; /* of the dead ones: they may work again */
+    struct verbs_trial trial;
     struct verbs_set out_set, in_set;
     struct verbs_resync resync;
     struct verbs_buffers *buffers;

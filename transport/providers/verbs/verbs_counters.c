@@ -19,6 +19,7 @@ void wring_verbs_counters_since(struct wring_verbs_counters *now,
     now->copied_bytes -= before->copied_bytes;
     now->registrations -= before->registrations;
     now->paths_lost -= before->paths_lost;
+    now->trials -= before->trials;
     now->resyncs -= before->resyncs;
     now->recoveries -= before->recoveries;
 }

@@ -20,7 +20,7 @@ struct wring_verbs_counters {
     uint64_t control_bytes; /* of control messages, which are copied on their way out */
     uint64_t copied_bytes;  /* of puts, by the CPU: into requests that are sent inline */
     uint64_t registrations; /* of memory, with each device */
-    uint64_t paths_lost, resyncs, recoveries;
+    uint64_t paths_lost, trials, resyncs, recoveries;
 };
 
 /** What was counted since an earlier look: now -= before. */

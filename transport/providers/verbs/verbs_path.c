@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "transport/providers/verbs/verbs.h"
 
 #define WRING_MODULE "verbs"
@@ -130,6 +131,7 @@ static bool make_path(struct verbs_path *path)
         error = fill_receives(path, 1);
     if (error != 0)
         errno = error;
+    path->again.made_ns = wring_now_ns();
     path->told = path->credits = VERBS_RECEIVES; /* both sides begin with all of them */
     return error == 0;
 }
@@ -182,7 +184,8 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path)
 {
     struct verbs_rail *rail = path->rail;
     struct verbs_buffers *buffers = path->conn->buffers;
-    rail->provider->library.destroy_qp(path->qp);
+    if (path->qp != NULL)
+        rail->provider->library.destroy_qp(path->qp);
     path->qp = NULL;
     path->qp_ex = NULL;
     wring_verbs_rail_leave(rail, path);
@@ -190,7 +193,6 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path)
     path->head = path->posted = path->tail = path->unsignalled = path->sent = 0;
     path->receives = path->taken = path->surfaced = 0;
     buffers->credits[path->index] = buffers->posted[path->index] = 0;
-    path->dead = false;
     enum wring_status status = wring_verbs_rail_join(rail, path);
     if (status != WRING_OK)
         return status;
@@ -261,15 +263,15 @@ void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t byt
              wring_verbs_gid_text(path->card.gid, from), wring_verbs_gid_text(path->peer.gid, to));
 }
 
-enum wring_status wring_verbs_path_connect(struct verbs_path *path)
+enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, size_t bytes)
 {
-    char text[VERBS_TEXT];
+    char text[VERBS_TEXT / 2];
     int error = to_rtr(path);
     if (error == 0)
         error = to_rts(path);
     if (error == 0)
         return WRING_OK;
     wring_verbs_path_text(path, text, sizeof(text));
-    wring_error(&path->rail->provider->log, "cannot be connected: %s: %s", text, strerror(error));
+    snprintf(why, bytes, "%s cannot be connected: %s", text, strerror(error));
     return WRING_ERR_DEVICE;
 }

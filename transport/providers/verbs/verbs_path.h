@@ -7,6 +7,7 @@
 
 #include "transport/providers/verbs/verbs_card.h"
 #include "transport/providers/verbs/verbs_rail.h"
+#include "transport/providers/verbs/verbs_revive.h"
 
 struct verbs_conn;
 
@@ -46,7 +47,8 @@ struct verbs_path {
     struct ibv_qp_ex *qp_ex; /* NULL with the classic API */
     uint32_t inline_bytes;
     bool dead, joined;
-    uint32_t stopped_look; /* of its rail, the last before the queue pair was stopped */
+    struct verbs_again again; /* when it is dead */
+    uint32_t stopped_look;    /* of its rail, the last before the queue pair was stopped */
     struct verbs_card card, peer;
 
     /* requests: completed up to tail <= posted <= head, all counted since the beginning */
@@ -68,11 +70,12 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
                                           uint32_t mtu);
 void wring_verbs_path_destroy(struct verbs_path *path); /* NULL is fine */
 
-/** A new queue pair in the place of one that is dead. Logs. */
+/** A new queue pair in the place of one that is dead; the path stays dead. Logs. */
 enum wring_status wring_verbs_path_renew(struct verbs_path *path);
 
-/** Connect the queue pair to path->peer. Logs. */
-enum wring_status wring_verbs_path_connect(struct verbs_path *path);
+/** Connect the queue pair to path->peer. @param why out, [bytes], written on failure: which, and
+ * why */
+enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, size_t bytes);
 
 /** Make it drop all work. */
 void wring_verbs_path_stop(struct verbs_path *path);

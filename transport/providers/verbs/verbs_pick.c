@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "transport/providers/verbs/verbs_ability.h"
 #include "transport/providers/verbs/verbs_pick.h"
 #include "transport/providers/verbs/verbs_query.h"
 #include "transport/providers/verbs/verbs_survey.h"
@@ -156,26 +157,69 @@ void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *
     wring_verbs_library_unload(&library);
 }
 
+/** @return how many rails would be chosen; 0, and why, where it is none */
+static size_t choose_quietly(const struct verbs_library *library, const struct verbs_wish *wish,
+                             struct verbs_choice *rails, char *reason, size_t bytes)
+{
+    char text[LIST_TEXT] = "out of memory";
+    struct verbs_table table;
+    size_t n = 0;
+    if (!wring_verbs_table_read(library, false, &table, reason, bytes))
+        return 0;
+    char(*why)[VERBS_WHY] = calloc(table.n, sizeof(*why));
+    if (why != NULL) {
+        n = wring_verbs_choose(&table, wish, rails, why);
+        list_reasons(&table, why, text);
+    }
+    if (n == 0)
+        snprintf(reason, bytes, "%s", text);
+    free(why);
+    wring_verbs_table_free(&table);
+    return n;
+}
+
 enum wring_status wring_verbs_probe(char *reason, size_t bytes)
 {
     struct verbs_library library = {0};
-    struct verbs_table table;
     struct verbs_choice rails[VERBS_RAILS_MAX];
     const struct verbs_wish wish = wish_of(NULL, NULL);
     size_t n = 0;
-    if (wring_verbs_library_load(&library, reason, bytes) &&
-        wring_verbs_table_read(&library, false, &table, reason, bytes)) {
-        char text[LIST_TEXT] = "out of memory";
-        char(*why)[VERBS_WHY] = calloc(table.n, sizeof(*why));
-        if (why != NULL) {
-            n = wring_verbs_choose(&table, &wish, rails, why);
-            list_reasons(&table, why, text);
-        }
-        if (n == 0)
-            snprintf(reason, bytes, "%s", text);
-        free(why);
-        wring_verbs_table_free(&table);
-    }
+    if (wring_verbs_library_load(&library, reason, bytes))
+        n = choose_quietly(&library, &wish, rails, reason, bytes);
     wring_verbs_library_unload(&library);
     return n > 0 ? WRING_OK : WRING_ERR_UNSUPPORTED;
+}
+
+/** Would auto do well with these rails? */
+static bool suit(const struct verbs_library *library, const struct verbs_wish *wish,
+                 const struct verbs_choice *rails, size_t n, char *reason, size_t bytes)
+{
+    bool named = wish->devices[0] != '\0' && wish->devices[0] != '^';
+    for (size_t i = 0; i < n; i++) {
+        if (rails[i].vendor == VERBS_VENDOR_SOFT && !named) {
+            snprintf(reason, bytes,
+                     "%s is soft-RoCE, slower than tcp (WRING_VERBS_DEVICES names it)",
+                     rails[i].device);
+            return false;
+        }
+        if (!wring_verbs_may_lock(library, rails[i].device, reason, bytes))
+            return false;
+    }
+    return n > 0;
+}
+
+enum wring_status wring_verbs_suits(const struct wring_config *config, char *reason, size_t bytes)
+{
+    struct verbs_library library = {0};
+    struct verbs_choice rails[VERBS_RAILS_MAX];
+    const struct verbs_wish wish = wish_of(config, NULL);
+    const char *fault = wring_verbs_list_fault(wish.devices);
+    bool good = false;
+    if (fault != NULL)
+        snprintf(reason, bytes, "WRING_VERBS_DEVICES=%s: %s", wish.devices, fault);
+    else if (wring_verbs_library_load(&library, reason, bytes))
+        good = suit(&library, &wish, rails, choose_quietly(&library, &wish, rails, reason, bytes),
+                    reason, bytes);
+    wring_verbs_library_unload(&library);
+    return good ? WRING_OK : WRING_ERR_UNSUPPORTED;
 }

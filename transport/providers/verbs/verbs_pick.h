@@ -24,6 +24,12 @@ enum wring_status wring_verbs_select(const struct verbs_library *library,
                                      const struct sockaddr *bound, const struct wring_log *log,
                                      struct verbs_choice *out, size_t *n);
 
+/**
+ * As wring_provider_ops.suits: is there a port that would be a rail, a device that outdoes tcp, and
+ * memory that may be registered? Soft-RoCE does not outdo tcp: it has to be named.
+ */
+enum wring_status wring_verbs_suits(const struct wring_config *config, char *reason, size_t bytes);
+
 /** As wring_provider_ops.probe: is there a port that could be a rail? */
 enum wring_status wring_verbs_probe(char *reason, size_t bytes);
 

@@ -17,6 +17,8 @@ struct sockaddr;
 #define VERBS_PKEYS_MAX 128 /* likewise */
 #define VERBS_NAME 64
 #define VERBS_WHY 160 /* bytes of a reason */
+#define VERBS_VENDOR_SOFT \
+    0xffffffu /* soft-RoCE (rdma_rxe), which the kernel carries over Ethernet */
 
 enum verbs_link {
     VERBS_LINK_OTHER, /* iWARP, or unknown: not usable */
@@ -63,7 +65,7 @@ struct verbs_port {
     uint32_t mbit;         /* what the link carries, Mbit/s; 0: unknown */
     uint32_t mtu, max_mtu; /* bytes of payload, active and largest */
     uint16_t lid;          /* InfiniBand; 0: it is reached by its GID only */
-    uint32_t vendor;       /* 0xffffff: soft-RoCE */
+    uint32_t vendor;       /* VERBS_VENDOR_SOFT, or a device's maker */
     uint16_t n_gids, n_pkeys;
     struct verbs_gid gids[VERBS_GIDS_MAX]; /* without empty entries */
     uint16_t pkeys[VERBS_PKEYS_MAX];       /* as in the port's table; 0: empty */

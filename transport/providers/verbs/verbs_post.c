@@ -289,6 +289,30 @@ void wring_verbs_ask_completion(struct verbs_path *path)
     post_path(path);
 }
 
+int wring_verbs_send_nothing(struct verbs_path *path)
+{
+    struct wring_verbs_counters *counters = &path->rail->provider->counters;
+    *add_request(path) = (struct verbs_request){
+        .kind = VERBS_SEND,
+        .signalled = true,
+        .bytes = sizeof(path->conn->buffers->nothing),
+        .lkey = lkey_of(path),
+        .local = path->conn->buffers->nothing,
+    };
+    int error = path->rail->api->post(path, 1);
+    path->posted = path->head;
+    counters->requests++;
+    counters->signalled++;
+    counters->doorbells++;
+    return error;
+}
+
+void wring_verbs_forget_credits(struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        conn->paths[i]->told = conn->paths[i]->receives - CREDIT_STEP;
+}
+
 void wring_verbs_give_credits(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths; i++) {

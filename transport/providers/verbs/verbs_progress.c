@@ -65,7 +65,9 @@ static void service(struct verbs_provider *verbs)
 static bool is_silent(struct verbs_conn *conn, uint64_t now)
 {
     uint64_t looked_ns = wring_verbs_of(conn)->last_service_ns;
-    bool owed = conn->state == VERBS_RESYNC;
+    bool owed = false;
+    if (conn->state == VERBS_RESYNC) /* its words are awaited, whatever comes besides */
+        return now - looked_ns >= SERVICE_NS;
     if (conn->completions != conn->completions_seen)
         conn->heard_ns = now;
     conn->completions_seen = conn->completions;

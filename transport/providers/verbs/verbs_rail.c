@@ -12,9 +12,6 @@
 
 #define WRING_MODULE "verbs"
 #define PEERS_FIRST 16 /* peers to have room for from the start, at most */
-#define VENDOR_RXE                                                                \
-    0xffffffu /* soft-RoCE: inline data of ibv_wr_* completes with an error there \
-               */
 
 static bool watch_fd(struct verbs_rail *rail, int fd, struct verbs_watch *watch,
                      enum verbs_watched what)
@@ -52,8 +49,9 @@ static bool try_api(struct verbs_rail *rail, const struct verbs_api *api)
         return false;
     if (makes_qp(rail)) {
         rail->entries = (uint32_t)rail->cq->cqe;
-        rail->empty_poll_ends = rail->choice.vendor == VENDOR_RXE;
-        rail->inline_works = api != &wring_verbs_api_new || rail->choice.vendor != VENDOR_RXE;
+        rail->empty_poll_ends = rail->choice.vendor == VERBS_VENDOR_SOFT;
+        rail->inline_works =
+            api != &wring_verbs_api_new || rail->choice.vendor != VERBS_VENDOR_SOFT;
         return true;
     }
     rail->provider->library.destroy_cq(rail->cq);
@@ -67,7 +65,7 @@ static bool try_api(struct verbs_rail *rail, const struct verbs_api *api)
 static enum wring_status open_queue(struct verbs_rail *rail)
 {
     const struct verbs_settings *settings = &rail->provider->settings;
-    bool inline_first = settings->classic_calls && rail->choice.vendor == VENDOR_RXE;
+    bool inline_first = settings->classic_calls && rail->choice.vendor == VERBS_VENDOR_SOFT;
     if (settings->new_calls && !inline_first && try_api(rail, &wring_verbs_api_new))
         return WRING_OK;
     if (settings->classic_calls && try_api(rail, &wring_verbs_api_classic))

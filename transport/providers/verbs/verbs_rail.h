@@ -16,7 +16,7 @@ struct verbs_rail {
     unsigned index;
     struct verbs_choice choice;
     const struct verbs_api *api;
-    bool inline_works;    /* with the calls of this API */
+    bool inline_works;    /* with the calls of this API; soft-RoCE: not of ibv_wr_* */
     bool empty_poll_ends; /* see verbs_api.c */
     bool up;              /* as far as async events tell */
     struct ibv_context *context;

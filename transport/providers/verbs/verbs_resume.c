@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_post.h"
 
 #define WRING_MODULE "verbs"
 
@@ -39,17 +40,33 @@ static bool has_all(struct verbs_conn *conn)
     return all;
 }
 
-/** New queue pairs in the places of dead ones. */
-static bool renew_paths(struct verbs_conn *conn, uint32_t mask)
+/** A new queue pair came to nothing: both sides agree once more, without it, where they can. */
+static void give_up(struct verbs_path *path, const char *why)
 {
-    for (unsigned i = 0; i < conn->n_paths && conn->state == VERBS_RESYNC; i++) {
+    struct verbs_conn *conn = path->conn;
+    if (conn->dead == wring_verbs_all_paths(conn))
+        wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "%s; %s", conn->first_text, why);
+    else
+        wring_verbs_path_fail(path, WRING_ERR_DEVICE, why);
+}
+
+/** Nothing has come in between. */
+static bool holds(const struct verbs_conn *conn)
+{
+    return conn->state == VERBS_RESYNC && conn->resync.told;
+}
+
+/** New queue pairs in the places of dead ones. */
+static void renew_paths(struct verbs_conn *conn, uint32_t mask)
+{
+    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
         if (!wring_verbs_is_in(mask, i))
             continue;
         enum wring_status status = wring_verbs_path_renew(conn->paths[i]);
+        conn->paths[i]->dead = false;
         if (status != WRING_OK)
-            wring_verbs_conn_fail(conn, status, "%s; no new queue pair", conn->first_text);
+            give_up(conn->paths[i], "no new queue pair");
     }
-    return conn->state == VERBS_RESYNC;
 }
 
 /** With the cards of the paths that are new. */
@@ -88,8 +105,9 @@ static void resume(struct verbs_conn *conn)
     uint32_t renewed = wring_verbs_resync_renewed(conn);
     for (unsigned i = 0; i < conn->n_paths; i++)
         conn->paths[i]->surfaced = conn->paths[i]->taken;
-    if (!renew_paths(conn, renewed) || !conn->resync.told)
-        return; /* over, or another path has failed meanwhile */
+    renew_paths(conn, renewed);
+    if (!holds(conn))
+        return;
     wring_verbs_set_paths(conn, conn->dead & ~renewed, &conn->in_set);
     say_resume(conn, renewed);
     conn->resync.resumed = true;
@@ -100,18 +118,18 @@ static void connect_renewed(struct verbs_conn *conn)
 {
     uint32_t renewed = wring_verbs_resync_renewed(conn);
     const uint8_t *cards = conn->resync.cards;
-    for (unsigned i = 0; i < conn->n_paths && conn->state == VERBS_RESYNC; i++) {
+    char why[VERBS_TEXT / 2];
+    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
         struct verbs_path *path = conn->paths[i];
         if (!wring_verbs_is_in(renewed, i))
             continue;
         if (!wring_verbs_card_unpack(cards, &path->peer))
             wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
-        else if (wring_verbs_path_connect(path) != WRING_OK)
-            wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "%s; no new queue pair",
-                                  conn->first_text);
+        else if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK)
+            give_up(path, why);
         cards += VERBS_CARD_BYTES;
     }
-    if (conn->state != VERBS_RESYNC)
+    if (!holds(conn))
         return;
     say_go(conn);
     conn->resync.connected = true;
@@ -129,6 +147,9 @@ static void rewind_messages(struct verbs_conn *conn)
     conn->spread = delivered;
     conn->dead &= ~renewed;
     conn->revived &= conn->dead;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        conn->paths[i]->dead = wring_verbs_is_in(conn->dead, i);
+    wring_verbs_forget_credits(conn);
     wring_verbs_set_paths(conn, conn->dead, &conn->out_set);
     conn->state = VERBS_OPEN;
     wring_verbs_of(conn)->counters.recoveries += renewed != 0;

@@ -16,14 +16,14 @@ static void unpost(struct verbs_path *path)
         path->tail = path->head;
 }
 
-/** Failures that follow each other without a message in between count as one. */
+/** Failures of all paths that follow each other without a message in between count as one. */
 static void set_deadline(struct verbs_conn *conn)
 {
     uint64_t limit = wring_verbs_of(conn)->settings.recover_ns;
     uint64_t moved = conn->done + conn->delivered;
-    if (conn->resync.ever && moved == conn->resync.moved)
+    if (conn->resync.none_left && moved == conn->resync.moved)
         return;
-    conn->resync.ever = true;
+    conn->resync.none_left = false;
     conn->resync.moved = moved;
     conn->deadline_ns = wring_deadline_in(limit > 0 ? limit : RESYNC_LEAST_NS);
 }
@@ -36,15 +36,13 @@ static void forget_answers(struct verbs_resync *resync)
 void wring_verbs_resync_begin(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
-    if (conn->state == VERBS_RESYNC) {
-        resync->told = false; /* what was said is not so any more */
-        return;
-    }
+    resync->told = false; /* what was said is not so any more */
     if (conn->state != VERBS_OPEN)
         return;
+    wring_verbs_revive_drop(conn);
     conn->state = VERBS_RESYNC;
     set_deadline(conn);
-    resync->told = resync->heard = false;
+    resync->heard = false;
     forget_answers(resync);
     wring_verbs_of(conn)->counters.resyncs++;
     for (unsigned i = 0; i < conn->n_paths; i++) {
@@ -62,7 +60,7 @@ static bool is_quiet(const struct verbs_conn *conn)
     return true;
 }
 
-/** Where nothing is left: whatever has a port. Else what has got its port back. */
+/** Where nothing is left: whatever has a port. Else what may work again. */
 static uint32_t can_renew(const struct verbs_conn *conn)
 {
     uint32_t mask = 0;
@@ -87,6 +85,7 @@ static void tell(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
     uint32_t round = resync->mine.round + 1;
+    resync->none_left |= conn->dead == wring_verbs_all_paths(conn);
     resync->mine =
         (struct verbs_resync_word){.round = round, .dead = conn->dead, .renew = can_renew(conn)};
     for (unsigned i = 0; i < conn->n_paths; i++)
@@ -120,13 +119,21 @@ void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
                               conn->first_text);
 }
 
-void wring_verbs_resync_port_back(struct verbs_path *path)
+void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
 {
-    struct verbs_conn *conn = path->conn;
-    if (!path->dead || wring_verbs_of(conn)->settings.recover_ns == 0)
+    if ((paths & conn->dead) == 0 || wring_verbs_of(conn)->settings.recover_ns == 0)
         return;
-    conn->revived |= 1u << path->index;
+    conn->revived |= paths & conn->dead;
     wring_verbs_resync_begin(conn);
+}
+
+/** What the peer could make anew we do, too: the port that came back may be on its side alone. */
+static void follow(struct verbs_conn *conn, uint32_t renew)
+{
+    uint32_t before = can_renew(conn);
+    conn->revived |= renew & conn->dead;
+    if (can_renew(conn) != before)
+        conn->resync.told = false;
 }
 
 /** Paths that the connection has, at least one of them dead, and only dead ones to be made anew. */
@@ -153,4 +160,5 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_
     forget_answers(&conn->resync);
     conn->resync.peer = word;
     conn->resync.heard = true;
+    follow(conn, word.renew);
 }

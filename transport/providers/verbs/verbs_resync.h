@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * When paths of a connection fail, both sides agree on where they stand and go on: over the paths
- * that are left; over new queue pairs where none is, or where a port is back. One deadline bounds
- * all of it.
+ * that are left; over new queue pairs where none is, or where a path may work again. One deadline
+ * bounds all of it.
  *
  *     1  stop posting, and let what was posted on the paths that are left complete
  *     2  RESYNC: which paths are dead, which of them I could make anew, and how many receives of
@@ -37,8 +37,8 @@ struct verbs_resync {
     bool told, heard;       /* RESYNC, as things are now */
     bool resumed, answered; /* RESUME, ours and the peer's */
     bool connected, go;     /* GO, likewise */
-    bool ever;
-    uint64_t moved; /* messages, both ways, when it began first without any in between */
+    bool none_left;         /* at some time since messages moved */
+    uint64_t moved;         /* messages, both ways, when the deadline was set */
     struct verbs_resync_word mine, peer;
     uint64_t delivered; /* of our messages, by the peer */
     uint8_t cards[VERBS_PATHS_MAX * VERBS_CARD_BYTES];
@@ -47,8 +47,8 @@ struct verbs_resync {
 /** A path has died or may be made anew: stop and begin to agree, or say again how things are. */
 void wring_verbs_resync_begin(struct verbs_conn *conn);
 
-/** The port of a dead path works again. */
-void wring_verbs_resync_port_back(struct verbs_path *path);
+/** Dead paths may work again, a bit each: their port is back, or a message came through. */
+void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths);
 
 /** @param nothing_whole  all messages of the peer that are whole were given out */
 void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole);

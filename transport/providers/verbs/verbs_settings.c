@@ -13,6 +13,7 @@ void wring_verbs_settings_read(const struct wring_config *config, struct verbs_s
         .qps = (unsigned)config->verbs_qps,
         .stripe_bytes = config->verbs_stripe_bytes,
         .recover_ns = config->verbs_recover_ns,
+        .revive_ns = config->verbs_revive_ns,
         .handshake_ns = config->join_timeout_ns,
         .inline_bytes = (uint32_t)config->verbs_inline_bytes,
         .timeout = (uint8_t)config->verbs_timeout,

@@ -11,7 +11,7 @@ struct wring_config;
 struct verbs_settings {
     bool new_calls, classic_calls; /* may be used */
     unsigned qps;
-    uint64_t stripe_bytes, recover_ns, handshake_ns;
+    uint64_t stripe_bytes, recover_ns, revive_ns, handshake_ns;
     uint32_t inline_bytes;
     uint8_t timeout, retries, rnr_retries, sl, tc;
 };

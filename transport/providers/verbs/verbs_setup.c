@@ -115,6 +115,7 @@ void wring_verbs_take_offer(struct verbs_conn *conn, const uint8_t *data, size_t
 
 void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
+    char why[VERBS_TEXT];
     if (bytes != conn->n_paths * (size_t)VERBS_CARD_BYTES) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "another number of queue pairs");
         return;
@@ -125,9 +126,8 @@ void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t
             wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
             return;
         }
-        if (wring_verbs_path_connect(path) != WRING_OK) {
-            wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "queue pair %u cannot be connected",
-                                  path->qp->qp_num);
+        if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK) {
+            wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "%s", why);
             return;
         }
     }

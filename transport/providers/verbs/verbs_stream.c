@@ -158,6 +158,7 @@ static const struct {
     [VERBS_WORD_RESYNC] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resync},
     [VERBS_WORD_RESUME] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resume},
     [VERBS_WORD_GO] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_go},
+    [VERBS_WORD_TRY] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_try},
 };
 
 static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *data, size_t bytes)

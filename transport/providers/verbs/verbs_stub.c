@@ -129,6 +129,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .name = "verbs",
     .doc = "RDMA over InfiniBand or RoCE through libibverbs",
     .probe = probe,
+    .suits = wring_suits_always,
     .open = provider_open,
     .close = provider_close,
     .capabilities = capabilities,

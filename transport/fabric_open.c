@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Which providers this rank opens, and where they listen. */
+#include <stdio.h>
+#include <string.h>
+
+#include "transport/fabric.h"
+#include "transport/interface.h"
+#include "transport/providers/fault/fault.h"
+
+#define WRING_MODULE "fabric"
+
+/** Is the name in the list "a,b,c"? */
+static bool list_names(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+/**
+ * Where network providers listen: at WRING_BIND, on WRING_IFACE, or where the rendezvous went.
+ * @param address out, [WRING_INTERFACE_ADDRESS], filled if need be. Errors are logged.
+ */
+static enum wring_status choose_bind(const struct wring_fabric *fabric, const char *given,
+                                     char *address, const char **out)
+{
+    const struct wring_config *config = fabric->config;
+    *out = given[0] != '\0' ? given : NULL;
+    if (config->iface[0] == '\0')
+        return WRING_OK;
+    if (config->bind[0] != '\0') {
+        wring_error(fabric->log, "WRING_BIND=%s and WRING_IFACE=%s: set one of them", config->bind,
+                    config->iface);
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = wring_interface_find(fabric->log, config->iface, given, address);
+    if (status != WRING_OK)
+        return status;
+    if (config->key[0] == '\0' && strncmp(address, "127.", 4) != 0 && strcmp(address, "::1") != 0) {
+        wring_error(fabric->log,
+                    "WRING_IFACE=%s: without a key wring listens on loopback only: set the same "
+                    "WRING_KEY or WRING_KEY_FILE on all ranks",
+                    config->iface);
+        return WRING_ERR_AUTH;
+    }
+    *out = address;
+    return WRING_OK;
+}
+
+static enum wring_status open_device(struct wring_fabric *fabric,
+                                     const struct wring_provider_ops *ops,
+                                     const struct wring_fabric_params *params, const char *bind)
+{
+    struct wring_device device = {.name = ops->name};
+    struct wring_provider_params provider_params = {
+        .log = fabric->log,
+        .config = fabric->config,
+        .bind = bind,
+        .rank = params->rank,
+        .size = params->size,
+    };
+    memcpy(provider_params.secret, params->secret, WRING_SECRET_BYTES);
+
+    enum wring_status status = ops->open(&provider_params, &device.provider);
+    if (status != WRING_OK)
+        return status;
+    if (fabric->config->fault[0] != '\0') {
+        struct wring_provider *inner = device.provider;
+        status = wring_fault_wrap(fabric->config->fault, &provider_params, inner, &device.provider);
+        if (status != WRING_OK) {
+            inner->ops->close(inner);
+            return status;
+        }
+    }
+    device.provider->ops->capabilities(device.provider, &device.caps);
+    status = device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
+    if (status != WRING_OK) {
+        device.provider->ops->close(device.provider);
+        return status;
+    }
+    fabric->devices[fabric->n_devices++] = device;
+    return WRING_OK;
+}
+
+static void go_without(struct wring_fabric *fabric, const struct wring_provider_ops *ops,
+                       const char *reason)
+{
+    snprintf(fabric->lacks, sizeof(fabric->lacks), "%s: %s", ops->name, reason);
+}
+
+/** "auto": take a provider that does well here, go without one that need not be. */
+static enum wring_status try_device(struct wring_fabric *fabric,
+                                    const struct wring_provider_ops *ops,
+                                    const struct wring_fabric_params *params, const char *bind)
+{
+    bool optional = ops->suits != wring_suits_always;
+    char reason[WRING_TEXT_MAX] = "";
+    if (ops->probe(reason, sizeof(reason)) != WRING_OK ||
+        ops->suits(fabric->config, reason, sizeof(reason)) != WRING_OK) {
+        go_without(fabric, ops, reason);
+        return WRING_OK;
+    }
+    enum wring_status status = open_device(fabric, ops, params, bind);
+    if (status == WRING_OK)
+        fabric->devices[fabric->n_devices - 1].optional = optional;
+    else if (optional)
+        go_without(fabric, ops, wring_status_text(status));
+    return optional ? WRING_OK : status;
+}
+
+static enum wring_status open_named(struct wring_fabric *fabric,
+                                    const struct wring_provider_ops *ops,
+                                    const struct wring_fabric_params *params, const char *bind)
+{
+    char reason[WRING_TEXT_MAX] = "";
+    if (ops->probe(reason, sizeof(reason)) == WRING_OK)
+        return open_device(fabric, ops, params, bind);
+    wring_error(fabric->log, "provider %s cannot work here: %s", ops->name, reason);
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_fabric_open(struct wring_fabric *fabric,
+                                    const struct wring_fabric_params *params)
+{
+    bool automatic = strcmp(params->provider, "auto") == 0;
+    char address[WRING_INTERFACE_ADDRESS];
+    const char *bind;
+    enum wring_status status = choose_bind(fabric, params->bind, address, &bind);
+
+    for (const struct wring_provider_ops *const *ops = wring_provider_list();
+         *ops != NULL && status == WRING_OK && fabric->n_devices < WRING_DEVICES_MAX; ops++) {
+        if (automatic)
+            status = try_device(fabric, *ops, params, bind);
+        else if (list_names(params->provider, (*ops)->name))
+            status = open_named(fabric, *ops, params, bind);
+    }
+    if (status == WRING_OK && fabric->n_devices == 0) {
+        wring_error(fabric->log, "WRING_PROVIDER=%s: no such provider; wring info lists them",
+                    params->provider);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    return status;
+}
