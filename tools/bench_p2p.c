@@ -111,16 +111,17 @@ static json_t *work_of(const struct wring_p2p_result *result)
     const struct wring_verbs_counters *work = &result->work;
     double mib = (double)work->put_bytes / 0x1p20, puts = work->puts > 0 ? (double)work->puts : 1;
 
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "puts",
-                     (json_int_t)work->puts, "requests", (json_int_t)work->requests, "inlined",
-                     (json_int_t)work->inlined, "signalled", (json_int_t)work->signalled,
-                     "doorbells", (json_int_t)work->doorbells, "credit_writes",
-                     (json_int_t)work->credit_writes, "receive_doorbells",
-                     (json_int_t)work->receive_doorbells, "completions",
-                     (json_int_t)work->completions, "copied_bytes", (json_int_t)work->copied_bytes,
-                     "registrations", (json_int_t)work->registrations, "completions_per_mib",
-                     mib > 0 ? (double)work->completions / mib : 0.0, "doorbells_per_put",
-                     (double)work->doorbells / puts);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "puts",
+        (json_int_t)work->puts, "requests", (json_int_t)work->requests, "inlined",
+        (json_int_t)work->inlined, "signalled", (json_int_t)work->signalled, "doorbells",
+        (json_int_t)work->doorbells, "credit_writes", (json_int_t)work->credit_writes,
+        "receive_doorbells", (json_int_t)work->receive_doorbells, "completions",
+        (json_int_t)work->completions, "control_bytes", (json_int_t)work->control_bytes,
+        "copied_bytes", (json_int_t)work->copied_bytes, "registrations",
+        (json_int_t)work->registrations, "completions_per_mib",
+        mib > 0 ? (double)work->completions / mib : 0.0, "doorbells_per_put",
+        (double)work->doorbells / puts);
 }
 
 static void add_result(void *arg, const struct wring_p2p_result *result)

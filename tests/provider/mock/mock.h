@@ -86,4 +86,16 @@ void mock_delay(unsigned delay_us, unsigned jitter_us);
 /** That call ("ibv_create_qp") fails with errno, after so many good ones, once. "" ends it. */
 void mock_fail_call(const char *name, int error, unsigned after);
 
+/** An RDMA write that was carried out. */
+struct mock_write {
+    const void *from; /* of the first piece; inlined: as it was posted */
+    void *to;
+    uint32_t bytes;
+    bool has_imm, inlined;
+};
+
+/** Have every write of this process's queue pairs told, as it is carried out, one at a time and
+ *  with the network locked; NULL ends it. */
+void mock_watch_writes(void (*see)(void *arg, const struct mock_write *write), void *arg);
+
 #endif

@@ -156,3 +156,13 @@ void mock_fail_call(const char *name, int error, unsigned after)
     mock_self.fail_after = after;
     net_unlock(mock_self.net);
 }
+
+void mock_watch_writes(void (*see)(void *arg, const struct mock_write *write), void *arg)
+{
+    if (mock_process() == NULL)
+        return;
+    net_lock(mock_self.net);
+    mock_self.see_write = see;
+    mock_self.see_arg = arg;
+    net_unlock(mock_self.net);
+}

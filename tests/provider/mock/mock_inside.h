@@ -99,6 +99,8 @@ struct mock_process {
     char fail_call[48];
     int fail_error;
     unsigned fail_after;
+    void (*see_write)(void *arg, const struct mock_write *write); /* NULL: nobody looks */
+    void *see_arg;
 };
 
 /** The one of this process, on its network; set up at the first call. NULL with errno. */

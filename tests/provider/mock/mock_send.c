@@ -192,6 +192,19 @@ static enum fate locate(struct mock_qp *qp, const struct mock_request *request, 
     return DONE;
 }
 
+static void tell_write(const struct mock_request *request, uint64_t to, uint32_t bytes)
+{
+    struct mock_write write = {
+        .from = (const void *)(uintptr_t)request->piece[0].addr,
+        .to = (void *)(uintptr_t)to,
+        .bytes = bytes,
+        .has_imm = request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+        .inlined = (request->flags & IBV_SEND_INLINE) != 0,
+    };
+    if (mock_self.see_write != NULL && request->opcode <= IBV_WR_RDMA_WRITE_WITH_IMM)
+        mock_self.see_write(mock_self.see_arg, &write);
+}
+
 static enum fate carry_out(struct mock_qp *qp, const struct mock_request *request,
                            struct failure *failure)
 {
@@ -213,10 +226,12 @@ static enum fate carry_out(struct mock_qp *qp, const struct mock_request *reques
     if (fate != DONE)
         return fate;
     bool read = request->opcode == IBV_WR_RDMA_READ;
+    uint64_t to = bytes > 0 ? theirs[0].at : 0;
     if (read ? !copy(qp->net->pid, ours, peer->pid, theirs, 1)
              : !copy(peer->pid, theirs, qp->net->pid, ours, n))
         return SILENCE;
     mock_self.counts.moved_bytes += bytes;
+    tell_write(request, to, bytes);
     if (takes_receive(request->opcode))
         complete_receive(peer, qp->net, request, bytes, IBV_WC_SUCCESS);
     return DONE;

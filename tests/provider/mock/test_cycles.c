@@ -1,63 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Connections and providers that come and go over the mock: nothing of them stays. */
-#include <dirent.h>
-#include <malloc.h>
-#include <string.h>
-
 #include "tests/lib/test.h"
 #include "tests/provider/ends.h"
-#include "tests/provider/mock/mock.h"
+#include "tests/provider/mock/held.h"
 
 #define CYCLES 1000
 #define WARM_CYCLES 30
 #define OPENINGS 50
 #define BYTES 4096
-#define SLACK_BYTES 4096 /* of the heap: what logs and the C library keep */
-
-/* all that a connection takes */
-struct held {
-    struct mock_counts counts;
-    int fds;
-    size_t heap_bytes;
-};
-
-static int count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
-static struct held hold(void)
-{
-    struct held held = {.fds = count_fds(), .heap_bytes = mallinfo2().uordblks};
-    mock_get_counts(&held.counts);
-    return held;
-}
-
-static void compare(const struct held *before, const struct held *after)
-{
-    const struct mock_counts *was = &before->counts, *is = &after->counts;
-#define SAME(what)                                                                         \
-    CHECK(was->what == is->what, #what ": %llu, then %llu", (unsigned long long)was->what, \
-          (unsigned long long)is->what);
-    SAME(contexts)
-    SAME(pds)
-    SAME(mrs)
-    SAME(qps)
-    SAME(cqs)
-    SAME(channels)
-    SAME(pinned_bytes)
-#undef SAME
-    CHECK(is->misuse == 0, "%llu misuses", (unsigned long long)is->misuse);
-    CHECK(before->fds == after->fds, "%d descriptors, then %d", before->fds, after->fds);
-    CHECK(after->heap_bytes <= before->heap_bytes + SLACK_BYTES, "%zu bytes of memory, then %zu",
-          before->heap_bytes, after->heap_bytes);
-}
 
 static void drop(struct end *end)
 {
@@ -105,28 +55,28 @@ static void connections_leave_nothing(void)
     REQUIRE(end_listen(&a, address, &n), "listen");
     for (int i = 0; i < WARM_CYCLES + CYCLES; i++) {
         if (i == WARM_CYCLES)
-            before = hold();
+            before = held_now();
         if (!cycle(&a, &b, address, n, i % 2))
             break;
     }
-    struct held after = hold();
+    struct held after = held_now();
     CHECK(a.arrived == WARM_CYCLES + CYCLES, "%u cycles", a.arrived);
-    compare(&before, &after);
+    held_compare(&before, &after);
     ends_close(&a, &b);
 }
 
 static void providers_leave_nothing(void)
 {
-    struct held before = hold();
+    struct held before = held_now();
     for (int i = 0; i < OPENINGS; i++) {
         struct end a, b;
         REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
         ends_close(&a, &b);
         if (i == 4)
-            before = hold();
+            before = held_now();
     }
-    struct held after = hold();
-    compare(&before, &after);
+    struct held after = held_now();
+    held_compare(&before, &after);
     CHECK(after.counts.contexts + after.counts.qps + after.counts.mrs == 0, "something stays");
 }
 

@@ -15,6 +15,7 @@ void wring_verbs_counters_since(struct wring_verbs_counters *now,
     now->receives -= before->receives;
     now->receive_doorbells -= before->receive_doorbells;
     now->completions -= before->completions;
+    now->control_bytes -= before->control_bytes;
     now->copied_bytes -= before->copied_bytes;
     now->registrations -= before->registrations;
     now->paths_lost -= before->paths_lost;

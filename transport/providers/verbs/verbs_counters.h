@@ -17,8 +17,9 @@ struct wring_verbs_counters {
     uint64_t credit_writes;
     uint64_t receives, receive_doorbells; /* posted to receive queues, and posts */
     uint64_t completions;                 /* taken out of completion queues */
-    uint64_t copied_bytes;                /* by the CPU: control messages on their way out */
-    uint64_t registrations;               /* of memory, with each device */
+    uint64_t control_bytes; /* of control messages, which are copied on their way out */
+    uint64_t copied_bytes;  /* of puts, by the CPU: into requests that are sent inline */
+    uint64_t registrations; /* of memory, with each device */
     uint64_t paths_lost, trials, resyncs, recoveries;
 };
 

@@ -49,6 +49,7 @@ static void mark_signalled(struct verbs_path *path, uint32_t n)
         path->unsignalled = request->signalled ? 0 : path->unsignalled + 1;
         counters->signalled += request->signalled;
         counters->inlined += request->small;
+        counters->copied_bytes += request->small && request->kind == VERBS_PUT ? request->bytes : 0;
     }
 }
 
@@ -259,7 +260,7 @@ enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, si
     conn->next++;
     spread_next(conn);
     verbs->counters.sends++;
-    verbs->counters.copied_bytes += bytes;
+    verbs->counters.control_bytes += bytes;
     wring_verbs_conn_post(conn); /* the caller may leave after it */
     return WRING_OK;
 }
