@@ -25,7 +25,7 @@ static size_t add_twins(struct wring_codec_task *out, enum wring_codec_task_kind
     size_t n = 0;
 
     if (!wring_twin_widest()->streams)
-        ways = WRING_TWIN_PLAIN;
+        ways &= WRING_TWIN_FETCH_UPDATES;
     for (unsigned store = 0; store <= ways; store++)
         if ((store & ways) == store)
             out[n++] = (struct wring_codec_task){kind, store};
@@ -43,7 +43,8 @@ size_t wring_codec_tasks(const struct wring_codec *codec, struct wring_codec_tas
     out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
     out[n++] = (struct wring_codec_task){WRING_TASK_COPY, 0};
     out[n++] = (struct wring_codec_task){WRING_TASK_DECODE, 0};
-    n += add_twins(out + n, WRING_TASK_TWIN_DECODE_ADD, WRING_TWIN_STREAM_UPDATES);
+    n += add_twins(out + n, WRING_TASK_TWIN_DECODE_ADD,
+                   WRING_TWIN_STREAM_UPDATES | WRING_TWIN_FETCH_UPDATES);
     out[n++] = (struct wring_codec_task){WRING_TASK_DECODE_ADD, 0};
     return n;
 }

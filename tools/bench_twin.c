@@ -124,6 +124,12 @@ static uint64_t count_blocks(const struct wring_twin_work *work)
     return (longest + lines - 1) / lines;
 }
 
+static void fetch(const char *from, size_t lines)
+{
+    for (size_t i = 0; i < lines; i++)
+        __builtin_prefetch(from + i * WRING_TWIN_LINE);
+}
+
 uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_twin_work *work,
                         unsigned store)
 {
@@ -145,9 +151,11 @@ uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_t
         block.read = walk_next(&read, &block.n_read);
         block.update = walk_next(&update, &block.n_update);
         block.write = walk_next(&write, &block.n_write);
+        if (store & WRING_TWIN_FETCH_UPDATES)
+            fetch(block.update, block.n_update);
         seen |= tier->run(&block, store, key);
     }
-    if (store != WRING_TWIN_PLAIN)
+    if (store & WRING_TWIN_STREAMS)
         tier->fence();
     return seen;
 }

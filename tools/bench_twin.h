@@ -19,12 +19,15 @@
 
 #define WRING_TWIN_LINE 64u
 
-/** Which stores go past the caches. */
+/** Which stores go past the caches, and what is asked for in advance. */
 enum wring_twin_store {
     WRING_TWIN_PLAIN = 0,
     WRING_TWIN_STREAM_WRITES = 1 << 0,  /* those to memory that is only written */
     WRING_TWIN_STREAM_UPDATES = 1 << 1, /* those to memory that is read first */
+    WRING_TWIN_FETCH_UPDATES = 1 << 2,  /* that memory, a block at a time, before it is read */
+    WRING_TWIN_STORES = 1 << 3
 };
+#define WRING_TWIN_STREAMS (WRING_TWIN_STREAM_WRITES | WRING_TWIN_STREAM_UPDATES)
 
 /** One of a twin's streams; lines = 0 where there is none. */
 struct wring_twin_stream {

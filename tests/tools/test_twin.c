@@ -112,7 +112,8 @@ static void all_lines_once(void)
 {
     for (const struct wring_twin_tier *tier = wring_twin_tiers; tier->name != NULL; tier++)
         for (unsigned shape = 0; shape < sizeof(shapes) / sizeof(shapes[0]); shape++)
-            for (unsigned store = 0; wring_cpu_has(tier->tier) && store < 4; store++)
+            for (unsigned store = 0; wring_cpu_has(tier->tier) && store < WRING_TWIN_STORES;
+                 store++)
                 run_shape(tier, shape, store);
 }
 
