@@ -136,5 +136,148 @@ static void retain_avx512(float *residual, const float *src, const uint64_t *map
     }
 }
 
-const struct wring_pick_kernels wring_pick_avx512 = {rank_avx512, mark_avx512, gather_avx512,
-                                                     retain_avx512};
+static inline __m512i magnitude_of(__m512 value)
+{
+    return _mm512_and_si512(_mm512_castps_si512(value), _mm512_set1_epi32(WRING_ABS_BITS));
+}
+
+/** Which of 64 elements reach the limit. */
+static inline uint64_t reach_64(const float *src, const float *residual, uint64_t i, __m512i limit)
+{
+    __mmask16 part[4];
+    for (unsigned v = 0; v < 4; v++)
+        part[v] =
+            _mm512_cmpge_epu32_mask(magnitude_of(fed_whole(src, residual, i + 16 * v)), limit);
+    return _mm512_kunpackd(_mm512_kunpackw(part[3], part[2]), _mm512_kunpackw(part[1], part[0]));
+}
+
+static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, uint64_t n,
+                           __m512i limit)
+{
+    uint64_t marks = 0;
+    for (uint64_t at = i; at < n; at += 16) {
+        __mmask16 live = live_lanes(n - at);
+        __m512i magnitude = magnitude_of(fed(src, residual, at, live));
+        marks |= (uint64_t)_mm512_mask_cmpge_epu32_mask(live, magnitude, limit) << (at - i);
+    }
+    return marks;
+}
+
+/**
+ * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
+ * written whether they are there or not: what is rubbish the next word writes over.
+ */
+static inline uint32_t list_64(uint16_t *out, uint64_t marks, uint64_t i)
+{
+    uint32_t count = (uint32_t)_mm_popcnt_u64(marks);
+
+    for (unsigned entry = 0; entry < 3; entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    for (unsigned entry = 3; __builtin_expect(marks != 0, 0); entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    return count;
+}
+
+static void take_values(struct wring_pick_list *list, const float *src, const float *residual)
+{
+    __m512i peak = _mm512_setzero_si512();
+
+    if (residual == NULL)
+        for (uint32_t entry = 0; entry < list->count; entry++)
+            list->values[entry] = src[list->indices[entry]];
+    else
+        for (uint32_t entry = 0; entry < list->count; entry++)
+            list->values[entry] = src[list->indices[entry]] + residual[list->indices[entry]];
+    for (uint32_t entry = 0; entry < list->count; entry += 16)
+        peak = _mm512_max_epu32(
+            peak, magnitude_of(fed(list->values, NULL, entry, live_lanes(list->count - entry))));
+    list->peak = _mm512_reduce_max_epu32(peak);
+}
+
+static void find_avx512(struct wring_pick_list *list, const float *src, const float *residual,
+                        uint64_t n, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint32_t count = 0;
+    uint64_t i = 0;
+
+    for (; i + 64 <= n && count <= WRING_PICK_LISTED; i += 64)
+        count += list_64(list->indices + count, reach_64(src, residual, i, limit), i);
+    if (i < n && count <= WRING_PICK_LISTED)
+        count += list_64(list->indices + count, reach_rest(src, residual, i, n, limit), i);
+    list->count = count;
+    if (count <= WRING_PICK_LISTED)
+        take_values(list, src, residual);
+}
+
+static inline __m512i indices_of(const struct wring_pick_list *list, uint32_t entry)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)&list->indices[entry]));
+}
+
+static uint32_t sampled_avx512(float *out, const struct wring_pick_list *list, uint64_t n)
+{
+    __m512i samples = _mm512_set1_epi32((int)(n / WRING_PICK_STRIDE));
+    uint32_t count = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry += 16) {
+        __m512i index = indices_of(list, entry), sample = _mm512_srli_epi32(index, 4);
+        __m512i lane =
+            _mm512_srli_epi32(_mm512_mullo_epi32(sample, _mm512_set1_epi32((int)0x9E3779B1)), 28);
+        __mmask16 live = live_lanes(list->count - entry);
+        live = _mm512_mask_cmplt_epu32_mask(live, sample, samples);
+        live = _mm512_mask_cmpeq_epi32_mask(
+            live, lane, _mm512_and_si512(index, _mm512_set1_epi32(WRING_PICK_STRIDE - 1)));
+        __m512 values = _mm512_loadu_ps(list->values + entry);
+        _mm512_storeu_ps(out + count, _mm512_maskz_compress_ps(live, values));
+        count += (uint32_t)__builtin_popcount(live);
+    }
+    return count;
+}
+
+static void sift_avx512(struct wring_pick_list *list, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint32_t count = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry += 16) {
+        __m512 values = _mm512_loadu_ps(list->values + entry);
+        __m512i indices = indices_of(list, entry);
+        __mmask16 kept = _mm512_mask_cmpge_epu32_mask(live_lanes(list->count - entry),
+                                                      magnitude_of(values), limit);
+        _mm512_storeu_ps(list->values + count, _mm512_maskz_compress_ps(kept, values));
+        _mm256_storeu_si256((__m256i *)&list->indices[count],
+                            _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(kept, indices)));
+        count += (uint32_t)__builtin_popcount(kept);
+    }
+    list->count = count;
+}
+
+static void leave_avx512(float *residual, const float *src, uint64_t n, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint64_t i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        __m512 value = fed_whole(src, residual, i);
+        __mmask16 kept = _mm512_cmplt_epu32_mask(magnitude_of(value), limit);
+        _mm512_storeu_ps(residual + i, _mm512_maskz_mov_ps(kept, value));
+    }
+    if (i < n) {
+        __mmask16 live = live_lanes(n - i);
+        __m512 value = fed(src, residual, i, live);
+        __mmask16 kept = _mm512_cmplt_epu32_mask(magnitude_of(value), limit);
+        _mm512_mask_storeu_ps(residual + i, live, _mm512_maskz_mov_ps(kept, value));
+    }
+}
+
+const struct wring_pick_kernels wring_pick_avx512 = {
+    .rank = rank_avx512,
+    .mark = mark_avx512,
+    .gather = gather_avx512,
+    .retain = retain_avx512,
+    .find = find_avx512,
+    .sampled = sampled_avx512,
+    .sift = sift_avx512,
+    .leave = leave_avx512,
+};

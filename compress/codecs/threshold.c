@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/codecs/threshold.h"
+
+#include "compress/kernels/bits.h"
+
+#define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE)
+#define FIRST_RUNS 8     /* a first guess comes from so many runs, spread over the block … */
+#define FIRST_RUN 64     /* … of so many samples */
+#define LOWER (1u << 20) /* an eighth of a factor of 2, about */
+
+static uint64_t sample_place(uint32_t sample)
+{
+    return sample * (uint64_t)WRING_PICK_STRIDE + (sample * 0x9E3779B1u >> 28);
+}
+
+static void take_samples(float *out, const struct wring_topk_block *block, uint64_t first,
+                         uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = wring_fed(block->src, block->residual, sample_place((uint32_t)(first + i)));
+}
+
+/** The rank among `count` samples of the block that its `wanted` largest elements stand for. */
+static uint64_t rank_among(const struct wring_topk_block *block, uint64_t count)
+{
+    return (block->wanted * count + block->n - 1) / block->n;
+}
+
+/** A rank that the right one is rarely beyond: chance moves it by about its square root. */
+static uint64_t safe_rank(uint64_t rank)
+{
+    uint64_t root = 1;
+    while (root * root < rank)
+        root++;
+    return rank + 3 * root + 1;
+}
+
+uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block)
+{
+    float samples[SAMPLE_MAX];
+    uint64_t count = block->n / WRING_PICK_STRIDE;
+
+    take_samples(samples, block, 0, count);
+    return kernels->rank(samples, NULL, count, rank_among(block, count));
+}
+
+/** At least 1: a threshold of 0 counts as 1. No more than what is not finite: that must be seen. */
+static uint32_t into_range(uint32_t threshold)
+{
+    if (threshold > WRING_INF_BITS)
+        return WRING_INF_BITS;
+    return threshold > 0 ? threshold : 1;
+}
+
+/** Without a block before: from samples of a few places. */
+static uint32_t first_guess(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block)
+{
+    float samples[FIRST_RUNS * FIRST_RUN];
+    const uint64_t count = FIRST_RUNS * FIRST_RUN;
+    uint64_t rank = safe_rank(rank_among(block, count));
+
+    for (uint64_t run = 0; run < FIRST_RUNS; run++)
+        take_samples(samples + run * FIRST_RUN, block,
+                     run * (block->n / WRING_PICK_STRIDE / FIRST_RUNS), FIRST_RUN);
+    return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
+}
+
+/** For the next block: where this one had a few more samples than it needed. */
+static uint32_t next_guess(const struct wring_pick_kernels *kernels, const float *samples,
+                           uint64_t count, uint64_t rank, uint32_t guess)
+{
+    if (safe_rank(rank) <= count)
+        return into_range(kernels->rank(samples, NULL, count, safe_rank(rank)));
+    return guess > LOWER ? guess - LOWER : 1;
+}
+
+/** Drop entries that only equal the threshold, the highest indices first. */
+static void drop_ties(struct wring_pick_list *list, uint32_t threshold, uint64_t surplus)
+{
+    uint32_t kept = list->count;
+
+    for (uint32_t entry = list->count; surplus > 0; entry--) { /* ends: fewer are above it */
+        if (wring_magnitude(list->values[entry - 1]) != threshold)
+            continue;
+        memmove(&list->values[entry - 1], &list->values[entry],
+                (kept - entry) * sizeof(list->values[0]));
+        memmove(&list->indices[entry - 1], &list->indices[entry],
+                (kept - entry) * sizeof(list->indices[0]));
+        kept--;
+        surplus--;
+    }
+    list->count = kept;
+}
+
+/** Leave in the list what is sent. */
+static void cut_down(const struct wring_pick_kernels *kernels, const struct wring_topk_block *block,
+                     struct wring_pick_list *list, struct wring_topk_choice *choice)
+{
+    kernels->sift(list, choice->threshold);
+    if (list->count <= block->most)
+        return;
+    choice->threshold = kernels->rank(list->values, NULL, list->count, block->most);
+    kernels->sift(list, choice->threshold);
+    choice->cut = list->count > block->most;
+    if (choice->cut)
+        drop_ties(list, choice->threshold, list->count - block->most);
+}
+
+bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block, uint32_t *guess,
+                            struct wring_pick_list *list, struct wring_topk_choice *choice)
+{
+    float samples[SAMPLE_MAX + WRING_PICK_SLACK];
+    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
+    uint32_t from = *guess != 0 ? *guess : first_guess(kernels, block);
+
+    *choice = (struct wring_topk_choice){from, false};
+    *guess = 0;
+    kernels->find(list, block->src, block->residual, block->n, from);
+    if (list->count > WRING_PICK_LISTED)
+        return false;
+    if (list->peak >= WRING_INF_BITS) {
+        *guess = from;
+        return true;
+    }
+    uint32_t count = kernels->sampled(samples, list, block->n);
+    if (count >= rank) {
+        choice->threshold = kernels->rank(samples, NULL, count, rank);
+    } else if (from > 1) { /* guessed too high; where it is 1, the rest are zeros */
+        choice->threshold = into_range(wring_threshold_of(kernels, block));
+        kernels->find(list, block->src, block->residual, block->n, choice->threshold);
+        if (list->count > WRING_PICK_LISTED)
+            return false;
+    }
+    *guess = next_guess(kernels, samples, count, rank, choice->threshold);
+    cut_down(kernels, block, list, choice);
+    return true;
+}
