@@ -53,7 +53,7 @@ static uint32_t into_range(uint32_t threshold)
     return threshold > 0 ? threshold : 1;
 }
 
-/** Without a block before: from samples of a few places. */
+/** Without a word of the block before: from samples of a few places. */
 static uint32_t first_guess(const struct wring_pick_kernels *kernels,
                             const struct wring_topk_block *block)
 {
@@ -108,32 +108,48 @@ static void cut_down(const struct wring_pick_kernels *kernels, const struct wrin
         drop_ties(list, choice->threshold, list->count - block->most);
 }
 
+/** List what reaches a guess. @return that guess, or 0 when more than a list holds reach it */
+static uint32_t find_near(const struct wring_pick_kernels *kernels,
+                          const struct wring_topk_block *block, uint32_t guess,
+                          struct wring_pick_list *list)
+{
+    for (bool last = guess == 0;; last = true, guess = 0) {
+        uint32_t from = guess != 0 ? guess : first_guess(kernels, block);
+        kernels->find(list, block->src, block->residual, block->n, from);
+        if (list->count <= WRING_PICK_LISTED)
+            return from;
+        if (last)
+            return 0;
+    }
+}
+
+/** After a guess that was too high. @return false when more than a list holds reach it */
+static bool find_exactly(const struct wring_pick_kernels *kernels,
+                         const struct wring_topk_block *block, struct wring_pick_list *list,
+                         uint32_t *threshold)
+{
+    *threshold = into_range(wring_threshold_of(kernels, block));
+    kernels->find(list, block->src, block->residual, block->n, *threshold);
+    return list->count <= WRING_PICK_LISTED;
+}
+
 bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
                             const struct wring_topk_block *block, uint32_t *guess,
                             struct wring_pick_list *list, struct wring_topk_choice *choice)
 {
     float samples[SAMPLE_MAX + WRING_PICK_SLACK];
-    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
-    uint32_t from = *guess != 0 ? *guess : first_guess(kernels, block);
+    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE), count = 0;
+    uint32_t from = find_near(kernels, block, *guess, list);
 
+    *guess = from;
     *choice = (struct wring_topk_choice){from, false};
-    *guess = 0;
-    kernels->find(list, block->src, block->residual, block->n, from);
-    if (list->count > WRING_PICK_LISTED)
-        return false;
-    if (list->peak >= WRING_INF_BITS) {
-        *guess = from;
-        return true;
-    }
-    uint32_t count = kernels->sampled(samples, list, block->n);
-    if (count >= rank) {
+    if (from == 0 || list->peak >= WRING_INF_BITS)
+        return from != 0;
+    count = kernels->sampled(samples, list, block->n);
+    if (count >= rank)
         choice->threshold = kernels->rank(samples, NULL, count, rank);
-    } else if (from > 1) { /* guessed too high; where it is 1, the rest are zeros */
-        choice->threshold = into_range(wring_threshold_of(kernels, block));
-        kernels->find(list, block->src, block->residual, block->n, choice->threshold);
-        if (list->count > WRING_PICK_LISTED)
-            return false;
-    }
+    else if (from > 1 && !find_exactly(kernels, block, list, &choice->threshold))
+        return false; /* from 1 on there is all but zeros: fewer are sent */
     *guess = next_guess(kernels, samples, count, rank, choice->threshold);
     cut_down(kernels, block, list, choice);
     return true;
