@@ -32,7 +32,7 @@ static uint64_t safe_rank(uint64_t rank)
     uint64_t root = 1;
     while (root * root < rank)
         root++;
-    return rank + 3 * root + 1;
+    return rank + 2 * root + 1;
 }
 
 uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
@@ -67,13 +67,19 @@ static uint32_t first_guess(const struct wring_pick_kernels *kernels,
     return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
 }
 
-/** For the next block: where this one had a few more samples than it needed. */
+/**
+ * For the next block: where this one had a few more samples than it needed. Mostly a step towards
+ * that, so that the chance of one block moves it by little.
+ */
 static uint32_t next_guess(const struct wring_pick_kernels *kernels, const float *samples,
                            uint64_t count, uint64_t rank, uint32_t guess)
 {
-    if (safe_rank(rank) <= count)
-        return into_range(kernels->rank(samples, NULL, count, safe_rank(rank)));
-    return guess > LOWER ? guess - LOWER : 1;
+    uint64_t right = safe_rank(rank);
+
+    if (count >= 2 * right)
+        return into_range(kernels->rank(samples, NULL, count, right));
+    uint32_t up = (uint32_t)(LOWER * count / right);
+    return guess > LOWER ? into_range(guess - LOWER + up) : 1;
 }
 
 /** Drop entries that only equal the threshold, the highest indices first. */
@@ -150,7 +156,7 @@ bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
         choice->threshold = kernels->rank(samples, NULL, count, rank);
     else if (from > 1 && !find_exactly(kernels, block, list, &choice->threshold))
         return false; /* from 1 on there is all but zeros: fewer are sent */
-    *guess = next_guess(kernels, samples, count, rank, choice->threshold);
+    *guess = next_guess(kernels, samples, count, rank, count >= rank ? from : choice->threshold);
     cut_down(kernels, block, list, choice);
     return true;
 }

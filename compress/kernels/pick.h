@@ -14,7 +14,7 @@
 #define WRING_PICK_WORDS(n) (((n) + 63) / 64)
 #define WRING_PICK_STRIDE 16 /* of so many elements one is a sample: FORMAT.md, "topk" */
 #define WRING_PICK_LISTED 8192
-#define WRING_PICK_SLACK 64 /* entries that a kernel may write rubbish to, past the last */
+#define WRING_PICK_SLACK 576 /* entries that a kernel may write rubbish to, past the last */
 
 /** What marking found. */
 struct wring_pick_found {
