@@ -4,9 +4,9 @@
 #include "compress/kernels/bits.h"
 
 #define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE)
-#define FIRST_RUNS 8     /* a first guess comes from so many runs, spread over the block … */
-#define FIRST_RUN 64     /* … of so many samples */
-#define LOWER (1u << 20) /* an eighth of a factor of 2, about */
+#define FIRST_RUNS 8    /* a first guess comes from so many runs, spread over the block … */
+#define FIRST_RUN 64    /* … of so many samples */
+#define LOWER (1 << 20) /* an eighth of a factor of 2, about */
 
 static uint64_t sample_place(uint32_t sample)
 {
@@ -67,19 +67,32 @@ static uint32_t first_guess(const struct wring_pick_kernels *kernels,
     return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
 }
 
-/**
- * For the next block: where this one had a few more samples than it needed. Mostly a step towards
- * that, so that the chance of one block moves it by little.
- */
-static uint32_t next_guess(const struct wring_pick_kernels *kernels, const float *samples,
-                           uint64_t count, uint64_t rank, uint32_t guess)
-{
-    uint64_t right = safe_rank(rank);
+/** Two magnitudes, as bits, and how many samples reach each: around there they lie on a line. */
+struct line {
+    int64_t from, count; /* where the list began */
+    int64_t threshold, rank;
+};
 
-    if (count >= 2 * right)
-        return into_range(kernels->rank(samples, NULL, count, right));
-    uint32_t up = (uint32_t)(LOWER * count / right);
-    return guess > LOWER ? into_range(guess - LOWER + up) : 1;
+/** Where `right` samples would have been, not far below the threshold. */
+static int64_t place_on(const struct line *line, int64_t right)
+{
+    int64_t rise = line->count - line->rank + (line->count >= line->rank);
+    int64_t below = (line->threshold - line->from) * (right - line->rank) / rise;
+
+    return line->threshold - (below < LOWER ? below : LOWER);
+}
+
+/**
+ * For the next block: where this one had a few more samples than it needed. Downwards at once,
+ * upwards by and by: a list that is a little long costs less than one that is made twice.
+ */
+static uint32_t next_guess(const struct line *line)
+{
+    int64_t right = (int64_t)safe_rank((uint64_t)line->rank), to = place_on(line, right);
+
+    if (to > line->from && line->count < 4 * right)
+        to = line->from + (to - line->from) / 8;
+    return into_range(to > 0 ? (uint32_t)to : 0);
 }
 
 /** Drop entries that only equal the threshold, the highest indices first. */
@@ -156,7 +169,7 @@ bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
         choice->threshold = kernels->rank(samples, NULL, count, rank);
     else if (from > 1 && !find_exactly(kernels, block, list, &choice->threshold))
         return false; /* from 1 on there is all but zeros: fewer are sent */
-    *guess = next_guess(kernels, samples, count, rank, count >= rank ? from : choice->threshold);
+    *guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank});
     cut_down(kernels, block, list, choice);
     return true;
 }
