@@ -77,76 +77,34 @@ static struct levels encode_signs(const struct wring_codec *codec, const float *
                            -mean_of(split.negative, split.negatives)};
 }
 
-static bool is_finite(struct levels levels)
-{
-    return wring_magnitude(levels.positive) < WRING_INF_BITS &&
-           wring_magnitude(levels.negative) < WRING_INF_BITS;
-}
-
-/** The means before a block's sign bits; a block that is not finite loses its bits. */
-static void put_means(const struct wring_codec *codec, struct levels levels, uint64_t n,
-                      unsigned char *code)
-{
-    size_t head = head_bytes(codec);
-    bool finite = is_finite(levels);
-
-    wring_put_u32(code, finite ? wring_magnitude(levels.positive) : WRING_NAN_BITS);
-    if (head > 4)
-        wring_put_u32(code + 4, finite ? wring_magnitude(levels.negative) : WRING_NAN_BITS);
-    if (!finite)
-        memset(code + head, 0, (n + 7) / 8);
-}
-
 static void encode_block(const struct wring_codec *codec, const float *src, uint64_t n,
                          float *residual, unsigned char *code)
 {
     const struct wring_sign_tier *tier = codec->kernels;
-    struct levels levels = encode_signs(codec, src, n, residual, code + head_bytes(codec));
+    size_t head = head_bytes(codec);
+    struct levels levels = encode_signs(codec, src, n, residual, code + head);
+    uint32_t means[2] = {wring_magnitude(levels.positive), wring_magnitude(levels.negative)};
 
-    put_means(codec, levels, n, code);
-    if (residual != NULL && is_finite(levels))
+    if (means[0] >= WRING_INF_BITS || means[1] >= WRING_INF_BITS) {
+        means[0] = means[1] = WRING_NAN_BITS;
+        memset(code + head, 0, (n + 7) / 8);
+    } else if (residual != NULL) {
         tier->kernels->keep(residual, src, n, levels.positive, levels.negative);
-}
-
-/**
- * Whole blocks under error feedback, of one mean: a block's residual is written while the next
- * block's signs are taken, so that neither memory nor arithmetic waits for the other.
- */
-static void encode_whole(const struct wring_codec *codec, const float *src, uint64_t blocks,
-                         float *residual, unsigned char *code)
-{
-    const struct wring_sign_kernels *kernels =
-        ((const struct wring_sign_tier *)codec->kernels)->kernels;
-    uint64_t unit = codec->info.unit;
-    bool behind = false; /* is the residual of the block before yet to be written? */
-    float mean = 0;
-
-    for (; blocks > 0; blocks--, src += unit, residual += unit, code += 4 + unit / 8) {
-        float sum = behind ? kernels->signs_keep(code + 4, residual, src, unit, mean, -mean)
-                           : kernels->signs(code + 4, src, residual, unit);
-        mean = mean_of(sum, unit);
-        struct levels levels = {mean, -mean};
-        put_means(codec, levels, unit, code);
-        behind = is_finite(levels);
     }
-    if (behind)
-        kernels->keep(residual - unit, src - unit, unit, mean, -mean);
+    wring_put_u32(code, means[0]);
+    if (head > 4)
+        wring_put_u32(code + 4, means[1]);
 }
 
 static size_t onebit_encode(const struct wring_codec *codec,
                             const struct wring_codec_context *context, const float *src,
                             uint64_t elems, float *residual, void *code)
 {
-    uint64_t unit = codec->info.unit, done = 0;
+    uint64_t unit = codec->info.unit;
     unsigned char *at = code;
 
     (void)context;
-    if (residual != NULL && codec->params[PARAM_MEANS] == 1) {
-        encode_whole(codec, src, elems / unit, residual, at);
-        done = elems - elems % unit;
-        at += elems / unit * block_bytes(codec, unit);
-    }
-    for (; done < elems; done += unit) {
+    for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         encode_block(codec, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += block_bytes(codec, n);

@@ -50,13 +50,6 @@ static void keep_scalar(float *residual, const float *src, uint64_t n, float pos
     }
 }
 
-static float signs_keep_scalar(uint8_t *bits, float *residual, const float *src, uint64_t n,
-                               float positive, float negative)
-{
-    keep_scalar(residual - n, src - n, n, positive, negative);
-    return signs_scalar(bits, src, residual, n);
-}
-
 static void spread_scalar(float *dst, const uint8_t *bits, uint64_t n, float positive,
                           float negative)
 {
@@ -71,8 +64,7 @@ static void spread_add_scalar(float *dst, const uint8_t *bits, uint64_t n, float
         dst[i] = dst[i] + (bits[i / 8] >> i % 8 & 1 ? negative : positive);
 }
 
-static const struct wring_sign_kernels scalar = {signs_scalar,  signs_split_scalar,
-                                                 keep_scalar,   signs_keep_scalar,
+static const struct wring_sign_kernels scalar = {signs_scalar, signs_split_scalar, keep_scalar,
                                                  spread_scalar, spread_add_scalar};
 
 const struct wring_sign_tier wring_sign_tiers[] = {

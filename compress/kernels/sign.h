@@ -29,12 +29,6 @@ struct wring_sign_kernels {
                         struct wring_sign_split *out);
     /** residual = v − (v's sign bit set ? negative : positive). */
     void (*keep)(float *residual, const float *src, uint64_t n, float positive, float negative);
-    /**
-     * signs() of n elements, and keep() of the n before them, which both arrays go on with to the
-     * front: so memory is read while what has come is worked on. n is a multiple of 32.
-     */
-    float (*signs_keep)(uint8_t *bits, float *residual, const float *src, uint64_t n,
-                        float positive, float negative);
     /** dst[i] = bit i set ? negative : positive. Both finite. */
     void (*spread)(float *dst, const uint8_t *bits, uint64_t n, float positive, float negative);
     void (*spread_add)(float *dst, const uint8_t *bits, uint64_t n, float positive, float negative);

@@ -140,20 +140,6 @@ static void keep_avx2(float *residual, const float *src, uint64_t n, float posit
     }
 }
 
-static float signs_keep_avx2(uint8_t *bits, float *residual, const float *src, uint64_t n,
-                             float positive, float negative)
-{
-    struct lanes lanes = no_lanes();
-
-    for (uint64_t i = 0; i < n; i += STEP) {
-        uint32_t word = signs_32(&lanes, src + i, residual + i);
-        memcpy(bits + i / 8, &word, 4);
-        for (uint64_t at = i; at < i + STEP; at += 8)
-            keep_8(residual + at - n, src + at - n, positive, negative);
-    }
-    return fold(&lanes);
-}
-
 /** The level of 8 elements: a bit, shifted up to where blendv looks, chooses. */
 static inline __m256 levels_8(uint8_t bits, float positive, float negative)
 {
@@ -195,5 +181,5 @@ static void spread_add_avx2(float *dst, const uint8_t *bits, uint64_t n, float p
 }
 
 const struct wring_sign_kernels wring_sign_avx2 = {
-    signs_avx2, signs_split_avx2, keep_avx2, signs_keep_avx2, spread_avx2, spread_add_avx2,
+    signs_avx2, signs_split_avx2, keep_avx2, spread_avx2, spread_add_avx2,
 };

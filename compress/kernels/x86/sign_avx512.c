@@ -151,27 +151,6 @@ static void keep_avx512(float *residual, const float *src, uint64_t n, float pos
     }
 }
 
-static inline void keep_16(float *residual, const float *src, __m512 above, __m512 below)
-{
-    __m512 value = fed_whole(src, residual, 0);
-    __m512 level = _mm512_mask_mov_ps(above, negative_lanes(value), below);
-    _mm512_storeu_ps(residual, _mm512_sub_ps(value, level));
-}
-
-static float signs_keep_avx512(uint8_t *bits, float *residual, const float *src, uint64_t n,
-                               float positive, float negative)
-{
-    __m512 above = _mm512_set1_ps(positive), below = _mm512_set1_ps(negative);
-    __m512 lanes[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-
-    for (uint64_t i = 0; i < n; i += 32) {
-        signs_32(bits + i / 8, lanes, src + i, residual + i);
-        keep_16(residual + i - n, src + i - n, above, below);
-        keep_16(residual + i + 16 - n, src + i + 16 - n, above, below);
-    }
-    return fold(lanes);
-}
-
 static inline uint32_t bits_of(const uint8_t *bits, uint64_t left)
 {
     uint32_t word = 0;
@@ -224,6 +203,5 @@ static void spread_add_avx512(float *dst, const uint8_t *bits, uint64_t n, float
 }
 
 const struct wring_sign_kernels wring_sign_avx512 = {
-    signs_avx512,      signs_split_avx512, keep_avx512,
-    signs_keep_avx512, spread_avx512,      spread_add_avx512,
+    signs_avx512, signs_split_avx512, keep_avx512, spread_avx512, spread_add_avx512,
 };
