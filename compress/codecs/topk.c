@@ -13,6 +13,7 @@
 #define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
 #define ENTRY_BYTES(count) (((count)*6 + 3) & ~(size_t)3)
 
+#define AHEAD 24          /* entries: so far ahead of an addition its place is asked for */
 #define SAMPLE_FROM 16384 /* shorter blocks are not worth sampling */
 #define LIST_SHARE 2      /* so many times what is wanted must fit a list for it to be tried */
 
@@ -216,6 +217,15 @@ static size_t topk_encode(const struct wring_codec *codec,
     return bytes;
 }
 
+/**
+ * Ask for the place of an entry that comes later. Its index may be wrong yet: nothing is read or
+ * written there.
+ */
+static inline void look_ahead(const float *dst, const unsigned char *index)
+{
+    __builtin_prefetch((const void *)((uintptr_t)dst + sizeof(*dst) * wring_take_u16(index)), 1);
+}
+
 /** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. */
 static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *values,
                                  uint32_t count)
@@ -226,6 +236,8 @@ static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *va
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits = wring_take_u32(values + 4 * (size_t)i);
         uint32_t at = wring_take_u16(indices + 2 * (size_t)i);
+        if (i + AHEAD < count)
+            look_ahead(dst, indices + 2 * (size_t)(i + AHEAD));
         if (at < next || at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS)
             return WRING_ERR_FRAME;
         dst[at] += wring_float_of(bits);
