@@ -91,7 +91,9 @@ static void encode_block(const struct wring_codec *codec, const float *src, uint
     } else if (residual != NULL) {
         tier->kernels->keep(residual, src, n, levels.positive, levels.negative);
     }
-    memcpy(code, means, head);
+    wring_put_u32(code, means[0]);
+    if (head > 4)
+        wring_put_u32(code + 4, means[1]);
 }
 
 static size_t onebit_encode(const struct wring_codec *codec,

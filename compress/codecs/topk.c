@@ -5,6 +5,7 @@
  */
 #include "compress/codec.h"
 
+#include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
 #include "compress/kernels/pick.h"
 
@@ -12,9 +13,9 @@
 #define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
 #define ENTRY_BYTES(count) (((count)*6 + 3) & ~(size_t)3)
 
-#define SAMPLE_STRIDE 16  /* one element of every so many is looked at */
+#define AHEAD 24          /* entries: so far ahead of an addition its place is asked for */
 #define SAMPLE_FROM 16384 /* shorter blocks are not worth sampling */
-#define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / SAMPLE_STRIDE)
+#define LIST_SHARE 2      /* so many times what is wanted must fit a list for it to be tried */
 
 enum {
     PARAM_RATIO,
@@ -76,20 +77,6 @@ static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
            (tail != 0 ? HEAD + ENTRY_BYTES(most(codec, tail)) : 0);
 }
 
-/** An estimate of the k-th largest magnitude: FORMAT.md, "Sampled selection", has the rule. */
-static uint32_t sampled_threshold(const struct wring_pick_kernels *kernels, const float *src,
-                                  const float *residual, uint64_t n, uint64_t k)
-{
-    float sample[SAMPLE_MAX];
-    uint64_t count = n / SAMPLE_STRIDE;
-
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t offset = (uint32_t)i * 0x9E3779B1u >> 28; /* so that no column is favoured */
-        sample[i] = wring_fed(src, residual, i * SAMPLE_STRIDE + offset);
-    }
-    return kernels->rank(sample, NULL, count, (k * count + n - 1) / n);
-}
-
 /** Take marks off elements that only equal the threshold, the highest indices first. */
 static void drop_ties(uint64_t *map, const float *src, const float *residual, uint64_t n,
                       uint32_t threshold, uint64_t surplus)
@@ -105,58 +92,106 @@ static void drop_ties(uint64_t *map, const float *src, const float *residual, ui
 
 /** Mark the k largest magnitudes, of equal ones those of lower index; never a zero. */
 static struct wring_pick_found mark_exact(const struct wring_pick_kernels *kernels, uint64_t *map,
-                                          const float *src, const float *residual, uint64_t n,
-                                          uint64_t k)
+                                          const struct wring_topk_block *block, uint64_t k)
 {
-    uint32_t threshold = kernels->rank(src, residual, n, k);
+    uint32_t threshold = kernels->rank(block->src, block->residual, block->n, k);
     threshold = threshold > 0 ? threshold : 1;
-    struct wring_pick_found found = kernels->mark(map, src, residual, n, threshold);
+    struct wring_pick_found found =
+        kernels->mark(map, block->src, block->residual, block->n, threshold);
 
     if (found.peak < WRING_INF_BITS && found.count > k) {
-        drop_ties(map, src, residual, n, threshold, found.count - k);
+        drop_ties(map, block->src, block->residual, block->n, threshold, found.count - k);
         found.count = (uint32_t)k;
     }
     return found;
 }
 
 /** Map and count are of use only when the peak is finite. */
-static struct wring_pick_found mark(const struct wring_codec *codec, uint64_t *map,
-                                    const float *src, const float *residual, uint64_t n)
+static struct wring_pick_found mark(const struct wring_pick_kernels *kernels, uint64_t *map,
+                                    const struct wring_topk_block *block, bool sampled)
 {
-    const struct wring_pick_tier *tier = codec->kernels;
-    const struct wring_pick_kernels *kernels = tier->kernels;
-    uint64_t k = wanted(codec, n);
-
-    if (!is_sampled(codec, n))
-        return mark_exact(kernels, map, src, residual, n, k);
-    uint32_t threshold = sampled_threshold(kernels, src, residual, n, k);
+    if (!sampled)
+        return mark_exact(kernels, map, block, block->wanted);
+    uint32_t threshold = wring_threshold_of(kernels, block);
     struct wring_pick_found found =
-        kernels->mark(map, src, residual, n, threshold > 0 ? threshold : 1);
-    if (found.peak < WRING_INF_BITS && found.count > most(codec, n))
-        found = mark_exact(kernels, map, src, residual, n, most(codec, n));
+        kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
+    if (found.peak < WRING_INF_BITS && found.count > block->most)
+        found = mark_exact(kernels, map, block, block->most);
     return found;
 }
 
-static size_t encode_block(const struct wring_codec *codec, const float *src, uint64_t n,
-                           float *residual, unsigned char *code)
+static size_t put_not_finite(unsigned char *code)
 {
-    const struct wring_pick_tier *tier = codec->kernels;
+    wring_put_u32(code, NOT_FINITE);
+    return HEAD;
+}
+
+/** The count, and zeros behind the entries. @return the bytes of the code */
+static size_t put_frame(unsigned char *code, size_t count)
+{
+    size_t end = HEAD + ENTRY_BYTES(count), used = HEAD + 6 * count;
+
+    wring_put_u32(code, (uint32_t)count);
+    memset(code + used, 0, end - used);
+    return end;
+}
+
+/** By a map of all elements: as many as are wanted may be sent. */
+static size_t encode_marked(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block, bool sampled, unsigned char *code)
+{
     uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
 
-    struct wring_pick_found found = mark(codec, map, src, residual, n);
-    if (found.peak >= WRING_INF_BITS) {
-        wring_put_u32(code, NOT_FINITE);
-        return HEAD;
-    }
-    size_t count = found.count, bytes = HEAD + ENTRY_BYTES(count);
-    unsigned char *values = code + HEAD, *indices = values + 4 * count;
-
-    wring_put_u32(code, found.count);
-    tier->kernels->gather(values, indices, map, src, residual, n);
-    memset(indices + 2 * count, 0, (size_t)(code + bytes - (indices + 2 * count)));
-    if (residual != NULL)
-        tier->kernels->retain(residual, src, map, n);
+    struct wring_pick_found found = mark(kernels, map, block, sampled);
+    if (found.peak >= WRING_INF_BITS)
+        return put_not_finite(code);
+    size_t bytes = put_frame(code, found.count);
+    unsigned char *values = code + HEAD, *indices = values + 4 * (size_t)found.count;
+    kernels->gather(values, indices, map, block->src, block->residual, block->n);
+    if (block->residual != NULL)
+        kernels->retain(block->residual, block->src, map, block->n);
     return bytes;
+}
+
+static void leave_unsent(const struct wring_pick_kernels *kernels,
+                         const struct wring_topk_block *block, const struct wring_pick_list *list,
+                         struct wring_topk_choice choice)
+{
+    kernels->leave(block->residual, block->src, block->n, choice.threshold + choice.cut);
+    for (uint32_t entry = 0; choice.cut && entry < list->count; entry++)
+        block->residual[list->indices[entry]] = 0;
+}
+
+/** By a list of those near the threshold. @return 0 when they are too many for a list */
+static size_t encode_listed(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block, uint32_t *guess,
+                            unsigned char *code)
+{
+    struct wring_pick_list list;
+    struct wring_topk_choice choice;
+
+    if (!wring_threshold_choose(kernels, block, guess, &list, &choice))
+        return 0;
+    if (list.peak >= WRING_INF_BITS)
+        return put_not_finite(code);
+    size_t bytes = put_frame(code, list.count);
+    memcpy(code + HEAD, list.values, 4 * (size_t)list.count);
+    memcpy(code + HEAD + 4 * (size_t)list.count, list.indices, 2 * (size_t)list.count);
+    if (block->residual != NULL)
+        leave_unsent(kernels, block, &list, choice);
+    return bytes;
+}
+
+static size_t encode_block(const struct wring_codec *codec, const struct wring_topk_block *block,
+                           uint32_t *guess, unsigned char *code)
+{
+    const struct wring_pick_tier *tier = codec->kernels;
+    bool sampled = is_sampled(codec, block->n);
+    size_t bytes = 0;
+
+    if (sampled && block->wanted <= WRING_PICK_LISTED / LIST_SHARE)
+        bytes = encode_listed(tier->kernels, block, guess, code);
+    return bytes != 0 ? bytes : encode_marked(tier->kernels, block, sampled, code);
 }
 
 static size_t topk_encode(const struct wring_codec *codec,
@@ -164,14 +199,31 @@ static size_t topk_encode(const struct wring_codec *codec,
                           uint64_t elems, float *residual, void *code)
 {
     uint64_t unit = codec->info.unit;
+    uint32_t guess = 0;
     size_t bytes = 0;
 
     (void)context;
-    for (uint64_t done = 0; done < elems; done += unit)
-        bytes +=
-            encode_block(codec, src + done, wring_codec_unit_length(unit, elems - done),
-                         residual != NULL ? residual + done : NULL, (unsigned char *)code + bytes);
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        struct wring_topk_block block = {
+            .src = src + done,
+            .residual = residual != NULL ? residual + done : NULL,
+            .n = n,
+            .wanted = wanted(codec, n),
+            .most = most(codec, n),
+        };
+        bytes += encode_block(codec, &block, &guess, (unsigned char *)code + bytes);
+    }
     return bytes;
+}
+
+/**
+ * Ask for the place of an entry that comes later. Its index may be wrong yet: nothing is read or
+ * written there.
+ */
+static inline void look_ahead(const float *dst, const unsigned char *index)
+{
+    __builtin_prefetch((const void *)((uintptr_t)dst + sizeof(*dst) * wring_take_u16(index)), 1);
 }
 
 /** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. */
@@ -184,6 +236,8 @@ static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *va
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits = wring_take_u32(values + 4 * (size_t)i);
         uint32_t at = wring_take_u16(indices + 2 * (size_t)i);
+        if (i + AHEAD < count)
+            look_ahead(dst, indices + 2 * (size_t)(i + AHEAD));
         if (at < next || at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS)
             return WRING_ERR_FRAME;
         dst[at] += wring_float_of(bits);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/pick.h"
 
+#include <stdbool.h>
+
 #include "compress/kernels/bits.h"
 
 #define DIGIT_BINS 2048
@@ -77,8 +79,68 @@ static void retain_scalar(float *residual, const float *src, const uint64_t *map
         residual[i] = map[i / 64] >> i % 64 & 1 ? 0 : src[i] + residual[i];
 }
 
-static const struct wring_pick_kernels scalar = {rank_scalar, mark_scalar, wring_pick_gather,
-                                                 retain_scalar};
+static void find_scalar(struct wring_pick_list *list, const float *src, const float *residual,
+                        uint64_t n, uint32_t threshold)
+{
+    list->count = list->peak = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        float value = wring_fed(src, residual, i);
+        uint32_t magnitude = wring_magnitude(value);
+        if (magnitude < threshold)
+            continue;
+        if (list->count++ == WRING_PICK_LISTED)
+            return;
+        list->values[list->count - 1] = value;
+        list->indices[list->count - 1] = (uint16_t)i;
+        list->peak = magnitude > list->peak ? magnitude : list->peak;
+    }
+}
+
+uint32_t wring_pick_sampled(float *out, const struct wring_pick_list *list, uint64_t n)
+{
+    uint32_t count = 0, samples = (uint32_t)(n / WRING_PICK_STRIDE);
+
+    for (uint32_t entry = 0; entry < list->count;
+         entry++) { /* no branch: nobody could foresee it */
+        uint32_t index = list->indices[entry], sample = index / WRING_PICK_STRIDE;
+        bool is_sample = sample * 0x9E3779B1u >> 28 == index % WRING_PICK_STRIDE;
+        out[count] = list->values[entry];
+        count += is_sample & (sample < samples);
+    }
+    return count;
+}
+
+void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold)
+{
+    uint32_t count = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry++) {
+        float value = list->values[entry];
+        list->values[count] = value;
+        list->indices[count] = list->indices[entry];
+        count += wring_magnitude(value) >= threshold;
+    }
+    list->count = count;
+}
+
+static void leave_scalar(float *residual, const float *src, uint64_t n, uint32_t threshold)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float value = src[i] + residual[i];
+        residual[i] = wring_magnitude(value) >= threshold ? 0 : value;
+    }
+}
+
+static const struct wring_pick_kernels scalar = {
+    .rank = rank_scalar,
+    .mark = mark_scalar,
+    .gather = wring_pick_gather,
+    .retain = retain_scalar,
+    .find = find_scalar,
+    .sampled = wring_pick_sampled,
+    .sift = wring_pick_sift,
+    .leave = leave_scalar,
+};
 
 const struct wring_pick_tier wring_pick_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

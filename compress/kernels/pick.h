@@ -12,11 +12,22 @@
 
 #define WRING_PICK_BLOCK_MAX 65536
 #define WRING_PICK_WORDS(n) (((n) + 63) / 64)
+#define WRING_PICK_STRIDE 16 /* of so many elements one is a sample: FORMAT.md, "topk" */
+#define WRING_PICK_LISTED 8192
+#define WRING_PICK_SLACK 576 /* entries that a kernel may write rubbish to, past the last */
 
 /** What marking found. */
 struct wring_pick_found {
     uint32_t peak;  /* the bits of max|v|; WRING_INF_BITS or more when some v is not finite */
     uint32_t count; /* of marks */
+};
+
+/** Some elements of a block, ascending. */
+struct wring_pick_list {
+    uint32_t count; /* more than WRING_PICK_LISTED: more than fit, and the entries are rubbish */
+    uint32_t peak;  /* the bits of their max|v|, 0 without any */
+    uint16_t indices[WRING_PICK_LISTED + WRING_PICK_SLACK];
+    float values[WRING_PICK_LISTED + WRING_PICK_SLACK];
 };
 
 struct wring_pick_kernels {
@@ -37,6 +48,20 @@ struct wring_pick_kernels {
                    const float *residual, uint64_t n);
     /** residual = v where not marked, +0 where marked. */
     void (*retain)(float *residual, const float *src, const uint64_t *map, uint64_t n);
+    /** List the elements whose magnitude bits are at least `threshold`, 1..WRING_INF_BITS. */
+    void (*find)(struct wring_pick_list *list, const float *src, const float *residual, uint64_t n,
+                 uint32_t threshold);
+    /**
+     * Those of a list that are samples, sample i < n / 16 being element
+     * 16 i + (i * 0x9E3779B1 mod 2^32 >> 28), so that no column of a matrix is favoured.
+     * @param out  their values, any order; room for the list's count + WRING_PICK_SLACK
+     * @return how many
+     */
+    uint32_t (*sampled)(float *out, const struct wring_pick_list *list, uint64_t n);
+    /** Keep the entries whose magnitude bits are at least `threshold`. The peak stays. */
+    void (*sift)(struct wring_pick_list *list, uint32_t threshold);
+    /** residual = v where its magnitude bits are below `threshold`, +0 elsewhere. */
+    void (*leave)(float *residual, const float *src, uint64_t n, uint32_t threshold);
 };
 
 struct wring_pick_tier {
@@ -46,9 +71,11 @@ struct wring_pick_tier {
 
 extern const struct wring_pick_tier wring_pick_tiers[];
 
-/** The plain gather, which AVX2 cannot better: it has no compressing store. */
+/* Plain kernels which AVX2 cannot better: it has no compressing store. */
 void wring_pick_gather(void *values, void *indices, const uint64_t *map, const float *src,
                        const float *residual, uint64_t n);
+uint32_t wring_pick_sampled(float *out, const struct wring_pick_list *list, uint64_t n);
+void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold);
 
 extern const struct wring_pick_kernels wring_pick_avx2;
 extern const struct wring_pick_kernels wring_pick_avx512;

@@ -132,5 +132,108 @@ static void retain_avx2(float *residual, const float *src, const uint64_t *map, 
     }
 }
 
-const struct wring_pick_kernels wring_pick_avx2 = {rank_avx2, mark_avx2, wring_pick_gather,
-                                                   retain_avx2};
+/** Which of 64 elements are above the limit. */
+static inline uint64_t above_64(const float *src, const float *residual, __m256i limit)
+{
+    uint64_t marks = 0;
+    for (int v = 0; v < 8; v++) {
+        __m256i chosen = above(src + 8 * v, residual == NULL ? NULL : residual + 8 * v, limit);
+        marks |= (uint64_t)(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(chosen)) << 8 * v;
+    }
+    return marks;
+}
+
+/** The limit is not negative, so that the padding is not above it. */
+static uint64_t above_rest(const float *src, const float *residual, uint64_t n, __m256i limit)
+{
+    float rest[STEP] = {0}, left[STEP] = {0};
+    memcpy(rest, src, n * sizeof(*src));
+    if (residual != NULL)
+        memcpy(left, residual, n * sizeof(*src));
+    return above_64(rest, left, limit);
+}
+
+/**
+ * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
+ * written whether they are there or not: what is rubbish the next word writes over.
+ */
+static inline uint32_t list_64(uint16_t *out, uint64_t marks, uint64_t i)
+{
+    uint32_t count = (uint32_t)__builtin_popcountll(marks);
+
+    for (unsigned entry = 0; entry < 3; entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    for (unsigned entry = 3; __builtin_expect(marks != 0, 0); entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    return count;
+}
+
+static void take_values(struct wring_pick_list *list, const float *src, const float *residual)
+{
+    uint32_t peak = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry++) {
+        uint16_t index = list->indices[entry];
+        list->values[entry] = residual == NULL ? src[index] : src[index] + residual[index];
+    }
+    for (uint32_t entry = 0; entry < list->count; entry++) {
+        uint32_t bits;
+        memcpy(&bits, &list->values[entry], sizeof(bits));
+        bits &= WRING_ABS_BITS;
+        peak = bits > peak ? bits : peak;
+    }
+    list->peak = peak;
+}
+
+static void find_avx2(struct wring_pick_list *list, const float *src, const float *residual,
+                      uint64_t n, uint32_t threshold)
+{
+    __m256i limit = _mm256_set1_epi32((int)threshold - 1);
+    uint32_t count = 0;
+    uint64_t i = 0;
+
+    for (; i + STEP <= n && count <= WRING_PICK_LISTED; i += STEP)
+        count += list_64(list->indices + count,
+                         above_64(src + i, residual == NULL ? NULL : residual + i, limit), i);
+    if (i < n && count <= WRING_PICK_LISTED)
+        count +=
+            list_64(list->indices + count,
+                    above_rest(src + i, residual == NULL ? NULL : residual + i, n - i, limit), i);
+    list->count = count;
+    if (count <= WRING_PICK_LISTED)
+        take_values(list, src, residual);
+}
+
+static inline void leave_8(float *residual, const float *src, __m256i limit)
+{
+    __m256 value = fed(src, residual);
+    __m256i sent = _mm256_cmpgt_epi32(magnitude_of(value), limit);
+    _mm256_storeu_ps(residual, _mm256_andnot_ps(_mm256_castsi256_ps(sent), value));
+}
+
+static void leave_avx2(float *residual, const float *src, uint64_t n, uint32_t threshold)
+{
+    __m256i limit = _mm256_set1_epi32((int)threshold - 1);
+    uint64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        leave_8(residual + i, src + i, limit);
+    if (i < n) {
+        float rest[8] = {0}, left[8] = {0};
+        memcpy(rest, src + i, (n - i) * sizeof(*src));
+        memcpy(left, residual + i, (n - i) * sizeof(*src));
+        leave_8(left, rest, limit);
+        memcpy(residual + i, left, (n - i) * sizeof(*src));
+    }
+}
+
+const struct wring_pick_kernels wring_pick_avx2 = {
+    .rank = rank_avx2,
+    .mark = mark_avx2,
+    .gather = wring_pick_gather,
+    .retain = retain_avx2,
+    .find = find_avx2,
+    .sampled = wring_pick_sampled,
+    .sift = wring_pick_sift,
+    .leave = leave_avx2,
+};

@@ -3,6 +3,9 @@
 
 #include "compress/kernels/pick.h"
 
+#define STEP 512 /* elements that are listed between two looks at the list's end */
+#define FEW 8    /* vectors that are ranked without going to memory for them again and again */
+
 static inline __mmask16 live_lanes(uint64_t left)
 {
     return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
@@ -20,6 +23,11 @@ static inline __m512 fed(const float *src, const float *residual, uint64_t i, __
     if (residual != NULL)
         value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(live, residual + i));
     return value;
+}
+
+static inline __m512i magnitude_of(__m512 value)
+{
+    return _mm512_and_si512(_mm512_castps_si512(value), _mm512_set1_epi32(WRING_ABS_BITS));
 }
 
 /** How many magnitudes are at least the threshold. */
@@ -45,10 +53,45 @@ static uint64_t count_from(const float *src, const float *residual, uint64_t n, 
     return (uint64_t)_mm512_reduce_add_epi32(_mm512_add_epi32(counts[0], counts[1]));
 }
 
+/** How many of up to 16 * FEW magnitudes, padded with zeros, are at least the threshold. */
+static inline unsigned count_few(const __m512i *few, unsigned vectors, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    unsigned count = 0;
+    for (unsigned v = 0; v < vectors; v++)
+        count += (unsigned)__builtin_popcount(_mm512_cmpge_epu32_mask(few[v], limit));
+    return count;
+}
+
+/**
+ * As below, of few: it starts from the bits that all have in common, and has no branch for each
+ * bit, which nobody could foresee.
+ */
+static uint32_t rank_few(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    __m512i few[FEW], low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
+    unsigned vectors = 0;
+
+    for (uint64_t i = 0; i < n; i += 16, vectors++) {
+        __mmask16 live = live_lanes(n - i);
+        few[vectors] = magnitude_of(fed(src, residual, i, live));
+        low = _mm512_mask_min_epu32(low, live, low, few[vectors]);
+        high = _mm512_max_epu32(high, few[vectors]);
+    }
+    uint32_t least = _mm512_reduce_min_epu32(low), differ = least ^ _mm512_reduce_max_epu32(high);
+    unsigned bits = differ == 0 ? 0 : 32 - (unsigned)__builtin_clz(differ);
+    uint32_t reached = least >> bits << bits;
+    for (uint32_t bit = 1u << bits >> 1; bit != 0; bit >>= 1)
+        reached |= bit & (0 - (uint32_t)(count_few(few, vectors, reached | bit) >= k));
+    return reached;
+}
+
 /** Bit by bit from the highest: the largest magnitude that k elements reach. */
 static uint32_t rank_avx512(const float *src, const float *residual, uint64_t n, uint64_t k)
 {
     uint32_t reached = 0;
+    if (n <= (uint64_t)16 * FEW)
+        return rank_few(src, residual, n, k);
     for (uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
         if (count_from(src, residual, n, reached | bit) >= k)
             reached |= bit;
@@ -136,5 +179,154 @@ static void retain_avx512(float *residual, const float *src, const uint64_t *map
     }
 }
 
-const struct wring_pick_kernels wring_pick_avx512 = {rank_avx512, mark_avx512, gather_avx512,
-                                                     retain_avx512};
+/** Which of 64 elements reach the limit. */
+static inline uint64_t reach_64(const float *src, const float *residual, __m512i limit)
+{
+    __mmask16 part[4];
+    for (unsigned v = 0; v < 4; v++)
+        part[v] = _mm512_cmpge_epu32_mask(magnitude_of(fed_whole(src, residual, 16 * v)), limit);
+    return _mm512_kunpackd(_mm512_kunpackw(part[3], part[2]), _mm512_kunpackw(part[1], part[0]));
+}
+
+static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, uint64_t n,
+                           __m512i limit)
+{
+    uint64_t marks = 0;
+    for (uint64_t at = i; at < n && at < i + 64; at += 16) {
+        __mmask16 live = live_lanes(n - at);
+        __m512i magnitude = magnitude_of(fed(src, residual, at, live));
+        marks |= (uint64_t)_mm512_mask_cmpge_epu32_mask(live, magnitude, limit) << (at - i);
+    }
+    return marks;
+}
+
+/**
+ * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
+ * written whether they are there or not: what is rubbish the next word writes over.
+ */
+static inline uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i)
+{
+    uint16_t *end = out + _mm_popcnt_u64(marks);
+
+    for (unsigned entry = 0; entry < 3; entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    for (unsigned entry = 3; __builtin_expect(marks != 0, 0); entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    return end;
+}
+
+/** List whole steps of elements. @return the list's end: past `last` it holds not all of them */
+static inline uint16_t *list_steps(uint16_t *out, const uint16_t *last, const float *src,
+                                   const float *residual, uint64_t n, __m512i limit)
+{
+    for (uint64_t i = 0; i < n && out <= last; i += STEP)
+        for (uint64_t at = i; at < i + STEP; at += 64)
+            out = list_64(out, reach_64(src + at, residual == NULL ? NULL : residual + at, limit),
+                          at);
+    return out;
+}
+
+static void take_values(struct wring_pick_list *list, const float *src, const float *residual)
+{
+    __m512i peak = _mm512_setzero_si512();
+
+    if (residual == NULL)
+        for (uint32_t entry = 0; entry < list->count; entry++)
+            list->values[entry] = src[list->indices[entry]];
+    else
+        for (uint32_t entry = 0; entry < list->count; entry++)
+            list->values[entry] = src[list->indices[entry]] + residual[list->indices[entry]];
+    for (uint32_t entry = 0; entry < list->count; entry += 16)
+        peak = _mm512_max_epu32(
+            peak, magnitude_of(fed(list->values, NULL, entry, live_lanes(list->count - entry))));
+    list->peak = _mm512_reduce_max_epu32(peak);
+}
+
+static void find_avx512(struct wring_pick_list *list, const float *src, const float *residual,
+                        uint64_t n, uint32_t threshold)
+{
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint64_t i = n - n % STEP;
+
+    uint16_t *out = residual == NULL /* two loops: each knows whether there is a residual */
+                        ? list_steps(list->indices, last, src, NULL, i, limit)
+                        : list_steps(list->indices, last, src, residual, i, limit);
+    for (; i < n && out <= last; i += 64)
+        out = list_64(out, reach_rest(src, residual, i, n, limit), i);
+    list->count = (uint32_t)(out - list->indices);
+    if (out <= last)
+        take_values(list, src, residual);
+}
+
+static inline __m512i indices_of(const struct wring_pick_list *list, uint32_t entry)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)&list->indices[entry]));
+}
+
+static uint32_t sampled_avx512(float *out, const struct wring_pick_list *list, uint64_t n)
+{
+    __m512i samples = _mm512_set1_epi32((int)(n / WRING_PICK_STRIDE));
+    uint32_t count = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry += 16) {
+        __m512i index = indices_of(list, entry), sample = _mm512_srli_epi32(index, 4);
+        __m512i lane =
+            _mm512_srli_epi32(_mm512_mullo_epi32(sample, _mm512_set1_epi32((int)0x9E3779B1)), 28);
+        __mmask16 live = live_lanes(list->count - entry);
+        live = _mm512_mask_cmplt_epu32_mask(live, sample, samples);
+        live = _mm512_mask_cmpeq_epi32_mask(
+            live, lane, _mm512_and_si512(index, _mm512_set1_epi32(WRING_PICK_STRIDE - 1)));
+        __m512 values = _mm512_loadu_ps(list->values + entry);
+        _mm512_storeu_ps(out + count, _mm512_maskz_compress_ps(live, values));
+        count += (uint32_t)__builtin_popcount(live);
+    }
+    return count;
+}
+
+static void sift_avx512(struct wring_pick_list *list, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint32_t count = 0;
+
+    for (uint32_t entry = 0; entry < list->count; entry += 16) {
+        __m512 values = _mm512_loadu_ps(list->values + entry);
+        __m512i indices = indices_of(list, entry);
+        __mmask16 kept = _mm512_mask_cmpge_epu32_mask(live_lanes(list->count - entry),
+                                                      magnitude_of(values), limit);
+        _mm512_storeu_ps(list->values + count, _mm512_maskz_compress_ps(kept, values));
+        _mm256_storeu_si256((__m256i *)&list->indices[count],
+                            _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(kept, indices)));
+        count += (uint32_t)__builtin_popcount(kept);
+    }
+    list->count = count;
+}
+
+static void leave_avx512(float *residual, const float *src, uint64_t n, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    uint64_t i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        __m512 value = fed_whole(src, residual, i);
+        __mmask16 kept = _mm512_cmplt_epu32_mask(magnitude_of(value), limit);
+        _mm512_storeu_ps(residual + i, _mm512_maskz_mov_ps(kept, value));
+    }
+    if (i < n) {
+        __mmask16 live = live_lanes(n - i);
+        __m512 value = fed(src, residual, i, live);
+        __mmask16 kept = _mm512_cmplt_epu32_mask(magnitude_of(value), limit);
+        _mm512_mask_storeu_ps(residual + i, live, _mm512_maskz_mov_ps(kept, value));
+    }
+}
+
+const struct wring_pick_kernels wring_pick_avx512 = {
+    .rank = rank_avx512,
+    .mark = mark_avx512,
+    .gather = gather_avx512,
+    .retain = retain_avx512,
+    .find = find_avx512,
+    .sampled = sampled_avx512,
+    .sift = sift_avx512,
+    .leave = leave_avx512,
+};

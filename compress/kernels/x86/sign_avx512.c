@@ -4,6 +4,8 @@
 
 #include "compress/kernels/sign.h"
 
+#define AHEAD 8 /* lines that are asked for before their block's turn */
+
 /** Of the 32 elements of a step, those that exist. */
 static inline uint32_t live_lanes(uint64_t left)
 {
@@ -49,17 +51,46 @@ static inline __m512 fed_whole(const float *src, const float *residual, uint64_t
     return residual == NULL ? value : _mm512_add_ps(value, _mm512_loadu_ps(residual + i));
 }
 
+/** 32 elements: their sign bits; their magnitudes go into the lanes. */
+static inline void signs_32(uint8_t *bits, __m512 lanes[2], const float *src, const float *residual)
+{
+    __m512 low = fed_whole(src, residual, 0), high = fed_whole(src, residual, 16);
+    uint32_t negative = _mm512_kunpackw(negative_lanes(high), negative_lanes(low));
+
+    lanes[0] = _mm512_add_ps(lanes[0], absolute(low));
+    lanes[1] = _mm512_add_ps(lanes[1], absolute(high));
+    memcpy(bits, &negative, 4);
+}
+
+/** The first lines of what is likely to come next: no prefetcher looks beyond a page by itself. */
+static inline void look_ahead(const float *src)
+{
+    for (unsigned line = 0; line < AHEAD; line++)
+        _mm_prefetch((const char *)src + 64 * line, _MM_HINT_T0);
+}
+
+/** Whole steps of 128 elements. @return how many elements that were */
+static inline uint64_t signs_steps(uint8_t *bits, __m512 lanes[2], const float *src,
+                                   const float *residual, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + 128 <= n; i += 128)
+        for (unsigned at = 0; at < 128; at += 32)
+            signs_32(bits + (i + at) / 8, lanes, src + i + at,
+                     residual == NULL ? NULL : residual + i + at);
+    return i;
+}
+
 static float signs_avx512(uint8_t *bits, const float *src, const float *residual, uint64_t n)
 {
     __m512 lanes[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-    uint64_t i = 0;
+    uint64_t i;
 
-    for (; i + 32 <= n; i += 32) {
-        __m512 low = fed_whole(src, residual, i), high = fed_whole(src, residual, i + 16);
-        uint32_t negative = negative_lanes(low) | (uint32_t)negative_lanes(high) << 16;
-        lanes[0] = _mm512_add_ps(lanes[0], absolute(low));
-        lanes[1] = _mm512_add_ps(lanes[1], absolute(high));
-        memcpy(bits + i / 8, &negative, 4);
+    if (residual == NULL) {
+        look_ahead(src + n);
+        i = signs_steps(bits, lanes, src, NULL, n);
+    } else {
+        i = signs_steps(bits, lanes, src, residual, n);
     }
     for (; i < n; i += 32) {
         uint32_t live = live_lanes(n - i), negative = 0;

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/codecs/threshold.h"
+
+#include "compress/kernels/bits.h"
+
+#define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE)
+#define FIRST_RUNS 8    /* a first guess comes from so many runs, spread over the block … */
+#define FIRST_RUN 64    /* … of so many samples */
+#define LOWER (1 << 20) /* an eighth of a factor of 2, about */
+
+static uint64_t sample_place(uint32_t sample)
+{
+    return sample * (uint64_t)WRING_PICK_STRIDE + (sample * 0x9E3779B1u >> 28);
+}
+
+static void take_samples(float *out, const struct wring_topk_block *block, uint64_t first,
+                         uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = wring_fed(block->src, block->residual, sample_place((uint32_t)(first + i)));
+}
+
+/** The rank among `count` samples of the block that its `wanted` largest elements stand for. */
+static uint64_t rank_among(const struct wring_topk_block *block, uint64_t count)
+{
+    return (block->wanted * count + block->n - 1) / block->n;
+}
+
+/** A rank that the right one is rarely beyond: chance moves it by about its square root. */
+static uint64_t safe_rank(uint64_t rank)
+{
+    uint64_t root = 1;
+    while (root * root < rank)
+        root++;
+    return rank + 2 * root + 1;
+}
+
+uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block)
+{
+    float samples[SAMPLE_MAX];
+    uint64_t count = block->n / WRING_PICK_STRIDE;
+
+    take_samples(samples, block, 0, count);
+    return kernels->rank(samples, NULL, count, rank_among(block, count));
+}
+
+/** At least 1: a threshold of 0 counts as 1. No more than what is not finite: that must be seen. */
+static uint32_t into_range(uint32_t threshold)
+{
+    if (threshold > WRING_INF_BITS)
+        return WRING_INF_BITS;
+    return threshold > 0 ? threshold : 1;
+}
+
+/** Without a word of the block before: from samples of a few places. */
+static uint32_t first_guess(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block)
+{
+    float samples[FIRST_RUNS * FIRST_RUN];
+    const uint64_t count = FIRST_RUNS * FIRST_RUN;
+    uint64_t rank = safe_rank(rank_among(block, count));
+
+    for (uint64_t run = 0; run < FIRST_RUNS; run++)
+        take_samples(samples + run * FIRST_RUN, block,
+                     run * (block->n / WRING_PICK_STRIDE / FIRST_RUNS), FIRST_RUN);
+    return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
+}
+
+/** Two magnitudes, as bits, and how many samples reach each: around there they lie on a line. */
+struct line {
+    int64_t from, count; /* where the list began */
+    int64_t threshold, rank;
+};
+
+/** Where `right` samples would have been, not far below the threshold. */
+static int64_t place_on(const struct line *line, int64_t right)
+{
+    int64_t rise = line->count - line->rank + (line->count >= line->rank);
+    int64_t below = (line->threshold - line->from) * (right - line->rank) / rise;
+
+    return line->threshold - (below < LOWER ? below : LOWER);
+}
+
+/**
+ * For the next block: where this one had a few more samples than it needed. Downwards at once,
+ * upwards by and by: a list that is a little long costs less than one that is made twice.
+ */
+static uint32_t next_guess(const struct line *line)
+{
+    int64_t right = (int64_t)safe_rank((uint64_t)line->rank), to = place_on(line, right);
+
+    if (to > line->from && line->count < 4 * right)
+        to = line->from + (to - line->from) / 8;
+    return into_range(to > 0 ? (uint32_t)to : 0);
+}
+
+/** Drop entries that only equal the threshold, the highest indices first. */
+static void drop_ties(struct wring_pick_list *list, uint32_t threshold, uint64_t surplus)
+{
+    uint32_t kept = list->count;
+
+    for (uint32_t entry = list->count; surplus > 0; entry--) { /* ends: fewer are above it */
+        if (wring_magnitude(list->values[entry - 1]) != threshold)
+            continue;
+        memmove(&list->values[entry - 1], &list->values[entry],
+                (kept - entry) * sizeof(list->values[0]));
+        memmove(&list->indices[entry - 1], &list->indices[entry],
+                (kept - entry) * sizeof(list->indices[0]));
+        kept--;
+        surplus--;
+    }
+    list->count = kept;
+}
+
+/** Leave in the list what is sent. */
+static void cut_down(const struct wring_pick_kernels *kernels, const struct wring_topk_block *block,
+                     struct wring_pick_list *list, struct wring_topk_choice *choice)
+{
+    kernels->sift(list, choice->threshold);
+    if (list->count <= block->most)
+        return;
+    choice->threshold = kernels->rank(list->values, NULL, list->count, block->most);
+    kernels->sift(list, choice->threshold);
+    choice->cut = list->count > block->most;
+    if (choice->cut)
+        drop_ties(list, choice->threshold, list->count - block->most);
+}
+
+/** List what reaches a guess. @return that guess, or 0 when more than a list holds reach it */
+static uint32_t find_near(const struct wring_pick_kernels *kernels,
+                          const struct wring_topk_block *block, uint32_t guess,
+                          struct wring_pick_list *list)
+{
+    for (bool last = guess == 0;; last = true, guess = 0) {
+        uint32_t from = guess != 0 ? guess : first_guess(kernels, block);
+        kernels->find(list, block->src, block->residual, block->n, from);
+        if (list->count <= WRING_PICK_LISTED)
+            return from;
+        if (last)
+            return 0;
+    }
+}
+
+/** After a guess that was too high. @return false when more than a list holds reach it */
+static bool find_exactly(const struct wring_pick_kernels *kernels,
+                         const struct wring_topk_block *block, struct wring_pick_list *list,
+                         uint32_t *threshold)
+{
+    *threshold = into_range(wring_threshold_of(kernels, block));
+    kernels->find(list, block->src, block->residual, block->n, *threshold);
+    return list->count <= WRING_PICK_LISTED;
+}
+
+bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
+                            const struct wring_topk_block *block, uint32_t *guess,
+                            struct wring_pick_list *list, struct wring_topk_choice *choice)
+{
+    float samples[SAMPLE_MAX + WRING_PICK_SLACK];
+    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE), count = 0;
+    uint32_t from = find_near(kernels, block, *guess, list);
+
+    *guess = from;
+    *choice = (struct wring_topk_choice){from, false};
+    if (from == 0 || list->peak >= WRING_INF_BITS)
+        return from != 0;
+    count = kernels->sampled(samples, list, block->n);
+    if (count >= rank)
+        choice->threshold = kernels->rank(samples, NULL, count, rank);
+    else if (from > 1 && !find_exactly(kernels, block, list, &choice->threshold))
+        return false; /* from 1 on there is all but zeros: fewer are sent */
+    *guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank});
+    cut_down(kernels, block, list, choice);
+    return true;
+}

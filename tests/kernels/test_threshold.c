@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * topk's lists: every tier of their kernels against the scalar reference, and the choice that is
+ * made by way of guesses against the rule of FORMAT.md, worked plainly.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fpenv.h"
+#include "compress/codecs/threshold.h"
+#include "tests/kernels/trial.h"
+
+static struct wring_pick_list *new_list(void)
+{
+    return wring_test_guarded(sizeof(struct wring_pick_list));
+}
+
+static void check_lists(const struct trial *trial, const struct wring_pick_list *want,
+                        const struct wring_pick_list *got, const char *what)
+{
+    if (want->count > WRING_PICK_LISTED && got->count > WRING_PICK_LISTED)
+        return;
+    CHECK(want->count == got->count, "%s %s n=%zu kind=%d: %u entries, not %u", trial->tier, what,
+          (size_t)trial->n, trial->kind, got->count, want->count);
+    if (want->count != got->count)
+        return;
+    CHECK((want->peak >= WRING_INF_BITS && got->peak >= WRING_INF_BITS) || want->peak == got->peak,
+          "%s %s n=%zu kind=%d: peak", trial->tier, what, (size_t)trial->n, trial->kind);
+    AGREE(what, want->indices, got->indices, want->count * 2);
+    if (want->peak < WRING_INF_BITS)
+        AGREE(what, want->values, got->values, want->count * 4);
+}
+
+/** What is kept of a finite list. */
+static void check_kept(const struct wring_pick_kernels *kernels, const struct trial *trial,
+                       struct wring_pick_list *want, struct wring_pick_list *got,
+                       uint32_t threshold)
+{
+    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
+    size_t room = want->count + WRING_PICK_SLACK;
+    float *out = wring_test_guarded(room * 4), *other = wring_test_guarded(room * 4);
+
+    uint32_t count = ref->sampled(out, want, trial->n);
+    CHECK(kernels->sampled(other, got, trial->n) == count, "%s samples n=%zu", trial->tier,
+          (size_t)trial->n);
+    AGREE("samples", out, other, count * 4);
+    ref->sift(want, threshold);
+    kernels->sift(got, threshold);
+    check_lists(trial, want, got, "sift");
+}
+
+static void check_kernels(const void *entry, const struct trial *trial)
+{
+    static const float thresholds[] = {0x1p-149f, 0x1p-128f, 0.01f, 0.5f, 0.99f, 0x1p127f};
+    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
+    const struct wring_pick_kernels *kernels = ((const struct wring_pick_tier *)entry)->kernels;
+    uint64_t n = trial->n;
+    float *src = trial_fill(n, trial->kind, trial->seed),
+          *left = trial_fill(n, trial->kind, trial->seed + 1);
+    struct wring_pick_list *want = new_list(), *got = new_list();
+
+    for (size_t t = 0; t < 2 * sizeof(thresholds) / sizeof(thresholds[0]); t++) {
+        const float *residual = t % 2 == 0 ? NULL : left;
+        uint32_t threshold = wring_bits_of(thresholds[t / 2]);
+        ref->find(want, src, residual, n, threshold);
+        kernels->find(got, src, residual, n, threshold);
+        check_lists(trial, want, got, "find");
+        if (want->count <= WRING_PICK_LISTED && want->peak < WRING_INF_BITS)
+            check_kept(kernels, trial, want, got, threshold + (1u << 22));
+        if (trial->kind != TRIAL_ODD && t % 2 == 1) { /* a finite block comes so far */
+            float *a = trial_copy(left, n * 4), *b = trial_copy(left, n * 4);
+            ref->leave(a, src, n, threshold);
+            kernels->leave(b, src, n, threshold);
+            AGREE("leave", a, b, n * 4);
+        }
+    }
+}
+
+static void kernels(void)
+{
+    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
+        trial_sweep(&tier->head, check_kernels, trial_is_quick() ? 4096 : 65536);
+}
+
+/** Values whose thresholds differ in kind. */
+enum shape {
+    SHAPE_BELL,
+    SHAPE_SPARSE, /* a few that are not zero, fewer than are wanted */
+    SHAPE_ZERO,
+    SHAPE_EQUAL, /* in magnitude */
+    SHAPE_STEPS, /* many equal ones */
+    SHAPE_RISE,  /* the largest at the end */
+    SHAPE_TINY,
+    SHAPE_LOST, /* one infinity, where no sample is */
+    SHAPES
+};
+
+static float draw(enum shape shape, uint64_t i, uint64_t n, uint32_t *random)
+{
+    float even = wring_test_random_float(random), value = even;
+    for (int more = 0; more < 3; more++)
+        value += wring_test_random_float(random);
+    switch (shape) {
+    case SHAPE_BELL:
+        return value;
+    case SHAPE_SPARSE:
+        return wring_test_random(random) % 4096 == 0 ? value : 0;
+    case SHAPE_ZERO:
+        return even < 0 ? -0.0f : 0;
+    case SHAPE_EQUAL:
+        return even < 0 ? -2.5f : 2.5f;
+    case SHAPE_STEPS:
+        return (float)(int)(value * 4);
+    case SHAPE_RISE:
+        return (float)i;
+    case SHAPE_TINY:
+        return value * 0x1p-140f;
+    case SHAPE_LOST:
+        return i == n - 2 ? wring_float_of(WRING_INF_BITS) : value;
+    case SHAPES:
+        break;
+    }
+    return 0;
+}
+
+static int downward(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/** The rank-th largest of some magnitudes, which it sorts. */
+static uint32_t rank_of(uint32_t *magnitudes, uint64_t count, uint64_t rank)
+{
+    qsort(magnitudes, count, sizeof(*magnitudes), downward);
+    return magnitudes[rank - 1];
+}
+
+/**
+ * FORMAT.md, "Sampled selection", of a finite block.
+ * @param sent  out, [n] of 0 or 1
+ */
+static void choose_plainly(const float *v, uint64_t n, uint64_t k, uint64_t cap, uint8_t *sent)
+{
+    uint32_t *scratch = wring_test_guarded(n * 4);
+    uint64_t samples = n / 16, count = 0;
+
+    for (uint64_t i = 0; i < samples; i++)
+        scratch[i] = wring_magnitude(v[16 * i + ((uint32_t)i * 0x9E3779B1u >> 28)]);
+    uint32_t threshold = rank_of(scratch, samples, (k * samples + n - 1) / n);
+    threshold = threshold == 0 ? 1 : threshold;
+    for (uint64_t i = 0; i < n; i++)
+        count += sent[i] = wring_magnitude(v[i]) >= threshold;
+    if (count <= cap)
+        return;
+    for (uint64_t i = 0; i < n; i++)
+        scratch[i] = wring_magnitude(v[i]);
+    threshold = rank_of(scratch, n, cap);
+    count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        count += sent[i] = wring_magnitude(v[i]) > threshold;
+    for (uint64_t i = 0; i < n && count < cap; i++)
+        if (wring_magnitude(v[i]) == threshold)
+            count += sent[i] = 1;
+}
+
+struct choice_case {
+    const struct wring_pick_tier *tier;
+    enum shape shape;
+    uint32_t guess;
+};
+
+static void check_list(const struct choice_case *at, const struct wring_topk_block *block,
+                       const float *v, const struct wring_pick_list *list,
+                       const struct wring_topk_choice *choice)
+{
+    uint8_t *sent = wring_test_guarded(block->n);
+    uint64_t count = 0, wrong = 0, unlike = 0;
+
+    choose_plainly(v, block->n, block->wanted, block->most, sent);
+    for (uint64_t i = 0; i < block->n; i++) {
+        bool listed = count < list->count && list->indices[count] == i;
+        wrong += listed != sent[i];
+        unlike += sent[i] != 0 ? wring_magnitude(v[i]) < choice->threshold
+                               : wring_magnitude(v[i]) >= choice->threshold + choice->cut;
+        if (listed)
+            wrong += wring_bits_of(list->values[count++]) != wring_bits_of(v[i]);
+    }
+    CHECK(wrong == 0 && count == list->count, "%s shape %d n=%zu k=%zu guess %#x: %zu wrong",
+          at->tier->head.name, at->shape, (size_t)block->n, (size_t)block->wanted, at->guess,
+          (size_t)wrong);
+    CHECK(unlike == 0, "%s shape %d n=%zu guess %#x: the threshold is not theirs",
+          at->tier->head.name, at->shape, (size_t)block->n, at->guess);
+}
+
+static void check_choice(const struct choice_case *at, const struct wring_topk_block *block)
+{
+    struct wring_pick_list *list = new_list();
+    struct wring_topk_choice choice;
+    float *v = wring_test_guarded(block->n * 4);
+    uint32_t guess = at->guess;
+    bool lost = at->shape == SHAPE_LOST;
+
+    for (uint64_t i = 0; i < block->n; i++)
+        v[i] = wring_fed(block->src, block->residual, i);
+    bool chosen = wring_threshold_choose(at->tier->kernels, block, &guess, list, &choice);
+    if (!chosen) /* only where many come near */
+        CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || block->residual != NULL,
+              "%s shape %d guess %#x: no list", at->tier->head.name, at->shape, at->guess);
+    else if (lost)
+        CHECK(list->peak >= WRING_INF_BITS, "%s: an infinity was missed", at->tier->head.name);
+    else
+        check_list(at, block, v, list, &choice);
+}
+
+/** Twice in a row, the second time with a residual of another shape's values. */
+static void check_shape(const struct wring_pick_tier *tier, enum shape shape, uint64_t n)
+{
+    static const uint32_t guesses[] = {0, 1, 0x3F000000, 0x40000000, 0x40600000, WRING_INF_BITS};
+    static const uint64_t shares[] = {1000, 100, 20}; /* one in so many is wanted */
+    uint32_t random = (uint32_t)(n + shape);
+    float *src = wring_test_guarded(n * 4), *left = wring_test_guarded(n * 4);
+
+    for (uint64_t i = 0; i < n; i++)
+        src[i] = draw(shape, i, n, &random);
+    for (uint64_t i = 0; i < n; i++)
+        left[i] = shape == SHAPE_TINY ? 0 : draw(SHAPE_STEPS, i, n, &random);
+    for (size_t c = 0; c < 6 * 3 * 2; c++) {
+        struct choice_case at = {tier, shape, guesses[c % 6]};
+        uint64_t wanted = (n + shares[c / 6 % 3] - 1) / shares[c / 6 % 3];
+        struct wring_topk_block block = {src, c < 18 ? NULL : left, n, wanted,
+                                         wanted + wanted / 4 + 8};
+        check_choice(&at, &block);
+    }
+}
+
+static void choices(void)
+{
+    static const uint64_t lengths[] = {16384, 16399, 20000, 65535, 65536};
+
+    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
+        for (int shape = 0; shape < SHAPES && wring_cpu_has(tier->head.tier); shape++)
+            for (size_t l = 0; l < (trial_is_quick() ? 2 : sizeof(lengths) / sizeof(lengths[0]));
+                 l++) {
+                check_shape(tier, (enum shape)shape, lengths[l]);
+                wring_test_free_guarded();
+            }
+}
+
+static const struct wring_test_case cases[] = {
+    {"kernels", kernels},
+    {"choices", choices},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "quick") == 0) {
+        trial_be_quick();
+        argc--, argv++;
+    }
+    uint64_t mode = wring_fp_enter();
+    int code = wring_test_main(argc, argv, cases);
+    wring_fp_leave(mode);
+    return code;
+}
