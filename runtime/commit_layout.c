@@ -74,6 +74,16 @@ static size_t channel_bytes(const struct wring_bucket *bucket, const struct layo
     return wring_channel_memory(bucket->group->members.n, layout->window, layout->slot_bytes);
 }
 
+static const struct wring_collective_ops *ops_of(const struct wring_bucket *bucket,
+                                                 const struct layout *layout)
+{
+    bool small = layout->raw && wring_bucket_bytes(bucket) <= bucket->session->config.flat_bytes;
+    if (layout->sharded)
+        return &wring_sharded;
+    return small && wring_flat_takes(&layout->geometry, bucket->group->members.n) ? &wring_flat
+                                                                                  : &wring_gathered;
+}
+
 static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
 {
     struct wring_session *session = bucket->session;
@@ -93,7 +103,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .decode_tasks = layout->decode_tasks,
         .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
         .slots = &session->slots,
-        .work = {.ops = layout->sharded ? &wring_sharded : &wring_gathered,
+        .work = {.ops = ops_of(bucket, layout),
                  .geometry = layout->geometry,
                  .codec = layout->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,

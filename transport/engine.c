@@ -143,6 +143,24 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
                       rank, raw ? "has another size than here" : "its codec cannot decode");
 }
 
+/** Count a job's cost. @return whether what it was given was sound */
+static bool take_done(struct wring_engine *engine, const struct wring_job *job)
+{
+    const struct wring_task *task = job->cookie;
+    task->collective->cost.codec_ns += job->took_ns;
+    wring_measured_take(&task->collective->measured, job);
+    wring_collective_trace_job(task);
+    if (job->status != WRING_OK)
+        job_failed(engine, task);
+    return job->status == WRING_OK;
+}
+
+bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)
+{
+    wring_job_run(job, NULL);
+    return take_done(engine, job);
+}
+
 static bool poll_jobs(struct wring_engine *engine)
 {
     struct wring_job *done[JOBS_PER_POLL];
@@ -152,13 +170,8 @@ static bool poll_jobs(struct wring_engine *engine)
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
-        task->collective->cost.codec_ns += done[i]->took_ns;
-        wring_measured_take(&task->collective->measured, done[i]);
-        wring_collective_trace_job(task);
-        if (done[i]->status != WRING_OK) {
-            job_failed(engine, task);
+        if (!take_done(engine, done[i]))
             continue;
-        }
         if (engine->fabric->state == WRING_FABRIC_WORKING)
             task->collective->work.ops->job_done(task->collective, task);
         task->collective->runnable = true;

@@ -65,6 +65,10 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);
 /** For collectives: hand jobs to the executor. */
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job);
 
+/** For collectives: run a small job without codecs here and now. @return false: its sources are
+ *  wrong, and the job has failed */
+bool wring_engine_run(struct wring_engine *engine, struct wring_job *job);
+
 /** For collectives: done; the owner is told. */
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status);

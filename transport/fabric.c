@@ -244,6 +244,7 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
     if (fabric->state == WRING_FABRIC_FAILED)
         return false;
     fabric->tick_ns = wring_now_ns();
+    fabric->round++;
     for (uint32_t i = 0; i < fabric->n_devices; i++) {
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
@@ -284,6 +285,11 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         limit = INFLIGHT_MIN_BYTES;
     if (peer->gone)
         return WRING_ERR_CLOSED;
+    if (peer->put_copies) {
+        cookie = WRING_NO_PUT_DONE;
+        peer->inflight_bytes = peer->put_round == fabric->round ? peer->inflight_bytes : 0;
+        peer->put_round = fabric->round;
+    }
     if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > limit)
         return WRING_ERR_AGAIN;
 

@@ -37,7 +37,9 @@ struct wring_peer {
     uint32_t device; /* index of ours that reaches it */
     struct wring_conn *conn;
     uint64_t heard_ns, sent_ns;
-    size_t inflight_bytes; /* put, not yet done */
+    size_t inflight_bytes; /* put, not yet done; where puts copy, in round `put_round` */
+    uint64_t put_round;
+    bool put_copies; /* its device's */
     bool connected;
     bool left;       /* said good-bye */
     bool gone;       /* its connection is closed */
@@ -82,6 +84,7 @@ struct wring_fabric {
     enum wring_fabric_state state;
     bool told_pages;    /* what buffers lie on was logged */
     uint64_t tick_ns;   /* when events were last polled */
+    uint64_t round;     /* how often they were */
     uint64_t judged_ns; /* when peers' silence was last looked at */
     uint64_t failing_until_ns;
     struct wring_failure failure;
@@ -140,7 +143,10 @@ enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct w
                                            uint32_t channel, uint32_t generation,
                                            uint32_t sequence);
 
-/** A put through the peer's device that keeps few bytes in flight, so that priorities count. */
+/**
+ * A put through the peer's device that keeps few bytes in flight, so that priorities count. Where
+ * peer->put_copies the source is free on return; there is no put_done.
+ */
 enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_peer *peer,
                                    struct wring_region *region, const void *local,
                                    struct wring_remote *remote, uint64_t remote_offset,

@@ -138,6 +138,7 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
             return WRING_ERR_UNSUPPORTED;
         }
         peer->device = (uint32_t)find_own(fabric, name);
+        peer->put_copies = fabric->devices[peer->device].caps.put_copies;
         int theirs = find_device(&other, name);
         if (i < fabric->rank) {
             enum wring_status status = connect_peer(fabric, peer, other.devices[theirs].address,

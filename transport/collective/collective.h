@@ -3,13 +3,14 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
- * waits for its status. Three state machines cover the schemes; codecs are in their path:
+ * waits for its status. Four state machines cover the schemes; codecs are in their path:
  *
  *     sharded    every member sends each shard to its owner, which reduces it in rank order,
  *                encodes the sum and sends it to all       (divisible; raw: "direct"); or keeps it:
  *                reduce-scatter
  *     gathered   every member sends all it has to all, and each reduces in rank order
- *                (indivisible; also the barrier)
+ *                (indivisible)
+ *     flat       the same for what is small and raw; also the barrier
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
  *                to which the root alone contributes), alltoall
  */
@@ -122,7 +123,7 @@ struct wring_work {
     uint32_t root; /* exchange: the one member that contributes, or WRING_EVERYBODY */
     bool to_all;   /* exchange: one piece goes to all, not one to each */
     bool keep;     /* sharded: the owners keep the sums */
-    bool sync;     /* gathered: exchange something even if there are no elements */
+    bool sync;     /* flat: exchange something even if there are no elements */
     bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
     bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
@@ -170,7 +171,11 @@ struct wring_collective {
 
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
+extern const struct wring_collective_ops wring_flat;
 extern const struct wring_collective_ops wring_exchange;
+
+/** Can wring_flat run it, where there is no codec? */
+bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
 
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
@@ -232,9 +237,14 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
                            struct wring_source source, struct wring_codec_context context);
 
 /**
- * Begin the reduction of all members' pieces of a span, which this takes; `own` is ours.
+ * Make the task's job the reduction of all members' pieces of a span, which this takes; `own` is
+ * ours.
  * @param encoded  the result is also encoded into the task's slot, and is what that decodes to
  */
+void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
+                                struct wring_span span, struct wring_source own, bool encoded);
+
+/** The same, and begin it. */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded);
 

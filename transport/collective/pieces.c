@@ -181,8 +181,8 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
     }
 }
 
-void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
-                             struct wring_span span, struct wring_source own, bool encoded)
+void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
+                                struct wring_span span, struct wring_source own, bool encoded)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
@@ -194,7 +194,13 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     job->dst = wring_collective_out(collective, span);
     if (encoded)
         encode_by(job, task, 1);
-    wring_engine_submit(collective->engine, job);
+}
+
+void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
+                             struct wring_span span, struct wring_source own, bool encoded)
+{
+    wring_collective_reduction(task, channel, span, own, encoded);
+    wring_engine_submit(task->collective->engine, &task->job);
 }
 
 void wring_collective_release_all(struct wring_task *task, struct wring_channel *channel)
