@@ -49,6 +49,32 @@ void wring_progress_unlock(struct wring_progress *progress)
     wring_wake_thread(progress);
 }
 
+/** Work is under way that no caller drives: the thread is to, unless a caller will. */
+static void hand_over(struct wring_progress *progress)
+{
+    bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed);
+    if (!prompt || !atomic_load(&progress->parked))
+        wring_wake_thread(progress);
+}
+
+/** Remember when the first post came that nobody has waited for. */
+static void note_post(struct wring_progress *progress)
+{
+    if (!atomic_load_explicit(&progress->prompt, memory_order_relaxed) &&
+        atomic_load_explicit(&progress->posted_ns, memory_order_relaxed) == 0)
+        atomic_store_explicit(&progress->posted_ns, wring_now_ns(), memory_order_relaxed);
+}
+
+/** A caller comes to wait: was that at once after the first post? */
+static void note_wait(struct wring_progress *progress)
+{
+    if (atomic_load_explicit(&progress->prompt, memory_order_relaxed))
+        return;
+    uint64_t posted_ns = atomic_exchange_explicit(&progress->posted_ns, 0, memory_order_relaxed);
+    if (posted_ns != 0 && wring_now_ns() - posted_ns < WRING_PROMPT_NS)
+        atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
+}
+
 void wring_progress_posted(struct wring_progress *progress, bool urgent)
 {
     if ((urgent || !progress->threaded) && pthread_mutex_trylock(&progress->driver) == 0) {
@@ -61,7 +87,8 @@ void wring_progress_posted(struct wring_progress *progress, bool urgent)
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
     else
-        wring_wake_thread(progress);
+        hand_over(progress);
+    note_post(progress);
 }
 
 void wring_progress_nudge(struct wring_progress *progress)
@@ -153,6 +180,7 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (reached(&goal))
         return true;
 
+    note_wait(progress);
     bool metered = atomic_load(&progress->metered);
     uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
     atomic_fetch_add(&progress->takers, 1);
@@ -163,7 +191,7 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
     if (last && (atomic_load(&progress->engine->n_active) > 0 ||
                  atomic_load(&progress->engine->posted) != NULL))
-        wring_wake_thread(progress);
+        hand_over(progress);
     if (metered)
         atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
     return reached(&goal);

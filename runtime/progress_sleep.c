@@ -2,6 +2,7 @@
 /* How those who make progress sleep, and how they are woken. */
 #include "runtime/progress_state.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -113,7 +114,7 @@ void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag)
     (void)ignored; /* EAGAIN: something else woke us */
 }
 
-void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
 {
     struct timespec until;
     uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + WRING_PARK_NS;
@@ -121,5 +122,5 @@ void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
     until.tv_sec = (time_t)(at / WRING_NS_PER_S);
     until.tv_nsec = (long)(at % WRING_NS_PER_S);
     count_sleep(progress);
-    pthread_cond_timedwait(condition, &progress->park_mutex, &until);
+    return pthread_cond_timedwait(condition, &progress->park_mutex, &until) == ETIMEDOUT;
 }
