@@ -75,15 +75,25 @@ static void note_wait(struct wring_progress *progress)
         atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
 }
 
-void wring_progress_posted(struct wring_progress *progress, bool urgent)
+/** Begin it in this thread. @return true if nothing is left to be done */
+static bool begin_here(struct wring_progress *progress, struct wring_collective *collective)
 {
-    if ((urgent || !progress->threaded) && pthread_mutex_trylock(&progress->driver) == 0) {
-        wring_engine_poll(progress->engine);
-        bool idle = wring_engine_idle(progress->engine);
-        pthread_mutex_unlock(&progress->driver);
-        if (idle)
-            return;
+    if (pthread_mutex_trylock(&progress->driver) != 0) {
+        wring_engine_post(progress->engine, collective);
+        return false;
     }
+    bool idle = wring_engine_begin(progress->engine, collective);
+    pthread_mutex_unlock(&progress->driver);
+    return idle;
+}
+
+void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
+                         bool urgent)
+{
+    if (!urgent && progress->threaded)
+        wring_engine_post(progress->engine, collective);
+    else if (begin_here(progress, collective))
+        return;
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
     else
@@ -107,10 +117,11 @@ static bool reached(const struct wring_goal *goal)
     return goal->reached(goal->arg);
 }
 
-/** Holds the driver lock. */
-static void drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
+/** Holds the driver lock. @return false: the deadline has come */
+static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
                             uint64_t deadline_ns)
 {
+    const struct wring_fabric *fabric = progress->engine->fabric;
     uint64_t idle_since = 0;
     while (!reached(goal)) {
         if (wring_engine_poll(progress->engine)) {
@@ -118,9 +129,11 @@ static void drive_as_caller(struct wring_progress *progress, const struct wring_
             wring_wake_onlookers(progress);
             continue;
         }
-        uint64_t now = wring_now_ns();
+        uint64_t now = fabric->tick_ns;
+        if (!fabric->ticked) /* it is as old as what came last */
+            continue;
         if (now >= deadline_ns)
-            return;
+            return false;
         idle_since = idle_since == 0 ? now : idle_since;
         if (wring_spin(progress, now - idle_since))
             continue;
@@ -132,6 +145,7 @@ static void drive_as_caller(struct wring_progress *progress, const struct wring_
         }
         idle_since = 0;
     }
+    return true;
 }
 
 static bool is_driven(struct wring_progress *progress)
@@ -160,17 +174,24 @@ static void look_on(struct wring_progress *progress, const struct wring_goal *go
 static void take_over(struct wring_progress *progress, const struct wring_goal *goal,
                       uint64_t deadline_ns)
 {
-    uint64_t since = wring_now_ns(), now = since;
-    for (; !reached(goal) && now < deadline_ns; now = wring_now_ns()) {
-        if (pthread_mutex_trylock(&progress->driver) != 0) {
-            wring_wake_driver(progress);
-            if (!wring_spin(progress, now - since))
-                look_on(progress, goal);
-            continue;
+    uint64_t since = 0;
+    while (!reached(goal)) {
+        if (pthread_mutex_trylock(&progress->driver) == 0) {
+            unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
+            atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
+            bool done = drive_as_caller(progress, goal, deadline_ns);
+            pthread_mutex_unlock(&progress->driver);
+            wring_wake_onlookers(progress);
+            if (done)
+                return;
         }
-        drive_as_caller(progress, goal, deadline_ns);
-        pthread_mutex_unlock(&progress->driver);
-        wring_wake_onlookers(progress);
+        uint64_t now = wring_now_ns();
+        if (now >= deadline_ns)
+            return;
+        since = since == 0 ? now : since;
+        wring_wake_driver(progress);
+        if (!wring_spin(progress, now - since))
+            look_on(progress, goal);
     }
 }
 
@@ -184,7 +205,6 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     bool metered = atomic_load(&progress->metered);
     uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
     atomic_fetch_add(&progress->takers, 1);
-    atomic_fetch_add(&progress->taken, 1);
     take_over(progress, &goal, deadline_ns);
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
      * and what was posted before, we see. */

@@ -32,7 +32,7 @@ struct wring_progress {
     atomic_ullong sleeps;        /* of all kinds, since the beginning */
 
     atomic_uint takers; /* callers that drive or want to */
-    atomic_uint taken;  /* how often a caller has */
+    atomic_uint taken;  /* how often a caller has; written under the driver lock */
 
     /*
      * To wake the thread for what a caller comes to wait for at once costs more than a small

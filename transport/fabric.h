@@ -83,7 +83,10 @@ struct wring_fabric {
     struct wring_peer *peers; /* [size]; our own entry is unused */
     enum wring_fabric_state state;
     bool told_pages;    /* what buffers lie on was logged */
-    uint64_t tick_ns;   /* when events were last polled */
+    uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
+    unsigned unticked;  /* polls since */
+    bool ticked;        /* the last one read the clock */
+    bool moving;        /* the last one brought something */
     uint64_t round;     /* how often they were */
     uint64_t judged_ns; /* when peers' silence was last looked at */
     uint64_t failing_until_ns;
@@ -126,7 +129,10 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap,
                                        const struct wring_blobs *blobs, uint64_t deadline_ns);
 
-/** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
+/**
+ * Progress: dispatch events, send signs of life, judge peers. The clock is read by those polls that
+ * follow one which brought nothing, and now and then. @return true if anything came.
+ */
 bool wring_fabric_poll(struct wring_fabric *fabric);
 
 /**

@@ -128,9 +128,10 @@ struct wring_work {
     bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
-/** What all steps so far took. Written by the thread that makes progress. */
+/** What the steps so far took. Written by the thread that makes progress. */
 struct wring_cost {
-    uint64_t wire_bytes, exchange_ns, codec_ns;
+    uint64_t wire_bytes;
+    uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
 };
 
 struct wring_collective {
@@ -157,8 +158,10 @@ struct wring_collective {
     atomic_int status; /* enum wring_status; WRING_ERR_AGAIN while under way */
     struct wring_collective *next_posted, *next_active;
     bool runnable, blocked;
+    bool waiting; /* it was seen to */
+    bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
-    uint64_t started_ns;
+    uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_cost cost;
     struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */

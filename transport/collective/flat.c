@@ -59,6 +59,7 @@ static bool reduce(struct wring_collective *collective)
 
     collective->reduced++;
     wring_collective_reduction(task, collective->gather, own->span, source, false);
+    task->job.untimed = !collective->timed;
     bool sound = wring_engine_run(collective->engine, &task->job);
     wring_collective_release_all(task, collective->gather);
     wring_collective_free_task(task);
