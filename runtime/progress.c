@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+#define METER_SHORT_NS (20 * WRING_NS_PER_US)
+#define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
+
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out)
 {
@@ -195,6 +198,29 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
     }
 }
 
+/** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
+static uint64_t begin_meter(struct wring_progress *progress)
+{
+    if (!atomic_load_explicit(&progress->metered, memory_order_relaxed))
+        return 0;
+    unsigned unmetered = atomic_load_explicit(&progress->unmetered, memory_order_relaxed) + 1;
+    bool due = unmetered >= atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
+    atomic_store_explicit(&progress->unmetered, due ? 0 : unmetered, memory_order_relaxed);
+    return due ? wring_thread_cpu_ns() : 0;
+}
+
+/** One wait stands for all since the last one that was counted. */
+static void end_meter(struct wring_progress *progress, uint64_t began_ns)
+{
+    if (began_ns == 0)
+        return;
+    uint64_t took_ns = wring_thread_cpu_ns() - began_ns;
+    unsigned every = atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
+    atomic_fetch_add(&progress->waiter_ns, took_ns * (every > 1 ? every : 1));
+    atomic_store_explicit(&progress->meter_every, took_ns < METER_SHORT_NS ? METER_SHARE : 1,
+                          memory_order_relaxed);
+}
+
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
                           uint64_t deadline_ns)
 {
@@ -202,8 +228,7 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
         return true;
 
     note_wait(progress);
-    bool metered = atomic_load(&progress->metered);
-    uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
+    uint64_t began_ns = begin_meter(progress);
     atomic_fetch_add(&progress->takers, 1);
     take_over(progress, &goal, deadline_ns);
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
@@ -212,8 +237,7 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (last && (atomic_load(&progress->engine->n_active) > 0 ||
                  atomic_load(&progress->engine->posted) != NULL))
         hand_over(progress);
-    if (metered)
-        atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
+    end_meter(progress, began_ns);
     return reached(&goal);
 }
 

@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define CROWDED_SPINS 50 /* times as long: most of that time others have run */
+
 enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
     pthread_condattr_t monotonic;
@@ -78,9 +80,11 @@ void wring_wake_thread(struct wring_progress *progress)
 
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns)
 {
-    if (idle_ns >= progress->spin_ns)
+    bool crowded = progress->engine->fabric->crowded;
+    uint64_t spin_ns = progress->spin_ns * (crowded ? CROWDED_SPINS : 1);
+    if (idle_ns >= spin_ns)
         return false;
-    if (idle_ns > progress->spin_ns / 4)
+    if (crowded || idle_ns > spin_ns / 4)
         sched_yield();
     return true;
 }

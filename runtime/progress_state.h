@@ -50,7 +50,9 @@ struct wring_progress {
     atomic_bool parked;    /* the thread waits for `resume` */
     atomic_uint onlookers; /* callers that wait for `changed` while another drives */
 
-    atomic_bool metered; /* somebody asks for waiter_ns; to count it enters the kernel */
+    /* Somebody asks for waiter_ns. To count it enters the kernel, so of short waits a share is. */
+    atomic_bool metered;
+    atomic_uint meter_every, unmetered; /* one wait of so many; those since the last one */
     atomic_ullong waiter_ns;
 };
 
@@ -72,7 +74,7 @@ void wring_wake_onlookers(struct wring_progress *progress);
  */
 void wring_wake_thread(struct wring_progress *progress);
 
-/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core.
+/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core, now.
  *  @return false when it is time to sleep */
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
 

@@ -82,6 +82,7 @@ struct wring_fabric {
     uint32_t n_devices;
     struct wring_peer *peers; /* [size]; our own entry is unused */
     enum wring_fabric_state state;
+    bool crowded;       /* ranks of this machine have fewer cores than they are */
     bool told_pages;    /* what buffers lie on was logged */
     uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
     unsigned unticked;  /* polls since */
@@ -115,7 +116,7 @@ struct wring_fabric_params {
 enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
                                       struct wring_fabric **out);
 
-/** What the other ranks need for wring_fabric_connect(). */
+/** What the other ranks need for wring_fabric_connect(), and which cores we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**

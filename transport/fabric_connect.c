@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the mesh comes to stand: the higher rank connects to the lower one. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -20,6 +21,8 @@ struct mishap {
 
 struct description {
     char host[WRING_CONFIG_TEXT];
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
     uint32_t n_devices;
     struct {
         char name[WRING_NAME_BYTES];
@@ -27,6 +30,22 @@ struct description {
         size_t address_bytes;
     } devices[WRING_DEVICES_MAX];
 };
+
+/** The machine, however many hosts it counts as, and the cores that we may run on there. */
+static void describe_cores(struct wring_writer *out)
+{
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+
+    if (!wring_host_identity(machine, sizeof(machine)))
+        machine[0] = '\0';
+    machine[strcspn(machine, "/")] = '\0';
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
+    wring_write_sized(out, machine, strlen(machine));
+    wring_write_sized(out, &cores, sizeof(cores));
+}
 
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
 {
@@ -37,6 +56,7 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
     else if (!wring_host_identity(host, sizeof(host)))
         snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
     wring_write_sized(out, host, strlen(host));
+    describe_cores(out);
     wring_write_u32(out, fabric->n_devices);
     for (uint32_t i = 0; i < fabric->n_devices; i++) {
         const struct wring_device *device = &fabric->devices[i];
@@ -50,6 +70,12 @@ static bool parse(const struct wring_blobs *blobs, uint32_t rank, struct descrip
     struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
                                   blobs->offsets[rank + 1] - blobs->offsets[rank], false};
     wring_read_text(&reader, out->host, sizeof(out->host));
+    wring_read_text(&reader, out->machine, sizeof(out->machine));
+    size_t cores_bytes;
+    const void *cores = wring_read_sized(&reader, &cores_bytes);
+    if (cores == NULL || cores_bytes != sizeof(out->cores))
+        return false;
+    memcpy(&out->cores, cores, cores_bytes);
     out->n_devices = wring_read_u32(&reader);
     if (out->n_devices > WRING_DEVICES_MAX)
         return false;
@@ -113,6 +139,16 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
     return status;
 }
 
+/** The share of our cores that a rank takes, as far as it can be known: it uses its own alike. */
+static double load_of(const struct description *own, const struct description *other)
+{
+    cpu_set_t both;
+    CPU_AND(&both, &own->cores, &other->cores);
+    if (strcmp(own->machine, other->machine) != 0 || CPU_COUNT(&both) == 0)
+        return 0;
+    return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
+}
+
 /** Choose devices for all peers and connect to those of lower rank. */
 static enum wring_status begin(struct wring_fabric *fabric, const struct wring_blobs *blobs,
                                struct mishap *mishap)
@@ -120,6 +156,7 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
     struct description own, other;
     if (!parse(blobs, fabric->rank, &own))
         return WRING_ERR_FRAME;
+    double load = load_of(&own, &own);
     for (uint32_t i = 0; i < fabric->size; i++) {
         struct wring_peer *peer = &fabric->peers[i];
         if (i == fabric->rank)
@@ -128,6 +165,7 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
             wring_error(fabric->log, "rank %" PRIu32 " described itself in malformed bytes", i);
             return WRING_ERR_FRAME;
         }
+        load += load_of(&own, &other);
         const char *name = i < fabric->rank ? common_device(fabric, &other, &own)
                                             : common_device(fabric, &own, &other);
         if (name == NULL) {
@@ -147,6 +185,7 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
                 return status;
         }
     }
+    fabric->crowded = load > CPU_COUNT(&own.cores);
     return WRING_OK;
 }
 
