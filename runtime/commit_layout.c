@@ -10,7 +10,7 @@
 
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
-    bool sharded, raw;
+    bool sharded, raw, placed;
     struct wring_geometry geometry;
     uint64_t pieces; /* of the largest shard, or of the whole */
     size_t slot_bytes;
@@ -45,6 +45,7 @@ static struct layout lay_out(const struct wring_bucket *bucket)
         .sharded = is_sharded(bucket),
         .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
     };
+    layout.placed = layout.sharded && layout.raw && bucket->placed;
     const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
     layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
                                           n, codec, config->chunk_bytes);
@@ -57,6 +58,8 @@ static struct layout lay_out(const struct wring_bucket *bucket)
     if (layout.pieces > 0)
         layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
                                        : wring_codec_bound(codec, piece.end - piece.begin);
+    if (layout.placed && bucket->mapped)
+        layout.slot_bytes = ALIGN; /* a word has no bytes */
     layout.window = wring_window(config, layout.pieces + 1);
     while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
         layout.window *= 2; /* room costs little here, and credits come back in batches of half */
@@ -111,7 +114,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
                  .in = bucket->data,
                  .out = bucket->data,
                  .block = bucket->block,
-                 .placed = bucket->placed && layout->raw && layout->sharded,
+                 .placed = layout->placed,
+                 .direct = layout->placed && bucket->mapped,
                  .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,

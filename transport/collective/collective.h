@@ -125,6 +125,8 @@ struct wring_work {
     bool keep;     /* sharded: the owners keep the sums */
     bool sync;     /* flat: exchange something even if there are no elements */
     bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
+    bool direct;   /* placed, and everyone's data is mapped: owners read contributions there, and
+                      a member sends each of them no more than the word that its own is ready */
     bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
@@ -169,6 +171,7 @@ struct wring_collective {
     uint64_t *decoded;        /* [n] chunks begun, of each member */
     uint32_t *arrivals;       /* [n] placed: count of arrivals when this step is complete */
     uint64_t reduced;         /* chunks begun */
+    bool all_ready;           /* direct: everyone's contribution to our shard is */
     uint32_t busy;            /* tasks not free */
 };
 
@@ -250,6 +253,10 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
 /** The same, and begin it. */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded);
+
+/** Send a member the word that our contribution to it is ready, if there are credit and a free
+ *  task. @return whether it goes */
+bool wring_collective_send_word(struct wring_collective *collective, uint32_t member);
 
 /** Every other member's next piece lies in the channel. */
 bool wring_collective_all_arrived(const struct wring_collective *collective,
