@@ -33,6 +33,8 @@ static inline uint64_t wring_thread_cpu_ns(void)
 /** now + ns, WRING_NEVER where that would overflow. */
 static inline uint64_t wring_deadline_in(uint64_t ns)
 {
+    if (ns == WRING_NEVER) /* to know the time costs as much as a small message */
+        return WRING_NEVER;
     uint64_t now = wring_now_ns();
     return ns >= WRING_NEVER - now ? WRING_NEVER : now + ns;
 }

@@ -195,9 +195,8 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
         memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
         bucket->kept_step = bucket->collective.step;
     }
-    wring_engine_post(session->engine, &bucket->collective);
-    wring_progress_posted(session->progress,
-                          wring_bucket_bytes(bucket) <= session->config.flat_bytes);
+    wring_progress_post(session->progress, &bucket->collective,
+                        wring_bucket_bytes(bucket) <= session->config.flat_bytes);
     return WRING_OK;
 }
 

@@ -7,13 +7,15 @@
 #include <stdlib.h>
 
 #define WRING_MODULE "commit"
+#define PLACEABLE 1u                   /* others can put into the data */
+#define MAPS 2u                        /* this rank can map the others' data */
 #define ENTRIES_MAX WRING_CHANNELS_MAX /* a bucket has a channel, at the least */
 
 /** What one rank says of one bucket. */
 struct entry {
     char name[WRING_NAME_MAX];
     char signature[WRING_SIGNATURE_MAX];
-    bool placeable;
+    uint32_t abilities;
     const uint8_t *ranks; /* u32 each */
     uint32_t n;
 };
@@ -31,6 +33,29 @@ uint32_t wring_window(const struct wring_config *config, uint64_t pieces)
     return window;
 }
 
+static uint32_t abilities_of(const struct wring_bucket *bucket)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+    uint32_t abilities = MAPS;
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        const struct wring_peer *peer = &fabric->peers[members->ranks[i]];
+        if (i != members->me && !fabric->devices[peer->device].caps.remote_map)
+            abilities = 0;
+    }
+    if (bucket->block != NULL && wring_block_complete(bucket->block))
+        abilities |= PLACEABLE;
+    return abilities;
+}
+
+/** What a member lacks, the bucket lacks. */
+static void set_abilities(struct wring_bucket *bucket, uint32_t abilities)
+{
+    bucket->placed &= (abilities & PLACEABLE) != 0;
+    bucket->mapped &= (abilities & MAPS) != 0;
+}
+
 static void write_own(struct wring_session *session, struct wring_writer *out)
 {
     char signature[WRING_SIGNATURE_MAX];
@@ -43,7 +68,7 @@ static void write_own(struct wring_session *session, struct wring_writer *out)
         wring_signature_write(at, signature);
         wring_write_sized(out, at->name, strlen(at->name));
         wring_write_sized(out, signature, strlen(signature));
-        wring_write_u32(out, at->block != NULL && wring_block_complete(at->block));
+        wring_write_u32(out, abilities_of(at));
         wring_write_sized(out, members->ranks, members->n * sizeof(*members->ranks));
     }
 }
@@ -61,7 +86,7 @@ static enum wring_status read_list(struct wring_reader reader, struct list *out)
         size_t bytes;
         wring_read_text(&reader, entry->name, sizeof(entry->name));
         wring_read_text(&reader, entry->signature, sizeof(entry->signature));
-        entry->placeable = wring_read_u32(&reader) != 0;
+        entry->abilities = wring_read_u32(&reader);
         entry->ranks = wring_read_sized(&reader, &bytes);
         entry->n = (uint32_t)(bytes / sizeof(uint32_t));
     }
@@ -140,7 +165,7 @@ static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const str
                                  WRING_TEXT_MAX) ||
         !compare_group(bucket, rank, entry, text))
         return false;
-    bucket->placed &= entry->placeable;
+    set_abilities(bucket, entry->abilities);
     return true;
 }
 
@@ -171,8 +196,10 @@ enum wring_status wring_commit_compare(struct wring_session *session)
     struct wring_blobs blobs;
     char text[WRING_TEXT_MAX] = "";
 
-    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        at->placed = at->block != NULL && wring_block_complete(at->block);
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        at->placed = at->mapped = true;
+        set_abilities(at, abilities_of(at));
+    }
     write_own(session, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)

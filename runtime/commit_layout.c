@@ -10,13 +10,23 @@
 
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
-    bool sharded, raw;
+    bool sharded, raw, placed;
     struct wring_geometry geometry;
     uint64_t pieces; /* of the largest shard, or of the whole */
     size_t slot_bytes;
     uint32_t window;
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
+
+/**
+ * One hop is sooner done than two, until the time goes by bytes: two members read half as many
+ * where each of them adds but its half, in mapped data. More members would wait for more words.
+ */
+static bool is_small(const struct wring_bucket *bucket)
+{
+    bool mapped = bucket->placed && bucket->mapped && bucket->group->members.n == 2;
+    return wring_bucket_bytes(bucket) <= bucket->session->config.flat_bytes / (mapped ? 4 : 1);
+}
 
 static bool is_sharded(const struct wring_bucket *bucket)
 {
@@ -28,7 +38,7 @@ static bool is_sharded(const struct wring_bucket *bucket)
     if (info->flags & WRING_CODEC_TWO_WAYS)
         return true;
     if (info->flags & WRING_CODEC_RAW)
-        return wring_bucket_bytes(bucket) > bucket->session->config.flat_bytes;
+        return !is_small(bucket);
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
 }
 
@@ -45,6 +55,7 @@ static struct layout lay_out(const struct wring_bucket *bucket)
         .sharded = is_sharded(bucket),
         .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
     };
+    layout.placed = layout.sharded && layout.raw && bucket->placed;
     const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
     layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
                                           n, codec, config->chunk_bytes);
@@ -57,6 +68,8 @@ static struct layout lay_out(const struct wring_bucket *bucket)
     if (layout.pieces > 0)
         layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
                                        : wring_codec_bound(codec, piece.end - piece.begin);
+    if (layout.placed && bucket->mapped)
+        layout.slot_bytes = ALIGN; /* a word has no bytes */
     layout.window = wring_window(config, layout.pieces + 1);
     while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
         layout.window *= 2; /* room costs little here, and credits come back in batches of half */
@@ -72,6 +85,16 @@ static struct layout lay_out(const struct wring_bucket *bucket)
 static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
 {
     return wring_channel_memory(bucket->group->members.n, layout->window, layout->slot_bytes);
+}
+
+static const struct wring_collective_ops *ops_of(const struct wring_bucket *bucket,
+                                                 const struct layout *layout)
+{
+    bool small = layout->raw && wring_bucket_bytes(bucket) <= bucket->session->config.flat_bytes;
+    if (layout->sharded)
+        return &wring_sharded;
+    return small && wring_flat_takes(&layout->geometry, bucket->group->members.n) ? &wring_flat
+                                                                                  : &wring_gathered;
 }
 
 static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
@@ -93,7 +116,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .decode_tasks = layout->decode_tasks,
         .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
         .slots = &session->slots,
-        .work = {.ops = layout->sharded ? &wring_sharded : &wring_gathered,
+        .work = {.ops = ops_of(bucket, layout),
                  .geometry = layout->geometry,
                  .codec = layout->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,
@@ -101,7 +124,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
                  .in = bucket->data,
                  .out = bucket->data,
                  .block = bucket->block,
-                 .placed = bucket->placed && layout->raw && layout->sharded,
+                 .placed = layout->placed,
+                 .direct = layout->placed && bucket->mapped,
                  .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,

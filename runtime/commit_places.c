@@ -54,6 +54,23 @@ struct place {
     struct wring_remote *slots, *data; /* data: NULL if the peer registered none by itself */
 };
 
+/** A pointer to a member's data, if it has so much there. */
+static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
+                                  const uint8_t **out)
+{
+    const struct wring_remote *data = place->data;
+    size_t bytes = wring_bucket_bytes(bucket);
+    void *base;
+
+    if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
+        place->data_offset % wring_dtype_bytes(bucket->dtype) != 0)
+        return WRING_ERR_FRAME;
+    enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
+    if (status == WRING_OK)
+        *out = (const uint8_t *)base + place->data_offset;
+    return status;
+}
+
 static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
 {
     if (bucket->collective.scatter != NULL) {
@@ -108,7 +125,9 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);
-    return WRING_OK;
+    if (!bucket->collective.work.direct)
+        return WRING_OK;
+    return map_data(bucket, &place, &bucket->gather.out[member].mapped);
 }
 
 enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,

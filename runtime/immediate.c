@@ -136,6 +136,19 @@ static bool has_way_back(const struct wring_codec *codec, uint32_t members)
     return info->flags & WRING_CODEC_TWO_WAYS || (members > 2 && info->unit != 0);
 }
 
+static const struct wring_collective_ops *choose_scheme(const struct wring_group *group,
+                                                        const struct wring_work *work)
+{
+    const struct wring_geometry *geometry = &work->geometry;
+    bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
+
+    if (work->codec != NULL)
+        return has_way_back(work->codec, group->members.n) ? &wring_sharded : &wring_gathered;
+    if (!small)
+        return &wring_sharded;
+    return wring_flat_takes(geometry, group->members.n) ? &wring_flat : &wring_gathered;
+}
+
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **out)
@@ -145,10 +158,7 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
         return status;
-    bool gathered = work.codec == NULL
-                        ? elems * wring_dtype_bytes(dtype) <= group->session->config.flat_bytes
-                        : !has_way_back(work.codec, group->members.n);
-    work.ops = gathered ? &wring_gathered : &wring_sharded;
+    work.ops = choose_scheme(group, &work);
     return wring_request_start(group, &work, out);
 }
 
@@ -273,7 +283,7 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
 enum wring_status wring_barrier(struct wring_group *group)
 {
     struct wring_work work = {
-        .ops = &wring_gathered,
+        .ops = &wring_flat,
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,

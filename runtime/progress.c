@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+#define METER_SHORT_NS (20 * WRING_NS_PER_US)
+#define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
+
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out)
 {
@@ -49,19 +52,56 @@ void wring_progress_unlock(struct wring_progress *progress)
     wring_wake_thread(progress);
 }
 
-void wring_progress_posted(struct wring_progress *progress, bool urgent)
+/** Work is under way that no caller drives: the thread is to, unless a caller will. */
+static void hand_over(struct wring_progress *progress)
 {
-    if ((urgent || !progress->threaded) && pthread_mutex_trylock(&progress->driver) == 0) {
-        wring_engine_poll(progress->engine);
-        bool idle = wring_engine_idle(progress->engine);
-        pthread_mutex_unlock(&progress->driver);
-        if (idle)
-            return;
+    bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed);
+    if (!prompt || !atomic_load(&progress->parked))
+        wring_wake_thread(progress);
+}
+
+/** Remember when the first post came that nobody has waited for. */
+static void note_post(struct wring_progress *progress)
+{
+    if (!atomic_load_explicit(&progress->prompt, memory_order_relaxed) &&
+        atomic_load_explicit(&progress->posted_ns, memory_order_relaxed) == 0)
+        atomic_store_explicit(&progress->posted_ns, wring_now_ns(), memory_order_relaxed);
+}
+
+/** A caller comes to wait: was that at once after the first post? */
+static void note_wait(struct wring_progress *progress)
+{
+    if (atomic_load_explicit(&progress->prompt, memory_order_relaxed))
+        return;
+    uint64_t posted_ns = atomic_exchange_explicit(&progress->posted_ns, 0, memory_order_relaxed);
+    if (posted_ns != 0 && wring_now_ns() - posted_ns < WRING_PROMPT_NS)
+        atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
+}
+
+/** Begin it in this thread. @return true if nothing is left to be done */
+static bool begin_here(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (pthread_mutex_trylock(&progress->driver) != 0) {
+        wring_engine_post(progress->engine, collective);
+        return false;
     }
+    bool idle = wring_engine_begin(progress->engine, collective);
+    pthread_mutex_unlock(&progress->driver);
+    return idle;
+}
+
+void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
+                         bool urgent)
+{
+    if (!urgent && progress->threaded)
+        wring_engine_post(progress->engine, collective);
+    else if (begin_here(progress, collective))
+        return;
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
     else
-        wring_wake_thread(progress);
+        hand_over(progress);
+    note_post(progress);
 }
 
 void wring_progress_nudge(struct wring_progress *progress)
@@ -80,10 +120,11 @@ static bool reached(const struct wring_goal *goal)
     return goal->reached(goal->arg);
 }
 
-/** Holds the driver lock. */
-static void drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
+/** Holds the driver lock. @return false: the deadline has come */
+static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
                             uint64_t deadline_ns)
 {
+    const struct wring_fabric *fabric = progress->engine->fabric;
     uint64_t idle_since = 0;
     while (!reached(goal)) {
         if (wring_engine_poll(progress->engine)) {
@@ -91,9 +132,11 @@ static void drive_as_caller(struct wring_progress *progress, const struct wring_
             wring_wake_onlookers(progress);
             continue;
         }
-        uint64_t now = wring_now_ns();
+        uint64_t now = fabric->tick_ns;
+        if (!fabric->ticked) /* it is as old as what came last */
+            continue;
         if (now >= deadline_ns)
-            return;
+            return false;
         idle_since = idle_since == 0 ? now : idle_since;
         if (wring_spin(progress, now - idle_since))
             continue;
@@ -105,6 +148,7 @@ static void drive_as_caller(struct wring_progress *progress, const struct wring_
         }
         idle_since = 0;
     }
+    return true;
 }
 
 static bool is_driven(struct wring_progress *progress)
@@ -133,18 +177,48 @@ static void look_on(struct wring_progress *progress, const struct wring_goal *go
 static void take_over(struct wring_progress *progress, const struct wring_goal *goal,
                       uint64_t deadline_ns)
 {
-    uint64_t since = wring_now_ns(), now = since;
-    for (; !reached(goal) && now < deadline_ns; now = wring_now_ns()) {
-        if (pthread_mutex_trylock(&progress->driver) != 0) {
-            wring_wake_driver(progress);
-            if (!wring_spin(progress, now - since))
-                look_on(progress, goal);
-            continue;
+    uint64_t since = 0;
+    while (!reached(goal)) {
+        if (pthread_mutex_trylock(&progress->driver) == 0) {
+            unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
+            atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
+            bool done = drive_as_caller(progress, goal, deadline_ns);
+            pthread_mutex_unlock(&progress->driver);
+            wring_wake_onlookers(progress);
+            if (done)
+                return;
         }
-        drive_as_caller(progress, goal, deadline_ns);
-        pthread_mutex_unlock(&progress->driver);
-        wring_wake_onlookers(progress);
+        uint64_t now = wring_now_ns();
+        if (now >= deadline_ns)
+            return;
+        since = since == 0 ? now : since;
+        wring_wake_driver(progress);
+        if (!wring_spin(progress, now - since))
+            look_on(progress, goal);
     }
+}
+
+/** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
+static uint64_t begin_meter(struct wring_progress *progress)
+{
+    if (!atomic_load_explicit(&progress->metered, memory_order_relaxed))
+        return 0;
+    unsigned unmetered = atomic_load_explicit(&progress->unmetered, memory_order_relaxed) + 1;
+    bool due = unmetered >= atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
+    atomic_store_explicit(&progress->unmetered, due ? 0 : unmetered, memory_order_relaxed);
+    return due ? wring_thread_cpu_ns() : 0;
+}
+
+/** One wait stands for all since the last one that was counted. */
+static void end_meter(struct wring_progress *progress, uint64_t began_ns)
+{
+    if (began_ns == 0)
+        return;
+    uint64_t took_ns = wring_thread_cpu_ns() - began_ns;
+    unsigned every = atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
+    atomic_fetch_add(&progress->waiter_ns, took_ns * (every > 1 ? every : 1));
+    atomic_store_explicit(&progress->meter_every, took_ns < METER_SHORT_NS ? METER_SHARE : 1,
+                          memory_order_relaxed);
 }
 
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
@@ -153,19 +227,17 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (reached(&goal))
         return true;
 
-    bool metered = atomic_load(&progress->metered);
-    uint64_t began_ns = metered ? wring_thread_cpu_ns() : 0;
+    note_wait(progress);
+    uint64_t began_ns = begin_meter(progress);
     atomic_fetch_add(&progress->takers, 1);
-    atomic_fetch_add(&progress->taken, 1);
     take_over(progress, &goal, deadline_ns);
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
      * and what was posted before, we see. */
     bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
     if (last && (atomic_load(&progress->engine->n_active) > 0 ||
                  atomic_load(&progress->engine->posted) != NULL))
-        wring_wake_thread(progress);
-    if (metered)
-        atomic_fetch_add(&progress->waiter_ns, wring_thread_cpu_ns() - began_ns);
+        hand_over(progress);
+    end_meter(progress, began_ns);
     return reached(&goal);
 }
 

@@ -24,8 +24,9 @@ void wring_progress_destroy(struct wring_progress *progress);
 void wring_progress_lock(struct wring_progress *progress);
 void wring_progress_unlock(struct wring_progress *progress);
 
-/** Something was posted. @param urgent start it in this thread if nobody else is driving */
-void wring_progress_posted(struct wring_progress *progress, bool urgent);
+/** Run a collective. @param urgent  start it in this thread if nobody else is driving */
+void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
+                         bool urgent);
 
 /** Make a little progress if nobody else does. */
 void wring_progress_nudge(struct wring_progress *progress);

@@ -2,9 +2,12 @@
 /* How those who make progress sleep, and how they are woken. */
 #include "runtime/progress_state.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#define CROWDED_SPINS 50 /* times as long: most of that time others have run */
 
 enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
@@ -77,9 +80,11 @@ void wring_wake_thread(struct wring_progress *progress)
 
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns)
 {
-    if (idle_ns >= progress->spin_ns)
+    bool crowded = progress->engine->fabric->crowded;
+    uint64_t spin_ns = progress->spin_ns * (crowded ? CROWDED_SPINS : 1);
+    if (idle_ns >= spin_ns)
         return false;
-    if (idle_ns > progress->spin_ns / 4)
+    if (crowded || idle_ns > spin_ns / 4)
         sched_yield();
     return true;
 }
@@ -113,7 +118,7 @@ void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag)
     (void)ignored; /* EAGAIN: something else woke us */
 }
 
-void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
 {
     struct timespec until;
     uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + WRING_PARK_NS;
@@ -121,5 +126,5 @@ void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
     until.tv_sec = (time_t)(at / WRING_NS_PER_S);
     until.tv_nsec = (long)(at % WRING_NS_PER_S);
     count_sleep(progress);
-    pthread_cond_timedwait(condition, &progress->park_mutex, &until);
+    return pthread_cond_timedwait(condition, &progress->park_mutex, &until) == ETIMEDOUT;
 }

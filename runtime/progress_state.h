@@ -10,7 +10,8 @@
 
 #include "base/clock.h"
 
-#define WRING_PARK_NS (1 * WRING_NS_PER_MS) /* how long the thread stands back after a caller */
+#define WRING_PARK_NS (1 * WRING_NS_PER_MS)    /* how long the thread stands back after a caller */
+#define WRING_PROMPT_NS (20 * WRING_NS_PER_US) /* so soon comes a caller that works on nothing */
 
 /*
  * Whoever sleeps raises a flag of its own before its last look at what there is to do. Whoever
@@ -31,7 +32,17 @@ struct wring_progress {
     atomic_ullong sleeps;        /* of all kinds, since the beginning */
 
     atomic_uint takers; /* callers that drive or want to */
-    atomic_uint taken;  /* how often a caller has */
+    atomic_uint taken;  /* how often a caller has; written under the driver lock */
+
+    /*
+     * To wake the thread for what a caller comes to wait for at once costs more than a small
+     * exchange, and takes a core from somebody. So while callers are prompt, posts leave a parked
+     * thread alone; it looks for itself every WRING_PARK_NS, and what it finds unattended ends
+     * that.
+     */
+    atomic_bool prompt;
+    atomic_ullong posted_ns; /* not prompt: the first post since a caller last drove; 0: none */
+
     pthread_mutex_t park_mutex;
     pthread_cond_t resume;  /* the thread may drive again */
     pthread_cond_t changed; /* a driver let go, or something finished */
@@ -39,7 +50,9 @@ struct wring_progress {
     atomic_bool parked;    /* the thread waits for `resume` */
     atomic_uint onlookers; /* callers that wait for `changed` while another drives */
 
-    atomic_bool metered; /* somebody asks for waiter_ns; to count it enters the kernel */
+    /* Somebody asks for waiter_ns. To count it enters the kernel, so of short waits a share is. */
+    atomic_bool metered;
+    atomic_uint meter_every, unmetered; /* one wait of so many; those since the last one */
     atomic_ullong waiter_ns;
 };
 
@@ -61,7 +74,7 @@ void wring_wake_onlookers(struct wring_progress *progress);
  */
 void wring_wake_thread(struct wring_progress *progress);
 
-/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core.
+/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core, now.
  *  @return false when it is time to sleep */
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
 
@@ -76,8 +89,9 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
 /** After the sleep. */
 void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag);
 
-/** Wait on one of the conditions for at most WRING_PARK_NS. Under park_mutex. */
-void wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition);
+/** Wait on one of the conditions for at most WRING_PARK_NS. Under park_mutex. @return true if that
+ *  time is over */
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition);
 
 /** Start and stop the thread. */
 enum wring_status wring_thread_start(struct wring_progress *progress);

@@ -64,21 +64,31 @@ static void drive(struct wring_progress *progress)
     let_go(progress);
 }
 
-static void sleep_parked(struct wring_progress *progress)
+/** @return true if we slept all the time, and nobody called */
+static bool sleep_parked(struct wring_progress *progress)
 {
+    bool called = true;
     pthread_mutex_lock(&progress->park_mutex);
     atomic_store(&progress->parked, true);
     if (!atomic_load(&progress->resumed) && !atomic_load(&progress->stop))
-        wring_sleep_on(progress, &progress->resume);
+        called = !wring_sleep_on(progress, &progress->resume);
     atomic_store(&progress->parked, false);
     pthread_mutex_unlock(&progress->park_mutex);
+    return !called;
+}
+
+/** Something is under way, and no caller drives. */
+static bool is_unattended(struct wring_progress *progress)
+{
+    return atomic_load(&progress->takers) == 0 && (atomic_load(&progress->engine->n_active) > 0 ||
+                                                   atomic_load(&progress->engine->posted) != NULL);
 }
 
 /** Stand back while callers drive, and a little longer: they tend to come again. */
 static void park(struct wring_progress *progress)
 {
     unsigned seen = atomic_load(&progress->taken);
-    uint64_t since = wring_now_ns();
+    uint64_t began = wring_now_ns(), since = began;
 
     while (!atomic_exchange(&progress->resumed, false) && !atomic_load(&progress->stop)) {
         uint64_t now = wring_now_ns();
@@ -87,8 +97,12 @@ static void park(struct wring_progress *progress)
         seen = taken;
         if (atomic_load(&progress->takers) == 0 && now - since >= WRING_PARK_NS)
             return;
-        if (!wring_spin(progress, now - since))
-            sleep_parked(progress);
+        if (wring_spin(progress, now - began) || !sleep_parked(progress))
+            continue;
+        if (is_unattended(progress)) { /* so it may have been for as long as we slept */
+            atomic_store_explicit(&progress->prompt, false, memory_order_relaxed);
+            return;
+        }
     }
 }
 

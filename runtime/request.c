@@ -16,13 +16,12 @@ struct wring_request {
 
 static void on_finished(struct wring_collective *collective);
 
-/** Put the next request onto the group's collective. Under the group's mutex. */
-static void run(struct wring_group *group, struct wring_request *request)
+/** It is the one that the group's collective runs next. Under the group's mutex. */
+static void set_running(struct wring_group *group, struct wring_request *request)
 {
     group->running = request;
     group->collective.finished = on_finished;
     group->collective.work = request->work;
-    wring_engine_post(group->session->engine, &group->collective);
 }
 
 /** The engine is done with one: start the next, then tell whoever waits. */
@@ -36,7 +35,8 @@ static void on_finished(struct wring_collective *collective)
     group->running = NULL;
     if (next != NULL) {
         group->waiting = next->next;
-        run(group, next);
+        set_running(group, next);
+        wring_engine_post(group->session->engine, &group->collective);
     }
     pthread_mutex_unlock(&group->mutex);
     atomic_store_explicit(&done->status, status, memory_order_release);
@@ -49,8 +49,9 @@ static void submit(struct wring_request *request)
     bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
 
     pthread_mutex_lock(&group->mutex);
-    if (group->running == NULL) {
-        run(group, request);
+    bool first = group->running == NULL;
+    if (first) {
+        set_running(group, request);
     } else {
         struct wring_request **at = &group->waiting;
         while (*at != NULL)
@@ -58,7 +59,26 @@ static void submit(struct wring_request *request)
         *at = request;
     }
     pthread_mutex_unlock(&group->mutex);
-    wring_progress_posted(group->session->progress, small);
+    if (first) /* it may finish at once, which takes the mutex */
+        wring_progress_post(group->session->progress, &group->collective, small);
+}
+
+static void init_request(struct wring_request *request, struct wring_group *group,
+                         const struct wring_work *work)
+{
+    request->group = group;
+    request->next = NULL;
+    request->work = *work;
+    atomic_init(&request->status, WRING_ERR_AGAIN);
+}
+
+/** Without a request that the caller would hold, and so without memory for it. */
+static enum wring_status run_to_end(struct wring_group *group, const struct wring_work *work)
+{
+    struct wring_request request;
+    init_request(&request, group, work);
+    submit(&request);
+    return wring_progress_wait(group->session->progress, &request.status, WRING_NEVER);
 }
 
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
@@ -71,15 +91,13 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
         wring_error(&group->session->log, "%s", group->unfit);
         return WRING_ERR_MISMATCH;
     }
-    struct wring_request *request = calloc(1, sizeof(*request));
+    if (out == NULL)
+        return run_to_end(group, work);
+    struct wring_request *request = malloc(sizeof(*request));
     if (request == NULL)
         return WRING_ERR_NO_MEMORY;
-    request->group = group;
-    request->work = *work;
-    atomic_init(&request->status, WRING_ERR_AGAIN);
+    init_request(request, group, work);
     submit(request);
-    if (out == NULL)
-        return wring_request_wait(request, WRING_FOREVER);
     *out = request;
     return WRING_OK;
 }

@@ -37,6 +37,7 @@ struct wring_bucket {
     struct wring_block borrowed;     /* registration of foreign memory, if any */
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                     /* all members can take the sum in place */
+    bool mapped;                     /* and each can read what the others contribute there */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     size_t memory_offset; /* of its channels and send slots in the session's slots */

@@ -88,6 +88,13 @@ static const char *scheme_of(const struct wring_collective *collective)
     return collective->work.codec != NULL ? "divisible" : "direct";
 }
 
+/** Of what the timed steps took: as if all of them were. */
+static uint64_t of_all(const struct wring_collective *collective, uint64_t ns)
+{
+    uint64_t timed = collective->cost.timed;
+    return timed > 0 ? (uint64_t)((double)ns * (double)collective->step / (double)timed) : 0;
+}
+
 static const struct wring_sized bucket_sized = {
     "struct wring_bucket_stats",
     sizeof(struct wring_bucket_stats),
@@ -111,8 +118,8 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
                            : bucket->elems,
         .steps = collective->step,
         .wire_bytes_sent = collective->cost.wire_bytes,
-        .exchange_ns = collective->cost.exchange_ns,
-        .codec_ns = collective->cost.codec_ns,
+        .exchange_ns = of_all(collective, collective->cost.exchange_ns),
+        .codec_ns = of_all(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
     };
     fill_measured(collective, &stats);

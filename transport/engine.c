@@ -9,6 +9,8 @@
 
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
+#define STEPS_PER_TIMED 8
+#define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
                                       const struct wring_log *log, struct wring_executor *executor,
@@ -72,14 +74,28 @@ static void remove_active(struct wring_engine *engine, struct wring_collective *
     }
 }
 
+static void add_cost(struct wring_collective *collective)
+{
+    uint64_t took_ns = wring_now_ns() - collective->started_ns;
+    wring_collective_trace_step(collective, took_ns);
+    collective->cost.exchange_ns += took_ns;
+    collective->cost.timed++;
+}
+
+/** All but small ones, and a share of these. */
+static bool is_timed(const struct wring_engine *engine, const struct wring_collective *collective)
+{
+    return engine->trace != NULL || collective->work.ops != &wring_flat ||
+           collective->step % STEPS_PER_TIMED == 0;
+}
+
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status)
 {
-    uint64_t took_ns = wring_now_ns() - collective->started_ns;
     remove_active(engine, collective);
-    wring_collective_trace_step(collective, took_ns);
+    if (collective->timed)
+        add_cost(collective);
     collective->step++;
-    collective->cost.exchange_ns += took_ns;
     wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
@@ -100,13 +116,15 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     collective->runnable = true;
     collective->blocked = false;
     collective->busy = 0;
-    collective->started_ns = engine->fabric->tick_ns;
+    collective->timed = is_timed(engine, collective);
+    collective->started_ns = collective->timed ? wring_now_ns() : 0;
+    collective->waiting = false;
     if (collective->members.n == 1) {
         wring_engine_finish(engine, collective, WRING_OK);
         return;
     }
     if (collective->calls != NULL)
-        wring_calls_begin(collective, collective->started_ns);
+        wring_calls_begin(collective);
     collective->work.ops->start(collective);
 }
 
@@ -143,6 +161,24 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
                       rank, raw ? "has another size than here" : "its codec cannot decode");
 }
 
+/** Count a job's cost. @return whether what it was given was sound */
+static bool take_done(struct wring_engine *engine, const struct wring_job *job)
+{
+    const struct wring_task *task = job->cookie;
+    task->collective->cost.codec_ns += job->took_ns;
+    wring_measured_take(&task->collective->measured, job);
+    wring_collective_trace_job(task);
+    if (job->status != WRING_OK)
+        job_failed(engine, task);
+    return job->status == WRING_OK;
+}
+
+bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)
+{
+    wring_job_run(job, NULL);
+    return take_done(engine, job);
+}
+
 static bool poll_jobs(struct wring_engine *engine)
 {
     struct wring_job *done[JOBS_PER_POLL];
@@ -152,13 +188,8 @@ static bool poll_jobs(struct wring_engine *engine)
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         engine->jobs_under_way--;
-        task->collective->cost.codec_ns += done[i]->took_ns;
-        wring_measured_take(&task->collective->measured, done[i]);
-        wring_collective_trace_job(task);
-        if (done[i]->status != WRING_OK) {
-            job_failed(engine, task);
+        if (!take_done(engine, done[i]))
             continue;
-        }
         if (engine->fabric->state == WRING_FABRIC_WORKING)
             task->collective->work.ops->job_done(task->collective, task);
         task->collective->runnable = true;
@@ -250,6 +281,59 @@ static bool end_all(struct wring_engine *engine)
     return any;
 }
 
+/** Collectives that wait, from now on. */
+static void note_waiting(struct wring_engine *engine)
+{
+    uint64_t now = engine->fabric->tick_ns;
+    for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
+        if (at->waiting)
+            continue;
+        at->waiting = true;
+        if (at->started_ns == 0)
+            at->started_ns = now;
+        if (at->calls != NULL)
+            wring_calls_wait(at, now);
+    }
+}
+
+/** Nothing moves: is there a reason that will not pass? */
+static void check(struct wring_engine *engine)
+{
+    engine->checked_ns = engine->fabric->tick_ns;
+    if (engine->active == NULL || engine->jobs_under_way > 0 ||
+        engine->fabric->state != WRING_FABRIC_WORKING)
+        return;
+    note_waiting(engine);
+    check_departed(engine);
+    check_timeout(engine);
+    check_calls(engine);
+}
+
+/** @return true if something moves after all */
+static bool idle(struct wring_engine *engine)
+{
+    engine->kick = true; /* not every provider tells when it has room again: ask */
+    if (advance(engine))
+        return true;
+    if (engine->fabric->ticked && engine->fabric->tick_ns - engine->checked_ns >= CHECK_NS)
+        check(engine);
+    return false;
+}
+
+bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective)
+{
+    if (engine->fabric->state != WRING_FABRIC_WORKING) {
+        wring_engine_post(engine, collective);
+        wring_engine_poll(engine);
+        return wring_engine_idle(engine);
+    }
+    atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
+    activate(engine, collective);
+    advance(engine);
+    poll_jobs(engine);
+    return wring_engine_idle(engine);
+}
+
 bool wring_engine_poll(struct wring_engine *engine)
 {
     bool any = wring_fabric_poll(engine->fabric);
@@ -263,16 +347,7 @@ bool wring_engine_poll(struct wring_engine *engine)
         return_owed_credits(engine);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
-    if (!any) {
-        engine->kick = true; /* not every provider tells when it has room again: ask */
-        any = advance(engine);
-    }
-    if (!any && engine->active != NULL && engine->jobs_under_way == 0) {
-        check_departed(engine);
-        check_timeout(engine);
-        check_calls(engine);
-    }
-    return any;
+    return any || idle(engine);
 }
 
 static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
@@ -283,6 +358,8 @@ static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
 
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
 {
+    if (engine->fabric->ticked)
+        check(engine); /* before a sleep that may be long */
     wring_fabric_arm(engine->fabric, set);
     if (engine->jobs_under_way > 0) {
         int fd = engine->executor->ops->arm(engine->executor);

@@ -34,6 +34,7 @@ struct wring_engine {
     uint32_t jobs_under_way;
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
     bool kick;                 /* something that blocked collectives wait for has happened */
+    uint64_t checked_ns;       /* when it was last asked why nothing moves */
     atomic_ullong finished;    /* collectives, since the beginning */
 };
 
@@ -56,6 +57,12 @@ void wring_engine_remove_channel(struct wring_engine *engine, struct wring_chann
 /** Hand over a collective to be run. Threads: safe; takes no lock. */
 void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective);
 
+/**
+ * Hand over a collective and begin it here and now; by the thread that makes progress. What follows
+ * is up to wring_engine_poll(). @return true if nothing is under way, this collective included
+ */
+bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective);
+
 /** One round of progress. @return true if anything moved */
 bool wring_engine_poll(struct wring_engine *engine);
 
@@ -64,6 +71,10 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);
 
 /** For collectives: hand jobs to the executor. */
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job);
+
+/** For collectives: run a small job without codecs here and now. @return false: its sources are
+ *  wrong, and the job has failed */
+bool wring_engine_run(struct wring_engine *engine, struct wring_job *job);
 
 /** For collectives: done; the owner is told. */
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,

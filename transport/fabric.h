@@ -40,7 +40,9 @@ struct wring_peer {
     size_t address_bytes;
     struct wring_conn *conn;
     uint64_t heard_ns, sent_ns;
-    size_t inflight_bytes; /* put, not yet done */
+    size_t inflight_bytes; /* put, not yet done; where puts copy, in round `put_round` */
+    uint64_t put_round;
+    bool put_copies; /* its device's */
     bool connected;
     bool left;       /* said good-bye */
     bool gone;       /* its connection is closed */
@@ -84,8 +86,13 @@ struct wring_fabric {
     char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
     struct wring_peer *peers;   /* [size]; our own entry is unused */
     enum wring_fabric_state state;
+    bool crowded;       /* ranks of this machine have fewer cores than they are */
     bool told_pages;    /* what buffers lie on was logged */
-    uint64_t tick_ns;   /* when events were last polled */
+    uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
+    unsigned unticked;  /* polls since */
+    bool ticked;        /* the last one read the clock */
+    bool moving;        /* the last one brought something */
+    uint64_t round;     /* how often they were */
     uint64_t judged_ns; /* when peers' silence was last looked at */
     uint64_t failing_until_ns;
     struct wring_failure failure;
@@ -123,7 +130,7 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
-/** What the other ranks need for wring_fabric_connect(). */
+/** What the other ranks need for wring_fabric_connect(), and which cores we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**
@@ -137,7 +144,10 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap,
                                        const struct wring_blobs *blobs, uint64_t deadline_ns);
 
-/** Progress: dispatch events, send signs of life, judge peers. @return true if anything came. */
+/**
+ * Progress: dispatch events, send signs of life, judge peers. The clock is read by those polls that
+ * follow one which brought nothing, and now and then. @return true if anything came.
+ */
 bool wring_fabric_poll(struct wring_fabric *fabric);
 
 /**
@@ -154,7 +164,10 @@ enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct w
                                            uint32_t channel, uint32_t generation,
                                            uint32_t sequence);
 
-/** A put through the peer's device that keeps few bytes in flight, so that priorities count. */
+/**
+ * A put through the peer's device that keeps few bytes in flight, so that priorities count. Where
+ * peer->put_copies the source is free on return; there is no put_done.
+ */
 enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_peer *peer,
                                    struct wring_region *region, const void *local,
                                    struct wring_remote *remote, uint64_t remote_offset,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which device reaches which peer: every rank comes to the same choice from what all have said. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "base/host.h"
@@ -10,6 +11,8 @@
 
 struct description {
     char host[WRING_CONFIG_TEXT];
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
     uint32_t n_devices;
     struct {
         char name[WRING_NAME_BYTES];
@@ -18,6 +21,33 @@ struct description {
     } devices[WRING_DEVICES_MAX];
     char lacks[WRING_TEXT_MAX]; /* what it goes without, and why */
 };
+
+/** The machine, however many hosts it counts as, and the cores that we may run on there. */
+static void describe_cores(struct wring_writer *out)
+{
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+
+    if (!wring_host_identity(machine, sizeof(machine)))
+        machine[0] = '\0';
+    machine[strcspn(machine, "/")] = '\0';
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
+    wring_write_sized(out, machine, strlen(machine));
+    wring_write_sized(out, &cores, sizeof(cores));
+}
+
+static bool parse_cores(struct wring_reader *reader, struct description *out)
+{
+    size_t bytes;
+    wring_read_text(reader, out->machine, sizeof(out->machine));
+    const void *cores = wring_read_sized(reader, &bytes);
+    if (cores == NULL || bytes != sizeof(out->cores))
+        return false;
+    memcpy(&out->cores, cores, bytes);
+    return true;
+}
 
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
 {
@@ -28,6 +58,7 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
     else if (!wring_host_identity(host, sizeof(host)))
         snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
     wring_write_sized(out, host, strlen(host));
+    describe_cores(out);
     wring_write_u32(out, fabric->n_devices);
     for (uint32_t i = 0; i < fabric->n_devices; i++) {
         const struct wring_device *device = &fabric->devices[i];
@@ -42,6 +73,8 @@ static bool parse(const struct wring_blobs *blobs, uint32_t rank, struct descrip
     struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
                                   blobs->offsets[rank + 1] - blobs->offsets[rank], false};
     wring_read_text(&reader, out->host, sizeof(out->host));
+    if (!parse_cores(&reader, out))
+        return false;
     out->n_devices = wring_read_u32(&reader);
     if (out->n_devices > WRING_DEVICES_MAX)
         return false;
@@ -135,9 +168,20 @@ static enum wring_status choose_for(struct wring_fabric *fabric, const struct su
     }
     int theirs = find_device(other, fabric->devices[device].name);
     peer->device = (uint32_t)device;
+    peer->put_copies = fabric->devices[device].caps.put_copies;
     peer->address = other->devices[theirs].address;
     peer->address_bytes = other->devices[theirs].address_bytes;
     return WRING_OK;
+}
+
+/** The share of our cores that a rank takes, as far as it can be known: it uses its own alike. */
+static double load_of(const struct description *own, const struct description *other)
+{
+    cpu_set_t both;
+    CPU_AND(&both, &own->cores, &other->cores);
+    if (strcmp(own->machine, other->machine) != 0 || CPU_COUNT(&both) == 0)
+        return 0;
+    return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
 }
 
 static bool is_used(const struct wring_fabric *fabric, uint32_t device)
@@ -184,11 +228,17 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
     enum wring_status status = take_survey(fabric, blobs, &survey);
     if (status != WRING_OK || !parse(blobs, fabric->rank, &own))
         return status;
-    for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++)
-        if (i != fabric->rank && parse(blobs, i, &other))
+    double load = 0;
+    for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
+        if (!parse(blobs, i, &other))
+            return WRING_ERR_FRAME;
+        load += load_of(&own, &other);
+        if (i != fabric->rank)
             status = choose_for(fabric, &survey, &own, &other, &fabric->peers[i]);
+    }
     if (status != WRING_OK)
         return status;
+    fabric->crowded = load > CPU_COUNT(&own.cores);
     tell_choice(fabric, &survey);
     close_unused(fabric);
     return WRING_OK;

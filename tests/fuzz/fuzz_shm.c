@@ -52,25 +52,25 @@ static void tamper(struct shm_inbox *inbox, struct fuzz_input *input)
 static void publish(struct shm_inbox *inbox, struct fuzz_input *input)
 {
     uint32_t head = atomic_load(&inbox->head);
-    inbox->entries[head % SHM_RING_ENTRIES] = (struct shm_entry){
-        .region = fuzz_take(input, 1),
-        .offset = fuzz_take(input, 4),
-        .bytes = fuzz_take(input, 2),
-        .imm = 7,
-        .kind = fuzz_take(input, 1),
-    };
+    struct shm_cell *cell = &inbox->cells[head % SHM_RING_ENTRIES];
+    cell->region = fuzz_take(input, 1);
+    cell->offset = fuzz_take(input, 4);
+    cell->bytes = fuzz_take(input, 2);
+    cell->imm = 7;
+    atomic_store(&cell->mark, (head + 1) << 8 | fuzz_take(input, 1));
     atomic_store(&inbox->head, head + 1);
 }
 
 static void take(struct rig *rig)
 {
-    struct shm_entry entry;
+    struct shm_entry entry = {0};
     enum wring_status status = wring_shm_ring_take(&rig->in, &entry, rig->message);
     FUZZ_CHECK(status == WRING_OK || status == WRING_ERR_AGAIN || status == WRING_ERR_FRAME,
                "status %d", status);
-    FUZZ_CHECK(status != WRING_OK || entry.kind != SHM_MESSAGE ||
-                   (entry.bytes > 0 && entry.bytes <= WRING_SEND_MAX),
-               "a message of %llu bytes", (unsigned long long)entry.bytes);
+    size_t most = entry.kind == SHM_MESSAGE ? WRING_SEND_MAX : SHM_INSIDE_MAX;
+    FUZZ_CHECK(status != WRING_OK || (entry.kind != SHM_MESSAGE && entry.kind != SHM_INSIDE) ||
+                   (entry.bytes > 0 && entry.bytes <= most),
+               "%llu bytes with an entry of kind %u", (unsigned long long)entry.bytes, entry.kind);
     rig->dead = status == WRING_ERR_FRAME;
 }
 
@@ -78,12 +78,23 @@ static void push(struct rig *rig, struct fuzz_input *input)
 {
     struct shm_entry entry = {.kind = SHM_MESSAGE, .bytes = 1 + fuzz_take(input, 1)};
     enum wring_status status = wring_shm_ring_room(&rig->out);
+    if (entry.bytes % 3 == 0 && entry.bytes <= SHM_INSIDE_MAX)
+        entry.kind = SHM_INSIDE;
 
     FUZZ_CHECK(status == WRING_OK || status == WRING_ERR_AGAIN || status == WRING_ERR_FRAME,
                "status %d", status);
     if (status == WRING_OK)
         wring_shm_ring_push(&rig->out, &entry, rig->message);
     rig->dead = status == WRING_ERR_FRAME;
+}
+
+/** The peer is no more: what is left to be taken is no more than a ring. */
+static void end(struct rig *rig)
+{
+    uint32_t end;
+    if (wring_shm_ring_end(&rig->in, &end) == WRING_OK)
+        FUZZ_CHECK(end - rig->in.tail <= SHM_RING_ENTRIES, "%u entries are left",
+                   end - rig->in.tail);
 }
 
 static void run_step(struct rig *rig, struct fuzz_input *input)
@@ -105,6 +116,7 @@ static void run_step(struct rig *rig, struct fuzz_input *input)
     case 4:
         wring_shm_ring_sleep(&rig->in);
         wring_shm_ring_awake(&rig->in);
+        end(rig);
         return;
     case 5:
         atomic_fetch_add(&rig->out.inbox->tail, fuzz_take(input, 1));

@@ -184,6 +184,28 @@ static void done_sources_may_be_used_again(void)
     ends_close(&a, &b);
 }
 
+/** Where puts copy, the source is the caller's as soon as they return, and nothing need be told. */
+static void puts_without_a_word_copy(void)
+{
+    size_t bytes = 100000;
+    struct end a, b;
+    struct wring_provider_caps caps;
+    REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
+    b.provider->ops->capabilities(b.provider, &caps);
+    a.on_arrival = look_at_round;
+    wrong = 0;
+    for (unsigned i = 0; i < 600 && caps.put_copies; i++) { /* more than the depth of any queue */
+        size_t part = i % 50 == 0 ? bytes : i % 50;
+        fill_pattern(b.base, part, i);
+        uint64_t cookie = i % 3 == 0 ? b.done : WRING_NO_PUT_DONE;
+        REQUIRE(end_put(&b, b.base, 0, part, i, cookie) == WRING_OK, "put %u", i);
+        memset(b.base, 0xBB, part);
+        UNTIL(&a, &b, a.arrived == i + 1 && b.done == i / 3 + 1);
+    }
+    CHECK(wrong == 0, "%u of %u arrived as something else", wrong, a.arrived);
+    ends_close(&a, &b);
+}
+
 const struct wring_test_case suite_cases_put[] = {
     {"bytes_land_where_they_belong", bytes_land_where_they_belong},
     {"the_rims_belong_to_the_region", the_rims_belong_to_the_region},
@@ -193,5 +215,6 @@ const struct wring_test_case suite_cases_put[] = {
     {"floods_recover", floods_recover},
     {"the_promised_depth_is_there", the_promised_depth_is_there},
     {"done_sources_may_be_used_again", done_sources_may_be_used_again},
+    {"puts_without_a_word_copy", puts_without_a_word_copy},
     {NULL, NULL},
 };

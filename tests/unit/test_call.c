@@ -75,7 +75,8 @@ static uint32_t begin(struct wring_call call)
     if (call.codec == NULL)
         call.codec = "none";
     collective.work.call = call;
-    wring_calls_begin(&collective, 0);
+    wring_calls_begin(&collective);
+    wring_calls_wait(&collective, 0);
     CHECK(scatter.tag == gather.tag && scatter.tag < TAGS, "tag %u", scatter.tag);
     return scatter.tag;
 }

@@ -18,6 +18,7 @@
 
 #define OPS (&wring_provider_shm)
 #define LIMIT_NS (20 * WRING_NS_PER_S)
+#define LONG "more than what travels in the line of an entry" /* "x" does */
 
 struct side {
     struct wring_provider *provider;
@@ -154,6 +155,52 @@ static void what_was_put_before_the_end_arrives(void)
     side_close(&a);
 }
 
+/** How far a peer got is asked once it has ended; it may have written anything there. */
+static void nonsense_in_the_head_closes(void)
+{
+    for (unsigned what = 0; what < 2; what++) {
+        struct side a, b;
+        REQUIRE(side_open(&a, 1) && side_open(&b, 1), "open: %s", log_line);
+        REQUIRE(join(&a, &b) && import(&b, &a), "join: %s", b.text);
+        struct shm_inbox *inbox = ((struct shm_conn *)b.conn)->out.inbox;
+        CHECK(put(&b, 0, "x", 1) == WRING_OK, "put");
+        inbox->head += what == 0 ? 1 : SHM_RING_ENTRIES;
+        struct shm_conn *conn = (struct shm_conn *)b.conn;
+        wring_shm_socket_finish(&conn->sock);
+        CHECK(poll_until(&a, NULL, WRING_EVENT_CLOSED, 1), "not closed");
+        CHECK(a.last.status == WRING_ERR_FRAME, "%u status %d", what, a.last.status);
+        side_close(&b);
+        side_close(&a);
+    }
+}
+
+/** Puts that want no word of it, and those that do. */
+static void a_put_may_go_without_a_word(void)
+{
+    struct side a, b;
+    struct wring_provider_caps caps;
+    REQUIRE(side_open(&a, 1) && side_open(&b, 1), "open: %s", log_line);
+    REQUIRE(join(&a, &b) && import(&b, &a), "join: %s", b.text);
+    OPS->capabilities(b.provider, &caps);
+    CHECK(caps.put_copies, "no such promise");
+    for (unsigned i = 0; i < 3 * SHM_RING_ENTRIES; i++) {
+        char text[SHM_INSIDE_MAX + 8];
+        size_t bytes = i % sizeof(text);
+        memset(text, (int)i, sizeof(text));
+        CHECK(OPS->put(b.conn, 0, NULL, text, b.remote, 64 * (i % 7), bytes, i,
+                       WRING_NO_PUT_DONE) == WRING_OK,
+              "put %u", i);
+        memset(text, 0, sizeof(text)); /* ours again */
+        CHECK(poll_until(&a, &b, WRING_EVENT_ARRIVED, i + 1), "%u does not arrive", i);
+        memset(text, (int)i, sizeof(text));
+        CHECK(a.last.imm == i && a.last.bytes == bytes, "%u: another one", i);
+        CHECK(memcmp((char *)a.memory.base + 64 * (i % 7), text, bytes) == 0, "%u: bytes", i);
+    }
+    CHECK(b.count[WRING_EVENT_PUT_DONE] == 0, "%u were told", b.count[WRING_EVENT_PUT_DONE]);
+    side_close(&b);
+    side_close(&a);
+}
+
 static void another_key_is_refused(void)
 {
     struct side a, b;
@@ -166,33 +213,43 @@ static void another_key_is_refused(void)
     side_close(&a);
 }
 
+/** Give an entry another kind, as its producer would. */
+static void set_kind(struct shm_cell *cell, uint32_t kind)
+{
+    cell->mark = (cell->mark & ~0xffu) | kind;
+}
+
 static void nonsense_closes(unsigned what)
 {
     struct side a, b;
     REQUIRE(side_open(&a, 1) && side_open(&b, 1), "open: %s", log_line);
     REQUIRE(join(&a, &b) && import(&b, &a), "join: %s", b.text);
     struct shm_inbox *inbox = ((struct shm_conn *)b.conn)->out.inbox;
-    CHECK(put(&b, 0, "x", 1) == WRING_OK, "put");
-    struct shm_entry *entry = &inbox->entries[0];
-    switch (what) {
+    CHECK(put(&b, 0, what % 2 == 0 ? "x" : LONG, 1) == WRING_OK, "put");
+    struct shm_cell *cell = &inbox->cells[0];
+    switch (what / 2) {
     case 0:
-        entry->kind = 77;
+        set_kind(cell, 77);
         break;
     case 1:
-        entry->bytes = UINT64_MAX;
+        cell->bytes = UINT64_MAX;
         break;
     case 2:
-        entry->region ^= 1ull << 32;
+        cell->region ^= 1ull << 32;
         break;
     case 3:
-        entry->region = UINT32_MAX;
+        cell->region = UINT32_MAX;
         break;
     case 4:
-        entry->kind = SHM_MESSAGE;
-        entry->bytes = WRING_SEND_MAX + 1;
+        set_kind(cell, SHM_MESSAGE);
+        cell->bytes = WRING_SEND_MAX + 1;
         break;
     case 5:
-        inbox->head += SHM_RING_ENTRIES;
+        set_kind(cell, SHM_INSIDE);
+        cell->bytes = SHM_INSIDE_MAX + 1;
+        break;
+    case 6:
+        cell->offset = (1 << 20) - (what % 2 == 0 ? 0 : 1);
         break;
     }
     CHECK(poll_until(&a, NULL, WRING_EVENT_CLOSED, 1), "%u not closed", what);
@@ -205,7 +262,7 @@ static void nonsense_closes(unsigned what)
 
 static void nonsense_in_the_ring_closes(void)
 {
-    for (unsigned what = 0; what <= 5; what++)
+    for (unsigned what = 0; what < 14; what++)
         nonsense_closes(what);
 }
 
@@ -391,6 +448,8 @@ int main(int argc, char **argv)
         {"what_was_put_before_the_end_arrives", what_was_put_before_the_end_arrives},
         {"another_key_is_refused", another_key_is_refused},
         {"nonsense_in_the_ring_closes", nonsense_in_the_ring_closes},
+        {"nonsense_in_the_head_closes", nonsense_in_the_head_closes},
+        {"a_put_may_go_without_a_word", a_put_may_go_without_a_word},
         {"nonsense_in_the_tail_closes", nonsense_in_the_tail_closes},
         {"bad_files_are_refused", bad_files_are_refused},
         {"garbage_keys_are_refused", garbage_keys_are_refused},

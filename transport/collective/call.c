@@ -73,7 +73,7 @@ static uint32_t add_call(struct wring_calls *calls, const struct wring_call *cal
     return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
 }
 
-void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
+void wring_calls_begin(struct wring_collective *collective)
 {
     struct wring_calls *calls = collective->calls;
     uint64_t at = calls->begun++ % WRING_CALLS_KEPT;
@@ -81,9 +81,14 @@ void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns)
     uint32_t tag = add_call(calls, &collective->work.call);
     calls->kept[at].call = collective->work.call;
     calls->kept[at].history = calls->history;
-    calls->look_ns = now_ns + FIRST_LOOK_NS;
+    calls->look_ns = WRING_NEVER;
     calls->stated = 0;
     collective->scatter->tag = collective->gather->tag = tag;
+}
+
+void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns)
+{
+    collective->calls->look_ns = now_ns + FIRST_LOOK_NS;
 }
 
 void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns)

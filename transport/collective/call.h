@@ -56,7 +56,10 @@ struct wring_calls {
 void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT]);
 
 /** The collective's work is a new call: tag its pieces. */
-void wring_calls_begin(struct wring_collective *collective, uint64_t now_ns);
+void wring_calls_begin(struct wring_collective *collective);
+
+/** The call is seen to wait for the first time. */
+void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns);
 
 /** A piece of another call has come. If ours goes on for long, that is why: look soon. */
 void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns);

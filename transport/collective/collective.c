@@ -153,6 +153,7 @@ static bool goes_to(const struct wring_task *task, uint32_t member)
 static bool send_task(struct wring_task *task)
 {
     struct wring_collective *collective = task->collective;
+    struct wring_fabric *fabric = collective->engine->fabric;
     uint32_t n = collective->members.n;
     bool any = false;
 
@@ -166,7 +167,6 @@ static bool send_task(struct wring_task *task)
             continue;
         }
         if (status != WRING_OK) {
-            struct wring_fabric *fabric = collective->engine->fabric;
             wring_engine_put_failed(collective->engine,
                                     &fabric->peers[collective->members.ranks[member]], status);
             return any;
@@ -174,24 +174,36 @@ static bool send_task(struct wring_task *task)
         task->put_to[member] = true;
         collective->cost.wire_bytes += task->piece_bytes;
         task->puts_left--;
-        task->puts_under_way++;
+        task->puts_under_way += !fabric->peers[collective->members.ranks[member]].put_copies;
         any = true;
     }
-    return any;
-}
-
-bool wring_collective_send(struct wring_collective *collective)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < collective->send_tasks + collective->reduce_tasks; i++)
-        if (collective->tasks[i].state == WRING_TASK_SENDING && collective->tasks[i].puts_left > 0)
-            any |= send_task(&collective->tasks[i]);
     return any;
 }
 
 static bool is_sent(const struct wring_task *task)
 {
     return task->puts_left == 0 && task->puts_under_way == 0;
+}
+
+static void sent(struct wring_task *task)
+{
+    wring_collective_trace_sent(task);
+    if (!task->held)
+        wring_collective_free_task(task);
+}
+
+bool wring_collective_send(struct wring_collective *collective)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < collective->send_tasks + collective->reduce_tasks; i++) {
+        struct wring_task *task = &collective->tasks[i];
+        if (task->state != WRING_TASK_SENDING || task->puts_left == 0 || !send_task(task))
+            continue;
+        any = true;
+        if (is_sent(task)) /* else its puts' completion will tell */
+            sent(task);
+    }
+    return any;
 }
 
 void wring_collective_let_go(struct wring_task *task)
@@ -205,11 +217,8 @@ void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    if (!is_sent(task))
-        return;
-    wring_collective_trace_sent(task);
-    if (!task->held)
-        wring_collective_free_task(task);
+    if (is_sent(task))
+        sent(task);
 }
 
 uint32_t wring_collective_missing(const struct wring_collective *collective)

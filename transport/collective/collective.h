@@ -3,13 +3,14 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
- * waits for its status. Three state machines cover the schemes; codecs are in their path:
+ * waits for its status. Four state machines cover the schemes; codecs are in their path:
  *
  *     sharded    every member sends each shard to its owner, which reduces it in rank order,
  *                encodes the sum and sends it to all       (divisible; raw: "direct"); or keeps it:
  *                reduce-scatter
  *     gathered   every member sends all it has to all, and each reduces in rank order
- *                (indivisible; also the barrier)
+ *                (indivisible)
+ *     flat       the same for what is small and raw; also the barrier
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
  *                to which the root alone contributes), alltoall
  */
@@ -122,14 +123,17 @@ struct wring_work {
     uint32_t root; /* exchange: the one member that contributes, or WRING_EVERYBODY */
     bool to_all;   /* exchange: one piece goes to all, not one to each */
     bool keep;     /* sharded: the owners keep the sums */
-    bool sync;     /* gathered: exchange something even if there are no elements */
+    bool sync;     /* flat: exchange something even if there are no elements */
     bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
+    bool direct;   /* placed, and everyone's data is mapped: owners read contributions there, and
+                      a member sends each of them no more than the word that its own is ready */
     bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
-/** What all steps so far took. Written by the thread that makes progress. */
+/** What the steps so far took. Written by the thread that makes progress. */
 struct wring_cost {
-    uint64_t wire_bytes, exchange_ns, codec_ns;
+    uint64_t wire_bytes;
+    uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
 };
 
 struct wring_collective {
@@ -156,8 +160,10 @@ struct wring_collective {
     atomic_int status; /* enum wring_status; WRING_ERR_AGAIN while under way */
     struct wring_collective *next_posted, *next_active;
     bool runnable, blocked;
+    bool waiting; /* it was seen to */
+    bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
-    uint64_t started_ns;
+    uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_cost cost;
     struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
@@ -165,12 +171,17 @@ struct wring_collective {
     uint64_t *decoded;        /* [n] chunks begun, of each member */
     uint32_t *arrivals;       /* [n] placed: count of arrivals when this step is complete */
     uint64_t reduced;         /* chunks begun */
+    bool all_ready;           /* direct: everyone's contribution to our shard is */
     uint32_t busy;            /* tasks not free */
 };
 
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
+extern const struct wring_collective_ops wring_flat;
 extern const struct wring_collective_ops wring_exchange;
+
+/** Can wring_flat run it, where there is no codec? */
+bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
 
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
@@ -232,11 +243,20 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
                            struct wring_source source, struct wring_codec_context context);
 
 /**
- * Begin the reduction of all members' pieces of a span, which this takes; `own` is ours.
+ * Make the task's job the reduction of all members' pieces of a span, which this takes; `own` is
+ * ours.
  * @param encoded  the result is also encoded into the task's slot, and is what that decodes to
  */
+void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
+                                struct wring_span span, struct wring_source own, bool encoded);
+
+/** The same, and begin it. */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded);
+
+/** Send a member the word that our contribution to it is ready, if there are credit and a free
+ *  task. @return whether it goes */
+bool wring_collective_send_word(struct wring_collective *collective, uint32_t member);
 
 /** Every other member's next piece lies in the channel. */
 bool wring_collective_all_arrived(const struct wring_collective *collective,

@@ -9,8 +9,7 @@ static struct wring_span whole(const struct wring_collective *collective)
 
 static uint64_t chunks_of(const struct wring_collective *collective)
 {
-    uint64_t chunks = wring_geometry_chunks(&collective->work.geometry, whole(collective));
-    return chunks == 0 && collective->work.sync ? 1 : chunks;
+    return wring_geometry_chunks(&collective->work.geometry, whole(collective));
 }
 
 static uint64_t sent(const struct wring_collective *collective)

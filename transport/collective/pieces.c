@@ -112,6 +112,21 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
     return task;
 }
 
+bool wring_collective_send_word(struct wring_collective *collective, uint32_t member)
+{
+    if (collective->sent[member] > 0 || !wring_channel_has_credit(collective->scatter, member))
+        return false;
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
+    if (task == NULL)
+        return false;
+    task->member = member;
+    task->chunk = collective->sent[member]++;
+    task->span = (struct wring_span){0, 0};
+    reserve(task, collective->scatter);
+    wring_collective_ready(task, NULL, 0);
+    return true;
+}
+
 void wring_collective_take(struct wring_task *task, struct wring_span span,
                            struct wring_source source, struct wring_codec_context context)
 {
@@ -164,15 +179,22 @@ bool wring_collective_all_arrived(const struct wring_collective *collective,
     return true;
 }
 
-/** Everyone's pieces of a chunk, in rank order. */
+/** Everyone's pieces of a chunk, in rank order; of direct ones the data itself. */
 static void take_sources(struct wring_task *task, struct wring_channel *channel,
                          struct wring_source own)
 {
-    const struct wring_members *members = &task->collective->members;
+    const struct wring_collective *collective = task->collective;
+    const struct wring_members *members = &collective->members;
     for (uint32_t i = 0; i < members->n; i++) {
         struct wring_source *source = &task->sources[i];
         if (i == members->me) {
             *source = own;
+            continue;
+        }
+        if (collective->work.direct) {
+            *source = own; /* as long */
+            source->data = collective->gather->out[i].mapped +
+                           task->span.begin * collective->work.geometry.elem_bytes;
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
@@ -181,8 +203,8 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
     }
 }
 
-void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
-                             struct wring_span span, struct wring_source own, bool encoded)
+void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
+                                struct wring_span span, struct wring_source own, bool encoded)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
@@ -194,7 +216,13 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     job->dst = wring_collective_out(collective, span);
     if (encoded)
         encode_by(job, task, 1);
-    wring_engine_submit(collective->engine, job);
+}
+
+void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
+                             struct wring_span span, struct wring_source own, bool encoded)
+{
+    wring_collective_reduction(task, channel, span, own, encoded);
+    wring_engine_submit(task->collective->engine, &task->job);
 }
 
 void wring_collective_release_all(struct wring_task *task, struct wring_channel *channel)

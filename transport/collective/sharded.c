@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Alltoall of shards and reduction in rank order at each shard's owner, who then sends the sum to
- * all (allreduce) or keeps it (reduce-scatter).
+ * all (allreduce) or keeps it (reduce-scatter). Where everyone's data is mapped nothing is sent to
+ * the owner but a word: it reads each contribution where it lies, alone, before it places the sum
+ * there.
  */
 #include "transport/collective/collective.h"
 
@@ -15,6 +17,13 @@ static uint64_t chunks_of(const struct wring_collective *collective, uint32_t me
     return wring_geometry_chunks(&collective->work.geometry, shard_of(collective, member));
 }
 
+/** How many pieces of ours go to a member. */
+static uint64_t pieces_for(const struct wring_collective *collective, uint32_t member)
+{
+    uint64_t chunks = chunks_of(collective, member);
+    return collective->work.direct && chunks > 1 ? 1 : chunks;
+}
+
 /** Do sums come in pieces that are decoded or copied into place? */
 static bool takes_sums(const struct wring_collective *collective)
 {
@@ -24,6 +33,7 @@ static bool takes_sums(const struct wring_collective *collective)
 static void sharded_start(struct wring_collective *collective)
 {
     collective->reduced = 0;
+    collective->all_ready = false;
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
@@ -38,10 +48,32 @@ static bool send_shards(struct wring_collective *collective)
     bool any = false;
     for (uint32_t d = 1; d < collective->members.n; d++) {
         uint32_t member = (collective->members.me + d) % collective->members.n;
-        any |= wring_collective_send_next(collective, member, shard_of(collective, member),
-                                          chunks_of(collective, member)) != NULL;
+        if (!collective->work.direct)
+            any |= wring_collective_send_next(collective, member, shard_of(collective, member),
+                                              chunks_of(collective, member)) != NULL;
+        else if (pieces_for(collective, member) > 0)
+            any |= wring_collective_send_word(collective, member);
     }
     return any;
+}
+
+/** Direct: everyone's word has come; it is taken, and holds for all of our shard. */
+static bool hear_words(struct wring_collective *collective)
+{
+    struct wring_channel *scatter = collective->scatter;
+    if (collective->all_ready || !wring_collective_all_arrived(collective, scatter))
+        return collective->all_ready;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me)
+            wring_channel_release(scatter, i, wring_channel_take(scatter, i));
+    return collective->all_ready = true;
+}
+
+/** The next chunk of everyone's contribution can be reduced. */
+static bool contributions_are_there(struct wring_collective *collective)
+{
+    return collective->work.direct ? hear_words(collective)
+                                   : wring_collective_all_arrived(collective, collective->scatter);
 }
 
 static bool reduce_next(struct wring_collective *collective)
@@ -50,8 +82,7 @@ static bool reduce_next(struct wring_collective *collective)
     uint32_t me = collective->members.me;
     bool slots = takes_sums(collective); /* the sum will need one at each member */
 
-    if (collective->reduced == chunks_of(collective, me) ||
-        !wring_collective_all_arrived(collective, collective->scatter) ||
+    if (collective->reduced == chunks_of(collective, me) || !contributions_are_there(collective) ||
         (slots && !wring_channel_has_credits(collective->gather)))
         return false;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
@@ -96,7 +127,7 @@ static bool complete(const struct wring_collective *collective)
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != me &&
-            (collective->sent[i] < chunks_of(collective, i) || lacks_sums(collective, i)))
+            (collective->sent[i] < pieces_for(collective, i) || lacks_sums(collective, i)))
             return false;
     return true;
 }
@@ -118,7 +149,8 @@ static void reduced(struct wring_collective *collective, struct wring_task *task
 {
     const struct wring_job *job = &task->job;
 
-    wring_collective_release_all(task, collective->scatter);
+    if (!collective->work.direct)
+        wring_collective_release_all(task, collective->scatter);
     if (collective->work.keep)
         wring_collective_free_task(task);
     else if (job->codec_out != NULL)
@@ -146,7 +178,7 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
 
 static bool sharded_owes(const struct wring_collective *collective, uint32_t member)
 {
-    return collective->sent[member] < chunks_of(collective, member);
+    return collective->sent[member] < pieces_for(collective, member);
 }
 
 /** Our own sums first: a member whose sums are missing may wait for the same contributions. */
@@ -154,7 +186,8 @@ static bool sharded_awaits(const struct wring_collective *collective, uint32_t m
 {
     size_t bytes;
     if (collective->reduced < chunks_of(collective, collective->members.me))
-        return wring_channel_peek(collective->scatter, member, &bytes) == NULL;
+        return !collective->all_ready &&
+               wring_channel_peek(collective->scatter, member, &bytes) == NULL;
     return lacks_sums(collective, member) &&
            (collective->work.placed ||
             wring_channel_peek(collective->gather, member, &bytes) == NULL);

@@ -72,6 +72,7 @@ struct wring_job {
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
     void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
+    bool untimed; /* began_ns, took_ns and core are not asked for: 0, 0, -1 */
     bool measure; /* with codec_out: also say what the code lacks, which takes a decode */
 
     enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */

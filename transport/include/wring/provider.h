@@ -36,6 +36,9 @@ extern "C" {
 #define WRING_SEND_MAX 256      /* bytes of a control message */
 #define WRING_SECRET_BYTES 32
 #define WRING_LANES_MAX 16
+#define WRING_NO_PUT_DONE \
+    UINT64_MAX /* the cookie of a put that raises no PUT_DONE, for providers */
+               /* with caps.put_copies: its source is free at once */
 
 struct wring_log;
 struct wring_config;
@@ -92,6 +95,7 @@ struct wring_provider_caps {
     unsigned put_depth;   /* puts that may be under way per connection and lane; so many can be
                              posted without a poll in between */
     bool local_any;       /* put takes any local pointer: region may be NULL */
+    bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
     bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; SHARED all do */
     bool dmabuf_regions;  /* and WRING_MEMORY_DMABUF */
     bool remote_map;      /* wring_provider_ops.remote_map works */
@@ -233,7 +237,7 @@ struct wring_provider_ops {
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
      * ARRIVED there and PUT_DONE here. `local` lies in `region`, which may be NULL only where
      * caps.local_any, or where there are no bytes; it is left alone until PUT_DONE. Order holds per
-     * lane only, for PUT_DONE too.
+     * lane only, for PUT_DONE too. With caps.put_copies the cookie may be WRING_NO_PUT_DONE.
      * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
      * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
      * before CLOSED was given). Nothing has happened then.

@@ -65,6 +65,7 @@ static void fault_capabilities(struct wring_provider *base, struct wring_provide
 {
     *out = fault_of(base)->caps;
     out->remote_map = false; /* it would go round the link */
+    out->put_copies = false; /* puts wait for their time */
 }
 
 static enum wring_status fault_listen(struct wring_provider *base, void *address, size_t *bytes)

@@ -95,6 +95,7 @@ static void provider_capabilities(struct wring_provider *provider, struct wring_
         .put_max_bytes = SIZE_MAX / 2,
         .put_depth = SHM_RING_ENTRIES,
         .local_any = true,
+        .put_copies = true,
         .remote_map = true,
         .same_host_only = true,
     };
@@ -168,9 +169,10 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
     if (service_is_due(shm))
         service(shm);
     shm->n_messages = 0;
-    shm->first++; /* take turns, so that no connection starves */
-    for (size_t i = 0; i < shm->n_conns && n < max; i++) {
-        struct shm_conn *conn = shm->conns[(shm->first + i) % shm->n_conns];
+    size_t at = ++shm->first < shm->n_conns ? shm->first : (shm->first = 0);
+    for (size_t i = 0; i < shm->n_conns && n < max; i++) { /* in turn, so that none starves */
+        struct shm_conn *conn = shm->conns[at];
+        at = at + 1 < shm->n_conns ? at + 1 : 0;
         if (conn->surfaced)
             n += wring_shm_conn_events(conn, events + n, max - n);
     }

@@ -27,6 +27,7 @@
 
 #define SHM_TEXT 160
 #define SHM_MESSAGES 32 /* control messages that one poll hands out at most */
+#define SHM_NONSENSE "process %d wrote nonsense into the ring"
 
 enum shm_state {
     SHM_CONNECTING, /* the listener's queue is full: ask again */
@@ -129,9 +130,9 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
 void wring_shm_remote_release(struct wring_remote *base);
 enum wring_status wring_shm_remote_map(struct wring_remote *base, void **out);
 
-/** True if a peer may say that it has put these bytes. */
-bool wring_shm_region_holds(const struct shm_provider *shm, uint64_t id, uint64_t offset,
-                            uint64_t bytes);
+/** Where a peer may put these bytes; NULL if it may not. */
+uint8_t *wring_shm_region_place(const struct shm_provider *shm, uint64_t id, uint64_t offset,
+                                uint64_t bytes);
 
 /** Send all regions there are to a connection that is being made. */
 enum wring_status wring_shm_regions_announce(struct shm_conn *conn);

@@ -197,7 +197,10 @@ static void begin_drain(struct shm_conn *conn)
         return;
     }
     bool left = atomic_load_explicit(&conn->in.inbox->left, memory_order_acquire) != 0;
-    conn->end = atomic_load_explicit(&conn->in.inbox->head, memory_order_acquire);
+    if (wring_shm_ring_end(&conn->in, &conn->end) != WRING_OK) {
+        wring_shm_conn_fail(conn, WRING_ERR_FRAME, SHM_NONSENSE, (int)conn->pid);
+        return;
+    }
     conn->state = SHM_DRAINING;
     conn->status = WRING_ERR_PEER;
     snprintf(conn->text, sizeof(conn->text),

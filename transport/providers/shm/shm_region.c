@@ -125,14 +125,16 @@ size_t wring_shm_region_export(struct wring_region *base, void *key)
     return KEY_BYTES;
 }
 
-bool wring_shm_region_holds(const struct shm_provider *shm, uint64_t id, uint64_t offset,
-                            uint64_t bytes)
+uint8_t *wring_shm_region_place(const struct shm_provider *shm, uint64_t id, uint64_t offset,
+                                uint64_t bytes)
 {
     uint32_t slot = slot_of(id);
     if (slot >= shm->n_regions || shm->regions[slot] == NULL || shm->regions[slot]->id != id)
-        return false;
-    uint64_t all = shm->regions[slot]->base.bytes;
-    return offset <= all && bytes <= all - offset;
+        return NULL;
+    const struct wring_region *region = &shm->regions[slot]->base;
+    if (offset > region->bytes || bytes > region->bytes - offset)
+        return NULL;
+    return (uint8_t *)region->base + offset;
 }
 
 enum wring_status wring_shm_regions_announce(struct shm_conn *conn)

@@ -10,11 +10,12 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT(index) ((index) & (SHM_RING_ENTRIES - 1))
+#define KIND_BITS 8
 
-_Static_assert(sizeof(struct shm_entry) == 32, "an entry is half a cache line");
+_Static_assert(sizeof(struct shm_cell) == 64, "an entry is one cache line");
 _Static_assert(offsetof(struct shm_inbox, tail) == 64, "layout in WIRE.md");
 _Static_assert(offsetof(struct shm_inbox, asleep) == 128, "layout in WIRE.md");
-_Static_assert(offsetof(struct shm_inbox, entries) == 192, "layout in WIRE.md");
+_Static_assert(offsetof(struct shm_inbox, cells) == 192, "layout in WIRE.md");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 
 static enum wring_status map_inbox(struct shm_ring *ring, int fd)
@@ -74,49 +75,76 @@ enum wring_status wring_shm_ring_room(struct shm_ring *ring)
     return ring->head - tail < SHM_RING_ENTRIES ? WRING_OK : WRING_ERR_AGAIN;
 }
 
-bool wring_shm_ring_push(struct shm_ring *ring, const struct shm_entry *entry, const void *message)
+/** What the mark of an entry is, but for its kind. */
+static uint32_t mark_of(uint32_t index)
+{
+    return (index + 1) << KIND_BITS;
+}
+
+bool wring_shm_ring_push(struct shm_ring *ring, const struct shm_entry *entry, const void *data)
 {
     struct shm_inbox *inbox = ring->inbox;
     uint32_t slot = SLOT(ring->head);
+    struct shm_cell *cell = &inbox->cells[slot];
 
-    inbox->entries[slot] = *entry;
-    if (entry->kind == SHM_MESSAGE)
-        memcpy(inbox->messages[slot], message, entry->bytes);
-    ring->head++;
+    cell->region = entry->region;
+    cell->offset = entry->offset;
+    cell->bytes = entry->bytes;
+    cell->imm = entry->imm;
+    if (entry->kind != SHM_PUT)
+        memcpy(entry->bytes <= SHM_INSIDE_MAX ? cell->inside : inbox->messages[slot], data,
+               entry->bytes);
+    atomic_store_explicit(&cell->mark, mark_of(ring->head++) | entry->kind, memory_order_release);
     /* in one order with the consumer's store to asleep and its last look at head */
     atomic_store_explicit(&inbox->head, ring->head, memory_order_seq_cst);
     return atomic_load_explicit(&inbox->asleep, memory_order_seq_cst) != 0 &&
            atomic_exchange_explicit(&inbox->asleep, 0, memory_order_relaxed) != 0;
 }
 
-enum wring_status wring_shm_ring_take(struct shm_ring *ring, struct shm_entry *entry, void *message)
+/** The most bytes that may come with an entry of that kind. */
+static size_t most_bytes(uint32_t kind)
+{
+    return kind == SHM_MESSAGE ? WRING_SEND_MAX : SHM_INSIDE_MAX;
+}
+
+enum wring_status wring_shm_ring_take(struct shm_ring *ring, struct shm_entry *entry, void *data)
 {
     struct shm_inbox *inbox = ring->inbox;
-    if (ring->head == ring->tail) {
-        uint32_t head = atomic_load_explicit(&inbox->head, memory_order_acquire);
-        if (head == ring->tail)
-            return WRING_ERR_AGAIN;
-        if (head - ring->tail > SHM_RING_ENTRIES)
-            return WRING_ERR_FRAME;
-        ring->head = head;
-    }
     uint32_t slot = SLOT(ring->tail);
-    *entry = *(const volatile struct shm_entry *)&inbox->entries[slot]; /* read once */
-    if (entry->kind == SHM_MESSAGE) {
-        if (entry->bytes == 0 || entry->bytes > WRING_SEND_MAX)
+    struct shm_cell *cell = &inbox->cells[slot];
+    uint32_t mark = atomic_load_explicit(&cell->mark, memory_order_acquire);
+    uint32_t kind = mark & ((1u << KIND_BITS) - 1);
+
+    if (mark - kind != mark_of(ring->tail))
+        return WRING_ERR_AGAIN;
+    const volatile struct shm_cell *once = cell; /* its fields are read no second time */
+    *entry = (struct shm_entry){once->region, once->offset, once->bytes, once->imm, kind};
+    if (kind == SHM_MESSAGE || kind == SHM_INSIDE) {
+        if (entry->bytes == 0 || entry->bytes > most_bytes(kind))
             return WRING_ERR_FRAME;
-        memcpy(message, inbox->messages[slot], entry->bytes);
+        memcpy(data, entry->bytes <= SHM_INSIDE_MAX ? cell->inside : inbox->messages[slot],
+               entry->bytes);
     }
     ring->tail++;
     atomic_store_explicit(&inbox->tail, ring->tail, memory_order_release);
     return WRING_OK;
 }
 
+enum wring_status wring_shm_ring_end(const struct shm_ring *ring, uint32_t *end)
+{
+    uint32_t head = atomic_load_explicit(&ring->inbox->head, memory_order_acquire);
+    if (head - ring->tail == UINT32_MAX) /* it died after the mark of what we have taken */
+        head = ring->tail;
+    if (head - ring->tail > SHM_RING_ENTRIES)
+        return WRING_ERR_FRAME;
+    *end = head;
+    return WRING_OK;
+}
+
 bool wring_shm_ring_sleep(struct shm_ring *ring)
 {
     atomic_store_explicit(&ring->inbox->asleep, 1, memory_order_seq_cst);
-    return ring->head == ring->tail &&
-           atomic_load_explicit(&ring->inbox->head, memory_order_seq_cst) == ring->tail;
+    return atomic_load_explicit(&ring->inbox->head, memory_order_seq_cst) == ring->tail;
 }
 
 void wring_shm_ring_awake(struct shm_ring *ring)

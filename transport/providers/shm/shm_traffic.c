@@ -15,7 +15,7 @@ static enum wring_status room_for_entry(struct shm_conn *conn)
     conn->starved = status == WRING_ERR_AGAIN;
     if (status != WRING_ERR_FRAME)
         return status;
-    wring_shm_conn_fail(conn, status, "process %d wrote nonsense into the ring", (int)conn->pid);
+    wring_shm_conn_fail(conn, status, SHM_NONSENSE, (int)conn->pid);
     return WRING_ERR_CLOSED;
 }
 
@@ -37,19 +37,21 @@ enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct w
     enum wring_status status = room_for_entry(conn);
     if (status != WRING_OK)
         return status;
-    if (conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
+    if (cookie != WRING_NO_PUT_DONE && conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
         return WRING_ERR_AGAIN;
 
-    if (bytes > 0 && mapping->known) /* else the peer will refuse what comes without data */
+    bool inside = bytes > 0 && bytes <= SHM_INSIDE_MAX;
+    if (bytes > SHM_INSIDE_MAX && mapping->known) /* else the peer will refuse it without data */
         memcpy(mapping->base + remote_offset, local, bytes);
-    struct shm_entry entry = {.kind = SHM_PUT,
+    struct shm_entry entry = {.kind = inside ? SHM_INSIDE : SHM_PUT,
                               .region = mapping->id,
                               .offset = remote_offset,
                               .bytes = bytes,
                               .imm = imm};
-    if (wring_shm_ring_push(&conn->out, &entry, NULL))
+    if (wring_shm_ring_push(&conn->out, &entry, local))
         wring_shm_socket_wake(&conn->sock);
-    conn->done[conn->done_head++ % SHM_RING_ENTRIES] = cookie;
+    if (cookie != WRING_NO_PUT_DONE)
+        conn->done[conn->done_head++ % SHM_RING_ENTRIES] = cookie;
     return WRING_OK;
 }
 
@@ -74,11 +76,16 @@ static bool event_of_entry(struct shm_conn *conn, const struct shm_entry *entry,
 {
     struct shm_provider *shm = shm_of(conn);
     *event = (struct wring_event){.conn = &conn->base, .bytes = (size_t)entry->bytes};
+    uint8_t *place;
     switch (entry->kind) {
     case SHM_PUT:
+    case SHM_INSIDE:
         event->kind = WRING_EVENT_ARRIVED;
         event->imm = entry->imm;
-        return wring_shm_region_holds(shm, entry->region, entry->offset, entry->bytes);
+        place = wring_shm_region_place(shm, entry->region, entry->offset, entry->bytes);
+        if (place != NULL && entry->kind == SHM_INSIDE)
+            memcpy(place, shm->messages[shm->n_messages], entry->bytes);
+        return place != NULL;
     case SHM_MESSAGE:
         event->kind = WRING_EVENT_MESSAGE;
         event->data = shm->messages[shm->n_messages++];
@@ -98,11 +105,10 @@ static size_t ring_events(struct shm_conn *conn, struct wring_event *events, siz
            !(conn->state == SHM_DRAINING && conn->in.tail == conn->end)) {
         enum wring_status status =
             wring_shm_ring_take(&conn->in, &entry, shm->messages[shm->n_messages]);
-        if (status == WRING_ERR_AGAIN)
+        if (status == WRING_ERR_AGAIN && conn->state == SHM_OPEN)
             break;
         if (status != WRING_OK || !event_of_entry(conn, &entry, &events[n])) {
-            wring_shm_conn_fail(conn, WRING_ERR_FRAME, "process %d wrote nonsense into the ring",
-                                (int)conn->pid);
+            wring_shm_conn_fail(conn, WRING_ERR_FRAME, SHM_NONSENSE, (int)conn->pid);
             break;
         }
         n++;

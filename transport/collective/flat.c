@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is small: as gathered.c, with one raw piece of each member, which is reduced here and now
+ * and by nobody else. A latency and a half is all there is to gain, so nothing is set in motion.
+ */
+#include "transport/collective/collective.h"
+
+#define MEMBERS_MAX 64 /* a sum of more needs scratch memory, which executors have */
+
+bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members)
+{
+    return geometry->elems <= geometry->chunk_elems && members <= MEMBERS_MAX;
+}
+
+static struct wring_span whole(const struct wring_collective *collective)
+{
+    return (struct wring_span){0, collective->work.geometry.elems};
+}
+
+static uint64_t pieces_of(const struct wring_collective *collective)
+{
+    return collective->work.geometry.elems > 0 || collective->work.sync;
+}
+
+static uint64_t sent(const struct wring_collective *collective)
+{
+    return collective->sent[collective->members.me];
+}
+
+static void flat_start(struct wring_collective *collective)
+{
+    collective->sent[collective->members.me] = 0;
+    collective->reduced = 0;
+}
+
+static void send_own(struct wring_collective *collective)
+{
+    struct wring_task *own = wring_collective_send_next(collective, WRING_EVERYBODY,
+                                                        whole(collective), pieces_of(collective));
+    if (own != NULL)
+        own->held = true;
+    if (collective->busy > 0)
+        wring_collective_send(collective);
+}
+
+/** The sum may overwrite our own piece, once that has been sent. */
+static bool can_reduce(const struct wring_collective *collective)
+{
+    const struct wring_task *own = &collective->tasks[0];
+    return sent(collective) > collective->reduced && own->puts_left == 0 &&
+           own->puts_under_way == 0 && wring_collective_all_arrived(collective, collective->gather);
+}
+
+static bool reduce(struct wring_collective *collective)
+{
+    struct wring_task *own = &collective->tasks[0];
+    struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
+    struct wring_source source = {own->piece, own->piece_bytes, NULL};
+
+    collective->reduced++;
+    wring_collective_reduction(task, collective->gather, own->span, source, false);
+    task->job.untimed = !collective->timed;
+    bool sound = wring_engine_run(collective->engine, &task->job);
+    wring_collective_release_all(task, collective->gather);
+    wring_collective_free_task(task);
+    wring_collective_let_go(own);
+    return sound;
+}
+
+static void flat_advance(struct wring_collective *collective)
+{
+    uint64_t pieces = pieces_of(collective);
+    if (collective->reduced < pieces)
+        send_own(collective);
+    if (can_reduce(collective) && !reduce(collective))
+        return;
+    if (collective->reduced == pieces)
+        wring_engine_finish(collective->engine, collective, WRING_OK);
+}
+
+/** No job of ours goes to an executor. */
+static void flat_job_done(struct wring_collective *collective, struct wring_task *task)
+{
+    (void)collective, (void)task;
+}
+
+static bool flat_owes(const struct wring_collective *collective, uint32_t member)
+{
+    (void)member; /* all get the same */
+    return sent(collective) < pieces_of(collective);
+}
+
+static bool flat_awaits(const struct wring_collective *collective, uint32_t member)
+{
+    size_t bytes;
+    return collective->reduced < pieces_of(collective) &&
+           wring_channel_peek(collective->gather, member, &bytes) == NULL;
+}
+
+const struct wring_collective_ops wring_flat = {
+    .name = "flat",
+    .start = flat_start,
+    .advance = flat_advance,
+    .job_done = flat_job_done,
+    .owes = flat_owes,
+    .awaits = flat_awaits,
+};
