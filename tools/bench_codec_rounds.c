@@ -19,7 +19,6 @@
 #define SAMPLE_NS 200000.0 /* shorter calls are repeated to take about so long */
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 2000
-#define WARM_UPS 2 /* one does not yet fill a third cache that takes in only what others let go */
 #define SPINS 2000 /* polls of a barrier before the core is offered to others */
 
 /** Lets threads go on together, to within a cache miss. */
@@ -95,8 +94,8 @@ static double elapsed(const struct run *run)
 }
 
 /**
- * One task in all threads at once. It is done before it is timed, so that each finds in the caches
- * what it left there itself, not what another task left.
+ * One task in all threads at once. It is done once before it is timed, so that each finds in the
+ * caches what it left there itself, not what another task left.
  */
 static void time_task(struct member *member, size_t task)
 {
@@ -105,7 +104,7 @@ static void time_task(struct member *member, size_t task)
 
     pass(run);
     uint64_t times = run->times[task];
-    wring_codec_work_run(&member->work, what, WARM_UPS);
+    wring_codec_work_run(&member->work, what, 1);
     pass(run);
     member->begin_ns = wring_now_ns();
     wring_codec_work_run(&member->work, what, times);

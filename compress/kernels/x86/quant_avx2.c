@@ -178,6 +178,9 @@ static void decode_avx2(float *dst, const int8_t *code, uint64_t n, float scale)
     float rest[8];
     uint64_t i = 0;
 
+    for (; i + STEP <= n; i += STEP)
+        for (unsigned v = 0; v < STEP; v += 8)
+            _mm256_storeu_ps(dst + i + v, value_of(code + i + v, scale));
     for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(dst + i, value_of(code + i, scale));
     if (i == n)
@@ -198,6 +201,9 @@ static void decode_add_avx2(float *dst, const int8_t *code, uint64_t n, float sc
     float rest[8] = {0};
     uint64_t i = 0;
 
+    for (; i + STEP <= n; i += STEP)
+        for (unsigned v = 0; v < STEP; v += 8)
+            add_8(dst + i + v, code + i + v, scale);
     for (; i + 8 <= n; i += 8)
         add_8(dst + i, code + i, scale);
     if (i == n)
