@@ -6,7 +6,7 @@
 #define STAGE_TASKS 4
 #define ALIGN 64
 #define SMALL_WINDOW 16
-#define SMALL_BYTES (64u << 10) /* of slots for one member */
+#define SMALL_BYTES (512u << 10) /* of slots for one member */
 
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
