@@ -132,14 +132,22 @@ static bool complete(const struct wring_collective *collective)
     return true;
 }
 
+/**
+ * One round of what can begin. With a codec there are no more before the engine has looked around:
+ * an inline executor would go on encoding while the link stands idle.
+ */
 static void sharded_advance(struct wring_collective *collective)
 {
     bool any = true;
     while (any) { /* what unblocks the others comes first */
-        any = reduce_next(collective);
-        any |= take_sums(collective);
-        any |= send_shards(collective);
-        any |= wring_collective_send(collective);
+        bool begun = reduce_next(collective);
+        begun |= take_sums(collective);
+        begun |= send_shards(collective);
+        any = wring_collective_send(collective) || begun;
+        if (begun && collective->work.codec != NULL) {
+            collective->runnable = true;
+            break;
+        }
     }
     if (complete(collective))
         wring_engine_finish(collective->engine, collective, WRING_OK);

@@ -29,10 +29,13 @@
 #define TCP_HEADER_MAX (TCP_FRAME_BYTES + TCP_CHECK_BYTES)
 #define TCP_FRAME_MAGIC 0x5752 /* "RW" */
 #define TCP_PUT_MAX ((size_t)1 << 30)
-#define TCP_PUT_DEPTH 128          /* a power of two */
-#define TCP_CONTROL_DEPTH 32       /* likewise */
-#define TCP_RECEIVE_BYTES 16384    /* read ahead while frames are small */
-#define TCP_SMALL_BYTES 8192       /* payloads up to this may pass through that buffer */
+#define TCP_PUT_DEPTH 128       /* a power of two */
+#define TCP_CONTROL_DEPTH 32    /* likewise */
+#define TCP_RECEIVE_BYTES 16384 /* read ahead while frames are small */
+#define TCP_SMALL_BYTES 8192    /* payloads up to this may pass through that buffer */
+#define TCP_PEEK_BYTES \
+    (TCP_FRAME_BYTES + \
+     512) /* read ahead while large: a few small frames; whole cache lines of payload */
 #define TCP_SHARE_BYTES (1u << 20) /* one connection's bytes per turn, each way */
 #define TCP_AT_ONCE_BYTES 32768    /* so much queued is sent by put itself, not by poll */
 #define TCP_MESSAGES_PER_POLL 64
@@ -107,12 +110,11 @@ struct tcp_receiver {
     size_t at, end;         /* what is unread in buffer */
     struct tcp_frame frame; /* under way if in_frame */
     struct tcp_region *region;
-    uint8_t *target;     /* where the next payload byte goes */
-    size_t left;         /* payload bytes to come */
-    uint32_t crc;        /* of those that have come, in a checked frame */
-    size_t header_bytes; /* of the last frame */
+    uint8_t *target; /* where the next payload byte goes */
+    size_t left;     /* payload bytes to come */
+    uint32_t crc;    /* of those that have come, in a checked frame */
     bool in_frame;
-    bool large;   /* the last frame was: read no more than a header ahead */
+    bool large;   /* the last frame was: read no more than TCP_PEEK_BYTES ahead */
     bool blocked; /* the event array was full: go on without waiting for an edge */
     uint8_t message[WRING_SEND_MAX];
 };

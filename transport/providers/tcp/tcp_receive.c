@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What arrives. Payload is received where it belongs; while frames are small, several are read
- * ahead into a buffer by one call, and while they are large no more than the next header is.
+ * ahead into a buffer by one call, and while they are large no more than what may be small: the
+ * next header and a message.
  */
 #include "transport/providers/tcp/tcp.h"
 
@@ -44,8 +45,7 @@ static void begin_frame(struct tcp_conn *conn)
         wring_tcp_fail(conn, WRING_ERR_FRAME, "%s", wrong);
         return;
     }
-    receiver->header_bytes = frame->checked ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
-    receiver->at += receiver->header_bytes;
+    receiver->at += frame->checked ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
     receiver->crc = 0;
     receiver->region = NULL;
     receiver->target = receiver->message;
@@ -117,15 +117,12 @@ static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
 static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
 {
     size_t have = receiver->end - receiver->at;
-    size_t ahead = receiver->large ? receiver->header_bytes : TCP_RECEIVE_BYTES;
+    size_t ahead = receiver->large ? TCP_PEEK_BYTES : TCP_RECEIVE_BYTES;
 
     memmove(receiver->buffer, receiver->buffer + receiver->at, have); /* less than a header */
     receiver->at = 0;
     receiver->end = have;
     if (!receiver->in_frame) {
-        size_t header = wring_tcp_frame_header_bytes(receiver->buffer, have);
-        if (ahead < header)
-            ahead = header;
         pieces[0] = (struct iovec){receiver->buffer + have, ahead - have};
         return 1;
     }

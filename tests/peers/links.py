@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts on slow links, to measure on: network namespaces on a bridge, each link shaped both ways.
+
+    tests/peers/links.py [--build DIR] [--links LIST] [--ranks N] [--bytes LIST] [--codecs LIST]
+                         [--rounds N] [--seconds S]
+
+Runs `wring bench allreduce` with one rank per host and prints, for each link, size and codec, the
+time, the bound of the link for what a rank sends, and what the queues dropped. As a module:
+
+    with links.Hosts(4, links.LINKS["1g"]) as hosts:
+        outputs = hosts.run(lambda host: ["program", hosts.address(host)])
+
+A host is the namespace of a process that does nothing, and so is the switch between them: they are
+gone when that process is, however this one ends. Needs root, or user namespaces, and iproute2;
+where that is not given it exits with 77.
+"""
+import argparse
+import ctypes
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+INSIDE = "WRINGTEST_INSIDE"  # set in the run that may make networks
+PORT = 5555
+MTU = 1500
+FRAME_SHARE = (MTU - 52) / (MTU + 14)  # of a link's bits that are payload: headers, timestamps
+PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """What a link lets through each way, and how tc's token bucket is told."""
+    name: str
+    gbit: float = 0  # 0: as fast as the machine is
+    burst: str = ""
+    limit: str = ""
+
+    def bytes_per_us(self):
+        return self.gbit * 1e3 / 8
+
+
+LINKS = {
+    "1g": Link("1g", 1, "256kb", "4mb"),
+    "10g": Link("10g", 10, "1mb", "8mb"),
+    "none": Link("none"),
+}
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def require_root():
+    """Have the rights to make networks: the script starts again as a user namespace's root."""
+    for tool in ("ip", "tc", "unshare", "nsenter"):
+        if shutil.which(tool) is None:
+            skip(f"no {tool}: hosts need namespaces (packages iproute2 and util-linux)")
+    if os.geteuid() == 0 or INSIDE in os.environ:
+        return
+    os.environ[INSIDE] = "1"
+    trial = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*trial, "true"], capture_output=True, check=False).returncode != 0:
+        skip("no root, and no user namespaces")
+    os.execvp("unshare", [*trial, sys.executable, *sys.argv])
+
+
+class Hosts:
+    """So many hosts, each with a link of its own to one switch."""
+
+    def __init__(self, count, link, ways=("up", "down")):
+        self.count, self.link, self.ways = count, link, ways
+        self.keepers = []  # the switch's, then the hosts'
+
+    def __enter__(self):
+        try:
+            self.build()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            skip(f"no hosts here: {getattr(error, 'stderr', None) or error}")
+        return self
+
+    def __exit__(self, *_):
+        for keeper in self.keepers:
+            keeper.kill()
+            keeper.wait()
+        self.keepers = []
+
+    @staticmethod
+    def address(host):
+        return f"10.99.0.{host + 1}"
+
+    def inside(self, place):
+        return ["nsenter", f"--net=/proc/{self.keepers[place].pid}/ns/net"]
+
+    def do(self, place, *words):
+        return subprocess.run([*self.inside(place), *map(str, words)], check=True, text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL).stdout
+
+    def keep(self):
+        keeper = subprocess.Popen(["unshare", "--net", "sleep", "infinity"],
+                                  stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self.keepers.append(keeper)
+        own = os.readlink("/proc/self/ns/net")
+        deadline = time.monotonic() + 10
+        while os.readlink(f"/proc/{keeper.pid}/ns/net") == own:
+            if keeper.poll() is not None or time.monotonic() > deadline:
+                raise OSError("no network namespaces")
+            time.sleep(0.01)
+
+    def build(self):
+        for _ in range(self.count + 1):
+            self.keep()
+        self.do(0, "ip", "link", "add", "switch", "type", "bridge")
+        self.do(0, "ip", "link", "set", "switch", "up")
+        for host in range(self.count):
+            self.plug_in(host)
+
+    def plug_in(self, host):
+        port = f"port{host}"
+        self.do(0, "ip", "link", "add", port, "mtu", MTU, "type", "veth", "peer", "name", "cable",
+                "mtu", MTU, "netns", self.keepers[host + 1].pid)
+        self.do(0, "ip", "link", "set", port, "master", "switch")
+        self.do(0, "ip", "link", "set", port, "up")
+        for words in (("addr", "add", self.address(host) + "/24", "dev", "cable"),
+                      ("link", "set", "cable", "up"), ("link", "set", "lo", "up")):
+            self.do(host + 1, "ip", *words)
+        if "up" in self.ways:
+            self.shape(host + 1, "cable")
+        if "down" in self.ways:
+            self.shape(0, port)
+
+    def shape(self, place, device):
+        if self.link.gbit > 0:
+            self.do(place, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate",
+                    f"{self.link.gbit}gbit", "burst", self.link.burst, "limit", self.link.limit)
+
+    def dropped(self):
+        """Packets that the queues had no room for so far: on the way up, and down."""
+        def count(place):
+            return sum(map(int, re.findall(r"dropped (\d+)", self.do(place, "tc", "-s", "qdisc"))))
+        return sum(map(count, range(1, self.count + 1))), count(0)
+
+    def retransmitted(self):
+        """Segments that TCP has sent again so far, on all hosts."""
+        return sum(int(self.do(host + 1, "nstat", "-asz", "TcpRetransSegs").split()[-2])
+                   for host in range(self.count))
+
+    def run(self, command_of, environment_of=lambda host: {}, timeout=95):
+        """
+        Run a command on each host at once.
+        Returns what each printed; ends the script where one fails.
+        """
+        runs = []
+        for host in range(self.count):
+            files = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+            runs.append((subprocess.Popen(
+                [*self.inside(host + 1), *map(str, command_of(host))], stdin=subprocess.DEVNULL,
+                stdout=files[0], stderr=files[1], preexec_fn=die_with_parent,
+                env={**os.environ, **environment_of(host)}), files))
+        deadline = time.monotonic() + timeout
+        outputs = [self.collect(process, files, deadline) for process, files in runs]
+        failed = [f"host {host}: exit {status}: {error.strip()}"
+                  for host, (status, _, error) in enumerate(outputs) if status != 0]
+        if failed:
+            sys.exit("\n".join(failed))
+        return [output for _, output, _ in outputs]
+
+    @staticmethod
+    def collect(process, files, deadline):
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        texts = []
+        for file in files:
+            file.seek(0)
+            texts.append(file.read())
+            file.close()
+        return process.returncode, *texts
+
+
+def run_wring(hosts, wring, arguments, **settings):
+    """`wring bench allreduce`, one rank per host. Returns its results."""
+    def command(_):
+        return [wring, "bench", "allreduce", "-n", hosts.count, "-p", "tcp", "--json", *arguments]
+
+    def environment(host):
+        return {"WRING_RANK": str(host), "WRING_SIZE": str(hosts.count), "WRING_KEY": "links",
+                "WRING_ROOT": f"{hosts.address(0)}:{PORT}", **settings}
+    return json.loads(hosts.run(command, environment)[0])["results"]
+
+
+def bound_us(link, result, ranks):
+    """
+    The least time that a link leaves for this. Raw: a ring's, as bytes of gradient over bits per
+    second. Encoded: the bytes that a rank really sends. Headers of frames are not counted.
+    """
+    if link.gbit == 0:
+        return 0
+    sent = result["bytes"] * 2 * (ranks - 1) / ranks
+    if result["codec"] != "none":
+        sent = result["wire_bytes"]
+    return sent / link.bytes_per_us()
+
+
+def measure(arguments, wring, name):
+    """Print a table for one link."""
+    link = LINKS[name]
+    times, last = {}, {}
+    with Hosts(arguments.ranks, link, arguments.ways.split(",")) as hosts:
+        for _ in range(arguments.rounds):
+            for result in run_wring(hosts, wring, ["-b", arguments.bytes, "-c", arguments.codecs,
+                                                   "--seconds", str(arguments.seconds)]):
+                key = result["codec"], result["bytes"]
+                times.setdefault(key, []).append(result["time_us"]["median"])
+                last[key] = result
+        up, down = hosts.dropped()
+        again = hosts.retransmitted()
+    for (codec, size), all_us in times.items():
+        median = statistics.median(all_us)
+        result, raw = last[codec, size], times.get(("none", size))
+        bound = bound_us(link, result, arguments.ranks)
+        gain = statistics.median(raw) / median if raw else float("nan")
+        print(f"| {name} | {codec} | {size} | {median:.0f} | {min(all_us):.0f} "
+              f"| {max(all_us):.0f} | {bound:.0f} | {100 * bound / median:.1f} "
+              f"| {gain:.2f} | {result['wrong']} |", flush=True)
+    print(f"\n{name}: {up} packets dropped on the way up, {down} on the way down; "
+          f"{again} segments sent again\n", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--links", default="1g,10g,none")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--bytes", default="64m")
+    parser.add_argument("--codecs", default="none,bf16,int8,onebit,onebit+ef,topk:ratio=0.01")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--ways", default="up,down", help="which ways of a link are shaped")
+    arguments = parser.parse_args()
+
+    require_root()
+    print("| link | codec | bytes | µs | best round | worst | bound µs | % of bound | times none's "
+          "speed | wrong |\n|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    for name in arguments.links.split(","):
+        measure(arguments, os.path.abspath(f"{arguments.build}/tools/wring"), name)
+
+
+if __name__ == "__main__":
+    main()
