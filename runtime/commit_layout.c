@@ -18,16 +18,21 @@ struct layout {
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 
-static bool is_sharded(const struct wring_bucket *bucket)
+static bool is_raw(const struct wring_bucket *bucket)
+{
+    return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
+}
+
+static bool is_sharded(const struct wring_bucket *bucket, bool raw)
 {
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);
     uint32_t n = bucket->group->members.n;
 
     if (bucket->scheme != WRING_SCHEME_AUTO)
         return bucket->scheme == WRING_SCHEME_DIVISIBLE;
-    if (info->flags & WRING_CODEC_TWO_WAYS)
+    if (!raw && info->flags & WRING_CODEC_TWO_WAYS)
         return true;
-    if (info->flags & WRING_CODEC_RAW)
+    if (raw)
         return wring_bucket_bytes(bucket) > bucket->session->config.flat_bytes;
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
 }
@@ -37,13 +42,14 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
-static struct layout lay_out(const struct wring_bucket *bucket)
+/** @param raw  without its codec, if it has one */
+static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
 {
     const struct wring_config *config = &bucket->session->config;
     uint32_t n = bucket->group->members.n;
     struct layout layout = {
-        .sharded = is_sharded(bucket),
-        .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
+        .sharded = is_sharded(bucket, raw),
+        .raw = raw,
     };
     const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
     layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
@@ -69,6 +75,20 @@ static struct layout lay_out(const struct wring_bucket *bucket)
     return layout;
 }
 
+static struct layout choose_layout(const struct wring_bucket *bucket)
+{
+    return lay_out(bucket, bucket->choice.bypass || is_raw(bucket));
+}
+
+/** The elements whose sum we would encode again. */
+static struct wring_span find_owned(const struct wring_bucket *bucket)
+{
+    struct layout layout = lay_out(bucket, is_raw(bucket));
+    if (layout.raw || !layout.sharded)
+        return (struct wring_span){0, 0};
+    return wring_geometry_shard(&layout.geometry, bucket->group->members.me);
+}
+
 static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
 {
     return wring_channel_memory(bucket->group->members.n, layout->window, layout->slot_bytes);
@@ -87,7 +107,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .priority = bucket->priority,
         .scatter = layout->sharded ? &bucket->scatter : NULL,
         .gather = &bucket->gather,
-        .residual = bucket->residual,
+        .residual = layout->raw ? NULL : bucket->residual,
         .send_tasks = layout->send_tasks,
         .reduce_tasks = layout->reduce_tasks,
         .decode_tasks = layout->decode_tasks,
@@ -115,8 +135,9 @@ static size_t plan_memory(struct wring_session *session)
 {
     size_t total = 0;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        struct layout layout = lay_out(at);
+        struct layout layout = choose_layout(at);
         fill_collective(at, &layout);
+        at->owned = find_owned(at);
         at->memory_offset = total;
         if (at->collective.scatter != NULL)
             total += channel_bytes(at, &layout);
@@ -142,7 +163,7 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
 
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
-    struct layout layout = lay_out(bucket);
+    struct layout layout = choose_layout(bucket);
     struct wring_collective *collective = &bucket->collective;
     uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
     enum wring_status status = WRING_OK;
