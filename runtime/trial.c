@@ -254,11 +254,14 @@ static void clear_away(struct bench *bench)
 enum wring_status wring_trial_run(struct wring_session *session)
 {
     struct bench bench = {.session = session, .real = session->buckets};
+    uint64_t began = wring_now_ns();
 
     session->buckets = NULL;
     enum wring_status status = try_all(&bench);
     if (status == WRING_OK)
         take_over(&bench);
+    wring_debug(&session->log, "trials of %" PRIu32 " ways took %.1f ms", bench.n,
+                (double)(wring_now_ns() - began) / 1e6);
     clear_away(&bench);
     free(bench.trials);
     return status;
