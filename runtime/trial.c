@@ -161,14 +161,21 @@ static enum wring_status agree_on_time(struct bench *bench, struct trial *trial,
     return status;
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
 /** A few steps of one size; all members stop after the same one. */
 static enum wring_status time_size(struct bench *bench, struct trial *trial, uint32_t size)
 {
     struct wring_bucket *bucket = trial->buckets[size];
-    uint64_t best = UINT64_MAX, total = 0, took = 0;
+    uint64_t all[STEPS_MAX], total = 0, took = 0;
     enum wring_status status = WRING_OK;
+    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < STEPS_MAX && status == WRING_OK; i++) {
+    while (n < STEPS_MAX && status == WRING_OK) {
         memcpy(bucket->data, bench->source, wring_bucket_bytes(bucket));
         status = agree_on_time(bench, trial, &took); /* so that all begin together */
         uint64_t began = wring_now_ns();
@@ -177,13 +184,14 @@ static enum wring_status time_size(struct bench *bench, struct trial *trial, uin
         took = wring_now_ns() - began;
         if (status == WRING_OK)
             status = agree_on_time(bench, trial, &took);
-        best = took < best ? took : best;
+        all[n++] = took;
         total += took;
-        if (total >= PLENTY_NS || (i + 1 >= STEPS_MIN && total >= ENOUGH_NS))
+        if (total >= PLENTY_NS || (n >= STEPS_MIN && total >= ENOUGH_NS))
             break;
     }
+    qsort(all, n, sizeof(*all), compare_times);
     trial->curve.points[size].bytes = wring_bucket_bytes(bucket);
-    trial->curve.points[size].ns = best;
+    trial->curve.points[size].ns = all[(n - 1) / 2]; /* of two the faster: the first is cold */
     trial->curve.n = size + 1;
     return status;
 }

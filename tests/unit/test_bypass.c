@@ -70,17 +70,17 @@ static void a_fast_one_does_without(void)
     CHECK(wring_bypass_choose(&codec, &raw, 64 * MI).bypass, "64 MiB");
 }
 
-/** Nine tenths gain, a hair more do not; what is below a microsecond is no gain at all. */
+/** Neither a gain of less than 15 % counts, nor one of less than 5 us. */
 static void near_the_same_time_it_is_left_out(void)
 {
-    const struct wring_curve raw = {1, {{MI, 10 * MS}}}, slow = {1, {{MI, 9 * MS + 1}}},
-                             fast = {1, {{MI, 9 * MS}}}, tiny = {1, {{MI, 1500}}},
-                             less = {1, {{MI, 501}}}, just = {1, {{MI, 500}}};
+    const struct wring_curve raw = {1, {{MI, 10 * MS}}}, slow = {1, {{MI, 8500 * US + 1}}},
+                             fast = {1, {{MI, 8500 * US}}}, tiny = {1, {{MI, 9 * US}}},
+                             less = {1, {{MI, 4 * US + 1}}}, just = {1, {{MI, 4 * US}}};
     CHECK(wring_bypass_choose(&raw, &raw, MI).bypass, "the same");
-    CHECK(wring_bypass_choose(&slow, &raw, MI).bypass, "a tenth less a hair");
-    CHECK(!wring_bypass_choose(&fast, &raw, MI).bypass, "a tenth");
-    CHECK(wring_bypass_choose(&less, &tiny, MI).bypass, "less than a microsecond");
-    CHECK(!wring_bypass_choose(&just, &tiny, MI).bypass, "a microsecond");
+    CHECK(wring_bypass_choose(&slow, &raw, MI).bypass, "15 % less a hair");
+    CHECK(!wring_bypass_choose(&fast, &raw, MI).bypass, "15 %");
+    CHECK(wring_bypass_choose(&less, &tiny, MI).bypass, "less than 5 us");
+    CHECK(!wring_bypass_choose(&just, &tiny, MI).bypass, "5 us");
 }
 
 int main(int argc, char **argv)
