@@ -170,6 +170,36 @@ static void overlapping_groups_meet_once(void)
     wring_test_run_ranks(&job);
 }
 
+static void swallow(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module, (void)text;
+}
+
+static void commit_in_vain(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    (void)arg;
+    REQUIRE(add(session, "one", "int8+ef", ELEMS, NULL) != NULL, "no bucket");
+    enum wring_status status = wring_session_commit(session);
+    CHECK(status == WRING_ERR_PEER, "rank %u: %s", rank, wring_status_text(status));
+    CHECK(wring_session_error(session, &detail) == WRING_ERR_PEER, "%s", detail.text);
+    status = wring_session_commit(session);
+    CHECK(status == WRING_ERR_PEER, "rank %u, again: %s", rank, wring_status_text(status));
+}
+
+/** So early that it is in the middle of the trials, and a little later. */
+static void a_link_that_breaks_ends_the_commit(void)
+{
+    static const char *const faults[] = {"WRING_FAULT=disconnect=after:30,rank=1",
+                                         "WRING_FAULT=disconnect=after:200,rank=1"};
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {"WRING_BYPASS=auto", "WRING_PROVIDER=tcp", faults[i], NULL};
+        struct wring_test_job job = {
+            .ranks = 3, .settings = settings, .run = commit_in_vain, .log = swallow};
+        wring_test_run_ranks(&job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -177,6 +207,7 @@ int main(int argc, char **argv)
         {"shared_memory_does_without", shared_memory_does_without},
         {"the_setting_is_obeyed", the_setting_is_obeyed},
         {"overlapping_groups_meet_once", overlapping_groups_meet_once},
+        {"a_link_that_breaks_ends_the_commit", a_link_that_breaks_ends_the_commit},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -77,8 +77,8 @@ static void near_the_same_time_it_is_left_out(void)
                              fast = {1, {{MI, 8500 * US}}}, tiny = {1, {{MI, 9 * US}}},
                              less = {1, {{MI, 4 * US + 1}}}, just = {1, {{MI, 4 * US}}};
     CHECK(wring_bypass_choose(&raw, &raw, MI).bypass, "the same");
-    CHECK(wring_bypass_choose(&slow, &raw, MI).bypass, "15 % less a hair");
-    CHECK(!wring_bypass_choose(&fast, &raw, MI).bypass, "15 %");
+    CHECK(wring_bypass_choose(&slow, &raw, MI).bypass, "15 per cent less a hair");
+    CHECK(!wring_bypass_choose(&fast, &raw, MI).bypass, "15 per cent");
     CHECK(wring_bypass_choose(&less, &tiny, MI).bypass, "less than 5 us");
     CHECK(!wring_bypass_choose(&just, &tiny, MI).bypass, "5 us");
 }
