@@ -73,6 +73,9 @@ static uint64_t deal_next(struct deal *deal)
     return (deal->position >> 32) - before;
 }
 
+/** Where streams of no lines lie: NULL has no offsets, not even 0. */
+static char nothing[1];
+
 /** A stream on its way through the blocks. */
 struct walk {
     char *base;
@@ -82,7 +85,8 @@ struct walk {
 
 static struct walk walk_begin(const struct wring_twin_stream *stream, uint64_t blocks)
 {
-    return (struct walk){stream->base, stream->span, deal_out(stream->lines, blocks),
+    char *base = stream->span > 0 ? stream->base : nothing;
+    return (struct walk){base, stream->span, deal_out(stream->lines, blocks),
                          deal_out(stream->span, blocks)};
 }
 
@@ -123,7 +127,7 @@ uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_t
     struct walk write = walk_begin(&work->write, blocks);
     struct walk other = walk_begin(&work->other, blocks);
     for (uint64_t i = 0; i < blocks; i++) {
-        struct wring_twin_block block, second = {0};
+        struct wring_twin_block block, second = {.update = nothing, .write = nothing};
         if (work->other.lines > 0) {
             second.read = walk_next(&other, &second.n_read);
             seen |= tier->run(&second, store, key);

@@ -39,7 +39,8 @@ struct wring_twin_work {
     struct wring_twin_stream other; /* read too, where there are two sources */
 };
 
-/** A piece of that traffic, in lines: small enough that the streams take turns in the caches. */
+/** A piece of that traffic, in lines: small enough that the streams take turns in the caches.
+ * Pointers are not NULL where there are no lines either. */
 struct wring_twin_block {
     const char *read;
     char *update, *write;

@@ -120,7 +120,8 @@ static void updates_are_made(void)
         for (size_t n_read = 0; n_read <= 9; n_read += 9) {
             uint64_t *update = lines(9), *read = lines(n_read), wrong = 0;
             memset(update, 0x33, 9 * WRING_TWIN_LINE);
-            struct wring_twin_block block = {(char *)read, (char *)update, NULL, n_read, 9, 0};
+            struct wring_twin_block block = {
+                (char *)read, (char *)update, (char *)update, n_read, 9, 0};
             tier->run(&block, WRING_TWIN_STREAM_UPDATES, UINT64_MAX);
             tier->fence();
             for (unsigned i = 0; i < 9 * 8; i++)

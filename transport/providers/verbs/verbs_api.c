@@ -98,6 +98,17 @@ static bool new_make_cq(struct verbs_rail *rail, uint32_t entries)
     return rail->cq != NULL;
 }
 
+/** As ibv_create_qp_ex, whose inline code wants to be linked with libibverbs. */
+static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
+{
+    const struct verbs_context *more = verbs_get_ctx(context);
+    size_t needed = sizeof(*more) - offsetof(struct verbs_context, create_qp_ex);
+    if (more != NULL && more->sz >= needed && more->create_qp_ex != NULL)
+        return more->create_qp_ex(context, init);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
 static bool new_make_qp(struct verbs_path *path, struct ibv_qp_init_attr *init)
 {
     struct ibv_qp_init_attr_ex more = {
@@ -110,7 +121,7 @@ static bool new_make_qp(struct verbs_path *path, struct ibv_qp_init_attr *init)
         .send_ops_flags =
             IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND,
     };
-    path->qp = ibv_create_qp_ex(path->rail->context, &more);
+    path->qp = create_qp_ex(path->rail->context, &more);
     if (path->qp == NULL)
         return false;
     path->qp_ex = path->rail->provider->library.qp_to_qp_ex(path->qp);
