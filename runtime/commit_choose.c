@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "runtime/commit.h"
-#include "runtime/trial.h"
+#include "runtime/trials.h"
 
 #define WRING_MODULE "commit"
 
@@ -131,9 +131,13 @@ static enum wring_status agree_on_any(struct wring_session *session, bool *any)
         return status;
     for (uint32_t i = 0; i < session->size; i++) {
         struct wring_reader reader = wring_blobs_reader(&blobs, i);
-        *any |= wring_read_u32(&reader) != 0;
-        if (reader.failed)
-            status = WRING_ERR_FRAME;
+        uint32_t theirs = wring_read_u32(&reader);
+        *any |= theirs != 0;
+        if (!reader.failed && theirs <= 1)
+            continue;
+        wring_error(&session->log, "rank %" PRIu32 " does not say whether it has trials to make",
+                    i);
+        status = WRING_ERR_FRAME;
     }
     wring_blobs_finish(&blobs);
     return status;
@@ -169,7 +173,7 @@ enum wring_status wring_commit_choose(struct wring_session *session)
     if (status == WRING_OK)
         status = agree_on_any(session, &any);
     if (status == WRING_OK && any)
-        status = wring_trial_run(session);
+        status = wring_trials_run(session);
     if (status != WRING_OK || strcmp(how, "auto") != 0)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)

@@ -3,8 +3,8 @@
  * Trials: buckets that exist for as long as it takes to see how long their steps take. Everything
  * that a real bucket's step meets is in them: the link, the slots, the codec, other ranks' cores.
  */
-#ifndef WRING_RUNTIME_TRIAL_H
-#define WRING_RUNTIME_TRIAL_H
+#ifndef WRING_RUNTIME_TRIALS_H
+#define WRING_RUNTIME_TRIALS_H
 
 #include "runtime/bypass.h"
 #include "runtime/session.h"
@@ -35,9 +35,9 @@ struct wring_tried {
  *
  * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
  */
-enum wring_status wring_trial_run(struct wring_session *session);
+enum wring_status wring_trials_run(struct wring_session *session);
 
 /** Forget all that was measured. */
-void wring_trial_forget(struct wring_session *session);
+void wring_trials_forget(struct wring_session *session);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/trial.h"
+#include "runtime/trials.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -259,7 +259,7 @@ static void clear_away(struct bench *bench)
     free(bench->source);
 }
 
-enum wring_status wring_trial_run(struct wring_session *session)
+enum wring_status wring_trials_run(struct wring_session *session)
 {
     struct bench bench = {.session = session, .real = session->buckets};
     uint64_t began = wring_now_ns();
@@ -275,7 +275,7 @@ enum wring_status wring_trial_run(struct wring_session *session)
     return status;
 }
 
-void wring_trial_forget(struct wring_session *session)
+void wring_trials_forget(struct wring_session *session)
 {
     while (session->tried != NULL) {
         struct wring_tried *tried = session->tried;
