@@ -10,10 +10,10 @@
 
 #define WRING_MODULE "commit"
 #define STEPS_MAX 50
-#define STEPS_MIN 2
-#define ENOUGH_NS (6 * WRING_NS_PER_MS)  /* of steps of one size */
-#define PLENTY_NS (20 * WRING_NS_PER_MS) /* one step is enough */
-#define SLOPE_NS (4 * WRING_NS_PER_MS)   /* more than latency: larger sizes tell nothing new */
+#define STEPS_MIN 3
+#define ENOUGH_NS (6 * WRING_NS_PER_MS)   /* of steps of one size */
+#define PLENTY_NS (100 * WRING_NS_PER_MS) /* fewer than STEPS_MIN are enough */
+#define SLOPE_NS (4 * WRING_NS_PER_MS)    /* more than latency: larger sizes tell nothing new */
 
 static const uint64_t sizes[WRING_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
 
@@ -191,7 +191,7 @@ static enum wring_status time_size(struct bench *bench, struct trial *trial, uin
     }
     qsort(all, n, sizeof(*all), compare_times);
     trial->curve.points[size].bytes = wring_bucket_bytes(bucket);
-    trial->curve.points[size].ns = all[(n - 1) / 2]; /* of two the faster: the first is cold */
+    trial->curve.points[size].ns = all[(n - 1) / 4]; /* few are as fast; others waited for a core */
     trial->curve.n = size + 1;
     return status;
 }
