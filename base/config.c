@@ -70,6 +70,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_PROGRESS",     "thread",  "",      "who drives the exchange: a thread of ours, or only callers",    CHOICE("thread|caller"),          FIELD(progress), false },
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
+    { "WRING_BYPASS",       "auto",    "",      "leave a bucket's codec out: where commit measures that it gains no time, never, or always", CHOICE("auto|never|always"), FIELD(bypass), false },
     { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },

@@ -70,6 +70,7 @@ struct wring_config {
     char progress[WRING_CONFIG_TEXT];
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
+    char bypass[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
     int64_t stats_every; /* steps; 0: never */
     char log_level[WRING_CONFIG_TEXT];

@@ -191,7 +191,7 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     }
     if (under_way(bucket))
         return WRING_ERR_BUSY;
-    if (bucket->kept != NULL) {
+    if (bucket->kept != NULL && !bucket->choice.bypass) {
         memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
         bucket->kept_step = bucket->collective.step;
     }

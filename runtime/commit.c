@@ -36,7 +36,6 @@ static void free_dropped(struct wring_session *session)
     }
 }
 
-/** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 static enum wring_status find_data(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
@@ -51,6 +50,14 @@ static enum wring_status find_data(struct wring_session *session)
         at->block = &at->borrowed;
     }
     return WRING_OK;
+}
+
+enum wring_status wring_commit_find_data(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    enum wring_status status = find_data(session);
+    wring_progress_unlock(session->progress);
+    return status;
 }
 
 static enum wring_status import_all(struct wring_session *session, const struct wring_blobs *blobs)
@@ -90,39 +97,58 @@ static enum wring_status exchange_places(struct wring_session *session)
     return wring_session_agree(session, status, "");
 }
 
-enum wring_status wring_session_commit(struct wring_session *session)
+static void describe(const struct wring_session *session, const struct wring_bucket *bucket)
 {
-    enum wring_status status = wring_session_check(session);
+    const struct wring_work *work = &bucket->collective.work;
+    wring_debug(&session->log,
+                "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
+                bucket->name, bucket->elems, wring_bucket_spec(bucket), work->ops->name,
+                work->placed ? ", in place" : "", work->geometry.chunk_elems);
+}
+
+enum wring_status wring_commit_connect(struct wring_session *session)
+{
+    enum wring_status status = exchange_places(session);
     if (status != WRING_OK)
         return status;
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        at->committed = true;
+        describe(session, at);
+    }
+    return WRING_OK;
+}
+
+/** Take the last commit back. Errors: WRING_ERR_BUSY (something is under way). */
+static enum wring_status begin(struct wring_session *session)
+{
+    enum wring_status status = WRING_ERR_BUSY;
     wring_progress_lock(session->progress);
     if (wring_engine_idle(session->engine)) {
         wring_commit_undo(session);
         free_dropped(session);
         status = find_data(session);
-    } else {
-        status = WRING_ERR_BUSY;
     }
     wring_progress_unlock(session->progress);
+    return status;
+}
+
+enum wring_status wring_session_commit(struct wring_session *session)
+{
+    enum wring_status status = wring_session_check(session);
+    if (status == WRING_OK)
+        status = begin(session);
     if (status != WRING_OK)
         return status;
 
     status = wring_commit_compare(session);
     if (status == WRING_OK)
-        status = exchange_places(session);
+        status = wring_commit_choose(session);
+    if (status == WRING_OK)
+        status = wring_commit_connect(session);
     if (status != WRING_OK) {
         wring_progress_lock(session->progress);
         wring_commit_undo(session);
         wring_progress_unlock(session->progress);
-        return status;
     }
-    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        at->committed = true;
-        wring_debug(&session->log,
-                    "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
-                    at->name, at->elems, wring_codec_info(at->codec)->spec,
-                    at->collective.work.ops->name, at->collective.work.placed ? ", in place" : "",
-                    at->collective.work.geometry.chunk_elems);
-    }
-    return WRING_OK;
+    return status;
 }

@@ -1,9 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The second half of a commit, once all ranks mean the same buckets. */
+/** The steps of a commit. */
 #ifndef WRING_RUNTIME_COMMIT_H
 #define WRING_RUNTIME_COMMIT_H
 
 #include "runtime/session.h"
+
+/** Where each bucket's data is registered; foreign memory is, where all devices take it. */
+enum wring_status wring_commit_find_data(struct wring_session *session);
+
+/**
+ * Once all ranks mean the same buckets: decide which of their codecs run, the same on all members,
+ * by trials where this session has not measured yet. Collective, and bounded in time as a few steps
+ * of the largest bucket are. Says what it decided, at level info.
+ * Errors: those of wring_trials_run().
+ */
+enum wring_status wring_commit_choose(struct wring_session *session);
+
+/**
+ * Give each bucket its channels. Collective. Errors: those of a commit; wring_commit_undo() takes
+ * back what was made.
+ */
+enum wring_status wring_commit_connect(struct wring_session *session);
 
 /**
  * Decide each bucket's scheme, pieces and windows, and make its channels and slots, which nobody

@@ -44,16 +44,21 @@ static bool is_small(const struct wring_bucket *bucket)
     return wring_bucket_bytes(bucket) <= flat_limit(bucket);
 }
 
-static bool is_sharded(const struct wring_bucket *bucket)
+static bool is_raw(const struct wring_bucket *bucket)
+{
+    return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
+}
+
+static bool is_sharded(const struct wring_bucket *bucket, bool raw)
 {
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);
     uint32_t n = bucket->group->members.n;
 
     if (bucket->scheme != WRING_SCHEME_AUTO)
         return bucket->scheme == WRING_SCHEME_DIVISIBLE;
-    if (info->flags & WRING_CODEC_TWO_WAYS)
+    if (!raw && info->flags & WRING_CODEC_TWO_WAYS)
         return true;
-    if (info->flags & WRING_CODEC_RAW)
+    if (raw)
         return !is_small(bucket);
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
 }
@@ -63,13 +68,14 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
-static struct layout lay_out(const struct wring_bucket *bucket)
+/** @param raw  without its codec, if it has one */
+static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
 {
     const struct wring_config *config = &bucket->session->config;
     uint32_t n = bucket->group->members.n;
     struct layout layout = {
-        .sharded = is_sharded(bucket),
-        .raw = (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0,
+        .sharded = is_sharded(bucket, raw),
+        .raw = raw,
     };
     layout.placed = layout.sharded && layout.raw && bucket->placed;
     const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
@@ -96,6 +102,20 @@ static struct layout lay_out(const struct wring_bucket *bucket)
     layout.reduce_tasks = at_most(layout.pieces, STAGE_TASKS);
     layout.decode_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX) : 0;
     return layout;
+}
+
+static struct layout choose_layout(const struct wring_bucket *bucket)
+{
+    return lay_out(bucket, bucket->choice.bypass || is_raw(bucket));
+}
+
+/** The elements whose sum we would encode again. */
+static struct wring_span find_owned(const struct wring_bucket *bucket)
+{
+    struct layout layout = lay_out(bucket, is_raw(bucket));
+    if (layout.raw || !layout.sharded)
+        return (struct wring_span){0, 0};
+    return wring_geometry_shard(&layout.geometry, bucket->group->members.me);
 }
 
 static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
@@ -126,7 +146,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .priority = bucket->priority,
         .scatter = layout->sharded ? &bucket->scatter : NULL,
         .gather = &bucket->gather,
-        .residual = bucket->residual,
+        .residual = layout->raw ? NULL : bucket->residual,
         .send_tasks = layout->send_tasks,
         .reduce_tasks = layout->reduce_tasks,
         .decode_tasks = layout->decode_tasks,
@@ -155,8 +175,9 @@ static size_t plan_memory(struct wring_session *session)
 {
     size_t total = 0;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        struct layout layout = lay_out(at);
+        struct layout layout = choose_layout(at);
         fill_collective(at, &layout);
+        at->owned = find_owned(at);
         at->memory_offset = total;
         if (at->collective.scatter != NULL)
             total += channel_bytes(at, &layout);
@@ -182,7 +203,7 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
 
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
-    struct layout layout = lay_out(bucket);
+    struct layout layout = choose_layout(bucket);
     struct wring_collective *collective = &bucket->collective;
     uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
     enum wring_status status = WRING_OK;

@@ -26,10 +26,11 @@ void wring_signature_write(const struct wring_bucket *bucket, char *text)
     snprintf(text, WRING_SIGNATURE_MAX,
              "elems=%" PRIu64 "\ntype=%s\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
-             "\n",
+             "\nWRING_BYPASS=%s\n",
              bucket->elems, wring_dtype_name(bucket->dtype), wring_op_name(bucket->op),
              wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
-             bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window);
+             bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window,
+             config->bypass);
 }
 
 /** Take a line off the front, its end left out; empty where there is none. */

@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
+#include "runtime/trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,7 @@ void wring_session_close(struct wring_session *session)
         wring_group_free(session->groups);
     wring_group_free(session->world);
     free_buckets(session);
+    wring_trials_forget(session);
     while (session->buffers != NULL) {
         struct wring_buffer *buffer = session->buffers;
         session->buffers = buffer->next;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/config.h"
+#include "runtime/bypass.h"
 #include "runtime/progress.h"
 #include "transport/collective/collective.h"
 #include "transport/trace.h"
@@ -38,6 +39,8 @@ struct wring_bucket {
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */
+    struct wring_choice choice;      /* does the codec run? */
+    struct wring_span owned; /* elements whose sums we own and encode again, when the codec runs */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     size_t memory_offset; /* of its channels and send slots in the session's slots */
@@ -62,6 +65,8 @@ struct wring_session {
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
+
+    struct wring_tried *tried; /* what commits measured, in the order of trials */
 
     /* of the last commit */
     struct wring_block slots;
@@ -138,6 +143,12 @@ void wring_commit_undo(struct wring_session *session);
 /** The registered memory that holds [data, data + bytes), or NULL. Threads: safe. */
 const struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,
                                             size_t bytes);
+
+/** What its steps are encoded by, as a spec. */
+static inline const char *wring_bucket_spec(const struct wring_bucket *bucket)
+{
+    return bucket->choice.bypass ? "none" : wring_codec_info(bucket->codec)->spec;
+}
 
 /** Bytes of a bucket's data. */
 static inline size_t wring_bucket_bytes(const struct wring_bucket *bucket)

@@ -57,15 +57,6 @@ static void put_text(struct output *out, const char *text)
     put(out, text, strlen(text));
 }
 
-/** The elements whose sum this rank owns and encodes again; none in the indivisible scheme. */
-static struct wring_span owned(const struct wring_bucket *bucket)
-{
-    const struct wring_collective *collective = &bucket->collective;
-    if (collective->work.ops != &wring_sharded || collective->work.codec == NULL)
-        return (struct wring_span){0, 0};
-    return wring_geometry_shard(&collective->work.geometry, collective->members.me);
-}
-
 static bool has_failed(const struct wring_bucket *bucket)
 {
     return atomic_load(&bucket->collective.status) != WRING_OK;
@@ -80,8 +71,8 @@ static uint64_t steps_made(const struct wring_bucket *bucket)
 /** A bucket's residual as it was after `steps` steps, or NULL where that has not been kept. */
 static const float *residual_after(const struct wring_bucket *bucket, uint64_t steps)
 {
-    if (!has_failed(bucket) && bucket->collective.step == steps)
-        return bucket->residual;
+    if (bucket->choice.bypass || (!has_failed(bucket) && bucket->collective.step == steps))
+        return bucket->residual; /* steps without the codec leave it alone */
     return bucket->kept != NULL && bucket->kept_step == steps ? bucket->kept : NULL;
 }
 
@@ -97,7 +88,7 @@ static void put_range(struct output *out, enum part part, uint64_t begin, uint64
 static void put_bucket(struct output *out, const struct wring_bucket *bucket, uint64_t steps,
                        const float *residual)
 {
-    struct wring_span own = owned(bucket);
+    struct wring_span own = bucket->owned;
 
     put_text(out, bucket->name);
     put_u64(out, bucket->elems);
@@ -230,7 +221,7 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
     if (data == NULL || bucket == NULL || bucket->residual == NULL || !in->apply)
         return;
-    struct wring_span own = owned(bucket);
+    struct wring_span own = bucket->owned;
     if (part == PART_OWNER)
         take(bucket->residual, data, begin, end, own.begin, own.end);
     else if (in->own) {

@@ -110,7 +110,7 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
     struct wring_bucket_stats stats = {
-        .codec = wring_codec_info(bucket->codec)->spec,
+        .codec = wring_bucket_spec(bucket),
         .scheme = scheme_of(collective),
         .in_place = collective->work.placed,
         .piece_elems = collective->work.geometry.chunk_elems < bucket->elems
@@ -121,6 +121,9 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         .exchange_ns = of_all(collective, collective->cost.exchange_ns),
         .codec_ns = of_all(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
+        .codec_asked = wring_codec_info(bucket->codec)->spec,
+        .with_codec_ns = bucket->choice.with_ns,
+        .without_codec_ns = bucket->choice.without_ns,
     };
     fill_measured(collective, &stats);
     name_providers(bucket, stats.provider, sizeof(stats.provider));

@@ -3,6 +3,7 @@
 #ifndef WRING_TOOLS_BENCH_ALLREDUCE_H
 #define WRING_TOOLS_BENCH_ALLREDUCE_H
 
+#include <wring/codec.h>
 #include <wring/wring.h>
 
 #include "tools/bench.h"
@@ -19,6 +20,7 @@ struct wring_allreduce_params {
     size_t n_bytes;
     enum wring_op op;
     enum wring_scheme scheme;
+    const char *bypass;  /* a value of WRING_BYPASS */
     uint32_t iterations; /* 0: as many as fit into seconds */
     double seconds;      /* per codec and size */
     bool foreign;        /* malloc'ed memory through the immediate call */
@@ -39,7 +41,9 @@ struct wring_allreduce_result {
     /* what the buckets' stats say; nothing with immediate calls */
     bool has_stats;
     char scheme[16];
-    double error, error_back; /* the worst rank's; NAN: not measured */
+    char ran[WRING_CODEC_SPEC_MAX]; /* the codec that did: "none" where it was left out */
+    double with_us, without_us;     /* as predicted; 0: nothing was */
+    double error, error_back;       /* the worst rank's; NAN: not measured */
     char cores[WRING_PATTERN_RANKS_MAX][WRING_ALLREDUCE_CORES]; /* [ranks] */
 };
 

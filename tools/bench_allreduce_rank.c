@@ -224,6 +224,9 @@ static enum wring_status ask_bucket(const struct bench_case *this, struct findin
         return status;
     result->has_stats = true;
     snprintf(result->scheme, sizeof(result->scheme), "%s", stats.scheme);
+    snprintf(result->ran, sizeof(result->ran), "%s", stats.codec);
+    result->with_us = (double)stats.with_codec_ns / 1e3;
+    result->without_us = (double)stats.without_codec_ns / 1e3;
     findings->lost = stats.error;
     findings->lost_back = stats.error_back;
     snprintf(findings->cores, sizeof(findings->cores), "%s", stats.cores);
@@ -338,8 +341,12 @@ static enum wring_status make_memory(struct bench *bench)
 static int prepare(struct bench *bench)
 {
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    char bypass[32];
+    const char *const settings[] = {bypass, NULL};
 
+    snprintf(bypass, sizeof(bypass), "WRING_BYPASS=%s", bench->params->bypass);
     params.provider = bench->params->provider;
+    params.settings = settings;
     params.log = log_line;
     params.log_arg = bench;
     enum wring_status status = wring_session_open(&params, &bench->session);

@@ -86,7 +86,7 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
     void *data;
 
     if (rank->rank == 1 && odd->setting != NULL)
-        rank->settings[1] = odd->setting; /* after the provider */
+        rank->settings[2] = odd->setting; /* after the provider */
     rank->params.seed = rank->rank == 1 ? odd->seed : 0;
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
@@ -112,7 +112,7 @@ static int run_call(struct procs_rank *rank, void *arg)
     struct wring_session *session;
 
     if (rank->rank == 1)
-        rank->settings[1] = arg; /* after the provider */
+        rank->settings[2] = arg; /* after the provider */
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
     enum wring_status status = wring_allreduce(wring_session_world(session), data, 20000, WRING_F32,

@@ -220,7 +220,7 @@ def shm():
 def signature():
     def say(codec="int8", seed=1, elems=1000):
         return (f"elems={elems}\ntype=f32\nop=sum\ncodec={codec}\nscheme=auto\nseed={seed}\n"
-                "WRING_CHUNK_BYTES=262144\nWRING_FLAT_BYTES=8192\nWRING_WINDOW=4\n")
+                "WRING_CHUNK_BYTES=262144\nWRING_FLAT_BYTES=8192\nWRING_WINDOW=4\nWRING_BYPASS=auto\n")
 
     write("signature", "same", say() + "\0" + say())
     write("signature", "codec", say() + "\0" + say(codec="bf16"))
@@ -339,7 +339,7 @@ def peer():
     for deed, name in enumerate(("commit", "group", "open")):
         start = bytes([deed])
         write("peer", f"{name}-honest", start)
-        for message in range(6):
+        for message in range(7):
             each = f"{name}-{message}"
             write("peer", f"{each}-nothing", start + cut(message, 0))
             write("peer", f"{each}-most", start + cut(message, 30))
@@ -349,6 +349,7 @@ def peer():
             write("peer", f"{each}-name", start + overwrite(message, 8, b"\x1b[2J\n"))
             write("peer", f"{each}-zeros", start + overwrite(message, 16, bytes(60)))
             write("peer", f"{each}-ones", start + overwrite(message, 12, b"\xff" * 80))
+    write("peer", "commit-trials-alone", bytes([0]) + overwrite(3, 0, struct.pack("<I", 1)))
 
 
 def channel():

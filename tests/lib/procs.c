@@ -64,8 +64,9 @@ __attribute__((noreturn)) static void be_rank(const struct procs_job *job, uint3
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(root, sizeof(root), "127.0.0.1:%u", job->port);
-    while (job->settings != NULL && job->settings[n] != NULL)
-        rank.settings[n] = job->settings[n], n++;
+    rank.settings[n++] = "WRING_BYPASS=never"; /* as in jobs of threads */
+    for (const char *const *at = job->settings; at != NULL && *at != NULL; at++)
+        rank.settings[n++] = *at;
     rank.params = (struct wring_session_params){
         .root = root,
         .rank = index,

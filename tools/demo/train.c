@@ -76,7 +76,7 @@ struct wring_session *demo_session_open(const char *provider, const char *link,
                                         atomic_bool *settled)
 {
     char provider_text[64], fault_text[64];
-    const char *settings[4] = {provider_text, NULL, NULL, NULL};
+    const char *settings[4] = {provider_text, "WRING_BYPASS=never", NULL, NULL};
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     struct wring_session *session = NULL;
     const char *fd_text = wring_config_foreign("WRING_ROOT_FD");
@@ -84,7 +84,7 @@ struct wring_session *demo_session_open(const char *provider, const char *link,
     snprintf(provider_text, sizeof(provider_text), "WRING_PROVIDER=%s", provider);
     if (link != NULL) {
         snprintf(fault_text, sizeof(fault_text), "WRING_FAULT=rate=%s", link);
-        settings[1] = fault_text;
+        settings[2] = fault_text;
     }
     params.settings = settings;
     params.log = log_line;

@@ -141,7 +141,8 @@ struct wring_bucket_params {
     uint64_t elems; /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
-    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32 only */
+    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32 only. Left out
+                          where commit measures that it gains no time: see WRING_BYPASS */
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
@@ -159,6 +160,10 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 
 /**
  * Agree on all buckets and make their slots ready. Collective; may be repeated while idle.
+ *
+ * Here all ranks together decide which buckets' codecs run, by what steps with and without take
+ * (docs/which-codec.md): a few trial steps for each codec of a group that the session has not
+ * measured yet. WRING_BYPASS=never lets all of them run.
  * Errors: WRING_ERR_MISMATCH (the log line names both ranks and what differs), WRING_ERR_BUSY,
  * WRING_ERR_PEER, WRING_ERR_NO_MEMORY.
  */
@@ -331,7 +336,8 @@ enum wring_status wring_session_stats(struct wring_session *session,
  * from WRING_BUCKET_STATS_INIT. */
 struct wring_bucket_stats {
     size_t struct_bytes;
-    const char *codec;    /* canonical spec; lives as long as the bucket */
+    const char *codec;    /* canonical spec of what runs: "none" where the codec is left out; lives
+                             as long as the bucket */
     const char *scheme;   /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank) */
     char provider[48];    /* "shm"; "shm,tcp" where members are reached in different ways */
     bool in_place;        /* sums are written straight into the members' data */
@@ -352,6 +358,10 @@ struct wring_bucket_stats {
 
     uint32_t n_cores; /* on how many processors this bucket's codec work ran */
     char cores[44];   /* which, by the system's numbers: "0,2-3"; ",..." at the end if more */
+
+    /* the last commit's choice, see WRING_BYPASS */
+    const char *codec_asked;                  /* canonical spec of what was registered */
+    uint64_t with_codec_ns, without_codec_ns; /* predicted of a step; 0: nothing was */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
