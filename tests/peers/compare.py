@@ -10,7 +10,8 @@ hosts on slow links, in network namespaces), switch (what a codec that is switch
 All sides follow the same rules: the input is written anew before each call, into the memory that is
 reduced; a barrier goes before it; a call takes as long as its slowest rank; results are checked. A
 figure is the median over the rounds of the medians of the runs, and a ratio the median over the
-rounds of the ratios within one. The output is Markdown, or one JSON object; progress goes to
+rounds of the ratios within one. A run during which the host disturbed the machine is made again:
+peer_watch.py. The output is Markdown, or one JSON object; progress goes to
 standard error. The exit status is 1 if a program failed; a bar that is missed is no failure.
 """
 import argparse
@@ -27,6 +28,7 @@ import peer_bars
 import peer_links
 import peer_table
 from peer_sides import Failed, Tools
+from peer_watch import Watch
 
 SECTIONS = {section.name: section for section in
             (peer_bars.Codecs, peer_bars.SharedMemory, peer_bars.Crowded, peer_bars.Loopback,
@@ -62,8 +64,8 @@ def describe_machine(tools):
     return f"{tools.cores} × {model}, Linux {platform.release()}; " + ", ".join(tools.versions)
 
 
-def take_turns(section, rounds):
-    """@return (samples of each side, a dictionary per round; what failed)"""
+def take_turns(section, rounds, watch):
+    """@return (samples of each side, a dictionary per run; what failed)"""
     entries = list(section.entries())
     samples, failed = {entry.side: [] for entry in entries}, {}
     for turn in range(rounds):
@@ -72,7 +74,8 @@ def take_turns(section, rounds):
             if entry.side in failed:
                 continue
             try:
-                samples[entry.side].append(entry.run())
+                samples[entry.side].append(watch.run(
+                    entry.run, lambda text, side=entry.side: say(f"{section.name}: {side}: {text}")))
             except (Failed, SystemExit) as error:
                 failed[entry.side] = str(error)
                 say(f"{section.name}: {entry.side}: {error}")
@@ -101,8 +104,9 @@ def run_section(name, tools, arguments):
     with contextlib.ExitStack() as stack:
         for hosts in getattr(section, "hosts", {}).values():
             stack.enter_context(hosts)
-        samples, failed = take_turns(section, arguments.rounds)
-    return section, list(section.rows(samples)), failed
+        watch = Watch(lambda: tools.limits("line")[0])
+        samples, failed = take_turns(section, arguments.rounds, watch)
+    return section, list(section.rows(samples)), failed, watch.left_as_is
 
 
 def main():
@@ -115,25 +119,28 @@ def main():
     names = may_make_networks(arguments.only.split(","), tools)
     for missing in tools.missing:
         say(missing)
-    found, failures = [], {}
+    found, failures, disturbed = [], {}, 0
     if not arguments.json:
         print(f"{describe_machine(tools)}; {arguments.rounds} rounds")
         print("".join(f"\n{missing}." for missing in tools.missing))
     for name in names:
-        section, rows, failed = run_section(name, tools, arguments)
+        section, rows, failed, left = run_section(name, tools, arguments)
+        disturbed += left
         found.append((section, rows))
         failures.update({f"{name}: {side}": why for side, why in failed.items()})
         if not arguments.json:
             peer_table.show_section(section.title, section.note, rows)
-    bars = list(peer_table.summarise([(section.title, rows) for section, rows in found]))
+    bars = list(peer_table.summarise([(section.name, rows) for section, rows in found]))
     if arguments.json:
         json.dump({"machine": describe_machine(tools), "rounds": arguments.rounds,
-                   "missing": tools.missing, "failed": failures, "bars": bars,
+                   "missing": tools.missing, "failed": failures, "disturbed": disturbed, "bars": bars,
                    "sections": {section.name: [row.as_json() for row in rows]
                                 for section, rows in found}}, sys.stdout, indent=1)
         print()
     else:
         peer_table.show_summary(bars)
+        if disturbed:
+            print(f"\n{disturbed} runs count though the machine was disturbed meanwhile.")
         for what, why in failures.items():
             print(f"\nfailed: {what}: {why}")
     say(f"took {time.monotonic() - begin:.0f} s")

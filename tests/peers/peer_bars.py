@@ -2,10 +2,11 @@
 """What is compared on one machine, and the bars: codecs, shared memory, loopback.
 
 A section says which programs take turns (entries), and makes rows with bars of what they gave.
-A sample is what all runs of an entry gave, a dictionary per round.
+A sample is what the runs of an entry gave, a dictionary each, in the order of the rounds.
 """
 import collections
 import functools
+import itertools
 import math
 import statistics
 
@@ -19,6 +20,17 @@ Entry = collections.namedtuple("Entry", "side run")
 
 def column(samples, side, key):
     return [run[key] for run in samples.get(side, []) if key in run]
+
+
+class Rotation:
+    """A list that begins with another one each time, as who comes first may be at a disadvantage."""
+
+    def __init__(self, values):
+        self.values, self.turns = list(values), itertools.count()
+
+    def next(self):
+        at = next(self.turns) % len(self.values)
+        return self.values[at:] + self.values[:at]
 
 
 def ratio(above, below):
@@ -50,8 +62,9 @@ class Codecs:
 
     def entries(self):
         for elems in self.elems:
-            yield Entry(elems, functools.partial(self.tools.codecs, self.specs, elems,
-                                                 self.seconds))
+            order = Rotation(self.specs)
+            yield Entry(elems, lambda elems=elems, order=order: self.tools.codecs(
+                order.next(), elems, self.seconds))
 
     def rows(self, samples):
         for elems in self.elems:
@@ -77,7 +90,7 @@ class Codecs:
 
 class Against:
     """Allreduce of f32 beside that of peers, on this host."""
-    sides, peers = {}, {}  # our columns and theirs: functions of (sizes, seconds)
+    foreign = "wring, malloc'ed"
     bars = ()  # (name, first size, last size, bound)
     foreign_bars = ()
     sizes, foreign_sizes = (), ()
@@ -90,8 +103,7 @@ class Against:
             self.foreign_sizes = [size for size in self.foreign_sizes if size in self.quick_sizes]
         self.sides = {"wring": functools.partial(self.wring, self.sizes)}
         if self.foreign_sizes:
-            self.sides["wring, malloc'ed"] = functools.partial(self.wring, self.foreign_sizes,
-                                                               "--foreign")
+            self.sides[self.foreign] = functools.partial(self.wring, self.foreign_sizes, "--foreign")
         self.peers = dict(self.find_peers())
 
     def wring(self, sizes, *more):
@@ -113,13 +125,13 @@ class Against:
         for size in self.sizes:
             figures = {side: column(samples, side, size)
                        for side in {**self.sides, **self.peers}}
-            if size not in self.foreign_sizes:
-                figures.pop("wring, malloc'ed", None)
             best = best_of(figures, self.peers)
             checks = list(self.checks(self.bars, size, best, figures["wring"]))
-            checks += self.checks(self.foreign_bars, size, best,
-                                  figures.get("wring, malloc'ed", []))
-            yield Row("", size, "us", figures, checks, self.limit_name,
+            if size in self.foreign_sizes:
+                checks += self.checks(self.foreign_bars, size, best, figures[self.foreign])
+            elif self.foreign_sizes:
+                figures[self.foreign] = None
+            yield Row("f32", size, "us", figures, checks, self.limit_name,
                       ratio(self.limit(samples, size), figures["wring"]))
 
     @staticmethod

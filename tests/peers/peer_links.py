@@ -4,7 +4,7 @@ import functools
 import statistics
 
 import links
-from peer_bars import KIB, MIB, Entry, best_of, column, ratio
+from peer_bars import KIB, MIB, Entry, Rotation, best_of, column, ratio
 from peer_sides import by_codec
 from peer_table import Check, Row
 
@@ -103,12 +103,14 @@ class Switch:
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
     runs_from, runs_share = MIB, 0.75
+    short_runs = 2  # more in each round, as a single one of short calls says little
 
     def __init__(self, tools, arguments):
         self.tools, self.seconds = tools, arguments.seconds
         self.hosts = {name: links.Hosts(RANKS, links.LINKS[name]) for name in ("10g", "1g")}
         if arguments.quick:
             self.sizes = [4 * KIB, MIB, 16 * MIB]
+        self.order = Rotation(["none", *self.codecs])
         self.more = ["--bypass"] if tools.has_bypass() else []
         self.note = ("Each codec's time beside that of none, in one run: shm and loopback with 2 "
                      f"ranks, the links with {RANKS} hosts. ")
@@ -116,14 +118,19 @@ class Switch:
                       "This wring has no bypass: what is switched on runs.")
 
     def entries(self):
-        codecs = ["none", *self.codecs]
-        for provider in ("shm", "tcp"):
-            yield Entry(provider, functools.partial(
-                self.tools.allreduce, provider, 2, self.sizes, self.seconds, "-c",
-                ",".join(codecs), *self.more))
-        for name, hosts in self.hosts.items():
-            yield Entry(name, functools.partial(run_hosts, self.tools, hosts, self.sizes, codecs,
-                                                self.seconds, *self.more))
+        short = [size for size in self.sizes if size < MIB]
+        for sizes in (self.sizes, *[short] * self.short_runs):
+            for provider in ("shm", "tcp"):
+                yield Entry(provider, functools.partial(self.run_here, provider, sizes))
+            for name, hosts in self.hosts.items():
+                yield Entry(name, functools.partial(self.run_hosts, hosts, sizes))
+
+    def run_here(self, provider, sizes):
+        return self.tools.allreduce(provider, 2, sizes, self.seconds, "-c",
+                                    ",".join(self.order.next()), *self.more)
+
+    def run_hosts(self, hosts, sizes):
+        return run_hosts(self.tools, hosts, sizes, self.order.next(), self.seconds, *self.more)
 
     def rows(self, samples):
         for place in ("shm", "tcp", *self.hosts):

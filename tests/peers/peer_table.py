@@ -47,7 +47,8 @@ class Row:
         return {"what": self.what, "bytes": self.bytes, "unit": self.unit,
                 "figures": {side: statistics.median(values)
                             for side, values in self.figures.items() if values},
-                "rounds": self.figures, "limit": self.limit, "of_limit": self.share,
+                "rounds": {side: values for side, values in self.figures.items()
+                           if values is not None}, "limit": self.limit, "of_limit": self.share,
                 "checks": [{**dataclasses.asdict(check), "met": check.met}
                            for check in self.checks]}
 
