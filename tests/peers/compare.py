@@ -74,13 +74,18 @@ def take_turns(section, rounds, watch):
             if entry.side in failed:
                 continue
             try:
-                samples[entry.side].append(watch.run(
-                    entry.run, lambda text, side=entry.side: say(f"{section.name}: {side}: {text}")))
+                samples[entry.side].append(run_watched(section, entry, watch))
             except (Failed, SystemExit) as error:
                 failed[entry.side] = str(error)
                 say(f"{section.name}: {entry.side}: {error}")
         say(f"{section.name}: round {turn + 1} of {rounds} took {time.monotonic() - begin:.0f} s")
     return samples, failed
+
+
+def run_watched(section, entry, watch):
+    if not section.watched:
+        return entry.run()
+    return watch.run(entry.run, lambda text: say(f"{section.name}: {entry.side}: {text}"))
 
 
 def may_make_networks(names, tools):

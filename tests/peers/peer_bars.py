@@ -46,6 +46,7 @@ def best_of(figures, sides):
 
 
 class Codecs:
+    watched = False  # each run is a comparison by itself
     name, title = "codec", "Codecs, one thread, GB/s of f32"
     note = ("Beside a twin that reads and writes as many bytes, with the best store type, and beside "
             "memcpy of as many floats, in the same run.")
@@ -90,6 +91,7 @@ class Codecs:
 
 class Against:
     """Allreduce of f32 beside that of peers, on this host."""
+    watched = True  # by peer_watch.py
     foreign = "wring, malloc'ed"
     bars = ()  # (name, first size, last size, bound)
     foreign_bars = ()

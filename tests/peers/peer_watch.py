@@ -5,10 +5,13 @@ A host may take cores away, and may move them apart: then a cache line takes sev
 between them, and so does everything that goes from rank to rank. Such runs are made again, whosever
 they are.
 """
+import time
+
 TRIES = 4
 REPEATS = 12  # of all runs of a section
 STOLEN = 0.04  # share of the processors' time
-FAR = 2.5  # times the shortest way of a cache line that was seen
+FAR = 1.7  # times the shortest way of a cache line that was seen
+PATIENCE = 5  # seconds that a run waits for the cores to be near each other
 
 
 def processor_times():
@@ -28,6 +31,11 @@ class Watch:
         self.shortest = min(self.shortest, line)
         return (line, *processor_times())
 
+    def settle(self):
+        deadline = time.monotonic() + PATIENCE
+        while self.measure()[0] > FAR * self.shortest and time.monotonic() < deadline:
+            time.sleep(0.2)
+
     def disturbed(self, before, after):
         """@return why, or nothing"""
         stolen = (after[1] - before[1]) / max(1, after[2] - before[2])
@@ -40,6 +48,7 @@ class Watch:
     def run(self, run, say):
         """What run() returns when the machine was itself, or in the end whatever it returns."""
         for attempt in range(TRIES):
+            self.settle()
             before = self.measure()
             result = run()
             why = self.disturbed(before, self.measure())
