@@ -138,7 +138,8 @@ def main():
     bars = list(peer_table.summarise([(section.name, rows) for section, rows in found]))
     if arguments.json:
         json.dump({"machine": describe_machine(tools), "rounds": arguments.rounds,
-                   "missing": tools.missing, "failed": failures, "disturbed": disturbed, "bars": bars,
+                   "missing": tools.missing, "failed": failures, "disturbed": disturbed,
+                   "bars": bars,
                    "sections": {section.name: [row.as_json() for row in rows]
                                 for section, rows in found}}, sys.stdout, indent=1)
         print()

@@ -23,7 +23,7 @@ def column(samples, side, key):
 
 
 class Rotation:
-    """A list that begins with another one each time, as who comes first may be at a disadvantage."""
+    """A list that begins with another one each time, as who comes first may fare worse."""
 
     def __init__(self, values):
         self.values, self.turns = list(values), itertools.count()
@@ -48,8 +48,8 @@ def best_of(figures, sides):
 class Codecs:
     watched = False  # each run is a comparison by itself
     name, title = "codec", "Codecs, one thread, GB/s of f32"
-    note = ("Beside a twin that reads and writes as many bytes, with the best store type, and beside "
-            "memcpy of as many floats, in the same run.")
+    note = ("Beside a twin that reads and writes as many bytes, with the best store type, and "
+            "beside memcpy of as many floats, in the same run.")
     specs = ["none", "fp16", "bf16", "int8", "onebit", "topk:ratio=0.01", "fp16+ef", "bf16+ef",
              "int8+ef", "onebit+ef", "topk:ratio=0.01+ef"]
     twin_bars = {4 * MIB: 0.85, 16 * MIB: 0.9}
@@ -105,7 +105,8 @@ class Against:
             self.foreign_sizes = [size for size in self.foreign_sizes if size in self.quick_sizes]
         self.sides = {"wring": functools.partial(self.wring, self.sizes)}
         if self.foreign_sizes:
-            self.sides[self.foreign] = functools.partial(self.wring, self.foreign_sizes, "--foreign")
+            self.sides[self.foreign] = functools.partial(self.wring, self.foreign_sizes,
+                                                         "--foreign")
         self.peers = dict(self.find_peers())
 
     def wring(self, sizes, *more):
@@ -146,8 +147,8 @@ class Against:
 class SharedMemory(Against):
     name, provider, ranks = "shm", "shm", 2
     title = "Shared memory, 2 ranks, f32 allreduce, µs"
-    note = ("The peer is the best column of the MPIs; \"apart\" has its result in memory of its own. "
-            "What is possible: every rank's bytes read and written once by memcpy on all cores, "
+    note = ("The peer is the best column of the MPIs; \"apart\" has its result in memory of its "
+            "own. What is possible: every rank's bytes read and written once by memcpy on all cores, "
             "and a cache line's way to the other core.")
     limit_name = "memcpy"
     sizes = [8, 512, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
@@ -188,8 +189,8 @@ class Crowded(SharedMemory):
 class Loopback(Against):
     name, provider, ranks = "tcp", "tcp", 2
     title = "TCP over loopback, 2 ranks, f32 allreduce, µs"
-    note = ("The peer is the best column of Gloo and Open MPI. What is possible: two processes that "
-            "only exchange as many bytes, over one connection, out of and into caches.")
+    note = ("The peer is the best column of Gloo and Open MPI. What is possible: two processes "
+            "that only exchange as many bytes, over one connection, out of and into caches.")
     limit_name = "bare sockets"
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     bars = (("4 KiB to 1 MiB", 4 * KIB, MIB, 1), ("64 MiB", 64 * MIB, 64 * MIB, 1.25))

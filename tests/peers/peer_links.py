@@ -33,8 +33,8 @@ def times(results):
 class Links:
     watched = False  # runs are long, and the link sets their time
     name, title = "links", f"{RANKS} hosts on slow links, allreduce of {SIZE // MIB} MiB, µs"
-    note = ("Network namespaces, each with a link of its own both ways (tbf, MTU 1500). \"no cap\" is "
-            "the same without it. What is possible: for f32 a ring's bytes, for a codec those that "
+    note = ("Network namespaces, each with a link of its own both ways (tbf, MTU 1500). \"no cap\" "
+            "is the same without it. What is possible: for f32 a ring's bytes, for a codec those that "
             "it really sends, at the link's rate; frames take 4.4 % of it.")
     codecs = ["none", "bf16", "int8", "onebit", "onebit+ef", "topk:ratio=0.01"]
     gain_bars = {"bf16": 1.9, "int8": 3.5, "onebit": 12, "onebit+ef": 8, "topk:ratio=0.01": 12}
@@ -104,10 +104,10 @@ class Switch:
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
     runs_from, runs_share = MIB, 0.75
-    short_runs = 2  # more in each round, as a single one of short calls says little
+    short_runs = 1  # more in each round, as a single one of short calls says little
 
     def __init__(self, tools, arguments):
-        self.tools, self.seconds = tools, arguments.seconds
+        self.tools, self.seconds = tools, arguments.seconds / 2
         self.hosts = {name: links.Hosts(RANKS, links.LINKS[name]) for name in ("10g", "1g")}
         if arguments.quick:
             self.sizes = [4 * KIB, MIB, 16 * MIB]
