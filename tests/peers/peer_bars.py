@@ -151,8 +151,8 @@ class SharedMemory(Against):
             "own. What is possible: every rank's bytes read and written once by memcpy on all cores, "
             "and a cache line's way to the other core.")
     limit_name = "memcpy"
-    sizes = [8, 512, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
-    foreign_sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
+    sizes = [8, 512, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB]
+    foreign_sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB]
     bars = (("8 B to 4 KiB", 8, 4 * KIB, 2), ("64 KiB to 64 MiB", 64 * KIB, 64 * MIB - 1, 2.5),
             ("64 MiB and up", 64 * MIB, math.inf, 4))
     foreign_bars = (("malloc'ed, 1 to 16 MiB", MIB, 16 * MIB, 1.2),

@@ -8,7 +8,7 @@ they are.
 import time
 
 TRIES = 4
-REPEATS = 12  # of all runs of a section
+REPEATS = 8  # of all runs of a section
 STOLEN = 0.04  # share of the processors' time
 FAR = 1.7  # times the shortest way of a cache line that was seen
 PATIENCE = 5  # seconds that a run waits for the cores to be near each other
