@@ -83,7 +83,7 @@ def take_turns(section, rounds, watch):
 
 
 def run_watched(section, entry, watch):
-    if not section.watched:
+    if not entry.watched:
         return entry.run()
     return watch.run(entry.run, lambda text: say(f"{section.name}: {entry.side}: {text}"))
 

@@ -14,8 +14,9 @@ from peer_table import Check, Row
 
 KIB, MIB = 1 << 10, 1 << 20
 
-# what takes turns: the column, and a function without arguments that runs it
-Entry = collections.namedtuple("Entry", "side run")
+# what takes turns: the column, a function without arguments that runs it, and whether runs during
+# which the machine was disturbed are made again (peer_watch.py)
+Entry = collections.namedtuple("Entry", "side run watched", defaults=[False])
 
 
 def column(samples, side, key):
@@ -46,7 +47,6 @@ def best_of(figures, sides):
 
 
 class Codecs:
-    watched = False  # each run is a comparison by itself
     name, title = "codec", "Codecs, one thread, GB/s of f32"
     note = ("Beside a twin that reads and writes as many bytes, with the best store type, and "
             "beside memcpy of as many floats, in the same run.")
@@ -91,7 +91,6 @@ class Codecs:
 
 class Against:
     """Allreduce of f32 beside that of peers, on this host."""
-    watched = True  # by peer_watch.py
     foreign = "wring, malloc'ed"
     bars = ()  # (name, first size, last size, bound)
     foreign_bars = ()
@@ -121,8 +120,9 @@ class Against:
 
     def entries(self):
         for side, run in {**self.sides, **self.peers}.items():
-            yield Entry(side, run)
-        yield from self.limit_entries()
+            yield Entry(side, run, True)
+        for side, run in self.limit_runs():
+            yield Entry(side, run, True)
 
     def rows(self, samples):
         for size in self.sizes:
@@ -162,10 +162,10 @@ class SharedMemory(Against):
         yield from self.mpi("openmpi", "Open MPI")
         yield from self.mpi("mpich", "MPICH")
 
-    def limit_entries(self):
-        yield Entry("line", functools.partial(self.tools.limits, "line"))
-        yield Entry("copy", functools.partial(self.tools.limits, "copy",
-                                              min(self.ranks, self.tools.cores), *self.sizes))
+    def limit_runs(self):
+        yield "line", functools.partial(self.tools.limits, "line")
+        yield "copy", functools.partial(self.tools.limits, "copy",
+                                        min(self.ranks, self.tools.cores), *self.sizes)
 
     def limit(self, samples, size):
         """us; one for each round"""
@@ -201,8 +201,8 @@ class Loopback(Against):
                 self.tools.gloo_loopback, algorithm, self.ranks, self.sizes, self.seconds)
         yield from self.mpi("openmpi", "Open MPI")
 
-    def limit_entries(self):
-        yield Entry("sockets", functools.partial(self.tools.limits, "sockets", *self.sizes))
+    def limit_runs(self):
+        yield "sockets", functools.partial(self.tools.limits, "sockets", *self.sizes)
 
     def limit(self, samples, size):
         return column(samples, "sockets", size)

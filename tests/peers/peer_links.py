@@ -31,7 +31,6 @@ def times(results):
 
 
 class Links:
-    watched = False  # runs are long, and the link sets their time
     name, title = "links", f"{RANKS} hosts on slow links, allreduce of {SIZE // MIB} MiB, µs"
     note = ("Network namespaces, each with a link of its own both ways (tbf, MTU 1500). \"no cap\" "
             "is the same without it. What is possible: for f32 a ring's bytes, for a codec those that "
@@ -99,7 +98,6 @@ class Links:
 
 class Switch:
     """A codec switched on must not make anything slower; on a slow link it must run."""
-    watched = False  # each run is a comparison by itself
     name, title = "switch", "A codec switched on, µs"
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
@@ -122,7 +120,7 @@ class Switch:
         short = [size for size in self.sizes if size < MIB]
         for sizes in (self.sizes, *[short] * self.short_runs):
             for provider in ("shm", "tcp"):
-                yield Entry(provider, functools.partial(self.run_here, provider, sizes))
+                yield Entry(provider, functools.partial(self.run_here, provider, sizes), True)
             for name, hosts in self.hosts.items():
                 yield Entry(name, functools.partial(self.run_hosts, hosts, sizes))
 
