@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare wring with Open MPI, MPICH, Gloo and what the machine allows, in runs that take turns.
 
-    tests/peers/compare.py [--build DIR] [--only LIST] [--rounds N] [--seconds S] [--quick] [--json]
+    tests/peers/compare.py [--build DIR] [--only LIST] [--rounds N] [--seconds S] [--quick]
+                           [--large-pages] [--json]
 
 Sections: codec (speeds beside memory's), shm (2 ranks), shm4 (4 ranks), tcp (loopback), links (four
 hosts on slow links, in network namespaces), switch (what a codec that is switched on costs).
@@ -42,6 +43,8 @@ def parse_arguments():
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, by name")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each size in a run (0.2)")
+    parser.add_argument("--large-pages", action="store_true",
+                        help="peers have them too, as wring's buffers do; else malloc'ed memory")
     parser.add_argument("--quick", action="store_true", help="few sizes, one round")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
@@ -118,7 +121,7 @@ def main():
     arguments = parse_arguments()
     begin = time.monotonic()
     try:
-        tools = Tools(arguments.build)
+        tools = Tools(arguments.build, arguments.large_pages)
     except Failed as error:
         sys.exit(str(error))
     names = may_make_networks(arguments.only.split(","), tools)

@@ -3,7 +3,7 @@
  * Times Gloo's allreduce over its TCP device: the ring that PyTorch uses, its bcube, or
  * halving-doubling.
  *
- *     gloo_allreduce RANK RANKS FOLDER ADDRESS ring|bcube|halving [-o] SECONDS BYTES...
+ *     gloo_allreduce RANK RANKS FOLDER ADDRESS ring|bcube|halving [-o] [-l] SECONDS BYTES...
  *
  * Each rank is started by itself. They meet in FOLDER, which is empty and is there for this run
  * alone, and listen on ADDRESS. Halving-doubling knows only in place.
@@ -100,7 +100,8 @@ const struct peer_ops ops = {prepare, run, barrier, max};
 int main(int argc, char **argv)
 {
     if (argc < 6) {
-        std::fprintf(stderr, "needs: RANK RANKS FOLDER ADDRESS ALGORITHM [-o] SECONDS BYTES...\n");
+        std::fprintf(stderr,
+                     "needs: RANK RANKS FOLDER ADDRESS ALGORITHM [-o] [-l] SECONDS BYTES...\n");
         return 2;
     }
     struct library library = {nullptr, argv[5], nullptr, nullptr};

@@ -2,7 +2,7 @@
 /**
  * Times MPI_Allreduce; built for each MPI library that is there.
  *
- *     mpirun -n 2 openmpi_allreduce [-o] SECONDS BYTES...
+ *     mpirun -n 2 openmpi_allreduce [-o] [-l] SECONDS BYTES...
  */
 #include <mpi.h>
 #include <stddef.h>

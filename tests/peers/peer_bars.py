@@ -148,8 +148,8 @@ class SharedMemory(Against):
     name, provider, ranks = "shm", "shm", 2
     title = "Shared memory, 2 ranks, f32 allreduce, µs"
     note = ("The peer is the best column of the MPIs; \"apart\" has its result in memory of its "
-            "own. What is possible: every rank's bytes read and written once by memcpy on all cores, "
-            "and a cache line's way to the other core.")
+            "own. What is possible: every rank's bytes read and written once by memcpy on all "
+            "cores, and a cache line's way to the other core.")
     limit_name = "memcpy"
     sizes = [8, 512, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB]
     foreign_sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB]

@@ -33,8 +33,8 @@ def times(results):
 class Links:
     name, title = "links", f"{RANKS} hosts on slow links, allreduce of {SIZE // MIB} MiB, µs"
     note = ("Network namespaces, each with a link of its own both ways (tbf, MTU 1500). \"no cap\" "
-            "is the same without it. What is possible: for f32 a ring's bytes, for a codec those that "
-            "it really sends, at the link's rate; frames take 4.4 % of it.")
+            "is the same without it. What is possible: for f32 a ring's bytes, for a codec those "
+            "that it really sends, at the link's rate; frames take 4.4 % of it.")
     codecs = ["none", "bf16", "int8", "onebit", "onebit+ef", "topk:ratio=0.01"]
     gain_bars = {"bf16": 1.9, "int8": 3.5, "onebit": 12, "onebit+ef": 8, "topk:ratio=0.01": 12}
     fast_bars = {"none": 1.1, "int8": 2}

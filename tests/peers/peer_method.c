@@ -22,16 +22,17 @@ struct bench {
     uint64_t elems, round;
 };
 
-static float *allocate(uint64_t elems)
+static float *allocate(bool large, uint64_t elems)
 {
     size_t bytes = (elems * sizeof(float) + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
-    float *data = aligned_alloc(LARGE_PAGE, bytes);
+    float *data = large ? aligned_alloc(LARGE_PAGE, bytes) : malloc(bytes);
 
     if (data == NULL) {
         fprintf(stderr, "out of memory\n");
         exit(1);
     }
-    madvise(data, bytes, MADV_HUGEPAGE); /* or small pages, where there are no others */
+    if (large)
+        madvise(data, bytes, MADV_HUGEPAGE); /* or small pages, where there are no others */
     memset(data, 0, bytes);
     return data;
 }
@@ -102,18 +103,22 @@ static void measure(struct bench *bench, double seconds)
 
 int peer_measure(const struct peer *peer, int argc, char **argv)
 {
-    bool apart = argc > 0 && strcmp(argv[0], "-o") == 0;
-    int at = apart ? 1 : 0;
+    bool apart = false, large = false;
+    int at = 0;
 
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        apart = apart || strcmp(argv[at], "-o") == 0;
+        large = large || strcmp(argv[at], "-l") == 0;
+    }
     if (argc < at + 2) {
-        fprintf(stderr, "needs: [-o] SECONDS BYTES...\n");
+        fprintf(stderr, "needs: [-o] [-l] SECONDS BYTES...\n");
         return 2;
     }
     for (int i = at + 1; i < argc; i++) {
         struct bench bench = {.peer = peer, .elems = strtoull(argv[i], NULL, 10) / sizeof(float)};
-        bench.source = allocate(bench.elems + SHIFTS);
-        bench.in = allocate(bench.elems);
-        bench.out = apart ? allocate(bench.elems) : bench.in;
+        bench.source = allocate(large, bench.elems + SHIFTS);
+        bench.in = allocate(large, bench.elems);
+        bench.out = apart ? allocate(large, bench.elems) : bench.in;
         wring_pattern_fill(bench.source, bench.elems + SHIFTS, (uint32_t)peer->rank);
         peer->ops->prepare(peer->arg, bench.in, bench.out, bench.elems);
         measure(&bench, atof(argv[at]));

@@ -3,7 +3,7 @@
  * How a peer's allreduce is timed: by the rules of `wring bench allreduce`. Every rank writes its
  * input anew before each call, into the memory that is reduced; a barrier follows; a call takes as
  * long as its slowest rank; the results of the first and the last call are compared with the exact
- * sum. Buffers are aligned to large pages and ask for them, as wring's do.
+ * sum. Buffers are malloc'ed, as programs have them and MPI_Alloc_mem gives them.
  */
 #ifndef WRING_TESTS_PEER_METHOD_H
 #define WRING_TESTS_PEER_METHOD_H
@@ -31,10 +31,11 @@ struct peer {
 };
 
 /**
- * Measure what the command line says: [-o] SECONDS BYTES...
+ * Measure what the command line says: [-o] [-l] SECONDS BYTES...
  *
- * -o keeps input and output apart. Each size takes about SECONDS. Rank 0 prints for each a line
- * "BYTES MIN_US MEDIAN_US P99_US WRONG"; WRONG counts elements of the worst rank.
+ * -o keeps input and output apart; -l puts them into large pages, as wring's buffers are. Each size
+ * takes about SECONDS. Rank 0 prints for each a line "BYTES MIN_US MEDIAN_US P99_US WRONG"; WRONG
+ * counts elements of the worst rank.
  *
  * @param argv  [argc], what is left of the command line
  * @return an exit status: 2 for a command line that is none of that

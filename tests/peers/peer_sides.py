@@ -62,7 +62,8 @@ def times_of(output, who):
 class Tools:
     """What is there to be run; looks once."""
 
-    def __init__(self, build):
+    def __init__(self, build, large_pages=False):
+        self.memory = ["-l"] if large_pages else []
         self.folder = pathlib.Path(build).resolve() / "tests/peers"
         self.wring = str(pathlib.Path(build).resolve() / "tools/wring")
         self.launchers, self.versions, self.missing = {}, [], []
@@ -127,6 +128,7 @@ class Tools:
             options = ["--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", *BTL[provider]]
         output = run([self.launchers[driver], *options, "-n", str(ranks),
                       str(self.folder / f"{driver}_allreduce"), *(["-o"] if apart else []),
+                      *self.memory,
                       str(seconds), *map(str, sizes)],
                      OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         return times_of(output, MPI[driver][0])
@@ -134,7 +136,7 @@ class Tools:
     def gloo_command(self, rank, ranks, folder, address, algorithm, sizes, seconds):
         apart = ["-o"] if algorithm == "ring apart" else []
         return [str(self.folder / "gloo_allreduce"), str(rank), str(ranks), folder, address,
-                algorithm.split()[0], *apart, str(seconds), *map(str, sizes)]
+                algorithm.split()[0], *apart, *self.memory, str(seconds), *map(str, sizes)]
 
     def gloo_loopback(self, algorithm, ranks, sizes, seconds):
         with tempfile.TemporaryDirectory(prefix="wring-gloo-") as folder:
