@@ -183,7 +183,7 @@ def mpi_allreduce(build, size, seconds, rate=""):
     came for; that check is switched off.
     """
     set_link(SEGMENTS, rate)
-    program = [f"{build}/tests/peers/mpi_allreduce", str(seconds), str(size)]
+    program = [f"{build}/tests/peers/openmpi_allreduce", str(seconds), str(size)]
     command = ["mpirun", "--mca", "pml", "ucx", "--mca", "osc", "^ucx", "--mca", "coll", "^hcoll"]
     for rank in range(2):
         command += [":"] if rank else []

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is compared between hosts on slow links, and what switching a codec on costs anywhere."""
+import functools
+import statistics
+
+import links
+from peer_bars import KIB, MIB, Entry, Rotation, best_of, column, ratio
+from peer_sides import by_codec
+from peer_table import Check, Row
+
+RANKS = 4
+LONG = 4 * MIB  # from here on few calls are enough, as a slow link makes them long
+LONG_CALLS = "3"
+SIZE = 64 * MIB
+
+
+def run_hosts(tools, hosts, sizes, codecs, seconds, *more):
+    """Full results by codec and bytes."""
+    results = {}
+    for some, how_long in (([size for size in sizes if size < LONG], ["--seconds", str(seconds)]),
+                           ([size for size in sizes if size >= LONG], ["-i", LONG_CALLS])):
+        if some:
+            results.update(by_codec(links.run_wring(
+                hosts, tools.wring, ["-b", ",".join(map(str, some)), "-c", ",".join(codecs),
+                                     *how_long, *more])))
+    return results
+
+
+def times(results):
+    return [result["time_us"]["median"] for result in results]
+
+
+class Links:
+    name, title = "links", f"{RANKS} hosts on slow links, allreduce of {SIZE // MIB} MiB, µs"
+    note = ("Network namespaces, each with a link of its own both ways (tbf, MTU 1500). \"no cap\" "
+            "is the same without it. What is possible: for f32 a ring's bytes, for a codec those "
+            "that it really sends, at the link's rate; frames take 4.4 % of it.")
+    codecs = ["none", "bf16", "int8", "onebit", "onebit+ef", "topk:ratio=0.01"]
+    gain_bars = {"bf16": 1.9, "int8": 3.5, "onebit": 12, "onebit+ef": 8, "topk:ratio=0.01": 12}
+    fast_bars = {"none": 1.1, "int8": 2}
+    gloo = {"1g": ["ring"], "10g": ["ring", "halving"]}
+
+    def __init__(self, tools, arguments):
+        self.tools, self.seconds = tools, arguments.seconds
+        if arguments.quick:
+            self.codecs = ["none", "int8", "onebit+ef"]
+        self.hosts = {name: links.Hosts(RANKS, link) for name, link in links.LINKS.items()}
+
+    def entries(self):
+        for name, codecs in (("1g", self.codecs), ("10g", list(self.fast_bars)),
+                             ("none", self.codecs)):
+            yield Entry(f"wring {name}", functools.partial(
+                run_hosts, self.tools, self.hosts[name], [SIZE], codecs, self.seconds))
+            for algorithm in self.gloo.get(name, []) if self.tools.gloo else []:
+                yield Entry(f"Gloo {algorithm} {name}", functools.partial(
+                    self.tools.gloo_hosts, self.hosts[name], algorithm, [SIZE], self.seconds))
+
+    def rows(self, samples):
+        for codec in self.codecs:
+            yield self.slow_row(samples, codec)
+        for codec in self.fast_bars:
+            yield self.fast_row(samples, codec)
+
+    def figures(self, samples, name, codec):
+        """Of each side, and wring's full results."""
+        ours = column(samples, f"wring {name}", (codec, SIZE))
+        theirs = {f"Gloo {algorithm}": column(samples, f"Gloo {algorithm} {name}", SIZE)
+                  for algorithm in (self.gloo[name] if self.tools.gloo else [])}
+        return {"wring": times(ours), **theirs}, ours
+
+    def slow_row(self, samples, codec):
+        figures, ours = self.figures(samples, "1g", codec)
+        raw = times(column(samples, "wring 1g", ("none", SIZE)))
+        alone = times(column(samples, "wring none", (codec, SIZE)))
+        bounds = [links.bound_us(links.LINKS["1g"], result, RANKS) for result in ours]
+        share = ratio(bounds, figures["wring"])
+        if codec == "none":
+            checks = [Check("1 Gbit/s: f32, of a ring's bound", share, 0.93)]
+        else:
+            checks = [Check("1 Gbit/s: a codec's time, of the greater of link and own time",
+                            ratio(figures["wring"], list(map(max, bounds, alone))), 1.25, True)]
+        if codec in self.gain_bars:
+            checks.append(Check(f"1 Gbit/s: {codec} against own f32", ratio(raw, figures["wring"]),
+                                self.gain_bars[codec]))
+        return Row(f"1 Gbit/s {codec}", SIZE, "us", {**figures, "no cap": alone}, checks,
+                   "the link", share)
+
+    def fast_row(self, samples, codec):
+        figures, ours = self.figures(samples, "10g", codec)
+        bounds = [links.bound_us(links.LINKS["10g"], result, RANKS) for result in ours]
+        best = best_of(figures, [side for side in figures if side != "wring"])
+        return Row(f"10 Gbit/s {codec}", SIZE, "us",
+                   {**figures, "no cap": times(column(samples, "wring none", (codec, SIZE)))},
+                   [Check(f"10 Gbit/s: {codec} against Gloo", ratio(best, figures["wring"]),
+                          self.fast_bars[codec])],
+                   "the link", ratio(bounds, figures["wring"]))
+
+
+class Switch:
+    """A codec switched on must not make anything slower; on a slow link it must run."""
+    name, title = "switch", "A codec switched on, µs"
+    sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
+    codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
+    runs_from, runs_share = MIB, 0.75
+    short_runs = 1  # more in each round, as a single one of short calls says little
+
+    def __init__(self, tools, arguments):
+        self.tools, self.seconds = tools, arguments.seconds / 2
+        self.hosts = {name: links.Hosts(RANKS, links.LINKS[name]) for name in ("10g", "1g")}
+        if arguments.quick:
+            self.sizes = [4 * KIB, MIB, 16 * MIB]
+        self.order = Rotation(["none", *self.codecs])
+        self.more = ["--bypass"] if tools.has_bypass() else []
+        self.note = ("Each codec's time beside that of none, in one run: shm and loopback with 2 "
+                     f"ranks, the links with {RANKS} hosts. ")
+        self.note += ("wring may bypass the codec (--bypass)." if self.more else
+                      "This wring has no bypass: what is switched on runs.")
+
+    def entries(self):
+        short = [size for size in self.sizes if size < MIB]
+        for sizes in (self.sizes, *[short] * self.short_runs):
+            for provider in ("shm", "tcp"):
+                yield Entry(provider, functools.partial(self.run_here, provider, sizes), True)
+            for name, hosts in self.hosts.items():
+                yield Entry(name, functools.partial(self.run_hosts, hosts, sizes))
+
+    def run_here(self, provider, sizes):
+        return self.tools.allreduce(provider, 2, sizes, self.seconds, "-c",
+                                    ",".join(self.order.next()), *self.more)
+
+    def run_hosts(self, hosts, sizes):
+        return run_hosts(self.tools, hosts, sizes, self.order.next(), self.seconds, *self.more)
+
+    def rows(self, samples):
+        for place in ("shm", "tcp", *self.hosts):
+            for size in self.sizes:
+                found = {codec: column(samples, place, (codec, size))
+                         for codec in ("none", *self.codecs)}
+                raw = times(found["none"])
+                yield Row(place, size, "us",
+                          {codec: times(results) for codec, results in found.items()},
+                          [check for codec in self.codecs
+                           for check in self.checks(place, size, found[codec], raw)])
+
+    def checks(self, place, size, results, raw):
+        yield Check(f"{place}: time with a codec, of that without",
+                    ratio(times(results), raw), 1.05, True)
+        if place == "1g" and size >= self.runs_from:
+            sent = [result["wire_bytes"] * RANKS / (2 * (RANKS - 1) * size) for result in results]
+            yield Check("1g: bytes sent with a codec, of those without",
+                        statistics.median(sent) if sent else None, self.runs_share, True)
