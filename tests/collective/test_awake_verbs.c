@@ -19,8 +19,9 @@
 #define STEPS 100        /* of all buckets */
 #define AWAKE_PART 4     /* one of so many steps at least, on a machine that has much else to do */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
-#define LOOK_NS (100 * WRING_NS_PER_MS) /* of silence, after which a provider looks at its peers \
-                                         */
+#define LOOK_NS                                                                      \
+    (100 * WRING_NS_PER_MS) /* of silence, after which a provider looks at its peers \
+                             */
 
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {

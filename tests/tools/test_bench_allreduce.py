@@ -41,7 +41,8 @@ class Results(unittest.TestCase):
                 self.assertAlmostEqual(one["algbw_gb_per_s"], one["bytes"] / median / 1e3, 6)
 
     def test_lossy_codecs_are_lossy_and_small(self):
-        results = {r["codec"]: r for r in self.measure("-b", "1m", "-c", "none,bf16,int8,onebit")}
+        results = {r["codec"]: r for r in self.measure(
+            "-p", "tcp", "-b", "1m", "-c", "none,bf16,int8,onebit")}
         self.assertEqual(results["none"]["nmse"], 0)
         wire = [results[c]["wire_bytes"] for c in ("none", "bf16", "int8", "onebit")]
         self.assertEqual(wire, sorted(wire, reverse=True))

@@ -343,7 +343,7 @@ struct wring_bucket_stats {
     bool in_place;        /* sums are written straight into the members' data */
     uint64_t piece_elems; /* of a full piece */
     uint64_t steps;
-    uint64_t wire_bytes_sent; /* payload of puts */
+    uint64_t wire_bytes_sent; /* payload of puts; not what peers read where it lies */
     uint64_t exchange_ns;     /* from begin to end, all steps added up */
     uint64_t codec_ns;        /* of that in encoding, decoding and reducing, on any thread */
     double residual_rms;      /* what error feedback holds back now; NAN without */
