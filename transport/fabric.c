@@ -12,7 +12,6 @@
 #define WRING_MODULE "fabric"
 #define EVENTS_PER_POLL 32
 #define POLLS_PER_TICK 16
-#define INFLIGHT_MIN_BYTES (512u << 10)
 
 enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
                                       struct wring_fabric **out)
@@ -181,9 +180,6 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
-    size_t limit = fabric->config->chunk_bytes * 2;
-    if (limit < INFLIGHT_MIN_BYTES)
-        limit = INFLIGHT_MIN_BYTES;
     if (peer->gone)
         return WRING_ERR_CLOSED;
     if (peer->put_copies) {
@@ -191,7 +187,7 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         peer->inflight_bytes = peer->put_round == fabric->round ? peer->inflight_bytes : 0;
         peer->put_round = fabric->round;
     }
-    if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > limit)
+    if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > peer->inflight_max)
         return WRING_ERR_AGAIN;
 
     enum wring_status status = peer->conn->provider->ops->put(peer->conn, 0, region, local, remote,

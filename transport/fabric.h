@@ -41,6 +41,7 @@ struct wring_peer {
     struct wring_conn *conn;
     uint64_t heard_ns, sent_ns;
     size_t inflight_bytes; /* put, not yet done; where puts copy, in round `put_round` */
+    size_t inflight_max;   /* of these, at most */
     uint64_t put_round;
     bool put_copies; /* its device's */
     bool connected;

@@ -73,6 +73,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, struct fu
         struct wring_channel_in *in = &rig->channel.in[i];
         struct wring_channel_out *out = &rig->channel.out[i];
         rig->peers[i].conn = &rig->conn;
+        rig->peers[i].inflight_max = 2 << 20;
         out->remote = &rig->remote;
         out->reserved = in->taken = in->consumed = in->credited = start; /* after a long run */
         out->limit = rig->limit[i] = start + window;

@@ -124,6 +124,7 @@ static void side_open(struct side *side, uint32_t me)
         struct wire *wire = &side->wires[i];
         *wire = (struct wire){{&net, NULL}, {&wire->conn, 1 << 20}, me, i};
         side->peers[ranks[i]].conn = &wire->conn;
+        side->peers[ranks[i]].inflight_max = 2 << 20;
         struct wring_channel_out *out = &side->channel.out[i];
         CHECK(out->peer == &side->peers[ranks[i]] && out->limit == window, "member %u", i);
         out->remote = &wire->remote;

@@ -96,6 +96,7 @@ struct wring_provider_caps {
                              posted without a poll in between */
     bool local_any;       /* put takes any local pointer: region may be NULL */
     bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
+    bool put_acked;       /* PUT_DONE waits for the peer's acknowledgement, a round trip */
     bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; SHARED all do */
     bool dmabuf_regions;  /* and WRING_MEMORY_DMABUF */
     bool remote_map;      /* wring_provider_ops.remote_map works */

@@ -131,6 +131,7 @@ static void provider_capabilities(struct wring_provider *base, struct wring_prov
         .lanes = 1,
         .put_max_bytes = verbs->put_max_bytes,
         .put_depth = VERBS_PUTS,
+        .put_acked = true,
         .host_regions = true,
         .dmabuf_regions = wring_verbs_memory_takes_dmabuf(verbs->memory),
     };
