@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/verbs/verbs_place.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What hwloc reads lists of devices with, libudev, has state of the whole process. */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
@@ -49,9 +52,25 @@ static bool load(hwloc_topology_t topology)
     return good;
 }
 
+/** Does any device hang off something? What hwloc reads then takes as long as all else of a start.
+ */
+static bool hang_somewhere(const struct verbs_table *table)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < table->n; i++) {
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", table->ports[i].device);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 void wring_verbs_place(struct verbs_table *table)
 {
     hwloc_topology_t topology;
+
+    if (!hang_somewhere(table))
+        return;
     hwloc_bitmap_t cores = hwloc_bitmap_alloc();
     if (cores == NULL || hwloc_topology_init(&topology) != 0) {
         hwloc_bitmap_free(cores);
