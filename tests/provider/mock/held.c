@@ -9,7 +9,7 @@
 #include "tests/lib/test.h"
 
 #define HEAP_SLACK 4096 /* what logs and the C library keep */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WRING_TEST_SANITIZED
 #define PAGES_SLACK SIZE_MAX /* freed memory and its history are kept, on purpose */
 #else
 #define PAGES_SLACK ((size_t)1 << 20) /* a quarter of a page for each of 1000 */
