@@ -191,7 +191,7 @@ static void commit_in_vain(struct wring_session *session, uint32_t rank, void *a
 static void a_link_that_breaks_ends_the_commit(void)
 {
     static const char *const faults[] = {"WRING_FAULT=disconnect=after:30,rank=1",
-                                         "WRING_FAULT=disconnect=after:200,rank=1"};
+                                         "WRING_FAULT=disconnect=after:60,rank=1"};
     for (int i = 0; i < 2; i++) {
         const char *const settings[] = {"WRING_BYPASS=auto", "WRING_PROVIDER=tcp", faults[i], NULL};
         struct wring_test_job job = {
