@@ -79,7 +79,8 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
     slept = wring_progress_sleeps(session->progress) - slept;
     ledger->sleeps += slept;
     add_calls(&ledger->calls, &step);
-    if (slept > 0 || wring_now_ns() - began_ns > STEADY_LONG_NS)
+    /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
+    if (slept > 0 || step.yields > 0 || wring_now_ns() - began_ns > STEADY_LONG_NS)
         return status;
     ledger->awake++;
     if (kernel_calls_sum(&step) > 0 && ledger->broken++ == 0)

@@ -69,7 +69,9 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     enum wring_status status = run_step(buckets, small, step);
     struct kernel_calls calls = kernel_calls_stop();
 
-    bool quiet = count_sleeps() == slept && wring_now_ns() - began_ns < LOOK_NS / 2;
+    /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
+    bool quiet =
+        count_sleeps() == slept && calls.yields == 0 && wring_now_ns() - began_ns < LOOK_NS / 2;
     bool awake = quiet && !the.disturbed;
     the.disturbed = !quiet;
     ledger->steps++;
