@@ -110,10 +110,10 @@ class Switch:
         if arguments.quick:
             self.sizes = [4 * KIB, MIB, 16 * MIB]
         self.order = Rotation(["none", *self.codecs])
-        self.more = ["--bypass"] if tools.has_bypass() else []
+        self.more = ["--bypass", "auto"] if tools.has_bypass() else []
         self.note = ("Each codec's time beside that of none, in one run: shm and loopback with 2 "
                      f"ranks, the links with {RANKS} hosts. ")
-        self.note += ("wring may bypass the codec (--bypass)." if self.more else
+        self.note += ("wring may bypass the codec (--bypass auto)." if self.more else
                       "This wring has no bypass: what is switched on runs.")
 
     def entries(self):
