@@ -10,6 +10,8 @@ import re
 import subprocess
 import time
 
+from peer_sides import Failed, start
+
 NICS = ("cable0", "cable1")
 DEVICES = ("rxa", "rxb")
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
@@ -17,10 +19,6 @@ TIMEOUT = 120
 SEGMENTS = 65535  # the kernel's own bound
 PERFTEST_PORT = 18515
 MIB_PER_GB = 2**20 / 1e9
-
-
-class Failed(Exception):
-    pass
 
 
 def finish(process, what, deadline):
@@ -34,12 +32,6 @@ def finish(process, what, deadline):
     if process.returncode != 0:
         raise Failed(f"{what}: exit {process.returncode}: {(err or out).strip()[-500:]}")
     return out
-
-
-def start(command, **environment):
-    return subprocess.Popen(command, env={**os.environ, **environment}, text=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)
 
 
 def run_both(first, second, what):
