@@ -9,7 +9,7 @@ from rig import clock, network, packages
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
 BOARD = "q35,usb=off,sata=off,smbus=off,vmport=off"
 # the emulation of PCLMUL is slow, and the devices' checksum uses it where it is there
-EMULATED_CPU = "max,-pclmulqdq,la57=off"
+EMULATED_CPU = "max,-pclmulqdq,-erms,la57=off"
 KERNEL_OPTIONS = ("console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on "
                   "tsc=reliable net.ifnames=0")
 libc = ctypes.CDLL(None)
