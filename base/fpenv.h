@@ -11,14 +11,18 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #define WRING_MXCSR_DEFAULT 0x1F80u /* all exceptions masked, round to nearest, no FTZ, no DAZ */
+#define WRING_MXCSR_FLAGS 0x003Fu   /* what happened so far: it changes no result */
 #endif
 
-/** Set the library's mode for this thread; returns what wring_fp_leave() puts back. */
+/**
+ * Set the library's mode for this thread, unless it is that already: setting it takes as long as a
+ * short reduction. @return what wring_fp_leave() puts back
+ */
 static inline uint64_t wring_fp_enter(void)
 {
 #if defined(__x86_64__)
     uint32_t saved = _mm_getcsr();
-    if (saved != WRING_MXCSR_DEFAULT)
+    if ((saved & ~WRING_MXCSR_FLAGS) != WRING_MXCSR_DEFAULT)
         _mm_setcsr(WRING_MXCSR_DEFAULT);
     return saved;
 #elif defined(__aarch64__)
@@ -34,7 +38,8 @@ static inline uint64_t wring_fp_enter(void)
 static inline void wring_fp_leave(uint64_t saved)
 {
 #if defined(__x86_64__)
-    _mm_setcsr((uint32_t)saved);
+    if ((saved & ~(uint64_t)WRING_MXCSR_FLAGS) != WRING_MXCSR_DEFAULT)
+        _mm_setcsr((uint32_t)saved);
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"(saved));
 #endif
