@@ -191,6 +191,7 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path)
     wring_verbs_rail_leave(rail, path);
     wring_verbs_rail_empty(rail);
     path->head = path->posted = path->tail = path->unsignalled = path->sent = 0;
+    path->unsignalled_bytes = 0;
     path->receives = path->taken = path->surfaced = 0;
     buffers->credits[path->index] = buffers->posted[path->index] = 0;
     enum wring_status status = wring_verbs_rail_join(rail, path);

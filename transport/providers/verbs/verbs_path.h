@@ -54,9 +54,10 @@ struct verbs_path {
     /* requests: completed up to tail <= posted <= head, all counted since the beginning */
     struct verbs_request requests[VERBS_REQUESTS];
     uint32_t head, posted, tail;
-    uint32_t unsignalled; /* since the last signalled one */
-    uint32_t sent;        /* receives of the peer that were used up */
-    uint32_t credits;     /* receives that the peer has posted in all, as far as we saw */
+    uint32_t unsignalled;       /* since the last signalled one */
+    uint64_t unsignalled_bytes; /* of puts */
+    uint32_t sent;              /* receives of the peer that were used up */
+    uint32_t credits;           /* receives that the peer has posted in all, as far as we saw */
 
     /* receives: given out up to surfaced <= taken <= receives */
     struct verbs_arrival arrivals[VERBS_RECEIVES];

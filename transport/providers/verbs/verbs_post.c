@@ -13,6 +13,7 @@
 
 #define CREDIT_STEP (VERBS_RECEIVES / 4) /* receives posted anew between two updates */
 #define QUIET_MOST 16                    /* requests in a row that ask for no completion */
+#define QUIET_BYTES (64 << 10)           /* of puts, likewise */
 
 static uint32_t lkey_of(const struct verbs_path *path)
 {
@@ -29,13 +30,16 @@ static bool is_awaited(const struct verbs_path *path, const struct verbs_request
            (request->kind == VERBS_SEND && path->conn->out_set.stripes.paths > 1);
 }
 
-/** Completions are asked for where somebody waits for them, and often enough to free the rings. */
+/**
+ * Completions are asked for where somebody waits for them, and often enough to free the rings. A
+ * long put does not wait for those behind it: on a slow link they take long.
+ */
 static bool wants_completion(const struct verbs_path *path, bool last, bool awaited)
 {
     const struct verbs_conn *conn = path->conn;
     return (last && (awaited || conn->state == VERBS_RESYNC ||
                      conn->next - conn->done >= VERBS_MESSAGES / 2)) ||
-           path->unsignalled >= QUIET_MOST;
+           path->unsignalled >= QUIET_MOST || path->unsignalled_bytes >= QUIET_BYTES;
 }
 
 static void mark_signalled(struct verbs_path *path, uint32_t n)
@@ -45,8 +49,10 @@ static void mark_signalled(struct verbs_path *path, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct verbs_request *request = &path->requests[(path->posted + i) % VERBS_REQUESTS];
         awaited = awaited || is_awaited(path, request);
+        path->unsignalled_bytes += request->kind == VERBS_PUT ? request->bytes : 0;
         request->signalled = wants_completion(path, i + 1 == n, awaited);
         path->unsignalled = request->signalled ? 0 : path->unsignalled + 1;
+        path->unsignalled_bytes = request->signalled ? 0 : path->unsignalled_bytes;
         counters->signalled += request->signalled;
         counters->inlined += request->small;
         counters->copied_bytes += request->small && request->kind == VERBS_PUT ? request->bytes : 0;
