@@ -68,7 +68,7 @@ static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
     struct wring_engine *engine = arg;
     struct wring_task *task = (struct wring_task *)(uintptr_t)cookie;
 
-    wring_peer_put_done(peer, task->piece_bytes);
+    wring_put_window_done(&peer->window, task->piece_bytes);
     wring_collective_put_done(task);
     engine->kick = true;
 }

@@ -62,7 +62,7 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     event->conn->provider->ops->disconnect(event->conn);
     peer->conn = NULL;
     peer->gone = true;
-    peer->inflight_bytes = 0;
+    peer->window.bytes = 0;
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
         return;
     wring_fabric_fail(fabric, cause == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER,
@@ -184,17 +184,17 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         return WRING_ERR_CLOSED;
     if (peer->put_copies) {
         cookie = WRING_NO_PUT_DONE;
-        peer->inflight_bytes = peer->put_round == fabric->round ? peer->inflight_bytes : 0;
+        peer->window.bytes = peer->put_round == fabric->round ? peer->window.bytes : 0;
         peer->put_round = fabric->round;
     }
-    if (peer->inflight_bytes > 0 && peer->inflight_bytes + bytes > peer->inflight_max)
+    if (!wring_put_window_admits(&peer->window, bytes))
         return WRING_ERR_AGAIN;
 
     enum wring_status status = peer->conn->provider->ops->put(peer->conn, 0, region, local, remote,
                                                               remote_offset, bytes, imm, cookie);
     if (status != WRING_OK)
         return status;
-    peer->inflight_bytes += bytes;
+    wring_put_window_begin(&peer->window, bytes);
     peer->sent_ns = fabric->tick_ns;
     wring_count(&fabric->bytes_sent, bytes);
     wring_count(&fabric->puts_sent, 1);

@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "transport/clocks.h"
+#include "transport/put_window.h"
 #include <wring/bootstrap.h>
 #include <wring/provider.h>
 
@@ -40,8 +41,7 @@ struct wring_peer {
     size_t address_bytes;
     struct wring_conn *conn;
     uint64_t heard_ns, sent_ns;
-    size_t inflight_bytes; /* put, not yet done; where puts copy, in round `put_round` */
-    size_t inflight_max;   /* of these, at most */
+    struct wring_put_window window; /* where puts copy, of round `put_round` */
     uint64_t put_round;
     bool put_copies; /* its device's */
     bool connected;
@@ -179,12 +179,6 @@ static inline void wring_count(atomic_ullong *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
-}
-
-/** The bytes of a finished put no longer count as in flight. */
-static inline void wring_peer_put_done(struct wring_peer *peer, size_t bytes)
-{
-    peer->inflight_bytes -= bytes;
 }
 
 /**

@@ -8,7 +8,7 @@
 #include "transport/fabric.h"
 
 #define WRING_MODULE "fabric"
-#define INFLIGHT_MIN_BYTES (512u << 10)
+#define WINDOW_MIN_BYTES (512u << 10)
 
 struct description {
     char host[WRING_CONFIG_TEXT];
@@ -153,15 +153,14 @@ static int common_device(const struct wring_fabric *fabric, const struct survey 
     return second_best;
 }
 
-/**
- * What may be under way to a peer: as little as keeps the link busy, as what is urgent waits behind
- * it. An acknowledgement comes late where it stands in line behind the peer's own pieces.
- */
-static size_t inflight_max(const struct wring_fabric *fabric,
-                           const struct wring_provider_caps *caps)
+/** What may be under way to a peer at first, and at most where that shows to be too little. */
+static struct wring_put_window make_window(const struct wring_fabric *fabric,
+                                           const struct wring_provider_caps *caps)
 {
-    size_t bytes = fabric->config->chunk_bytes * (caps->put_acked ? 4 : 2);
-    return bytes > INFLIGHT_MIN_BYTES ? bytes : INFLIGHT_MIN_BYTES;
+    size_t chunk_bytes = fabric->config->chunk_bytes;
+    size_t limit = 2 * chunk_bytes > WINDOW_MIN_BYTES ? 2 * chunk_bytes : WINDOW_MIN_BYTES;
+    size_t most = caps->put_acked ? 8 * limit : limit;
+    return (struct wring_put_window){.limit = limit, .most = most};
 }
 
 static enum wring_status choose_for(struct wring_fabric *fabric, const struct survey *survey,
@@ -181,7 +180,7 @@ static enum wring_status choose_for(struct wring_fabric *fabric, const struct su
     int theirs = find_device(other, fabric->devices[device].name);
     peer->device = (uint32_t)device;
     peer->put_copies = fabric->devices[device].caps.put_copies;
-    peer->inflight_max = inflight_max(fabric, &fabric->devices[device].caps);
+    peer->window = make_window(fabric, &fabric->devices[device].caps);
     peer->address = other->devices[theirs].address;
     peer->address_bytes = other->devices[theirs].address_bytes;
     return WRING_OK;

@@ -73,7 +73,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, struct fu
         struct wring_channel_in *in = &rig->channel.in[i];
         struct wring_channel_out *out = &rig->channel.out[i];
         rig->peers[i].conn = &rig->conn;
-        rig->peers[i].inflight_max = 2 << 20;
+        rig->peers[i].window.limit = 2 << 20;
         out->remote = &rig->remote;
         out->reserved = in->taken = in->consumed = in->credited = start; /* after a long run */
         out->limit = rig->limit[i] = start + window;
@@ -140,7 +140,7 @@ static void send_piece(struct rig *rig, uint32_t member)
     size_t bytes = channel->slot_bytes;
     FUZZ_CHECK(wring_channel_put(channel, member, sequence, NULL, piece, bytes, 0) == WRING_OK,
                "no put");
-    wring_peer_put_done(&rig->peers[member], bytes);
+    wring_put_window_done(&rig->peers[member].window, bytes);
 }
 
 static void run_step(struct rig *rig, struct fuzz_input *input)

@@ -124,7 +124,7 @@ static void side_open(struct side *side, uint32_t me)
         struct wire *wire = &side->wires[i];
         *wire = (struct wire){{&net, NULL}, {&wire->conn, 1 << 20}, me, i};
         side->peers[ranks[i]].conn = &wire->conn;
-        side->peers[ranks[i]].inflight_max = 2 << 20;
+        side->peers[ranks[i]].window.limit = 2 << 20;
         struct wring_channel_out *out = &side->channel.out[i];
         CHECK(out->peer == &side->peers[ranks[i]] && out->limit == window, "member %u", i);
         out->remote = &wire->remote;
@@ -191,7 +191,7 @@ static void deliver_put(struct side *to, const struct parcel *parcel)
     memcpy(to->memory + parcel->offset, parcel->data, parcel->bytes);
     CHECK(wring_channel_arrived(&to->channel, parcel->from, parcel->imm, parcel->bytes) == WRING_OK,
           "refused");
-    wring_peer_put_done(&sides[parcel->from].peers[ranks[parcel->to]], parcel->bytes);
+    wring_put_window_done(&sides[parcel->from].peers[ranks[parcel->to]].window, parcel->bytes);
 }
 
 static void deliver_credit(struct side *to, const struct parcel *parcel)
