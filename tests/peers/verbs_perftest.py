@@ -14,7 +14,8 @@ of the rounds, and a ratio is that of two best ones.
   latency    half a round trip of 8 bytes, the median of a run, beside ib_send_lat
   allreduce  f32, 2 ranks: verbs; tcp on the same cable, where 64 KiB travel as one; tcp-packets,
              cut into packets of the MTU by the sender as those of soft-RoCE are; Open MPI over
-             UCX's rc; --rate makes the cable slower for all of them
+             UCX's rc. As fast as the processors are, which carry the packets
+  slow       the same over a cable of a link's speed (--rate), which is then the limit
 """
 import argparse
 import collections
@@ -50,10 +51,13 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=0.5, help="of a run of wring's (0.5)")
     parser.add_argument("--bytes", default="64k,256k,1m")
     parser.add_argument("--allreduce-bytes", default="4m")
-    parser.add_argument("--rate", default="", help="of the cable for allreduce, as 100mbit")
+    parser.add_argument("--rate", default="100mbit", help="of the slow cable (100mbit)")
     parser.add_argument("--qps", type=int, default=1, help="queue pairs of a connection (1)")
+    parser.add_argument("--slow-qps", type=int, default=4,
+                        help="on the slow cable (4): soft-RoCE has at most 128 packets of a queue "
+                             "pair under way, and all of them stand in that cable's line")
     parser.add_argument("--mtu", type=int, default=4096, choices=[1024, 2048, 4096])
-    parser.add_argument("--parts", default="bandwidth,latency,allreduce")
+    parser.add_argument("--parts", default="bandwidth,latency,allreduce,slow")
     parser.add_argument("--timeout", type=int, default=1500, help="seconds for everything (1500)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--here", action="store_true", help="this is the machine: do not boot one")
@@ -78,23 +82,31 @@ def latency_entries(arguments):
         sides.perftest_latency, LATENCY_BYTES, LATENCY_TRIPS))
 
 
-def allreduce_entries(arguments):
+def collective_entries(arguments, kind, qps, rate):
     size = parse_bytes(arguments.allreduce_bytes)
 
     def ours(name, provider, **link):
-        return Entry("allreduce", size, name, functools.partial(
-            sides.wring_allreduce, arguments.build, provider, size, arguments.seconds,
-            arguments.qps, rate=arguments.rate, **link))
+        return Entry(kind, size, name, functools.partial(
+            sides.wring_allreduce, arguments.build, provider, size, arguments.seconds, qps,
+            rate=rate, **link))
 
     yield ours("verbs", "verbs")
     yield ours("tcp", "tcp")
     yield ours("tcp-packets", "tcp", segments=1)
-    yield Entry("allreduce", size, "openmpi", functools.partial(
-        sides.mpi_allreduce, arguments.build, size, arguments.seconds, rate=arguments.rate))
+    yield Entry(kind, size, "openmpi", functools.partial(
+        sides.mpi_allreduce, arguments.build, size, arguments.seconds, rate=rate))
+
+
+def allreduce_entries(arguments):
+    return collective_entries(arguments, "allreduce", arguments.qps, "")
+
+
+def slow_entries(arguments):
+    return collective_entries(arguments, "slow", arguments.slow_qps, arguments.rate)
 
 
 KINDS = {"bandwidth": bandwidth_entries, "latency": latency_entries,
-         "allreduce": allreduce_entries}
+         "allreduce": allreduce_entries, "slow": slow_entries}
 
 
 def run_again_if_need_be(entry):
@@ -142,7 +154,7 @@ def summarise(figures, broken):
         elif values:
             row["best"][entry.name] = best_of(entry.kind, values)
     for row in rows.values():
-        ours = row["best"].get("verbs" if row["kind"] == "allreduce" else "wring")
+        ours = row["best"].get("wring", row["best"].get("verbs"))
         for name, value in row["best"].items():
             if ours is not None and name not in ("wring", "verbs"):
                 row["ratio"][name] = ours / value
@@ -158,7 +170,7 @@ def show_bytes(size):
 
 def show(rows, arguments):
     print(f"best of {arguments.rounds} rounds in turns, {arguments.qps} queue pair(s), "
-          f"MTU {arguments.mtu}{', allreduce at ' if arguments.rate else ''}{arguments.rate}\n")
+          f"MTU {arguments.mtu}; slow: {arguments.rate}, {arguments.slow_qps} queue pair(s)\n")
     print("| what | bytes | unit | program | best | all runs | wring / it |")
     print("|---|---|---|---|---|---|---|")
     for row in rows:
@@ -180,7 +192,7 @@ def measure(arguments):
     rows = summarise(figures, broken)
     if arguments.json:
         json.dump({"rounds": arguments.rounds, "qps": arguments.qps, "mtu": arguments.mtu,
-                   "rate": arguments.rate, "rows": rows}, sys.stdout, indent=1)
+                   "rate": arguments.rate, "slow_qps": arguments.slow_qps, "rows": rows}, sys.stdout, indent=1)
         print()
     else:
         show(rows, arguments)
