@@ -37,6 +37,8 @@ void wring_verbs_resync_begin(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
     resync->told = false; /* what was said is not so any more */
+    if (resync->connected) /* and the peer may have gone on: it will say anew what it has sent */
+        resync->heard = false;
     if (conn->state != VERBS_OPEN)
         return;
     wring_verbs_revive_drop(conn);
