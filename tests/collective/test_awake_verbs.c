@@ -18,6 +18,7 @@
 #define SMALL_STEPS 1000 /* of the one bucket that is a message, each */
 #define STEPS 100        /* of all buckets */
 #define AWAKE_PART 4     /* one of so many steps at least, in some round of them */
+#define LATE_PART 10     /* one of so many at most ends a sleep of a step that was not awake */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 #define LOOK_NS                                                                      \
     (100 * WRING_NS_PER_MS) /* of silence, after which a provider looks at its peers \
@@ -26,7 +27,8 @@
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {
     unsigned steps, awake; /* of a round: in which nobody slept, or was kept waiting for long */
-    unsigned broken;       /* of these, in all rounds, steps with a call into the kernel */
+    unsigned late;         /* of these, that only woke somebody: the end of an earlier sleep */
+    unsigned broken;       /* and, in all rounds, those with any other call into the kernel */
     struct kernel_calls first;
 };
 
@@ -89,7 +91,12 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     the.disturbed = !quiet;
     ledger->steps++;
     ledger->awake += awake;
-    if (awake && kernel_calls_sum(&calls) > 0 && ledger->broken++ == 0)
+    unsigned long sum = kernel_calls_sum(&calls);
+    /* who gives a contended lock back, and loses its processor before it has told the next one,
+     * does so any number of steps later */
+    bool late = sum > 0 && sum == calls.futex_wakes;
+    ledger->late += awake && late;
+    if (awake && sum > 0 && !late && ledger->broken++ == 0)
         ledger->first = calls;
     return status;
 }
@@ -98,7 +105,8 @@ static enum wring_status run_round(struct wring_bucket **buckets, uint32_t rank)
 {
     enum wring_status status = WRING_OK;
     if (rank == 0)
-        the.small.steps = the.small.awake = the.all.steps = the.all.awake = 0;
+        the.small.steps = the.small.awake = the.small.late = the.all.steps = the.all.awake =
+            the.all.late = 0;
     for (int s = 0; s < SMALL_STEPS + STEPS && status == WRING_OK; s++)
         status = rank == 0 ? watch_step(buckets, s < SMALL_STEPS, s)
                            : run_step(buckets, s < SMALL_STEPS, s);
@@ -135,6 +143,9 @@ static void expect_none(const char *what, const struct ledger *ledger)
     const struct kernel_calls *first = &ledger->first;
     printf("%s: %u steps, %u awake, %u with a kernel call\n", what, ledger->steps, ledger->awake,
            ledger->broken);
+    CHECK(ledger->late <= ledger->steps - ledger->awake &&
+              ledger->late <= ledger->awake / LATE_PART,
+          "%s: %u of %u steps woke somebody", what, ledger->late, ledger->awake);
     CHECK(is_awake(ledger), "%s: only %u steps awake", what, ledger->awake);
     CHECK(ledger->broken == 0,
           "%s: %u steps called the kernel; the first: %lu sleeps, %lu futex waits, %lu wakes, "
