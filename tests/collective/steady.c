@@ -44,3 +44,13 @@ enum wring_status steady_run(struct wring_bucket **buckets, int steps, uint64_t 
     }
     return status;
 }
+
+enum wring_status steady_ask(struct wring_session *session, struct wring_bucket **buckets,
+                             bool wanted, bool *any)
+{
+    float votes = wanted;
+    enum wring_status status = wring_allreduce(wring_session_world(session), &votes, 1, WRING_F32,
+                                               WRING_SUM, "none", NULL);
+    *any = votes > 0;
+    return status == WRING_OK ? steady_run(buckets, 1, 0) : status;
+}

@@ -15,7 +15,7 @@
 
 #define RANKS 2
 #define STEPS 100
-#define STEPS_MIN 5 /* awake, on a machine that has much else to do */
+#define STEPS_MIN 5 /* awake in some round of steps */
 #define DEADLINE_S 120
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 #define BURSTS 50
@@ -24,12 +24,18 @@
 /** What the steps of a rank took, for the parent to see. */
 struct ledger {
     struct kernel_calls calls; /* of all steps */
-    uint64_t sleeps;           /* that the session knows of */
-    unsigned awake;            /* steps in which nobody slept, or was kept waiting for long */
-    unsigned broken;           /* of these, steps with a call into the kernel */
+    uint64_t sleeps;           /* that the session knows of, from the first step to the last */
+    unsigned awake;  /* steps of a round in which nobody slept, or was kept waiting for long */
+    unsigned broken; /* of these, in all rounds, steps with a call into the kernel */
     struct kernel_calls first; /* in the first of these */
     unsigned woken;            /* bursts of posts that woke the thread */
     unsigned too_often;        /* and those that did so more often than it slept */
+};
+
+/** What a job's ranks are to do, and where they write what they saw. */
+struct task {
+    bool awake; /* until each has been awake for some steps */
+    struct ledger *ledgers;
 };
 
 static void add_calls(struct kernel_calls *sum, const struct kernel_calls *step)
@@ -77,7 +83,6 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
     struct kernel_calls step = kernel_calls_stop();
 
     slept = wring_progress_sleeps(session->progress) - slept;
-    ledger->sleeps += slept;
     add_calls(&ledger->calls, &step);
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
     if (slept > 0 || step.yields > 0 || wring_now_ns() - began_ns > STEADY_LONG_NS)
@@ -89,14 +94,42 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
 }
 
 /** In half of the steps the session's thread is on its own for a while. */
-static enum wring_status watch_steps(struct wring_session *session, struct ledger *ledger)
+static enum wring_status watch_round(struct wring_session *session, struct wring_bucket **buckets,
+                                     struct ledger *ledger)
+{
+    enum wring_status status = WRING_OK;
+    ledger->awake = 0;
+    for (int s = 0; s < STEPS && status == WRING_OK; s++)
+        status = watch_step(session, buckets, s % 2 == 0 ? 0 : COMPUTE_NS, ledger);
+    return status;
+}
+
+/** As many rounds as it takes until each rank has had some steps awake in the last one. */
+static enum wring_status watch_rounds(struct wring_session *session, struct wring_bucket **buckets,
+                                      const struct task *task, struct ledger *ledger)
+{
+    uint64_t slept = wring_progress_sleeps(session->progress);
+    uint64_t limit = wring_deadline_in(STEADY_TRY_NS);
+    enum wring_status status = WRING_OK;
+    for (bool again = true; again && status == WRING_OK;) {
+        status = watch_round(session, buckets, ledger);
+        bool wanted = task->awake && ledger->awake <= STEPS_MIN && wring_now_ns() < limit;
+        if (status == WRING_OK)
+            status = steady_ask(session, buckets, wanted, &again);
+    }
+    ledger->sleeps = wring_progress_sleeps(session->progress) - slept;
+    return status;
+}
+
+static enum wring_status watch_steps(struct wring_session *session, const struct task *task,
+                                     struct ledger *ledger)
 {
     struct wring_bucket *buckets[STEADY_BUCKETS];
     enum wring_status status = steady_make(session, buckets);
     if (status == WRING_OK)
         status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
-    for (int s = 0; s < STEPS && status == WRING_OK; s++)
-        status = watch_step(session, buckets, s % 2 == 0 ? 0 : COMPUTE_NS, ledger);
+    if (status == WRING_OK)
+        status = watch_rounds(session, buckets, task, ledger);
     for (int s = 0; s < BURSTS && status == WRING_OK; s++)
         status = watch_posts(session, buckets, ledger);
     return status == WRING_OK ? wring_barrier(wring_session_world(session)) : status;
@@ -104,7 +137,7 @@ static enum wring_status watch_steps(struct wring_session *session, struct ledge
 
 static int run_rank(struct procs_rank *rank, void *arg)
 {
-    struct ledger *ledgers = arg;
+    const struct task *task = arg;
     struct wring_session *session;
     const char *why;
 
@@ -112,21 +145,22 @@ static int run_rank(struct procs_rank *rank, void *arg)
         return 2;
     enum wring_status status = wring_session_open(&rank->params, &session);
     if (status == WRING_OK)
-        status = watch_steps(session, &ledgers[rank->rank]);
+        status = watch_steps(session, task, &task->ledgers[rank->rank]);
     procs_say(rank, "%s", wring_status_text(status));
     wring_session_close(session);
     return status == WRING_OK ? 0 : 1;
 }
 
-static void run_job(const char *const *settings, struct ledger *ledgers)
+static void run_job(const char *const *settings, bool awake, struct ledger *ledgers)
 {
     static struct procs_job job;
+    struct task task = {awake, ledgers};
     memset(&job, 0, sizeof(job));
     memset(ledgers, 0, RANKS * sizeof(*ledgers));
     job.ranks = RANKS;
     job.settings = settings;
     job.run = run_rank;
-    job.arg = ledgers;
+    job.arg = &task;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct kernel_calls *calls = &ledgers[r].calls;
@@ -153,7 +187,7 @@ static void nobody_sleeps(const char *progress)
     const char *const settings[] = {"WRING_PROVIDER=shm", progress, "WRING_SPIN=1s", NULL};
     struct ledger *ledgers = ledgers_new();
     REQUIRE(ledgers != NULL, "no shared memory");
-    run_job(settings, ledgers);
+    run_job(settings, true, ledgers);
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct kernel_calls *first = &ledgers[r].first;
         CHECK(ledgers[r].awake > STEPS_MIN, "%s, rank %u: only %u steps awake", progress, r,
@@ -184,7 +218,7 @@ static void a_sleep_is_ended_by_one_call(void)
                                            "WRING_SPIN=0", NULL};
     struct ledger *ledgers = ledgers_new();
     REQUIRE(ledgers != NULL, "no shared memory");
-    run_job(settings, ledgers);
+    run_job(settings, false, ledgers);
     for (uint32_t r = 0; r < RANKS; r++) {
         const struct kernel_calls *calls = &ledgers[r].calls;
         uint64_t own = ledgers[r].sleeps, peers = ledgers[1 - r].sleeps;

@@ -9,7 +9,7 @@
 #define DEADLINE_S 60
 
 extern const char *const tcp[], *const shm[]; /* settings, NULL-terminated */
-extern const char *const impatient[];         /* tcp that waits 2 s for others to join */
+extern const char *const impatient[];         /* tcp that waits 3 s for others to join */
 
 extern struct procs_job job; /* too large for a stack frame that is read easily */
 
@@ -19,6 +19,9 @@ void start(uint32_t ranks, const char *const *settings, int (*run)(struct procs_
 /** What a rank does that exchanges until something ends it.
  *  @return 0 when steps were all done, 2 when it could not open, 3 when a later call failed */
 int exchange(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned));
+
+/** In a session that has failed: say what a post gives, and whether that takes time. */
+void say_again(struct procs_rank *rank, struct wring_bucket *bucket);
 
 /** The same for 20 steps, as a procs_job's run. */
 int run_plain(struct procs_rank *rank, void *arg);

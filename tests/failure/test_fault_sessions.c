@@ -94,7 +94,7 @@ static bool run(uint32_t ranks, const char *provider, const char *fault, const c
 {
     char settings[2][128];
     const char *list[] = {
-        settings[0], settings[1], "WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=4s", more, NULL};
+        settings[0], settings[1], "WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=10s", more, NULL};
     memset(&job, 0, sizeof(job));
     snprintf(settings[0], sizeof(settings[0]), "WRING_PROVIDER=%s", provider);
     snprintf(settings[1], sizeof(settings[1]), "WRING_FAULT=%s", fault);

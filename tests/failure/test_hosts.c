@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks on two hosts, which are network namespaces, and a cable that can be pulled. */
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,17 +13,28 @@
 #include "tests/failure/namespaces.h"
 #include "tests/lib/test.h"
 
-#define RANKS 4 /* 0 and 1 on host 0, 2 and 3 on host 1 */
-#define STEPS 600
+#define RANKS 4      /* 0 and 1 on host 0, 2 and 3 on host 1 */
+#define STEPS_MIN 20 /* with a cable all the time */
 #define CUT_AT 10
+#define STEPS_AFTER 100 /* when the cable is back */
+#define STILL_NS (3 * WRING_NS_PER_S / 2)
+#define PATIENCE_NS (30 * WRING_NS_PER_S)
 #define COUNT 50000
 
 static struct hosts hosts;
 static const char *root;
-static atomic_uint *shared_step; /* that rank 0 is in; its job's processes and we see it */
 static uint64_t cut_ns;
 
-static const char *const watchful[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=3s", NULL};
+/** What a job's processes and we see. */
+struct shared {
+    atomic_uint step;   /* that rank 0 is in */
+    atomic_uint last;   /* of all */
+    atomic_bool enough; /* after STEPS_MIN, of course */
+};
+
+static struct shared *shared;
+
+static const char *const watchful[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=5s", NULL};
 static const char *const patient[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=25s", NULL};
 static const char *const over_tcp[] = {"WRING_PROVIDER=tcp", NULL};
 
@@ -50,11 +62,21 @@ static size_t count_wrong(const float *data, unsigned step)
     return wrong;
 }
 
+/** Rank 0 says which step is the last one, early enough: in the step before, which all share. */
+static bool goes_on(const struct procs_rank *rank, unsigned step)
+{
+    if (rank->index == 0) {
+        bool ends = step >= STEPS_MIN && atomic_load(&shared->enough);
+        atomic_store(&shared->step, step);
+        if (ends && atomic_load(&shared->last) == UINT_MAX)
+            atomic_store(&shared->last, step + 1);
+    }
+    return step <= atomic_load(&shared->last);
+}
+
 static enum wring_status step_once(struct procs_rank *rank, struct wring_bucket *bucket,
                                    float *data, unsigned step)
 {
-    if (rank->index == 0)
-        atomic_store(shared_step, step);
     fill(data, rank->rank, step);
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
@@ -69,10 +91,7 @@ static void say_failure(struct procs_rank *rank, struct wring_session *session,
                         struct wring_bucket *bucket, enum wring_status status)
 {
     procs_say_end(rank, session, status);
-    uint64_t began = wring_now_ns();
-    wring_bucket_post(bucket);
-    procs_say(rank, "again after %s",
-              wring_now_ns() - began < WRING_NS_PER_S ? "no time" : "a while");
+    say_again(rank, bucket);
 }
 
 static int run_there(struct procs_rank *rank, int host)
@@ -98,7 +117,7 @@ static int run_there(struct procs_rank *rank, int host)
     struct wring_bucket_params params = {.name = "b", .data = data, .elems = COUNT};
     wring_bucket_register(session, &params, &bucket);
     status = wring_session_commit(session);
-    for (unsigned step = 0; step < STEPS && status == WRING_OK; step++)
+    for (unsigned step = 0; status == WRING_OK && goes_on(rank, step); step++)
         status = step_once(rank, bucket, data, step);
     if (status != WRING_OK)
         say_failure(rank, session, bucket, status);
@@ -116,21 +135,37 @@ static int run_on_two_hosts(struct procs_rank *rank, void *arg)
 /** The job is in the middle of it; false where it never gets there. */
 static bool await_step(unsigned step)
 {
-    for (int i = 0; i < 2000; i++) {
-        if (atomic_load(shared_step) >= step)
-            return true;
+    uint64_t limit = wring_deadline_in(PATIENCE_NS);
+    while (atomic_load(&shared->step) < step && wring_now_ns() < limit)
         usleep(10000);
-    }
-    return false;
+    return atomic_load(&shared->step) >= step;
 }
 
+/** What was under way has come; then nothing happens for a while. False where it goes on. */
+static bool stands_still(void)
+{
+    uint64_t since = wring_now_ns(), limit = wring_deadline_in(PATIENCE_NS / 3);
+    unsigned step = atomic_load(&shared->step);
+    while (wring_now_ns() < limit && wring_now_ns() - since < STILL_NS) {
+        usleep(10000);
+        if (atomic_load(&shared->step) != step) {
+            step = atomic_load(&shared->step);
+            since = wring_now_ns();
+        }
+    }
+    return wring_now_ns() - since >= STILL_NS;
+}
+
+/** @param enough  false: it goes on until somebody says so */
 static void begin(int family, const char *at, const char *const *settings,
-                  int (*run)(struct procs_rank *, void *))
+                  int (*run)(struct procs_rank *, void *), bool enough)
 {
     char reason[256];
     bool made = hosts_make(&hosts, family, reason, sizeof(reason));
     CHECK(made, "%s", reason);
-    atomic_store(shared_step, 0);
+    atomic_store(&shared->step, 0);
+    atomic_store(&shared->last, UINT_MAX);
+    atomic_store(&shared->enough, enough);
     root = at;
     start(RANKS, settings, run);
 }
@@ -148,12 +183,11 @@ static void pull(const struct procs_job *running)
     CHECK(await_step(CUT_AT), "the job does not begin");
     CHECK(hosts_plug(&hosts, false), "the cable cannot be pulled");
     cut_ns = wring_now_ns();
-    CHECK(atomic_load(shared_step) < STEPS - 1, "the job was over before: make it longer");
 }
 
 static void cut_link_is_named_on_both_sides(void)
 {
-    begin(4, "10.77.0.1:5555", watchful, run_on_two_hosts);
+    begin(4, "10.77.0.1:5555", watchful, run_on_two_hosts, false);
     job.meddle = pull;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     uint64_t took_ns = wring_now_ns() - cut_ns;
@@ -163,7 +197,7 @@ static void cut_link_is_named_on_both_sides(void)
                                    : "peer lost, rank 0, rank 0 gave no sign of life",
                              i < 2 ? "peer lost, rank 3, rank 3 gave no sign of life"
                                    : "peer lost, rank 1, rank 1 gave no sign of life"};
-        SAID(i, 3, "cut off", "again after no time", "closed");
+        SAID(i, 3, "cut off", "after no time", "closed");
         CHECK(strstr(job.texts[i], far[0]) != NULL || strstr(job.texts[i], far[1]) != NULL,
               "rank %u names nobody on the other side:\n%s", i, job.texts[i]);
     }
@@ -173,16 +207,15 @@ static void cut_link_is_named_on_both_sides(void)
 static void pull_and_plug_in_again(const struct procs_job *running)
 {
     pull(running);
-    usleep(500000);
-    unsigned before = atomic_load(shared_step);
-    usleep(1500000);
-    CHECK(atomic_load(shared_step) == before, "it goes on without the cable");
+    CHECK(stands_still(), "it goes on without the cable");
     CHECK(hosts_plug(&hosts, true), "the cable cannot be plugged in");
+    CHECK(await_step(atomic_load(&shared->step) + STEPS_AFTER), "it does not go on with the cable");
+    atomic_store(&shared->enough, true);
 }
 
 static void link_that_returns_in_time_harms_nothing(void)
 {
-    begin(4, "10.77.0.1:5555", patient, run_on_two_hosts);
+    begin(4, "10.77.0.1:5555", patient, run_on_two_hosts, false);
     job.meddle = pull_and_plug_in_again;
     CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs");
     check_all_right("cut for two seconds");
@@ -191,7 +224,7 @@ static void link_that_returns_in_time_harms_nothing(void)
 
 static void ipv6_alone_is_enough(void)
 {
-    begin(6, "[fd00:77::1]:5555", over_tcp, run_on_two_hosts);
+    begin(6, "[fd00:77::1]:5555", over_tcp, run_on_two_hosts, true);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     check_all_right("IPv6 alone");
     hosts_unmake(&hosts);
@@ -211,7 +244,7 @@ static int run_with_names(struct procs_rank *rank, void *arg)
 
 static void root_may_know_its_name_as_loopback(void)
 {
-    begin(4, "head:5555", over_tcp, run_with_names);
+    begin(4, "head:5555", over_tcp, run_with_names, true);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     check_all_right("a name of the root");
     hosts_unmake(&hosts);
@@ -230,7 +263,7 @@ static int run_with_two_addresses(struct procs_rank *rank, void *arg)
 
 static void address_that_is_not_here_is_passed_over(void)
 {
-    begin(6, "localhost:5555", over_tcp, run_with_two_addresses);
+    begin(6, "localhost:5555", over_tcp, run_with_two_addresses, true);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     check_all_right("localhost without 127.0.0.1");
     hosts_unmake(&hosts);
@@ -252,7 +285,6 @@ int main(int argc, char **argv)
             wring_test_skip("%s", reason);
         hosts_unmake(&hosts);
     }
-    shared_step =
-        mmap(NULL, sizeof(*shared_step), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared_step == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
 }

@@ -28,42 +28,16 @@ static void missing_ranks_are_all_named(void)
         SAID(i, 2, "ranks 2, 3, 4 did not join in time", "2 of 5 are here");
 }
 
-/** Rank 1 joins, contributes to the first exchange and is gone before rank 2 comes. */
-static int run_dying(struct procs_rank *rank, void *arg)
-{
-    (void)arg;
-    if (rank->rank == 1 && fork() == 0) {
-        usleep(300000);
-        kill(getppid(), SIGKILL);
-        _exit(0);
-    }
-    if (rank->rank == 2)
-        usleep(800000); /* late, but it must hear of it as well */
-    if (rank->rank == 3)
-        pause(); /* never comes */
-    return exchange(rank, 20, NULL);
-}
-
-static void end_the_sleeper(const struct procs_job *running)
-{
-    sleep(3);
-    kill(running->pids[3], SIGKILL);
-}
-
-static void rank_that_dies_while_others_join_is_named(void)
-{
-    start(4, tcp, run_dying); /* WRING_JOIN_TIMEOUT is a minute */
-    job.meddle = end_the_sleeper;
-    CHECK(procs_run(&job, DEADLINE_S / 2), "noticed only at the deadline");
-    CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
-    for (uint32_t i = 0; i < 3; i += 2)
-        SAID(i, 2, "rank 1 ended while the others were joining", "open peer lost");
-}
-
 static useconds_t kill_after_us;
 static uint32_t victim;
-static atomic_bool
-    *has_joined; /* the victim; of rank 0: everybody. Its job's processes and we see it */
+
+/** What a job's processes and we see. */
+struct shared {
+    atomic_bool has_joined; /* the victim; of rank 0: everybody */
+    atomic_bool is_gone;    /* the victim */
+};
+
+static struct shared *shared;
 
 /** The root's log, which tells who has joined. */
 static void log_joining(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -71,9 +45,23 @@ static void log_joining(void *arg, enum wring_log_level level, const char *modul
     char want[32];
     snprintf(want, sizeof(want), "rank %u joined", victim);
     if (strstr(text, victim == 0 ? "joined from 127.0.0.1, 4 of 4" : want) != NULL)
-        atomic_store(has_joined, true);
+        atomic_store(&shared->has_joined, true);
     if (level <= WRING_LOG_WARN)
         procs_say(arg, "log %s: %s", module, text);
+}
+
+static bool await(atomic_bool *flag)
+{
+    for (int i = 0; i < 20000 && !atomic_load(flag); i++)
+        usleep(1000);
+    return atomic_load(flag);
+}
+
+static void kill_the_victim(const struct procs_job *running)
+{
+    CHECK(await(&shared->has_joined), "rank %u does not join", victim);
+    usleep(kill_after_us);
+    kill(running->pids[victim], SIGKILL);
 }
 
 static int run_for_long(struct procs_rank *rank, void *arg)
@@ -82,15 +70,6 @@ static int run_for_long(struct procs_rank *rank, void *arg)
     if (rank->index == 0)
         rank->params.log = log_joining;
     return exchange(rank, 1000000, NULL);
-}
-
-static void kill_the_victim(const struct procs_job *running)
-{
-    for (int i = 0; i < 20000 && !atomic_load(has_joined); i++)
-        usleep(1000);
-    CHECK(atomic_load(has_joined), "rank %u does not join", victim);
-    usleep(kill_after_us);
-    kill(running->pids[victim], SIGKILL);
 }
 
 /** The victim is named and nobody else, and nobody waited for it in vain. */
@@ -120,14 +99,21 @@ static void check_blamed(uint32_t rank, const char *provider)
         }
 }
 
-/** A job of four whose victim is killed a while after it has joined. */
-static void kill_one(uint32_t rank, useconds_t after_us, const char *const *settings)
+/** A job of four whose victim is to be killed a while after it has joined. */
+static void start_with_victim(uint32_t rank, useconds_t after_us, const char *const *settings,
+                              int (*run)(struct procs_rank *, void *))
 {
-    start(4, settings, run_for_long);
+    start(4, settings, run);
     victim = rank;
     kill_after_us = after_us;
-    atomic_store(has_joined, false);
+    atomic_store(&shared->has_joined, false);
+    atomic_store(&shared->is_gone, false);
     job.meddle = kill_the_victim;
+}
+
+static void kill_one(uint32_t rank, useconds_t after_us, const char *const *settings)
+{
+    start_with_victim(rank, after_us, settings, run_for_long);
     CHECK(procs_run(&job, DEADLINE_S), "%s, killed after %u us: hangs", settings[0], after_us);
     for (uint32_t r = 0; r < 4; r++)
         if (r != victim)
@@ -136,6 +122,40 @@ static void kill_one(uint32_t rank, useconds_t after_us, const char *const *sett
 
 static const char *const tcp_loud[] = {"WRING_PROVIDER=tcp", "WRING_LOG=debug", NULL};
 static const char *const shm_loud[] = {"WRING_PROVIDER=shm", "WRING_LOG=debug", NULL};
+
+/** Rank 2 is late, but must hear of it as well. */
+static int run_dying(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank == 0)
+        rank->params.log = log_joining;
+    if (rank->rank == 2 && !await(&shared->is_gone))
+        return 9;
+    if (rank->rank == 3)
+        pause(); /* never comes */
+    return exchange(rank, 20, NULL);
+}
+
+static void kill_one_before_the_next_comes(const struct procs_job *running)
+{
+    kill_the_victim(running);
+    CHECK(procs_await_end(running, victim, DEADLINE_S / 2), "it cannot be killed");
+    atomic_store(&shared->is_gone, true);
+    for (uint32_t i = 0; i < 3; i += 2)
+        CHECK(procs_await_end(running, i, DEADLINE_S / 2), "rank %u waits on", i);
+    kill(running->pids[3], SIGKILL);
+}
+
+/** Rank 1 joins, contributes to the first exchange and is gone before rank 2 comes. */
+static void rank_that_dies_while_others_join_is_named(void)
+{
+    start_with_victim(1, 200000, tcp_loud, run_dying); /* WRING_JOIN_TIMEOUT is a minute */
+    job.meddle = kill_one_before_the_next_comes;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
+    for (uint32_t i = 0; i < 3; i += 2)
+        SAID(i, 2, "rank 1 ended while the others were joining", "open peer lost");
+}
 
 /** Whatever the job was doing: meeting, connecting, making its group, committing, exchanging. */
 static void rank_killed_at_any_moment_is_named(void)
@@ -160,7 +180,6 @@ int main(int argc, char **argv)
         {"root_killed_at_any_moment_is_named", root_killed_at_any_moment_is_named},
         {NULL, NULL},
     };
-    has_joined =
-        mmap(NULL, sizeof(*has_joined), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return has_joined == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
 }

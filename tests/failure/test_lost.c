@@ -8,10 +8,12 @@
 #include "tests/failure/failing_job.h"
 #include "tests/lib/test.h"
 
+#define END_S 30 /* longer than WRING_PEER_TIMEOUT and what the loaded machine adds */
+
 static const char *const tcp_watchful[] = {"WRING_PROVIDER=tcp", "WRING_HEARTBEAT=100ms",
-                                           "WRING_PEER_TIMEOUT=2s", NULL};
+                                           "WRING_PEER_TIMEOUT=5s", NULL};
 static const char *const shm_watchful[] = {"WRING_PROVIDER=shm", "WRING_HEARTBEAT=100ms",
-                                           "WRING_PEER_TIMEOUT=2s", NULL};
+                                           "WRING_PEER_TIMEOUT=5s", NULL};
 
 static void die_in_step_3(struct procs_rank *rank, unsigned step)
 {
@@ -62,9 +64,11 @@ static int run_stopped(struct procs_rank *rank, void *arg)
     return exchange(rank, 1000000, stop_in_step_3);
 }
 
+/** The others are gone when it goes on. */
 static void wake_later(const struct procs_job *running)
 {
-    sleep(5); /* more than WRING_PEER_TIMEOUT */
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(procs_await_end(running, i, END_S), "rank %u waits for the stopped one", i);
     kill(running->pids[2], SIGCONT);
 }
 

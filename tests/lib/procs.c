@@ -112,6 +112,23 @@ static bool listen_to(struct procs_job *job, const int *pipes, uint32_t n, uint6
     return true;
 }
 
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
+bool procs_await_end(const struct procs_job *job, uint32_t process, unsigned seconds)
+{
+    uint64_t limit = wring_deadline_in(seconds * WRING_NS_PER_S);
+    while (!has_ended(job->pids[process])) {
+        if (wring_now_ns() > limit)
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
 static void reap(struct procs_job *job, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

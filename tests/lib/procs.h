@@ -41,6 +41,10 @@ struct procs_job {
 /** Run it; every rank must be gone within the deadline. @return false when one was not */
 bool procs_run(struct procs_job *job, unsigned deadline_s);
 
+/** In the parent, for meddle: wait until the process has ended, by itself. @return false when it
+ *  is still there after so many seconds */
+bool procs_await_end(const struct procs_job *job, uint32_t process, unsigned seconds);
+
 /** In the child: add a line to the rank's text. */
 __attribute__((format(printf, 2, 3))) void procs_say(struct procs_rank *rank, const char *format,
                                                      ...);

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static atomic_uint failures;
 
 void wring_test_fail(const char *file, int line, const char *condition, const char *format, ...)
@@ -55,9 +57,11 @@ int wring_test_main(int argc, char **argv, const struct wring_test_case *cases)
         if (!wanted(argc, argv, cases->name))
             continue;
         unsigned before = wring_test_failures();
+        uint64_t began_ns = wring_now_ns();
         cases->run();
         wring_test_free_guarded();
-        printf("%s %s\n", wring_test_failures() == before ? "ok" : "FAILED", cases->name);
+        printf("%s %s, %.1f s\n", wring_test_failures() == before ? "ok" : "FAILED", cases->name,
+               (double)(wring_now_ns() - began_ns) / 1e9);
         ran++;
     }
     if (ran == 0) {

@@ -17,7 +17,7 @@
 #include "tests/lib/test.h"
 #include "tests/provider/suite.h"
 
-#define WAIT_NS (20 * WRING_NS_PER_S) /* longer than any loaded machine needs */
+#define WAIT_NS (60 * WRING_NS_PER_S) /* longer than any loaded machine needs */
 
 struct end {
     struct wring_provider *provider;

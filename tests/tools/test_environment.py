@@ -13,6 +13,7 @@ from wringtest import wring
 VALUES = [b"", b"-1", b"0", b"65535", b"1e308", b"nan", b"garbage", b"-9223372036854775809",
           b"99999999999999999999999", b"\xff\xfe\x80", b"x" * 5000, b"%s%n%n", b"/", b"1,,=:^",
           b"\x1b[2J\nwring: another line"]
+ODD = [b"0", b"\xff\xfe\x80", b"1,,=:^"]  # for what looks at all devices
 FEW = [b"", b"0", b"1e308", b"\xff\xfe\x80", b"/", b"%s%n%n", b"1,,=:^"]  # for what takes longer
 ROOTS = [b"garbage", b":", b"[::1", b"[::1]:", b"127.0.0.1:", b"127.0.0.1:0", b"127.0.0.1:-1",
          b"127.0.0.1:99999", b"127.0.0.1:0x50", b":5000", b"%s%n:%n", b"x" * 240 + b":1"]
@@ -51,16 +52,22 @@ class Environment(unittest.TestCase):
         shown = "".join(c if c.isprintable() else "?" for c in value.decode(errors="replace"))
         self.assertTrue("WRING_" in said or shown and shown in said, f"{name}={value}: {said}")
 
-    def test_info(self):
+    def check_info(self, values, *only):
         names = variables()
         for name in names:
-            for value in VALUES + TEXTS.get(name, []):
-                result = self.run_with(["info", "--json"], {name: value})
+            for value in values + TEXTS.get(name, []):
+                result = self.run_with(["info", *only, "--json"], {name: value})
                 if result.returncode == 0:
                     shown = json.loads(result.stdout)["config"]
                     self.assertEqual([var["name"] for var in shown], names, value)
                 else:
                     self.check_line(result, name, value)
+
+    def test_settings(self):
+        self.check_info(VALUES, "--config")
+
+    def test_info(self):
+        self.check_info(ODD)
 
     def check_session(self, name, value, **settings):
         """@return its exit status"""

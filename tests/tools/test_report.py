@@ -41,7 +41,8 @@ class Report(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = cls.temporary.name
         cls.page = os.path.join(cls.folder, "report.html")
-        result = wring("demo", "--steps", "60", "--timed-steps", "20", "--report", cls.page)
+        result = wring("demo", "--steps", "60", "--timed-steps", "20", "--hidden", "64", "--report",
+                       cls.page)  # the page is the same, however small the model
         assert result.returncode == 0, result.stderr
         with open(cls.page, encoding="utf-8") as file:
             cls.text = file.read()

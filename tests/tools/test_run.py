@@ -79,6 +79,8 @@ class Ranks(unittest.TestCase):
 
 
 class Failure(unittest.TestCase):
+    STAY = "while :; do sleep 0.1; done"  # until the launcher has seen that another one failed
+
     def test_exit_status_of_the_failing_rank(self):
         result = wring("run", "-n", "3", "-g", "60", "--", "sh", "-c",
                        '[ $WRING_RANK = 1 ] && exit 7; sleep 0.5; exit 0')
@@ -86,14 +88,14 @@ class Failure(unittest.TestCase):
         self.assertIn("rank 1 ended with exit status 7", result.stderr)
 
     def test_first_failure_counts(self):
-        result = wring("run", "-n", "2", "--", "sh", "-c",
-                       '[ $WRING_RANK = 1 ] && exit 3; sleep 1; exit 4')
+        result = wring("run", "-n", "2", "-g", "1", "--", "sh", "-c",
+                       '[ $WRING_RANK = 1 ] && exit 3; trap "exit 4" TERM; ' + self.STAY)
         self.assertEqual(result.returncode, 3)
         self.assertNotIn("status 4", result.stderr)
 
     def test_killed_rank_is_named(self):
-        result = wring("run", "-n", "2", "--", "sh", "-c",
-                       '[ $WRING_RANK = 0 ] && kill -9 $$; sleep 0.2; exit 1')
+        result = wring("run", "-n", "2", "-g", "1", "--", "sh", "-c",
+                       '[ $WRING_RANK = 0 ] && kill -9 $$; trap "exit 1" TERM; ' + self.STAY)
         self.assertEqual(result.returncode, 128 + signal.SIGKILL)
         self.assertIn("rank 0 was killed by signal 9", result.stderr)
 

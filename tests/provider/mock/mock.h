@@ -50,6 +50,7 @@ struct mock_counts {
     uint64_t moved_bytes;                       /* carried out: payload */
     uint64_t completions;                       /* polled */
     uint64_t lock_sleeps;                       /* waits for the network's lock, in the kernel */
+    uint64_t lock_ends;                         /* of these, those that are over */
     uint64_t misuse; /* destroyed in use, or with events not acknowledged; each is printed */
 };
 void mock_get_counts(struct mock_counts *out);

@@ -12,7 +12,7 @@ void mock_get_counts(struct mock_counts *out)
     net_lock(mock_self.net);
     *out = mock_self.counts;
     net_unlock(mock_self.net);
-    out->lock_sleeps = net_lock_sleeps();
+    net_lock_sleeps(&out->lock_sleeps, &out->lock_ends);
 }
 
 /** Locks; @return false, unlocked, where there is no such port */

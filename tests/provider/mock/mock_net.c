@@ -11,15 +11,18 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAGIC 0x6d6f636b6e657431ull /* changes with the layout */
 #define LOCK_SPINS 2000
+#define NAP_NS 50000
 
 static int file = -1; /* of the network, locked as long as this process is on it */
-static uint64_t sleeps;
+static uint64_t sleeps, ends;
 
 static bool init(struct net *net)
 {
@@ -77,28 +80,40 @@ void net_detach(struct net *net)
     file = -1;
 }
 
+/** So that nobody has to be woken: a call into the kernel that may come at any time. */
+static int lock_asleep(struct net *net)
+{
+    const struct timespec nap = {0, NAP_NS};
+    int error;
+    __atomic_fetch_add(&sleeps, 1, __ATOMIC_RELAXED);
+    do
+        syscall(SYS_nanosleep, &nap, NULL);
+    while ((error = pthread_mutex_trylock(&net->lock)) == EBUSY);
+    __atomic_fetch_add(&ends, 1, __ATOMIC_RELEASE);
+    return error;
+}
+
 /** Whoever gets the lock of one that died holding it has to say that all is well with it. */
 void net_lock(struct net *net)
 {
     int error = EBUSY;
     for (unsigned i = 0; i < LOCK_SPINS && error == EBUSY; i++)
         error = pthread_mutex_trylock(&net->lock);
-    if (error != 0 && error != EOWNERDEAD) {
-        __atomic_fetch_add(&sleeps, 1, __ATOMIC_RELAXED);
-        error = pthread_mutex_lock(&net->lock);
-    }
+    if (error == EBUSY)
+        error = lock_asleep(net);
     if (error == EOWNERDEAD)
         pthread_mutex_consistent(&net->lock);
-}
-
-uint64_t net_lock_sleeps(void)
-{
-    return __atomic_load_n(&sleeps, __ATOMIC_RELAXED);
 }
 
 void net_unlock(struct net *net)
 {
     pthread_mutex_unlock(&net->lock);
+}
+
+void net_lock_sleeps(uint64_t *begun, uint64_t *ended)
+{
+    *ended = __atomic_load_n(&ends, __ATOMIC_ACQUIRE);
+    *begun = __atomic_load_n(&sleeps, __ATOMIC_RELAXED);
 }
 
 static bool is_gone(pid_t pid)

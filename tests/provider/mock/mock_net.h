@@ -132,8 +132,8 @@ void net_detach(struct net *net);
 void net_lock(struct net *net);
 void net_unlock(struct net *net);
 
-/** How often this process had to sleep for the lock. */
-uint64_t net_lock_sleeps(void);
+/** How often this process had to sleep for the lock, and how many of these sleeps are over. */
+void net_lock_sleeps(uint64_t *begun, uint64_t *ended);
 
 /** Forget what belonged to processes that are gone. Locked. */
 void net_reap(struct net *net);

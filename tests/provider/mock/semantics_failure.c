@@ -29,7 +29,7 @@ static void receives_may_come_late(void)
     struct pair pair;
     struct ibv_sge piece;
     struct ibv_wc wc;
-    REQUIRE(pair_open(&pair, &(struct pair_params){.rnr_retry = 6, .rnr_timer = 28}), "no pair");
+    REQUIRE(pair_open(&pair, &(struct pair_params){.rnr_retry = 6, .rnr_timer = 31}), "no pair");
     struct ibv_send_wr wr = pair_send(&pair.a, &piece, 0, 100);
     CHECK(pair_post(&pair.a, &wr) == 0, "post");
     usleep(30000);

@@ -309,7 +309,7 @@ static void delay_requests(void)
 
 static void delays_keep_order_within_a_queue(void)
 {
-    with("delay=50000", delay_requests);
+    with("delay=500000", delay_requests);
 }
 
 static void count_things(void)
