@@ -36,7 +36,7 @@ static void forget_answers(struct verbs_resync *resync)
 void wring_verbs_resync_begin(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
-    resync->told = false; /* what was said is not so any more */
+    resync->told = false;  /* what was said is not so any more */
     if (resync->connected) /* and the peer may have gone on: it will say anew what it has sent */
         resync->heard = false;
     if (conn->state != VERBS_OPEN)
