@@ -44,7 +44,7 @@ struct mock_counts {
     uint64_t contexts, pds, mrs, qps, cqs, channels; /* alive */
     uint64_t pinned_bytes;
     uint64_t registrations, relaxed_registrations, dmabuf_registrations;
-    uint64_t local_registrations; /* of these: no peer may write there */
+    uint64_t local_registrations;               /* of these: no peer may write there */
     uint64_t send_doorbells, receive_doorbells; /* posts, of any number of requests */
     uint64_t sends, writes, reads, receives;    /* requests posted */
     uint64_t inlined, signalled;                /* of those to send */

@@ -182,8 +182,8 @@ struct wring_provider_ops {
 
     /**
      * Could two ranks that listen at these addresses be connected, as far as the addresses say?
-     * Asked before anybody connects, also about two others: where the answer is no, another provider
-     * is taken. wring_reaches_always for those whose addresses tell nothing of it.
+     * Asked before anybody connects, also about two others: where the answer is no, another
+     * provider is taken. wring_reaches_always for those whose addresses tell nothing of it.
      * @param reason out, [bytes], one line: what differs between `one` and `the other`
      * Errors: WRING_ERR_UNSUPPORTED, with the reason; WRING_ERR_FRAME for a malformed address.
      */
