@@ -21,6 +21,7 @@ void wring_commit_undo(struct wring_session *session)
     }
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
+    wring_block_finish(&session->sources);
 }
 
 static void free_dropped(struct wring_session *session)

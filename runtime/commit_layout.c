@@ -151,7 +151,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .reduce_tasks = layout->reduce_tasks,
         .decode_tasks = layout->decode_tasks,
         .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
-        .slots = &session->slots,
+        .slots = &session->sources,
         .work = {.ops = ops_of(bucket, layout),
                  .geometry = layout->geometry,
                  .codec = layout->raw ? NULL : bucket->codec,
@@ -170,10 +170,14 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
     bucket->collective.measured.every = (uint64_t)session->config.stats_every;
 }
 
-/** Where each bucket's channels and send slots lie in the session's slots. @return bytes */
-static size_t plan_memory(struct wring_session *session)
+/**
+ * Where each bucket's channels lie in the session's slots, and its send slots in the sources.
+ * @param sources out, bytes of these @return bytes of the slots
+ */
+static size_t plan_memory(struct wring_session *session, size_t *sources)
 {
     size_t total = 0;
+    *sources = 0;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         struct layout layout = choose_layout(at);
         fill_collective(at, &layout);
@@ -183,7 +187,8 @@ static size_t plan_memory(struct wring_session *session)
             total += channel_bytes(at, &layout);
         if (!at->collective.work.placed)
             total += channel_bytes(at, &layout);
-        total += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
+        at->sources_offset = *sources;
+        *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
     }
     return total;
 }
@@ -213,7 +218,10 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     if (status == WRING_OK)
         status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : layout.window,
                               layout.slot_bytes, &memory);
-    collective->slots_base = collective->slot_bytes > 0 ? memory : NULL;
+    collective->slots_base =
+        collective->slot_bytes > 0
+            ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset
+            : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
     return status;
@@ -222,8 +230,10 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
 enum wring_status wring_commit_make(struct wring_session *session)
 {
     uint64_t most = 0;
-    enum wring_status status =
-        wring_block_alloc(session->fabric, plan_memory(session), &session->slots);
+    size_t sources, slots = plan_memory(session, &sources);
+    enum wring_status status = wring_block_alloc(session->fabric, slots, &session->slots);
+    if (status == WRING_OK && sources > 0)
+        status = wring_block_alloc_source(session->fabric, sources, &session->sources);
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         uint64_t piece = at->collective.work.geometry.chunk_elems;

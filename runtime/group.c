@@ -77,15 +77,17 @@ static enum wring_status make_channels(struct wring_group *group)
         .reduce_tasks = STAGE_TASKS,
         .decode_tasks = SEND_TASKS,
         .slot_bytes = slot_bytes,
-        .slots = &group->slots,
+        .slots = &group->sources,
         .owner = group,
     };
-    size_t bytes = 2 * channel_bytes + wring_collective_slot_memory(&group->collective);
-    enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
+    size_t source_bytes = wring_collective_slot_memory(&group->collective);
+    enum wring_status status = wring_block_alloc(session->fabric, 2 * channel_bytes, &group->slots);
+    if (status == WRING_OK)
+        status = wring_block_alloc_source(session->fabric, source_bytes, &group->sources);
     if (status != WRING_OK)
         return status;
     uint8_t *memory = group->slots.memory.base;
-    group->collective.slots_base = memory + 2 * channel_bytes;
+    group->collective.slots_base = group->sources.memory.base;
     status = wring_channel_init(&group->scatter, session->fabric, group->members, window,
                                 slot_bytes, memory);
     if (status == WRING_OK)
@@ -289,6 +291,7 @@ void wring_group_free(struct wring_group *group)
     wring_collective_finish(&group->collective);
     wring_imports_finish(&group->imports);
     wring_block_finish(&group->slots);
+    wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)
         wring_codec_destroy(group->codecs[i]);
     pthread_mutex_destroy(&group->mutex);

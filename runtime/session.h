@@ -43,8 +43,8 @@ struct wring_bucket {
     struct wring_span owned; /* elements whose sums we own and encode again, when the codec runs */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
-    size_t memory_offset; /* of its channels and send slots in the session's slots */
-    size_t memory_bytes;
+    size_t memory_offset;  /* of its channels in the session's slots */
+    size_t sources_offset; /* of its send slots in the session's sources */
 };
 
 struct wring_session {
@@ -70,6 +70,7 @@ struct wring_session {
 
     /* of the last commit */
     struct wring_block slots;
+    struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
 };
 
@@ -80,6 +81,7 @@ struct wring_group {
     uint32_t *ranks;
     struct wring_members members;
     struct wring_block slots;
+    struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
     struct wring_channel scatter, gather;
     struct wring_collective collective;

@@ -47,8 +47,8 @@ static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish
                    bytes, names[got]);
 }
 
-enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
-                                    struct wring_block *out)
+static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool source_only,
+                               struct wring_block *out)
 {
     struct wring_block block = {.fabric = fabric, .owned = true};
     enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
@@ -56,6 +56,7 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
     if (status != WRING_OK)
         return status;
     tell_pages(fabric, wish, got, bytes);
+    block.memory.source_only = source_only;
     status = register_with_devices(&block);
     if (status != WRING_OK) {
         wring_block_finish(&block);
@@ -63,6 +64,18 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
     }
     *out = block;
     return WRING_OK;
+}
+
+enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
+                                    struct wring_block *out)
+{
+    return alloc(fabric, bytes, false, out);
+}
+
+enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
+                                           struct wring_block *out)
+{
+    return alloc(fabric, bytes, true, out);
 }
 
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
@@ -98,9 +111,14 @@ bool wring_block_sendable(const struct wring_fabric *fabric, const struct wring_
 
 void wring_block_finish(struct wring_block *block)
 {
-    for (uint32_t i = 0; i < WRING_DEVICES_MAX; i++)
-        if (block->regions[i] != NULL)
-            block->regions[i]->provider->ops->region_destroy(block->regions[i]);
+    for (uint32_t i = 0; i < WRING_DEVICES_MAX; i++) {
+        if (block->regions[i] == NULL)
+            continue;
+        struct wring_provider *provider = block->regions[i]->provider;
+        provider->ops->region_destroy(block->regions[i]);
+        if (block->memory.source_only)
+            provider->ops->memory_gone(provider, block->memory.base, block->memory.bytes);
+    }
     if (block->owned)
         wring_memory_free(&block->memory);
     *block = (struct wring_block){0};

@@ -213,6 +213,10 @@ struct wring_block {
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out);
 
+/** The same for what is only ever put from: no peer can write into it, and it has no key. */
+enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
+                                           struct wring_block *out);
+
 /** Register memory of the application's with the devices that can take it. */
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_block *out);

@@ -1,99 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which device reaches which peer: every rank comes to the same choice from what all have said. */
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "base/host.h"
-#include "transport/fabric.h"
+#include "transport/fabric_describe.h"
 
 #define WRING_MODULE "fabric"
 #define WINDOW_MIN_BYTES (512u << 10)
-
-struct description {
-    char host[WRING_CONFIG_TEXT];
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-    uint32_t n_devices;
-    struct {
-        char name[WRING_NAME_BYTES];
-        const void *address;
-        size_t address_bytes;
-    } devices[WRING_DEVICES_MAX];
-    char lacks[WRING_TEXT_MAX]; /* what it goes without, and why */
-};
-
-/** The machine, however many hosts it counts as, and the cores that we may run on there. */
-static void describe_cores(struct wring_writer *out)
-{
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-
-    if (!wring_host_identity(machine, sizeof(machine)))
-        machine[0] = '\0';
-    machine[strcspn(machine, "/")] = '\0';
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
-        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
-    wring_write_sized(out, machine, strlen(machine));
-    wring_write_sized(out, &cores, sizeof(cores));
-}
-
-static bool parse_cores(struct wring_reader *reader, struct description *out)
-{
-    size_t bytes;
-    wring_read_text(reader, out->machine, sizeof(out->machine));
-    const void *cores = wring_read_sized(reader, &bytes);
-    if (cores == NULL || bytes != sizeof(out->cores))
-        return false;
-    memcpy(&out->cores, cores, bytes);
-    return true;
-}
-
-void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
-{
-    char host[WRING_CONFIG_TEXT];
-
-    if (fabric->config->node[0] != '\0')
-        snprintf(host, sizeof(host), "node:%.*s", (int)sizeof(host) - 6, fabric->config->node);
-    else if (!wring_host_identity(host, sizeof(host)))
-        snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
-    wring_write_sized(out, host, strlen(host));
-    describe_cores(out);
-    wring_write_u32(out, fabric->n_devices);
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
-        const struct wring_device *device = &fabric->devices[i];
-        wring_write_sized(out, device->name, strlen(device->name));
-        wring_write_sized(out, device->address, device->address_bytes);
-    }
-    wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
-}
-
-static bool parse(const struct wring_blobs *blobs, uint32_t rank, struct description *out)
-{
-    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
-                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
-    wring_read_text(&reader, out->host, sizeof(out->host));
-    if (!parse_cores(&reader, out))
-        return false;
-    out->n_devices = wring_read_u32(&reader);
-    if (out->n_devices > WRING_DEVICES_MAX)
-        return false;
-    for (uint32_t i = 0; i < out->n_devices; i++) {
-        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
-        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
-    }
-    wring_read_text(&reader, out->lacks, sizeof(out->lacks));
-    return !reader.failed && reader.bytes == 0;
-}
-
-static int find_device(const struct description *description, const char *name)
-{
-    for (uint32_t i = 0; i < description->n_devices; i++)
-        if (strcmp(description->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
 
 static int find_own(const struct wring_fabric *fabric, const char *name)
 {
@@ -105,48 +19,100 @@ static int find_own(const struct wring_fabric *fabric, const char *name)
 
 /** What all ranks have together. */
 struct survey {
-    uint32_t holders[WRING_DEVICES_MAX]; /* by our devices: how many ranks have it */
-    uint32_t lacking;           /* the first rank that goes without something; size: none */
-    char lacks[WRING_TEXT_MAX]; /* what, and why */
+    struct wring_description *all;   /* [size] */
+    bool for_all[WRING_DEVICES_MAX]; /* of ours: every rank has it, and it reaches every host */
+    uint32_t lacking;                /* the first rank that goes without something; size: none */
+    char apart[2 * WRING_TEXT_MAX];  /* whom a device of ours does not connect, and why; or "" */
 };
 
+/** Does a device of ours reach from one rank to another? Both have it. @param why out, where not */
+static bool reaches(const struct wring_fabric *fabric, uint32_t device,
+                    const struct wring_description *one, const struct wring_description *other,
+                    char *why, size_t bytes)
+{
+    const struct wring_device *ours = &fabric->devices[device];
+    int a = wring_description_find(one, ours->name), b = wring_description_find(other, ours->name);
+    enum wring_status status = ours->provider->ops->reaches(
+        ours->provider, one->devices[a].address, one->devices[a].address_bytes,
+        other->devices[b].address, other->devices[b].address_bytes, why, bytes);
+    if (status == WRING_ERR_FRAME)
+        snprintf(why, bytes, "a malformed address");
+    return status == WRING_OK;
+}
+
+static bool all_have(const struct wring_fabric *fabric, const struct survey *survey,
+                     uint32_t device)
+{
+    for (uint32_t rank = 0; rank < fabric->size; rank++)
+        if (wring_description_find(&survey->all[rank], fabric->devices[device].name) < 0)
+            return false;
+    return true;
+}
+
+/** Between all ranks of different hosts. All have it. The first two that it does not are told. */
+static bool reaches_all(const struct wring_fabric *fabric, struct survey *survey, uint32_t device)
+{
+    char why[WRING_TEXT_MAX] = "";
+    for (uint32_t i = 0; i < fabric->size; i++)
+        for (uint32_t j = i + 1; j < fabric->size; j++) {
+            const struct wring_description *one = &survey->all[i], *other = &survey->all[j];
+            if (strcmp(one->host, other->host) == 0 ||
+                reaches(fabric, device, one, other, why, sizeof(why)))
+                continue;
+            if (survey->apart[0] == '\0')
+                snprintf(survey->apart, sizeof(survey->apart),
+                         "%s does not connect ranks %" PRIu32 " and %" PRIu32 ": %s",
+                         fabric->devices[device].name, i, j, why);
+            return false;
+        }
+    return true;
+}
+
+/** @param out  on success survey->all is the caller's to free */
 static enum wring_status take_survey(const struct wring_fabric *fabric,
                                      const struct wring_blobs *blobs, struct survey *out)
 {
-    struct description one;
     *out = (struct survey){.lacking = fabric->size};
+    out->all = calloc(fabric->size, sizeof(out->all[0]));
+    if (out->all == NULL)
+        return WRING_ERR_NO_MEMORY;
     for (uint32_t rank = 0; rank < fabric->size; rank++) {
-        if (!parse(blobs, rank, &one)) {
+        if (!wring_description_read(blobs, rank, &out->all[rank])) {
             wring_error(fabric->log, "rank %" PRIu32 " described itself in malformed bytes", rank);
+            free(out->all);
             return WRING_ERR_FRAME;
         }
-        for (uint32_t i = 0; i < fabric->n_devices; i++)
-            out->holders[i] += find_device(&one, fabric->devices[i].name) >= 0;
-        if (one.lacks[0] != '\0' && out->lacking == fabric->size) {
+        if (out->all[rank].lacks[0] != '\0' && out->lacking == fabric->size)
             out->lacking = rank;
-            memcpy(out->lacks, one.lacks, sizeof(out->lacks));
-        }
     }
+    for (uint32_t i = 0; i < fabric->n_devices; i++)
+        out->for_all[i] = !fabric->devices[i].caps.same_host_only && all_have(fabric, out, i) &&
+                          reaches_all(fabric, out, i);
     return WRING_OK;
 }
 
 /**
  * The first device of the lower rank that the higher one has and that reaches: both agree. What
- * leads to other hosts is one device for all, where there is one that every rank has.
+ * leads to other hosts is one device for all, where there is one that serves every rank.
+ * @param why out, [bytes], where there is none: what is in the way, or ""
  */
 static int common_device(const struct wring_fabric *fabric, const struct survey *survey,
-                         const struct description *lower, const struct description *higher)
+                         const struct wring_description *lower,
+                         const struct wring_description *higher, char *why, size_t bytes)
 {
     int second_best = -1;
+    why[0] = '\0';
     for (uint32_t i = 0; i < lower->n_devices; i++) {
         const char *name = lower->devices[i].name;
         int own = find_own(fabric, name);
-        if (own < 0 || find_device(higher, name) < 0)
+        if (own < 0 || wring_description_find(higher, name) < 0)
             continue;
         bool same_host_only = fabric->devices[own].caps.same_host_only;
         if (same_host_only && strcmp(lower->host, higher->host) != 0)
             continue;
-        if (same_host_only || survey->holders[own] == fabric->size)
+        if (!reaches(fabric, (uint32_t)own, lower, higher, why, bytes))
+            continue;
+        if (same_host_only || survey->for_all[own])
             return own;
         second_best = second_best < 0 ? own : second_best;
     }
@@ -164,20 +130,23 @@ static struct wring_put_window make_window(const struct wring_fabric *fabric,
 }
 
 static enum wring_status choose_for(struct wring_fabric *fabric, const struct survey *survey,
-                                    const struct description *own, const struct description *other,
                                     struct wring_peer *peer)
 {
-    bool is_lower = peer->rank < fabric->rank;
-    int device = common_device(fabric, survey, is_lower ? other : own, is_lower ? own : other);
+    char why[WRING_TEXT_MAX];
+    uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
+    uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
+    const struct wring_description *other = &survey->all[peer->rank];
+    int device =
+        common_device(fabric, survey, &survey->all[low], &survey->all[high], why, sizeof(why));
     if (device < 0) {
         wring_error(fabric->log,
                     "ranks %" PRIu32 " and %" PRIu32
-                    " have no provider in common that reaches from "
-                    "one to the other; see WRING_PROVIDER",
-                    fabric->rank, peer->rank);
+                    " have no provider in common that reaches from one to the other%s%s; see "
+                    "WRING_PROVIDER",
+                    low, high, why[0] != '\0' ? ": " : "", why);
         return WRING_ERR_UNSUPPORTED;
     }
-    int theirs = find_device(other, fabric->devices[device].name);
+    int theirs = wring_description_find(other, fabric->devices[device].name);
     peer->device = (uint32_t)device;
     peer->put_copies = fabric->devices[device].caps.put_copies;
     peer->window = make_window(fabric, &fabric->devices[device].caps);
@@ -187,7 +156,7 @@ static enum wring_status choose_for(struct wring_fabric *fabric, const struct su
 }
 
 /** The share of our cores that a rank takes, as far as it can be known: it uses its own alike. */
-static double load_of(const struct description *own, const struct description *other)
+static double load_of(const struct wring_description *own, const struct wring_description *other)
 {
     cpu_set_t both;
     CPU_AND(&both, &own->cores, &other->cores);
@@ -228,7 +197,9 @@ static void tell_choice(const struct wring_fabric *fabric, const struct survey *
             name = fabric->devices[fabric->peers[i].device].name;
     if (name != NULL && survey->lacking < fabric->size)
         wring_info(fabric->log, "%s leads to other hosts: rank %" PRIu32 " goes without %s", name,
-                   survey->lacking, survey->lacks);
+                   survey->lacking, survey->all[survey->lacking].lacks);
+    else if (name != NULL && survey->apart[0] != '\0')
+        wring_info(fabric->log, "%s leads to other hosts: %s", name, survey->apart);
     else if (name != NULL)
         wring_info(fabric->log, "%s leads to other hosts", name);
 }
@@ -236,22 +207,21 @@ static void tell_choice(const struct wring_fabric *fabric, const struct survey *
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs)
 {
     struct survey survey;
-    struct description own, other;
     enum wring_status status = take_survey(fabric, blobs, &survey);
-    if (status != WRING_OK || !parse(blobs, fabric->rank, &own))
-        return status;
-    double load = 0;
-    for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
-        if (!parse(blobs, i, &other))
-            return WRING_ERR_FRAME;
-        load += load_of(&own, &other);
-        if (i != fabric->rank)
-            status = choose_for(fabric, &survey, &own, &other, &fabric->peers[i]);
-    }
     if (status != WRING_OK)
         return status;
-    fabric->crowded = load > CPU_COUNT(&own.cores);
-    tell_choice(fabric, &survey);
-    close_unused(fabric);
-    return WRING_OK;
+    const struct wring_description *own = &survey.all[fabric->rank];
+    double load = 0;
+    for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
+        load += load_of(own, &survey.all[i]);
+        if (i != fabric->rank)
+            status = choose_for(fabric, &survey, &fabric->peers[i]);
+    }
+    if (status == WRING_OK) {
+        fabric->crowded = load > CPU_COUNT(&own->cores);
+        tell_choice(fabric, &survey);
+        close_unused(fabric);
+    }
+    free(survey.all);
+    return status;
 }

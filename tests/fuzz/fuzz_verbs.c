@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a verbs peer says on its stream: refused with nothing written, or read
- * so that it packs into the same bytes; what is let through can be handed to a device.
+ * What a verbs peer says on its stream, and in its address before: refused with nothing written, or
+ * read so that it packs into the same bytes; what is let through can be handed to a device.
  *
- * Input: kind (1 byte, mod 6: a card, an offer, a header, RESYNC, RESUME, TRY), then the bytes.
+ * Input: kind (1 byte, mod 7: a card, an offer, a header, RESYNC, RESUME, TRY, an address), then
+ * the bytes.
  */
 #include "tests/fuzz/fuzz.h"
+#include "transport/providers/verbs/verbs_address.h"
 #include "transport/providers/verbs/verbs_card.h"
 
 static void check_card(const uint8_t *data, size_t size)
@@ -97,10 +99,33 @@ static void check_try(const uint8_t *data, size_t size)
     check_card(data + 8, size - 8);
 }
 
+/** What is taken is bounded, and answers about itself are the same both ways round. */
+static void check_address(const uint8_t *data, size_t size)
+{
+    struct verbs_address address;
+    char reason[VERBS_WHY] = "", back[VERBS_WHY] = "";
+    static const uint8_t other[] = {4,    0,    1,  0, 127, 0, 0, 1, 1, 2, 0x82,
+                                    0xff, 0xff, 10, 0, 0,   1, 0, 0, 0, 0};
+    enum wring_status there =
+        wring_verbs_reaches(NULL, data, size, other, sizeof(other), reason, sizeof(reason));
+    enum wring_status again =
+        wring_verbs_reaches(NULL, other, sizeof(other), data, size, back, sizeof(back));
+    FUZZ_CHECK(there == again, "%d one way, %d the other", there, again);
+    if (wring_verbs_address_unpack(data, size, &address) != WRING_OK) {
+        FUZZ_CHECK(there == WRING_ERR_FRAME, "malformed, and %d", there);
+        return;
+    }
+    FUZZ_CHECK(there == WRING_OK || (there == WRING_ERR_UNSUPPORTED && reason[0] != '\0'),
+               "%d without a reason", there);
+    FUZZ_CHECK(size <= WRING_ADDRESS_MAX && address.n_kinds >= 1 &&
+                   address.n_kinds <= VERBS_RAILS_MAX,
+               "%zu bytes, %u kinds", size, address.n_kinds);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const checks[])(const uint8_t *, size_t) = {
-        check_card, check_offer, check_word, check_resync, check_resume, check_try};
+        check_card, check_offer, check_word, check_resync, check_resume, check_try, check_address};
     if (size > 0)
         checks[data[0] % (sizeof(checks) / sizeof(checks[0]))](data + 1, size - 1);
     return 0;

@@ -267,6 +267,18 @@ def verbs():
     def try_again(path=3, **kinds):
         return b"\5" + struct.pack("<II", 9, path) + card(**kinds)[1:]
 
+    def address(port=4711, kinds=1, link=2, kind=0x82, rest=b""):
+        return (b"\6" + struct.pack("<BBHI", 4, 0, port, 0x0100007F) + bytes([kinds]) +
+                struct.pack("<BBH8s", link, kind, 0xFFFF, bytes([10, 0, 0, 1])) * 2 + rest)
+
+    write("verbs", "address", address(kinds=2))
+    write("verbs", "address-infiniband", address(kinds=2, link=1, kind=0))
+    write("verbs", "address-none", address(kinds=0))
+    write("verbs", "address-short", address(kinds=3))
+    write("verbs", "address-long", address(kinds=2, rest=b"x"))
+    write("verbs", "address-port", address(port=0, kinds=2))
+    write("verbs", "address-link", address(kinds=2, link=3))
+    write("verbs", "address-kind", address(kinds=2, kind=3))
     write("verbs", "try", try_again())
     write("verbs", "try-path", try_again(path=16))
     write("verbs", "try-card", try_again(mtu=0))

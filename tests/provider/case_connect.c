@@ -148,6 +148,36 @@ static void malformed_addresses_are_refused(void)
 }
 
 /** A second time is refused, and the first one stays as it was. */
+/** Asked of any two addresses, in any order; whoever answers reads past no end of them. */
+static void listeners_reach_each_other(void)
+{
+    struct end a, b;
+    uint8_t addresses[2][WRING_ADDRESS_MAX];
+    size_t bytes[2];
+    char why[256] = "";
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, addresses[0], &bytes[0]) && end_listen(&b, addresses[1], &bytes[1]),
+            "listen");
+    for (int one = 0; one < 2; one++)
+        for (int other = 0; other < 2; other++) {
+            enum wring_status status =
+                a.provider->ops->reaches(b.provider, addresses[one], bytes[one], addresses[other],
+                                         bytes[other], why, sizeof(why));
+            CHECK(status == WRING_OK, "%d to %d: %s", one, other, why);
+        }
+    for (size_t n = 0; n < bytes[0]; n++) {
+        uint8_t *part = wring_test_guarded(n);
+        memcpy(part, addresses[0], n);
+        enum wring_status status =
+            a.provider->ops->reaches(a.provider, part, n, addresses[1], bytes[1], why, sizeof(why));
+        CHECK(status == WRING_OK || status == WRING_ERR_FRAME, "%zu bytes: %s", n,
+              wring_status_text(status));
+        wring_test_free_guarded();
+    }
+    end_close(&a);
+    end_close(&b);
+}
+
 static void listening_twice_is_refused(void)
 {
     struct end a, b;
@@ -251,6 +281,7 @@ const struct wring_test_case suite_cases_connect[] = {
     {"wrong_secret_is_refused", wrong_secret_is_refused},
     {"a_refusal_harms_no_one_else", a_refusal_harms_no_one_else},
     {"malformed_addresses_are_refused", malformed_addresses_are_refused},
+    {"listeners_reach_each_other", listeners_reach_each_other},
     {"listening_twice_is_refused", listening_twice_is_refused},
     {"nothing_goes_before_it_stands", nothing_goes_before_it_stands},
     {"connecting_to_nobody_ends", connecting_to_nobody_ends},

@@ -125,10 +125,10 @@ static void flood(size_t batch, size_t bytes, unsigned total)
 
 static void floods_recover(void)
 {
-    flood(16, 8, 5000);
-    flood(1, 8, 2000);
-    flood(1, 100000, 300);
-    flood(16, 3 << 20, 20);
+    flood(16, 8, ends_rounds(5000));
+    flood(1, 8, ends_rounds(2000));
+    flood(1, 100000, ends_rounds(300));
+    flood(16, 3 << 20, ends_rounds(20));
 }
 
 /** As many puts as promised go without a poll in between. */

@@ -157,20 +157,20 @@ static void ping_pong(bool messages, bool asker_sleeps, size_t bytes, unsigned r
 
 static void sleepers_are_woken_by_puts(void)
 {
-    ping_pong(false, true, 8, ROUNDS);
-    ping_pong(false, false, 8, ROUNDS);
+    ping_pong(false, true, 8, ends_rounds(ROUNDS));
+    ping_pong(false, false, 8, ends_rounds(ROUNDS));
 }
 
 static void sleepers_are_woken_by_messages(void)
 {
-    ping_pong(true, true, 8, ROUNDS);
+    ping_pong(true, true, 8, ends_rounds(ROUNDS));
 }
 
 /** Puts that take many polls, most of which give no event. */
 static void sleepers_are_woken_by_every_part(void)
 {
-    ping_pong(false, true, 3 << 20, 8);
-    ping_pong(false, false, 3 << 20, 8);
+    ping_pong(false, true, 3 << 20, ends_rounds(8));
+    ping_pong(false, false, 3 << 20, ends_rounds(8));
 }
 
 struct dialer {

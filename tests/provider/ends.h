@@ -40,6 +40,11 @@ struct end {
 /** The provider that the cases are about. */
 void ends_use(const struct wring_provider_driver *driver);
 const struct wring_provider_driver *ends_driver(void);
+
+/** For slow machines: what cases do very often they do that many times less often. */
+void ends_use_fewer(unsigned times);
+unsigned ends_rounds(unsigned n); /* what becomes of n */
+
 const char *ends_name(void);
 
 /** Open an instance with a region of `bytes` zeros. @param batch  room for events in a poll */

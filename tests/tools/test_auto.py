@@ -59,6 +59,27 @@ class Auto(unittest.TestCase):
         self.assertRegex(said, r"^tcp .* goes without verbs: mock0 .*\(ulimit -l is 64\)")
         self.assertEqual(run(2, APART + "\nulimit -l 64"), "verbs leads to other hosts")
 
+    def test_tcp_where_devices_do_not_pair(self):
+        other = APART + "\n[ $WRING_RANK != 1 ] || export WRING_VERBS_DEVICES=mock1"
+        said = run(3, "WRING_VERBS_DEVICES=mock0; export WRING_VERBS_DEVICES\n" + other,
+                   devices="devices=2,link@1=ib")
+        self.assertEqual(said, "tcp leads to other hosts: verbs does not connect ranks 0 and 1: "
+                               "one is RoCE, the other InfiniBand")
+        said = run(3, APART + "\n[ $WRING_RANK != 2 ] || export WRING_VERBS_GID_INDEX=0")
+        self.assertRegex(said, "^tcp .* verbs does not connect ranks 0 and 2: one is in an IPv4 "
+                               r"network .*, the other in an IPv6 one \(fe80::\)")
+
+    def test_within_a_host_that_does_not_matter(self):
+        shell = ("export WRING_NODE=$((WRING_RANK / 2)) WRING_VERBS_DEVICES=mock0,mock1\n"
+                 "[ $WRING_RANK != 1 ] || export WRING_VERBS_DEVICES=mock1,mock0")
+        self.assertEqual(run(3, shell), "verbs leads to other hosts")
+
+    def test_named_and_unable_to_pair_it_fails(self):
+        shell = APART + "\nexport WRING_VERBS_DEVICES=mock$WRING_RANK"
+        with self.assertRaisesRegex(AssertionError, "ranks 0 and 1 have no provider in common .*: "
+                                                    "one is RoCE, the other InfiniBand"):
+            run(2, shell, devices="devices=2,link@1=ib", WRING_PROVIDER="shm,verbs")
+
     def test_who_names_it_gets_it(self):
         self.assertEqual(run(2, APART, WRING_PROVIDER="tcp"), "tcp leads to other hosts")
         self.assertEqual(run(2, APART, WRING_PROVIDER="verbs"), "verbs leads to other hosts")

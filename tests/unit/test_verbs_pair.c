@@ -90,7 +90,7 @@ static void differences_are_named(void)
         {infiniband("fe80::1"), roce("::ffff:192.0.2.1"), "ours is InfiniBand, the peer's RoCE"},
         {roce("::ffff:192.0.2.1"), v1, "ours speaks RoCE v2, the peer's RoCE v1"},
         {roce("::ffff:192.0.2.1"), roce("2001:db8::1"),
-         "ours has the IPv4 address 192.0.2.1, the peer's the IPv6 address 2001:db8::1"},
+         "ours is in an IPv4 network (192.0.2.1), the peer's in an IPv6 one (2001:db8::1)"},
         {infiniband("fe80::1"), infiniband("fec0::1"), "another InfiniBand subnet"},
         {roce("::ffff:192.0.2.1"), other_key, "partition key 0xffff, the peer's 0x8001"},
         {limited, limited, "partition key 0x7fff, the peer's 0x7fff"},

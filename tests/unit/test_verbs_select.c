@@ -7,64 +7,10 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
+#include "tests/unit/port_table.h"
 
-#define PORTS_MAX 8
-#define ACTIVE 4
-#define DOWN 1
-
-static struct verbs_port rows[PORTS_MAX];
-static struct verbs_table table;
 static struct verbs_choice chosen[VERBS_RAILS_MAX];
 static char why[PORTS_MAX][VERBS_WHY];
-
-static void add_gid(struct verbs_port *port, unsigned index, enum verbs_gid_type type,
-                    const char *address)
-{
-    struct verbs_gid *gid = &port->gids[port->n_gids++];
-    gid->index = (uint16_t)index;
-    gid->type = (uint8_t)type;
-    CHECK(inet_pton(AF_INET6, address, gid->bytes) == 1, "%s", address);
-}
-
-/** A RoCE port with what Linux puts into its table: link-local and IPv4, each as v1 and v2. */
-static struct verbs_port *add_roce(const char *device, unsigned number, const char *v4)
-{
-    char mapped[64];
-    struct verbs_port *port = &rows[table.n++];
-    memset(port, 0, sizeof(*port));
-    snprintf(port->device, sizeof(port->device), "%s", device);
-    port->number = (uint8_t)number;
-    port->state = ACTIVE;
-    port->link = VERBS_LINK_ROCE;
-    port->place = VERBS_PLACE_NEAR;
-    port->mbit = 100000;
-    port->mtu = 4096;
-    port->n_pkeys = 1;
-    port->pkeys[0] = 0xffff;
-    add_gid(port, 0, VERBS_GID_ROCE_V1, "fe80::1");
-    add_gid(port, 1, VERBS_GID_ROCE_V2, "fe80::1");
-    if (v4 != NULL) {
-        snprintf(mapped, sizeof(mapped), "::ffff:%s", v4);
-        add_gid(port, 2, VERBS_GID_ROCE_V1, mapped);
-        add_gid(port, 3, VERBS_GID_ROCE_V2, mapped);
-    }
-    return port;
-}
-
-static struct verbs_port *add_infiniband(const char *device, unsigned number)
-{
-    struct verbs_port *port = add_roce(device, number, NULL);
-    port->link = VERBS_LINK_INFINIBAND;
-    port->lid = 7;
-    port->n_gids = 0;
-    add_gid(port, 0, VERBS_GID_INFINIBAND, "fe80::2:c903:0:1");
-    return port;
-}
-
-static void clear(void)
-{
-    table = (struct verbs_table){.ports = rows};
-}
 
 static struct verbs_wish wish(const char *devices)
 {
@@ -83,7 +29,8 @@ static const char *choose(struct verbs_wish asked)
         at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s:%u", i > 0 ? " " : "",
                                chosen[i].device, chosen[i].port);
     for (size_t i = 0; i < table.n; i++)
-        CHECK(why[i][0] != '\0', "%s:%u has no reason", rows[i].device, rows[i].number);
+        CHECK(why[i][0] != '\0', "%s:%u has no reason", table.ports[i].device,
+              table.ports[i].number);
     return text;
 }
 
@@ -94,87 +41,6 @@ static const char *choose(struct verbs_wish asked)
     } while (0)
 
 #define SAYS(row, part) CHECK(strstr(why[row], part) != NULL, "'%s' has no '%s'", why[row], part)
-
-static void lists_match(void)
-{
-    static const struct {
-        const char *list, *device;
-        unsigned port;
-        int want;
-    } cases[] = {
-        {"", "mlx5_0", 1, 0},          {"mlx5", "mlx5_0", 1, 0},
-        {"mlx5", "rxe0", 1, -1},       {"rxe,mlx5", "mlx5_1", 2, 1},
-        {"mlx5_1", "mlx5_10", 1, 0},   {"=mlx5_1", "mlx5_10", 1, -1},
-        {"=mlx5_1", "mlx5_1", 1, 0},   {"=mlx5_1:2", "mlx5_1", 1, -1},
-        {"=mlx5_1:2", "mlx5_1", 2, 0}, {"mlx5_0:1,mlx5_0:2", "mlx5_0", 2, 1},
-        {"^mlx5_0", "mlx5_0", 1, -1},  {"^mlx5_0", "rxe0", 1, 0},
-        {"^mlx5_0:2", "mlx5_0", 1, 0}, {"^mlx5_0:2", "mlx5_0", 2, -1},
-        {"^=mlx5_1", "mlx5_10", 1, 0}, {"^=mlx5_1", "mlx5_1", 1, -1},
-        {"mlx5_0:x", "mlx5_0", 1, -1},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int got = wring_verbs_match(cases[i].list, cases[i].device, cases[i].port);
-        CHECK(got == cases[i].want, "%s, %s:%u: %d, not %d", cases[i].list, cases[i].device,
-              cases[i].port, got, cases[i].want);
-    }
-}
-
-static void malformed_lists_are_told(void)
-{
-    static const char *const good[] = {"", "a", "=a", "^a:1", "a,b:255", "^=a"};
-    static const char *const bad[] = {"^",
-                                      "=",
-                                      "^=",
-                                      ",",
-                                      "a,,b",
-                                      ":1",
-                                      "a:",
-                                      "a:0",
-                                      "a:-1",
-                                      "a:256",
-                                      "a:1x",
-                                      "a: 1",
-                                      "a,:",
-                                      "a:1:2",
-                                      "a:b",
-                                      "a:+1",
-                                      "a:99999999999999999999"};
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        CHECK(wring_verbs_list_fault(good[i]) == NULL, "%s: %s", good[i],
-              wring_verbs_list_fault(good[i]));
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CHECK(wring_verbs_list_fault(bad[i]) != NULL, "'%s' is taken", bad[i]);
-}
-
-static void names_without_a_port_are_found(void)
-{
-    static const struct {
-        const char *list, *want;
-    } cases[] = {
-        {"", ""},
-        {"a", ""},
-        {"=a,b:1", ""},
-        {"c", "c"},
-        {"a,=b", "=b"},
-        {"a:3", "a:3"},
-        {"c:1,a,d,b:2", "c:1, d, b:2"},
-        {"^c", ""},
-        {"^=a,c", ""},
-        {"=aa,b", "aa"},
-    };
-    char text[64], small[6];
-    clear();
-    add_roce("a", 1, NULL);
-    add_roce("b", 1, NULL);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        bool any = wring_verbs_unmatched(cases[i].list, &table, text, sizeof(text));
-        CHECK(any == (text[0] != '\0') && strcmp(text, cases[i].want) == 0, "%s: '%s', not '%s'",
-              cases[i].list, text, cases[i].want);
-    }
-    CHECK(wring_verbs_unmatched("long,names", &table, small, sizeof(small)) &&
-              strcmp(small, "long,") == 0,
-          "'%s'", small);
-}
 
 static void roce_v2_over_ipv4_is_the_usual_gid(void)
 {
@@ -233,7 +99,7 @@ static void the_address_bound_to_comes_first(void)
     CHOSEN("b:1 a:1", asked);
     SAYS(1, "its address is the one bound to");
 
-    rows[0].mbit *= 4; /* but not against a faster one */
+    table.ports[0].mbit *= 4; /* but not against a faster one */
     CHOSEN("a:1", asked);
     struct sockaddr other = {.sa_family = AF_UNIX};
     CHECK(!wring_verbs_gid_of(&other, bound), "an address of a file");
@@ -300,11 +166,11 @@ static void far_ports_stand_back(void)
     CHOSEN("near:1", wish(""));
     SAYS(0, "far from the cores");
     SAYS(1, "far ones count half");
-    rows[0].mbit = 400000; /* more than twice as fast: worth the way */
+    table.ports[0].mbit = 400000; /* more than twice as fast: worth the way */
     CHOSEN("far:1", wish(""));
     SAYS(1, "another speed");
-    rows[0].mbit = rows[1].mbit;
-    rows[1].place = VERBS_PLACE_UNKNOWN; /* nothing says that it is far */
+    table.ports[0].mbit = table.ports[1].mbit;
+    table.ports[1].place = VERBS_PLACE_UNKNOWN; /* nothing says that it is far */
     CHOSEN("near:1", wish(""));
     CHOSEN("far:1 near:1", wish("far,near")); /* who names them gets them */
     SAYS(0, "names it");
@@ -406,9 +272,6 @@ static void any_table_is_survived(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"lists_match", lists_match},
-        {"malformed_lists_are_told", malformed_lists_are_told},
-        {"names_without_a_port_are_found", names_without_a_port_are_found},
         {"roce_v2_over_ipv4_is_the_usual_gid", roce_v2_over_ipv4_is_the_usual_gid},
         {"the_address_bound_to_comes_first", the_address_bound_to_comes_first},
         {"an_index_asked_for_is_taken_or_refused", an_index_asked_for_is_taken_or_refused},

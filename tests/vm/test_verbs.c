@@ -2,7 +2,7 @@
 /** The suite of all providers, on verbs, between the two devices of the rig's machine. */
 #include "base/config.h"
 #include "tests/lib/test.h"
-#include "tests/provider/suite.h"
+#include "tests/provider/ends.h"
 #include "transport/providers/providers.h"
 
 static struct wring_config configs[2]; /* one per device */
@@ -35,5 +35,6 @@ int main(int argc, char **argv)
         wring_test_skip("verbs: %s", reason);
     if (!load_configs())
         return 2;
+    ends_use_fewer(4);
     return wring_provider_suite(argc, argv, &pair);
 }

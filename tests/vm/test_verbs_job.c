@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One rank of whole jobs, whose others are elsewhere: each case is a job of its own, which meets as
- * the environment says. Every rank checks each bit of what it ends with against the definition, so
+ * One rank of whole jobs, whose others are elsewhere: each case is a job or some, which meet as the
+ * environment says. Every rank checks each bit of what it ends with against the definition, so
  * that ranks that pass have the same.
  *
  *     WRING_RANK=0 WRING_SIZE=2 WRING_ROOT=... WRING_PROVIDER=verbs test_verbs_job [CASE...]
@@ -16,6 +16,7 @@
 
 #define SEED 1234 /* the oracle's */
 #define LONG_ELEMS 70001
+#define LENGTHS 6
 
 /* An emulated machine works through all of this slowly: the definition costs more than the job. */
 static struct wring_matrix_case plain_case(void)
@@ -59,64 +60,101 @@ static void run_steps(struct wring_session *session, const struct wring_matrix_c
     REQUIRE(in != NULL && out != NULL, "no memory");
     if (wring_matrix_steps(session, c, in, out) == WRING_OK)
         wring_matrix_check(c, wring_session_rank(session), out);
+    if (c->what == WRING_MATRIX_BUCKET)
+        return; /* whose memory is in use until the session is closed */
+    wring_buffer_free(session, in);
+    if (apart)
+        wring_buffer_free(session, out);
 }
 
-/** A job of one case. */
-static void run_case(struct wring_matrix_case c)
+static void free_both(void *foreign[2])
 {
-    char chunk[64];
-    const char *settings[] = {chunk, "WRING_BYPASS=never", NULL};
-    struct wring_session_params params = {.seed = SEED, .settings = settings};
-    struct wring_session *session;
-    void *foreign[2] = {NULL, NULL};
-
-    snprintf(chunk, sizeof(chunk), "WRING_CHUNK_BYTES=%s", c.chunk);
-    REQUIRE(wring_session_open(&params, &session) == WRING_OK, "the job did not meet");
-    c.ranks = wring_session_size(session);
-    run_steps(session, &c, foreign);
-    wring_session_close(session);
-    free(foreign[0]);
-    free(foreign[1]);
+    for (int i = 0; i < 2; i++) {
+        free(foreign[i]);
+        foreign[i] = NULL;
+    }
 }
 
+static struct wring_session *open_session(const char *chunk)
+{
+    char text[64];
+    const char *settings[] = {text, "WRING_BYPASS=never", NULL};
+    struct wring_session_params params = {.seed = SEED, .settings = settings};
+    struct wring_session *session = NULL;
+
+    snprintf(text, sizeof(text), "WRING_CHUNK_BYTES=%s", chunk);
+    CHECK(wring_session_open(&params, &session) == WRING_OK, "the job did not meet");
+    return session;
+}
+
+/** A job of these cases, one after the other. Of buckets only one. */
+static void run_cases(const struct wring_matrix_case *cases, size_t n)
+{
+    struct wring_session *session = open_session(cases[0].chunk);
+    void *foreign[2] = {NULL, NULL};
+    for (size_t i = 0; session != NULL && i < n; i++) {
+        struct wring_matrix_case c = cases[i];
+        c.ranks = wring_session_size(session);
+        run_steps(session, &c, foreign);
+        if (c.what != WRING_MATRIX_BUCKET)
+            free_both(foreign);
+    }
+    wring_session_close(session);
+    free_both(foreign);
+}
+
+/** Buckets of each kind of memory, a job each; then all calls on all kinds in one job. */
 static void collectives(void)
 {
+    struct wring_matrix_case cases[WRING_MATRIX_WHATS * WRING_MATRIX_MEMORIES];
+    size_t n = 0;
     for (int what = 0; what < WRING_MATRIX_WHATS; what++)
         for (int memory = 0; memory < WRING_MATRIX_MEMORIES; memory++) {
             struct wring_matrix_case c = plain_case();
             c.what = (enum wring_matrix_what)what;
             c.memory = (enum wring_matrix_memory)memory;
             c.dtype = memory == 1 ? WRING_BF16 : WRING_F32;
-            run_case(c);
+            if (c.what == WRING_MATRIX_BUCKET)
+                run_cases(&c, 1);
+            else
+                cases[n++] = c;
         }
+    run_cases(cases, n);
 }
 
 static void types(void)
 {
+    struct wring_matrix_case cases[WRING_DTYPES];
     for (int dtype = 0; dtype < WRING_DTYPES; dtype++) {
-        struct wring_matrix_case c = plain_case();
-        c.dtype = (enum wring_dtype)dtype;
-        c.op = dtype % 2 == 0 ? WRING_SUM : WRING_MAX;
-        c.steps = 2;
-        run_case(c);
+        cases[dtype] = plain_case();
+        cases[dtype].what = WRING_MATRIX_ALLREDUCE;
+        cases[dtype].dtype = (enum wring_dtype)dtype;
+        cases[dtype].op = dtype % 2 == 0 ? WRING_SUM : WRING_MAX;
+        cases[dtype].steps = 2;
     }
+    run_cases(cases, WRING_DTYPES);
 }
 
 /** No, few and many elements; the last travel in large pieces. */
 static void lengths(void)
 {
     static const uint64_t elems[] = {0, 1, 2, 65, 2049, LONG_ELEMS};
+    struct wring_matrix_case cases[LENGTHS];
 
-    for (size_t i = 0; i < sizeof(elems) / sizeof(elems[0]); i++) {
-        struct wring_matrix_case c = plain_case();
-        c.elems = elems[i];
-        c.chunk = "256k";
-        c.steps = 2;
-        run_case(c);
+    for (size_t i = 0; i < LENGTHS; i++) {
+        cases[i] = plain_case();
+        cases[i].what = WRING_MATRIX_ALLREDUCE;
+        cases[i].elems = elems[i];
+        cases[i].chunk = "256k";
+        cases[i].steps = 2;
     }
+    run_cases(cases, LENGTHS);
+    cases[LENGTHS - 1].what = WRING_MATRIX_BUCKET;
+    run_cases(&cases[LENGTHS - 1], 1);
 }
 
-/** Each as it is, and with error feedback where it loses something. */
+/** Each as it is, and with error feedback where it loses something: a job each, as their random
+ *  numbers hang on the bucket's. */
 static void codecs(void)
 {
     for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++)
@@ -128,7 +166,7 @@ static void codecs(void)
             snprintf(spec, sizeof(spec), "%s%s", (*ops)->name, feedback ? "+ef" : "");
             c.codec = spec;
             c.memory = WRING_MATRIX_FOREIGN;
-            run_case(c);
+            run_cases(&c, 1);
         }
 }
 

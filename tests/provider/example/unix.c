@@ -207,6 +207,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .close = unix_close,
     .capabilities = unix_capabilities,
     .listen = wring_unix_listen,
+    .reaches = wring_reaches_always,
     .connect = wring_unix_connect,
     .disconnect = wring_unix_disconnect,
     .region_create = unix_region_create,

@@ -44,6 +44,7 @@ struct mock_counts {
     uint64_t contexts, pds, mrs, qps, cqs, channels; /* alive */
     uint64_t pinned_bytes;
     uint64_t registrations, relaxed_registrations, dmabuf_registrations;
+    uint64_t local_registrations;               /* of these: no peer may write there */
     uint64_t send_doorbells, receive_doorbells; /* posts, of any number of requests */
     uint64_t sends, writes, reads, receives;    /* requests posted */
     uint64_t inlined, signalled;                /* of those to send */
@@ -71,6 +72,9 @@ void mock_device_fatal(const char *device);
 
 /** @return how many there are, of which the first `max` numbers were written */
 unsigned mock_qp_list(uint32_t *qpns, unsigned max);
+
+/** How it was set up. @return false where there is no such queue pair */
+bool mock_qp_attributes(uint32_t qpn, struct ibv_qp_attr *out);
 
 /** The next request of its own fails that way, and the queue pair with it. */
 void mock_qp_fail(uint32_t qpn, enum ibv_wc_status status, uint32_t vendor_err);

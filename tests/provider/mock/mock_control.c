@@ -106,6 +106,16 @@ static struct mock_qp *lock_qp(uint32_t qpn)
     return NULL;
 }
 
+bool mock_qp_attributes(uint32_t qpn, struct ibv_qp_attr *out)
+{
+    const struct mock_qp *qp = lock_qp(qpn);
+    if (qp == NULL)
+        return false;
+    *out = qp->net->attr;
+    net_unlock(mock_self.net);
+    return true;
+}
+
 void mock_qp_fail(uint32_t qpn, enum ibv_wc_status status, uint32_t vendor_err)
 {
     struct mock_qp *qp = lock_qp(qpn);

@@ -95,6 +95,7 @@ static struct ibv_mr *enter(struct ibv_pd *pd, struct mock_mr *mr, void *host, u
         mock_self.counts.registrations++;
         mock_self.counts.relaxed_registrations += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
         mock_self.counts.dmabuf_registrations += mr->mapping != NULL;
+        mock_self.counts.local_registrations += (access & IBV_ACCESS_REMOTE_WRITE) == 0;
         mock_self.counts.pinned_bytes += bytes;
     }
     net_unlock(mock_self.net);

@@ -158,6 +158,18 @@ static void queue_pairs_fail(void)
     survive("8", one_queue_pair_is_fatal, NULL);
 }
 
+static void first_device_fails(void)
+{
+    mock_device_fatal("mock0");
+}
+
+/** Its port is not heard of again; the other device goes on. */
+static void devices_fail(void)
+{
+    survive("1", first_device_fails, NULL);
+    survive("4", first_device_fails, NULL);
+}
+
 /** Where it lasts, both ends are told within their time. */
 static void what_lasts_ends(void)
 {
@@ -332,6 +344,7 @@ int main(int argc, char **argv)
         {"all_ports_come_back", all_ports_come_back},
         {"nothing_gets_through", nothing_gets_through},
         {"queue_pairs_fail", queue_pairs_fail},
+        {"devices_fail", devices_fail},
         {"what_lasts_ends", what_lasts_ends},
         {"without_recovery_the_last_one_ends_it", without_recovery_the_last_one_ends_it},
         {"anything_at_any_time", anything_at_any_time},

@@ -101,9 +101,10 @@ begin_endless_job() {
     barrier traffic
 }
 
-# One that ends by itself after a while, and fails if its results are wrong.
-begin_long_job() {
-    begin "$WRING" bench allreduce -b 1m -i 40
+# Enough was done to the job of test_verbs_until, by all machines: it ends.
+enough() {
+    barrier enough
+    : >"$HERE/enough"
 }
 
 # ---- machines --------------------------------------------------------------------------------
@@ -123,6 +124,11 @@ sent_bytes() {
 
 sent_packets() {
     cat "/sys/class/net/$(nic "$1" "$2")/statistics/tx_packets"
+}
+
+# dropped END RAIL: packets that netem has lost there, on their way out
+dropped() {
+    tc -s qdisc show dev "$(nic "$1" "$2")" | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -1
 }
 
 # await_traffic BYTES [RAIL]: until so many more have left this machine, as long as its ranks live
@@ -155,6 +161,10 @@ set_mtu() {
 link_down() {
     : >/run/faults
     ip link set "$(nic "$1" "$2")" down
+}
+
+remove_device() {
+    rdma link delete "$(device "$1" "$2")"
 }
 
 link_up() {

@@ -92,4 +92,5 @@ make_network() {
 clear_faults() {
     tc qdisc del dev "$(nic "$1" "$2")" root 2>/dev/null
     set_up "$1" "$2"
+    [ -e "/sys/class/infiniband/$(device "$1" "$2")" ] || add_device "$1" "$2"
 }

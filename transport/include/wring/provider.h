@@ -181,6 +181,16 @@ struct wring_provider_ops {
     enum wring_status (*listen)(struct wring_provider *provider, void *address, size_t *bytes);
 
     /**
+     * Could two ranks that listen at these addresses be connected, as far as the addresses say?
+     * Asked before anybody connects, also about two others: where the answer is no, another
+     * provider is taken. wring_reaches_always for those whose addresses tell nothing of it.
+     * @param reason out, [bytes], one line: what differs between `one` and `the other`
+     * Errors: WRING_ERR_UNSUPPORTED, with the reason; WRING_ERR_FRAME for a malformed address.
+     */
+    enum wring_status (*reaches)(struct wring_provider *provider, const void *one, size_t one_bytes,
+                                 const void *other, size_t other_bytes, char *reason, size_t bytes);
+
+    /**
      * Begin to connect; CONNECTED or CLOSED follows from poll, CLOSED also where the system refuses
      * at once or the peer does not answer in time. The hello, 0..WRING_HELLO_MAX bytes, is copied
      * and reaches the peer's ACCEPTED event, proven to come from someone who knows the secret.
@@ -290,6 +300,11 @@ enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, 
 
 /** For providers that work wherever probe says so, as well as anything there: WRING_OK. */
 enum wring_status wring_suits_always(const struct wring_config *config, char *reason, size_t bytes);
+
+/** For providers whose addresses say nothing about who can reach whom: WRING_OK. */
+enum wring_status wring_reaches_always(struct wring_provider *provider, const void *one,
+                                       size_t one_bytes, const void *other, size_t other_bytes,
+                                       char *reason, size_t bytes);
 
 /** For providers that keep nothing of regions that were destroyed: does nothing. */
 void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes);

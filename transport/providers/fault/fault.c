@@ -73,6 +73,14 @@ static enum wring_status fault_listen(struct wring_provider *base, void *address
     return fault_of(base)->inner->ops->listen(fault_of(base)->inner, address, bytes);
 }
 
+static enum wring_status fault_reaches(struct wring_provider *base, const void *one,
+                                       size_t one_bytes, const void *other, size_t other_bytes,
+                                       char *reason, size_t bytes)
+{
+    struct wring_provider *inner = fault_of(base)->inner;
+    return inner->ops->reaches(inner, one, one_bytes, other, other_bytes, reason, bytes);
+}
+
 static enum wring_status fault_connect(struct wring_provider *base, const void *address,
                                        size_t address_bytes, const void *hello, size_t hello_bytes,
                                        struct wring_conn **out)
@@ -181,6 +189,7 @@ static const struct wring_provider_ops fault_ops = {
     .close = fault_close,
     .capabilities = fault_capabilities,
     .listen = fault_listen,
+    .reaches = fault_reaches,
     .connect = fault_connect,
     .disconnect = fault_disconnect,
     .region_create = wring_fault_region_create,

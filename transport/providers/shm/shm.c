@@ -207,6 +207,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .close = provider_close,
     .capabilities = provider_capabilities,
     .listen = wring_shm_listen,
+    .reaches = wring_reaches_always,
     .connect = wring_shm_connect,
     .disconnect = provider_disconnect,
     .region_create = wring_shm_region_create,

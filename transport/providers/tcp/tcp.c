@@ -275,6 +275,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .close = tcp_close,
     .capabilities = tcp_capabilities,
     .listen = wring_tcp_listen,
+    .reaches = wring_reaches_always,
     .connect = wring_tcp_connect,
     .disconnect = wring_tcp_disconnect,
     .region_create = wring_tcp_region_create,

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp/tcp.h"
+#include "transport/providers/verbs/verbs_address.h"
 #include "transport/providers/verbs/verbs_listen.h"
 #include "transport/providers/verbs/verbs_pick.h"
 #include "transport/providers/verbs/verbs_post.h"
@@ -173,6 +174,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .close = provider_close,
     .capabilities = provider_capabilities,
     .listen = wring_verbs_listen,
+    .reaches = wring_verbs_reaches,
     .connect = wring_verbs_connect,
     .disconnect = wring_verbs_disconnect,
     .region_create = region_create,

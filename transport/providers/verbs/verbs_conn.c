@@ -99,7 +99,7 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     wring_verbs_path_text(path, text, sizeof(text));
     wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; %s", why, conn->peer_name, text,
                none_left ? "tries to connect anew" : "other queue pairs are left");
-    if (conn->state == VERBS_OPEN) {
+    if (conn->first_text[0] == '\0') {
         snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
                  conn->peer_name, text);
         conn->status = status;

@@ -89,7 +89,7 @@ struct verbs_conn {
 
     enum wring_status status;
     char text[VERBS_TEXT];
-    char first_text[VERBS_TEXT]; /* of the first path that failed */
+    char first_text[VERBS_TEXT]; /* of the first path that failed since it last went on; or "" */
 };
 
 /** Is a path in a mask of a bit each? */

@@ -11,6 +11,7 @@
 
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs.h"
+#include "transport/providers/verbs/verbs_address.h"
 
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
@@ -45,10 +46,14 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
 enum wring_status wring_verbs_listen(struct wring_provider *base, void *address, size_t *bytes)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
+    struct verbs_end rails[VERBS_RAILS_MAX];
     enum wring_status status = verbs->listener < 0 ? begin_listening(verbs) : WRING_ERR_BUSY;
-    if (status == WRING_OK)
-        *bytes = wring_tcp_address_pack(&verbs->bind, address);
-    return status;
+    if (status != WRING_OK)
+        return status;
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        rails[i] = wring_verbs_end_of(&verbs->rails[i].choice);
+    *bytes = wring_verbs_address_pack(&verbs->bind, rails, verbs->n_rails, address);
+    return WRING_OK;
 }
 
 static enum wring_status add_conn(struct verbs_provider *verbs, struct verbs_conn *conn)
@@ -85,14 +90,14 @@ enum wring_status wring_verbs_connect(struct wring_provider *base, const void *a
                                       struct wring_conn **out)
 {
     struct verbs_provider *verbs = (struct verbs_provider *)base;
-    struct sockaddr_storage to;
-    socklen_t bytes;
+    struct verbs_address to;
     int fd;
     if (hello_bytes > WRING_HELLO_MAX)
         return WRING_ERR_INVALID;
-    if (wring_tcp_address_unpack(address, address_bytes, &to, &bytes) != WRING_OK)
+    if (wring_verbs_address_unpack(address, address_bytes, &to) != WRING_OK)
         return WRING_ERR_FRAME;
-    enum wring_status status = start_stream(verbs, (struct sockaddr *)&to, bytes, &fd);
+    enum wring_status status =
+        start_stream(verbs, (struct sockaddr *)&to.socket, to.socket_bytes, &fd);
     if (status == WRING_ERR_SYSTEM)
         return status;
 

@@ -8,7 +8,12 @@
 #define V6_NETWORK_BYTES 8
 #define FULL_MEMBER 0x8000u
 
-static bool is_v4(const uint8_t *gid)
+/** What the two sides are called. */
+struct names {
+    const char *one, *other;
+};
+
+bool wring_verbs_is_v4(const uint8_t *gid)
 {
     static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
     return memcmp(gid, prefix, sizeof(prefix)) == 0;
@@ -16,8 +21,8 @@ static bool is_v4(const uint8_t *gid)
 
 static bool is_same_network(const uint8_t *a, const uint8_t *b)
 {
-    return is_v4(a) == is_v4(b) &&
-           memcmp(a, b, is_v4(a) ? V4_NETWORK_BYTES : V6_NETWORK_BYTES) == 0;
+    return wring_verbs_is_v4(a) == wring_verbs_is_v4(b) &&
+           memcmp(a, b, wring_verbs_is_v4(a) ? V4_NETWORK_BYTES : V6_NETWORK_BYTES) == 0;
 }
 
 static bool do_partitions_meet(uint16_t a, uint16_t b)
@@ -26,33 +31,52 @@ static bool do_partitions_meet(uint16_t a, uint16_t b)
 }
 
 /** Say in what two rails differ so that no packet passes between them. @return false: in nothing */
-static bool name_difference(const struct verbs_end *ours, const struct verbs_end *theirs, char *why,
-                            size_t bytes)
+static bool name_difference(const struct verbs_end *one, const struct verbs_end *other,
+                            struct names names, char *why, size_t bytes)
 {
-    char mine[VERBS_GID_TEXT], other[VERBS_GID_TEXT];
-    wring_verbs_gid_text(ours->gid, mine);
-    wring_verbs_gid_text(theirs->gid, other);
-    bool roce = ours->link == VERBS_LINK_ROCE;
+    char mine[VERBS_GID_TEXT], its[VERBS_GID_TEXT];
+    wring_verbs_gid_text(one->gid, mine);
+    wring_verbs_gid_text(other->gid, its);
+    bool roce = one->link == VERBS_LINK_ROCE;
+    bool v4 = wring_verbs_is_v4(one->gid), other_v4 = wring_verbs_is_v4(other->gid);
 
-    if (ours->link != theirs->link)
-        snprintf(why, bytes, "ours is %s, the peer's %s", wring_verbs_link_text(ours->link),
-                 wring_verbs_link_text(theirs->link));
-    else if (ours->gid_type != theirs->gid_type)
-        snprintf(why, bytes, "ours speaks %s, the peer's %s: see WRING_VERBS_GID_INDEX",
-                 wring_verbs_gid_type_text(ours->gid_type),
-                 wring_verbs_gid_type_text(theirs->gid_type));
-    else if (roce && is_v4(ours->gid) != is_v4(theirs->gid))
-        snprintf(why, bytes, "ours has the IPv%d address %s, the peer's the IPv%d address %s",
-                 is_v4(ours->gid) ? 4 : 6, mine, is_v4(theirs->gid) ? 4 : 6, other);
-    else if (!roce && memcmp(ours->gid, theirs->gid, V6_NETWORK_BYTES) != 0)
-        snprintf(why, bytes, "ours is in another InfiniBand subnet (GID %s) than the peer's (%s)",
-                 mine, other);
-    else if (!do_partitions_meet(ours->pkey, theirs->pkey))
-        snprintf(why, bytes, "ours has partition key 0x%04x, the peer's 0x%04x (WRING_VERBS_PKEY)",
-                 ours->pkey, theirs->pkey);
+    if (one->link != other->link)
+        snprintf(why, bytes, "%s is %s, %s %s", names.one, wring_verbs_link_text(one->link),
+                 names.other, wring_verbs_link_text(other->link));
+    else if (one->gid_type != other->gid_type)
+        snprintf(why, bytes, "%s speaks %s, %s %s: see WRING_VERBS_GID_INDEX", names.one,
+                 wring_verbs_gid_type_text(one->gid_type), names.other,
+                 wring_verbs_gid_type_text(other->gid_type));
+    else if (roce && v4 != other_v4)
+        snprintf(why, bytes, "%s is in an IPv%d network (%s), %s in an IPv%d one (%s)", names.one,
+                 v4 ? 4 : 6, mine, names.other, other_v4 ? 4 : 6, its);
+    else if (!roce && memcmp(one->gid, other->gid, V6_NETWORK_BYTES) != 0)
+        snprintf(why, bytes, "%s is in another InfiniBand subnet (GID %s) than %s (%s)", names.one,
+                 mine, names.other, its);
+    else if (!do_partitions_meet(one->pkey, other->pkey))
+        snprintf(why, bytes, "%s has partition key 0x%04x, %s 0x%04x (WRING_VERBS_PKEY)", names.one,
+                 one->pkey, names.other, other->pkey);
     else
         return false;
     return true;
+}
+
+bool wring_verbs_pairs_alike(const struct verbs_end *a, const struct verbs_end *b)
+{
+    return a->link == b->link && a->gid_type == b->gid_type && a->pkey == b->pkey &&
+           wring_verbs_is_v4(a->gid) == wring_verbs_is_v4(b->gid) &&
+           (a->link == VERBS_LINK_ROCE || memcmp(a->gid, b->gid, V6_NETWORK_BYTES) == 0);
+}
+
+bool wring_verbs_may_pair(const struct verbs_end *one, size_t n_one, const struct verbs_end *other,
+                          size_t n_other, char *why, size_t bytes)
+{
+    static const struct names names = {"one", "the other"};
+    for (size_t i = 0; i < n_one; i++)
+        for (size_t j = 0; j < n_other; j++)
+            if (!name_difference(&one[i], &other[j], names, why, bytes))
+                return true;
+    return false;
 }
 
 struct verbs_end wring_verbs_end_of(const struct verbs_choice *choice)
@@ -72,6 +96,7 @@ size_t wring_verbs_pair(const struct verbs_end *dialing, size_t n_dialing,
                         struct verbs_pair *out, char *why, size_t bytes)
 {
     bool dialing_used[VERBS_RAILS_MAX] = {false}, accepting_used[VERBS_RAILS_MAX] = {false};
+    static const struct names names = {"ours", "the peer's"};
     char difference[VERBS_WHY] = "a side has no rail";
     size_t n = 0;
 
@@ -81,7 +106,7 @@ size_t wring_verbs_pair(const struct verbs_end *dialing, size_t n_dialing,
                 const struct verbs_end *a = &dialing[i], *b = &accepting[j];
                 if (accepting_used[j] || (near && !is_same_network(a->gid, b->gid)))
                     continue;
-                if (name_difference(we_dial ? a : b, we_dial ? b : a, difference,
+                if (name_difference(we_dial ? a : b, we_dial ? b : a, names, difference,
                                     sizeof(difference)))
                     continue;
                 dialing_used[i] = accepting_used[j] = true;

@@ -20,6 +20,9 @@ struct verbs_pair {
     uint32_t mtu; /* the smaller one */
 };
 
+/** Is a GID an IPv4 address? */
+bool wring_verbs_is_v4(const uint8_t *gid);
+
 struct verbs_end wring_verbs_end_of(const struct verbs_choice *choice);
 
 /**
@@ -38,5 +41,15 @@ struct verbs_end wring_verbs_end_of(const struct verbs_choice *choice);
 size_t wring_verbs_pair(const struct verbs_end *dialing, size_t n_dialing,
                         const struct verbs_end *accepting, size_t n_accepting, bool we_dial,
                         struct verbs_pair *out, char *why, size_t bytes);
+
+/**
+ * Would wring_verbs_pair() find any, whoever dials? Of a GID it looks at what makes the network
+ * only, see verbs_address.h. @param why out, [bytes], where not: what differs
+ */
+bool wring_verbs_may_pair(const struct verbs_end *one, size_t n_one, const struct verbs_end *other,
+                          size_t n_other, char *why, size_t bytes);
+
+/** What pairs with one of them pairs with the other. */
+bool wring_verbs_pairs_alike(const struct verbs_end *a, const struct verbs_end *b);
 
 #endif

@@ -45,7 +45,7 @@ static void give_up(struct verbs_path *path, const char *why)
 {
     struct verbs_conn *conn = path->conn;
     if (conn->dead == wring_verbs_all_paths(conn))
-        wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "%s; %s", conn->first_text, why);
+        wring_verbs_resync_fail(conn, why);
     else
         wring_verbs_path_fail(path, WRING_ERR_DEVICE, why);
 }
@@ -152,6 +152,8 @@ static void rewind_messages(struct verbs_conn *conn)
     wring_verbs_forget_credits(conn);
     wring_verbs_set_paths(conn, conn->dead, &conn->out_set);
     conn->state = VERBS_OPEN;
+    conn->first_text[0] = '\0';
+    conn->status = WRING_OK;
     wring_verbs_of(conn)->counters.recoveries += renewed != 0;
     wring_warn(&wring_verbs_of(conn)->log,
                "peer %s: goes on over %u of %u queue pairs; %llu messages are sent again",

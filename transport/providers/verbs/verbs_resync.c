@@ -109,6 +109,14 @@ bool wring_verbs_resync_agreed(const struct verbs_conn *conn)
            (resync->mine.dead & ~wring_verbs_resync_renewed(conn)) != wring_verbs_all_paths(conn);
 }
 
+/** Nothing need have failed: it may have stopped to take back what works again. */
+void wring_verbs_resync_fail(struct verbs_conn *conn, const char *why)
+{
+    bool failed = conn->first_text[0] != '\0';
+    wring_verbs_conn_fail(conn, failed ? conn->status : WRING_ERR_DEVICE, "%s; %s",
+                          failed ? conn->first_text : "queue pairs were to be taken back", why);
+}
+
 void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
 {
     if (conn->state != VERBS_RESYNC)
@@ -117,8 +125,7 @@ void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
         tell(conn);
     wring_verbs_resume_step(conn, nothing_whole);
     if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
-        wring_verbs_conn_fail(conn, conn->status, "%s; it could not go on in time",
-                              conn->first_text);
+        wring_verbs_resync_fail(conn, "it could not go on in time");
 }
 
 void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)

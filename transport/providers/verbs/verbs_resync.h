@@ -66,6 +66,9 @@ uint32_t wring_verbs_resync_renewed(const struct verbs_conn *conn);
 /** Both say that the same paths are dead, and there are others or new ones. */
 bool wring_verbs_resync_agreed(const struct verbs_conn *conn);
 
+/** Going on came to nothing: what first failed, and why. */
+void wring_verbs_resync_fail(struct verbs_conn *conn, const char *why);
+
 /** Steps 3 to 5, as far as they can be done now. */
 void wring_verbs_resume_step(struct verbs_conn *conn, bool nothing_whole);
 

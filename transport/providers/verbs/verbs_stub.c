@@ -134,6 +134,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .close = provider_close,
     .capabilities = capabilities,
     .listen = provider_listen,
+    .reaches = wring_reaches_always,
     .connect = provider_connect,
     .disconnect = disconnect,
     .region_create = region_create,

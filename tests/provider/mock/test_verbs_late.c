@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Ends that cannot go on in time, since the other one says no more: the reason says what failed.
+ */
+#include <infiniband/verbs.h>
+#include <string.h>
+
+#include "tests/provider/mock/mock.h"
+#include "tests/provider/verbs_losses.h"
+
+#define QUEUE_PAIRS 2
+
+static struct losses two_paths(void)
+{
+    return (struct losses){.devices = {"=mock0,mock2", "=mock1,mock3"},
+                           .qps = "1",
+                           .timeout = "8",
+                           .recover = "1",
+                           .revive = "0"};
+}
+
+static struct wring_verbs_counters counters_of(const struct end *end)
+{
+    struct wring_verbs_counters counters = {0};
+    wring_verbs_counters_of(end->provider, &counters);
+    return counters;
+}
+
+/** One put over each path, from one end. */
+static void put_over_all(struct end *from)
+{
+    for (unsigned i = 0; i < QUEUE_PAIRS; i++)
+        CHECK(end_put(from, from->base, 0, 1024, i, i) == WRING_OK, "put");
+}
+
+/** Only this end goes on. */
+static void expect_end(struct end *end, const char *begin)
+{
+    UNTIL(end, end, end->closed == 1);
+    CHECK(strncmp(end->text, begin, strlen(begin)) == 0, "'%s' does not begin with '%s'", end->text,
+          begin);
+    CHECK(strstr(end->text, "; it could not go on in time") != NULL, "'%s'", end->text);
+    CHECK(end->why != WRING_OK, "no status");
+}
+
+/** Who noticed it names it; who was told of it says so. */
+static void what_the_peer_lost_is_the_reason(void)
+{
+    struct losses losses = two_paths();
+    struct end *a = &losses.a, *b = &losses.b;
+    REQUIRE(losses_pair(&losses, 4096), "no pair");
+    mock_port_blackhole("mock0", 1, true);
+    put_over_all(a);
+    UNTIL(a, a, counters_of(a).resyncs == 1);
+    expect_end(b, "the peer says that it failed; peer ");
+    CHECK(b->why == WRING_ERR_PEER, "%s", wring_status_text(b->why));
+    mock_port_blackhole("mock0", 1, false);
+    ends_close(a, b);
+}
+
+/** A port that is back stops both to be used again: nothing has failed since they last went on. */
+static void what_was_overcome_is_no_reason(void)
+{
+    struct losses losses = two_paths();
+    struct end *a = &losses.a, *b = &losses.b;
+    REQUIRE(losses_pair(&losses, 4096), "no pair");
+    mock_port_state("mock1", 1, IBV_PORT_DOWN);
+    put_over_all(a);
+    UNTIL(a, b, a->done == QUEUE_PAIRS && b->arrived == QUEUE_PAIRS);
+    CHECK(counters_of(b).resyncs == 1, "%llu stops", (unsigned long long)counters_of(b).resyncs);
+    mock_port_state("mock1", 1, IBV_PORT_ACTIVE);
+    expect_end(b, "queue pairs were to be taken back");
+    CHECK(b->why == WRING_ERR_DEVICE, "%s", wring_status_text(b->why));
+    ends_close(a, b);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"what_the_peer_lost_is_the_reason", what_the_peer_lost_is_the_reason},
+        {"what_was_overcome_is_no_reason", what_was_overcome_is_no_reason},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
