@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compress/kernels/bits.h"
+#include "compress/kernels/far.h"
 #include "compress/kernels/sign.h"
 
 enum {
@@ -106,6 +107,8 @@ static size_t onebit_encode(const struct wring_codec *codec,
     (void)context;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems) && residual == NULL)
+            wring_far_fetch(src + done, n * sizeof(*src));
         encode_block(codec, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += block_bytes(codec, n);
     }

@@ -62,13 +62,6 @@ static inline void signs_32(uint8_t *bits, __m512 lanes[2], const float *src, co
     memcpy(bits, &negative, 4);
 }
 
-/** The first lines of what is likely to come next: no prefetcher looks beyond a page by itself. */
-static inline void look_ahead(const float *src)
-{
-    for (unsigned line = 0; line < AHEAD; line++)
-        _mm_prefetch((const char *)src + 64 * line, _MM_HINT_T0);
-}
-
 /** Whole steps of 128 elements. @return how many elements that were */
 static inline uint64_t signs_steps(uint8_t *bits, __m512 lanes[2], const float *src,
                                    const float *residual, uint64_t n)
@@ -87,7 +80,6 @@ static float signs_avx512(uint8_t *bits, const float *src, const float *residual
     uint64_t i;
 
     if (residual == NULL) {
-        look_ahead(src + n);
         i = signs_steps(bits, lanes, src, NULL, n);
     } else {
         i = signs_steps(bits, lanes, src, residual, n);
