@@ -147,6 +147,8 @@ static enum wring_status onebit_decode(const struct wring_codec *codec,
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (add && WRING_IS_LONG(elems))
+            wring_far_fetch(dst + done, n * sizeof(*dst));
         status = decode_block(codec, at, dst + done, n, add);
         at += block_bytes(codec, n);
     }
