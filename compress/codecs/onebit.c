@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compress/kernels/bits.h"
+#include "compress/kernels/far.h"
 #include "compress/kernels/sign.h"
 
 enum {
@@ -96,6 +97,12 @@ static void encode_block(const struct wring_codec *codec, const float *src, uint
         wring_put_u32(code + 4, means[1]);
 }
 
+/** Before a long call comes to it: the block, or of a longer one the first page. */
+static void fetch_block(const float *at, uint64_t n)
+{
+    wring_far_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
+}
+
 static size_t onebit_encode(const struct wring_codec *codec,
                             const struct wring_codec_context *context, const float *src,
                             uint64_t elems, float *residual, void *code)
@@ -106,6 +113,8 @@ static size_t onebit_encode(const struct wring_codec *codec,
     (void)context;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems) && residual == NULL)
+            fetch_block(src + done, n);
         encode_block(codec, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += block_bytes(codec, n);
     }
@@ -144,6 +153,8 @@ static enum wring_status onebit_decode(const struct wring_codec *codec,
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (add && WRING_IS_LONG(elems))
+            fetch_block(dst + done, n);
         status = decode_block(codec, at, dst + done, n, add);
         at += block_bytes(codec, n);
     }

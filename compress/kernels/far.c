@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/far.h"
 
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 void wring_far_fetch(const void *at, size_t bytes)
 {
     const char *from = at;
@@ -14,3 +20,31 @@ void wring_far_read(const void *at, size_t bytes)
     for (size_t i = 0; i < bytes; i += WRING_LINE)
         (void)from[i];
 }
+
+#if defined(__SSE2__)
+/** @param to  where a line begins */
+static void stream_line(char *to, const char *from)
+{
+    for (size_t i = 0; i < WRING_LINE; i += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+
+void wring_far_copy(void *to, const void *from, size_t bytes)
+{
+    size_t done = WRING_TO_LINE(to) < bytes ? WRING_TO_LINE(to) : bytes;
+    const char *in = from;
+    char *out = to;
+
+    memcpy(out, in, done);
+    for (; done + WRING_LINE <= bytes; done += WRING_LINE)
+        stream_line(out + done, in + done);
+    _mm_sfence();
+    memcpy(out + done, in + done, bytes - done);
+}
+#else
+void wring_far_copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+#endif

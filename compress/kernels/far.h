@@ -40,4 +40,7 @@ void wring_far_fetch(const void *at, size_t bytes);
  */
 void wring_far_read(const void *at, size_t bytes);
 
+/** Copy so many bytes past the caches; the runs do not overlap. */
+void wring_far_copy(void *to, const void *from, size_t bytes);
+
 #endif

@@ -15,13 +15,12 @@ static void every_codec_is_listed(void)
     }
 }
 
-static void check_concatenation(const struct wring_codec *codec, uint64_t n)
+/** @param step  whole units */
+static void check_parts(const struct wring_codec *codec, uint64_t n, uint64_t step)
 {
     float *x = codec_gradient(n, 99);
     size_t whole_bytes, at = 0;
     unsigned char *whole = codec_encode(codec, x, n, NULL, &whole_bytes);
-    uint64_t unit = wring_codec_info(codec)->unit;
-    uint64_t step = unit < 64 ? unit * 129 : unit;
 
     for (uint64_t done = 0; done < n; done += step) {
         size_t bytes;
@@ -34,6 +33,12 @@ static void check_concatenation(const struct wring_codec *codec, uint64_t n)
     }
     CHECK(at == whole_bytes, "%s n=%zu: %zu of %zu bytes", wring_codec_info(codec)->spec, (size_t)n,
           at, whole_bytes);
+}
+
+static void check_concatenation(const struct wring_codec *codec, uint64_t n)
+{
+    uint64_t unit = wring_codec_info(codec)->unit;
+    check_parts(codec, n, unit < 64 ? unit * 129 : unit);
 }
 
 static void concatenation(void)
@@ -110,12 +115,30 @@ static void same_bytes(void)
     codec_for_each(check_same_bytes, true);
 }
 
+/** Calls that fetch and store otherwise, as they go over more than caches hold: the bits stay. */
+static void long_calls(void)
+{
+    const uint64_t n = ((uint64_t)1 << 20) + 1235;
+    static const char *const specs[] = {
+        "none", "int8", "onebit", "onebit:block=32", "onebit:means=2", "onebit:block=65536"};
+
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        struct wring_codec *codec = codec_make(specs[i], NULL);
+        check_parts(codec, n, (uint64_t)1 << 18);
+        check_add(codec, n);
+        check_same_bytes(codec, n);
+        wring_codec_destroy(codec);
+        wring_test_free_guarded();
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"every_codec_is_listed", every_codec_is_listed},
     {"concatenation", concatenation},
     {"feedback", feedback},
     {"adding", adding},
     {"same_bytes", same_bytes},
+    {"long_calls", long_calls},
     {0},
 };
 

@@ -62,11 +62,15 @@ static inline void signs_32(uint8_t *bits, __m512 lanes[2], const float *src, co
     memcpy(bits, &negative, 4);
 }
 
-/** The first lines of what is likely to come next: no prefetcher looks beyond a page by itself. */
-static inline void look_ahead(const float *src)
+/**
+ * The lines of 128 elements, one byte of each: two streams that take turns line by line are fetched
+ * more slowly than in runs.
+ */
+static inline void read_run(const float *src)
 {
-    for (unsigned line = 0; line < AHEAD; line++)
-        _mm_prefetch((const char *)src + 64 * line, _MM_HINT_T0);
+    const volatile char *lines = (const volatile char *)src;
+    for (unsigned line = 0; line < 8; line++)
+        (void)lines[64 * line];
 }
 
 /** Whole steps of 128 elements. @return how many elements that were */
@@ -74,10 +78,13 @@ static inline uint64_t signs_steps(uint8_t *bits, __m512 lanes[2], const float *
                                    const float *residual, uint64_t n)
 {
     uint64_t i = 0;
-    for (; i + 128 <= n; i += 128)
+    for (; i + 128 <= n; i += 128) {
+        if (residual != NULL)
+            read_run(src + i);
         for (unsigned at = 0; at < 128; at += 32)
             signs_32(bits + (i + at) / 8, lanes, src + i + at,
                      residual == NULL ? NULL : residual + i + at);
+    }
     return i;
 }
 
@@ -87,7 +94,6 @@ static float signs_avx512(uint8_t *bits, const float *src, const float *residual
     uint64_t i;
 
     if (residual == NULL) {
-        look_ahead(src + n);
         i = signs_steps(bits, lanes, src, NULL, n);
     } else {
         i = signs_steps(bits, lanes, src, residual, n);
