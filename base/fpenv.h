@@ -11,6 +11,7 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #define WRING_MXCSR_DEFAULT 0x1F80u /* all exceptions masked, round to nearest, no FTZ, no DAZ */
+#define WRING_MXCSR_FLAGS 0x3Fu     /* what happened so far: no part of the mode */
 #endif
 
 /** Set the library's mode for this thread; returns what wring_fp_leave() puts back. */
@@ -18,7 +19,7 @@ static inline uint64_t wring_fp_enter(void)
 {
 #if defined(__x86_64__)
     uint32_t saved = _mm_getcsr();
-    if (saved != WRING_MXCSR_DEFAULT)
+    if ((saved & ~WRING_MXCSR_FLAGS) != WRING_MXCSR_DEFAULT)
         _mm_setcsr(WRING_MXCSR_DEFAULT);
     return saved;
 #elif defined(__aarch64__)
@@ -34,7 +35,8 @@ static inline uint64_t wring_fp_enter(void)
 static inline void wring_fp_leave(uint64_t saved)
 {
 #if defined(__x86_64__)
-    _mm_setcsr((uint32_t)saved);
+    if (_mm_getcsr() != (uint32_t)saved) /* to write it takes longer than a small sum */
+        _mm_setcsr((uint32_t)saved);
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"(saved));
 #endif

@@ -7,8 +7,22 @@
 
 #define WRING_MODULE "commit"
 
+/** What mapped steps were counts from now on as if the engine had run them. */
+static void keep_counts(struct wring_session *session)
+{
+    pthread_mutex_lock(&session->mapped_mutex);
+    struct wring_mapped_counts counts = wring_mapped_count(session->mapped);
+    wring_count(&session->fabric->bytes_sent, counts.bytes_sent);
+    wring_count(&session->fabric->bytes_received, counts.bytes_received);
+    wring_count(&session->fabric->puts_sent, counts.puts_sent);
+    wring_count(&session->engine->finished, counts.steps);
+    session->mapped = NULL;
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
 void wring_commit_undo(struct wring_session *session)
 {
+    keep_counts(session);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->committed = false;
         wring_engine_remove_channel(session->engine, &at->scatter);
@@ -118,12 +132,22 @@ enum wring_status wring_commit_connect(struct wring_session *session)
     return WRING_OK;
 }
 
+/** Of the steps that go past the engine. */
+static bool any_under_way(const struct wring_session *session)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->committed &&
+            atomic_load_explicit(&at->collective.status, memory_order_acquire) == WRING_ERR_AGAIN)
+            return true;
+    return false;
+}
+
 /** Take the last commit back. Errors: WRING_ERR_BUSY (something is under way). */
 static enum wring_status begin(struct wring_session *session)
 {
     enum wring_status status = WRING_ERR_BUSY;
     wring_progress_lock(session->progress);
-    if (wring_engine_idle(session->engine)) {
+    if (wring_engine_idle(session->engine) && !any_under_way(session)) {
         wring_commit_undo(session);
         free_dropped(session);
         status = find_data(session);

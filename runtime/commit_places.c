@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+/** Where what concerns all members lies: the slots that others fill, or the board that they read.
+ */
+static const uint8_t *inbox_of(const struct wring_bucket *bucket)
+{
+    const struct wring_mapped *mapped = bucket->collective.mapped;
+    return mapped != NULL ? (const uint8_t *)mapped->own : bucket->gather.memory;
+}
+
 void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
 {
     uint32_t n_buffers = 0;
@@ -23,7 +31,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         wring_write_u32(out, at->gather.generation);
         wring_write_u64(out,
                         at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
-        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(at->gather.memory - base));
+        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(inbox_of(at) - base));
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
@@ -54,20 +62,28 @@ struct place {
     struct wring_remote *slots, *data; /* data: NULL if the peer registered none by itself */
 };
 
-/** A pointer to a member's data, if it has so much there. */
-static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
-                                  const uint8_t **out)
+/** @param bytes  that must be there, at a multiple of `align` */
+static enum wring_status map(struct wring_remote *remote, uint64_t offset, size_t bytes,
+                             size_t align, const uint8_t **out)
 {
-    const struct wring_remote *data = place->data;
-    size_t bytes = wring_bucket_bytes(bucket);
     void *base;
-
-    if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
-        place->data_offset % wring_dtype_bytes(bucket->dtype) != 0)
+    if (offset > remote->bytes || bytes > remote->bytes - offset || offset % align != 0)
         return WRING_ERR_FRAME;
-    enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
+    enum wring_status status = remote->conn->provider->ops->remote_map(remote, &base);
     if (status == WRING_OK)
-        *out = (const uint8_t *)base + place->data_offset;
+        *out = (const uint8_t *)base + offset;
+    return status;
+}
+
+static enum wring_status map_board(struct wring_bucket *bucket, uint32_t member,
+                                   const struct place *place)
+{
+    const uint8_t *board;
+    enum wring_status status =
+        map(place->slots, place->gather_offset, wring_mapped_memory(wring_bucket_bytes(bucket)),
+            WRING_BOARD_ALIGN, &board);
+    if (status == WRING_OK)
+        wring_mapped_connect(bucket->collective.mapped, member, board);
     return status;
 }
 
@@ -122,12 +138,15 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
+    if (bucket->collective.mapped != NULL)
+        return map_board(bucket, member, &place);
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);
     if (!bucket->collective.work.direct)
         return WRING_OK;
-    return map_data(bucket, &place, &bucket->gather.out[member].mapped);
+    return map(place.data, place.data_offset, wring_bucket_bytes(bucket),
+               wring_dtype_bytes(bucket->dtype), &bucket->gather.out[member].mapped);
 }
 
 enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,

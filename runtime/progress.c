@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Callers that make progress, and what the session's thread shares with them. */
 #include "runtime/progress_state.h"
+#include "transport/collective/collective.h"
 
 #include <stdlib.h>
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)
+#define LOOK_NS 20
+#define LOOKS_MAX 1000 /* at another's board, before the engine looks and judges who is silent */
+#define LOOKS_CROWDED 16
 #define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
@@ -219,6 +223,31 @@ static void end_meter(struct wring_progress *progress, uint64_t began_ns)
     atomic_fetch_add(&progress->waiter_ns, took_ns * (every > 1 ? every : 1));
     atomic_store_explicit(&progress->meter_every, took_ns < METER_SHORT_NS ? METER_SHARE : 1,
                           memory_order_relaxed);
+}
+
+/** Ranks that share a core must leave it to each other. */
+static unsigned looks_alone(const struct wring_progress *progress)
+{
+    uint64_t most = progress->spin_ns / LOOK_NS;
+    if (progress->engine->fabric->crowded)
+        return LOOKS_CROWDED;
+    return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
+}
+
+bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (wring_mapped_end(collective))
+        return true;
+    uint64_t began_ns = begin_meter(progress);
+    bool ended = wring_mapped_wait(collective, looks_alone(progress));
+    end_meter(progress, began_ns);
+    return ended;
+}
+
+void wring_progress_attend(struct wring_progress *progress)
+{
+    if (!progress->threaded)
+        wring_progress_nudge(progress);
 }
 
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,

@@ -71,6 +71,8 @@ struct wring_session {
     /* of the last commit */
     struct wring_block slots;
     struct wring_imports imports;
+    pthread_mutex_t mapped_mutex; /* of the list; statistics look there from any thread */
+    struct wring_mapped *mapped;  /* of all buckets that are */
 };
 
 /** A group's members and what its immediate calls run on. */

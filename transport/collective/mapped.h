@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The flat scheme among members that map each other's memory: nothing is sent. Each member shows
+ * what it contributes on a board of its own, all others read it there, and whoever posts and waits
+ * does all of it himself: no lock is taken, and no system call made. Only a step that takes long,
+ * and one that has to wake somebody, goes to the engine.
+ *
+ * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, then two
+ * slots, for rounds (the steps since the commit, from 1) in turn. A slot is the number of a round
+ * and right behind it the contribution, so that a small one comes with its number in one cache
+ * line. No line has two writers.
+ *
+ * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
+ * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
+ * that only after its round k has ended, which was the last time that it read a slot of round k.
+ *
+ * What others write is hostile. Its place and length follow from the layout alone; a board that
+ * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
+ *
+ * Used by the thread that posts or waits, one at a time for a collective, until `by_engine`; from
+ * then on to the end of the step by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_MAPPED_H
+#define WRING_TRANSPORT_MAPPED_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/reduction.h"
+#include "transport/channel.h"
+
+#define WRING_BOARD_ALIGN 128 /* processors fetch lines in pairs */
+
+/** What of a board its member writes at commit, and when it goes to sleep. */
+struct wring_board {
+    alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* it is to be told of what is shown */
+    _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
+};
+
+struct wring_mapped {
+    struct wring_members members;
+    size_t bytes, stride;
+    struct wring_board *own;           /* in memory that the others map; borrowed */
+    const struct wring_board **boards; /* [members] everyone's; borrowed, once connected */
+    const void **runs;                 /* [2][members] what is reduced, of even and of odd rounds */
+    struct wring_reduction reduction;
+    uint64_t round;
+    bool fenced;    /* there is somebody for whom light fences are not enough */
+    bool by_engine; /* the step under way is the engine's */
+    unsigned looks; /* that found this step not yet ended */
+    atomic_ullong sent, taken,
+        ended;                 /* contributions shown and reduced; steps without the engine */
+    struct wring_mapped *next; /* in a list of its owner's */
+};
+
+/** What mapped steps count for their session. */
+struct wring_mapped_counts {
+    uint64_t bytes_sent, bytes_received, puts_sent, steps;
+};
+
+struct wring_collective;
+
+/** Bytes of a board, to be aligned to WRING_BOARD_ALIGN. */
+size_t wring_mapped_memory(size_t bytes);
+
+/**
+ * @param bytes   of everybody's contribution, 1 or more
+ * @param memory  of our board, zeroed, which is written
+ * @param out     for wring_mapped_destroy(); not to be used before everybody's board is connected
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_mapped_create(struct wring_members members, size_t bytes, uint8_t *memory,
+                                      struct wring_mapped **out);
+
+/** NULL is fine. */
+void wring_mapped_destroy(struct wring_mapped *mapped);
+
+/**
+ * Where a member's board is mapped: its wring_mapped_memory() bytes, aligned. All have written to
+ * theirs by now.
+ */
+void wring_mapped_connect(struct wring_mapped *mapped, uint32_t member, const uint8_t *board);
+
+/** Look up what works on the data of the collective, which is complete but for this. */
+void wring_mapped_prepare(struct wring_collective *collective);
+
+/** Of a list's, so far. NULL is an empty one. Threads: safe, while it is there. */
+struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list);
+
+/** Begin a step. @return false: it is to be given to the engine now, as another member sleeps */
+bool wring_mapped_begin(struct wring_collective *collective);
+
+/** End the step here and now, if it can be and is not the engine's. @return whether it has ended,
+ *  in whatever way */
+bool wring_mapped_end(struct wring_collective *collective);
+
+/** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
+ *  given to the engine */
+bool wring_mapped_give(struct wring_collective *collective, unsigned looks);
+
+/** Look so often; then the engine has it. @return whether it has ended */
+bool wring_mapped_wait(struct wring_collective *collective, unsigned looks);
+
+/** Whoever goes to sleep until the step ends must be told; by the thread that makes progress. */
+void wring_mapped_sleep(struct wring_collective *collective);
+
+#endif
