@@ -23,7 +23,7 @@ struct layout {
  * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
  * many in one hop as in two, so there it is worth more of them (tcp on loopback: from 12 KiB to
  * 64 KiB, by a third to a twentieth). In mapped data each of two adds but its half, and reads half
- * as many. More members would wait for more words.
+ * as many, which is sooner done from 8 KiB on. More members would wait for more words.
  */
 static uint64_t flat_limit(const struct wring_bucket *bucket)
 {
@@ -34,7 +34,7 @@ static uint64_t flat_limit(const struct wring_bucket *bucket)
     if (members->n != 2)
         return limit;
     if (bucket->placed && bucket->mapped)
-        return limit / 4;
+        return limit / 2;
     const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
     return fabric->devices[other->device].caps.remote_map ? limit : limit * PAIR_FLAT_TIMES;
 }
