@@ -7,28 +7,15 @@
 
 #define WRING_MODULE "commit"
 
-/** What mapped steps were counts from now on as if the engine had run them. */
-static void keep_counts(struct wring_session *session)
-{
-    pthread_mutex_lock(&session->mapped_mutex);
-    struct wring_mapped_counts counts = wring_mapped_count(session->mapped);
-    wring_count(&session->fabric->bytes_sent, counts.bytes_sent);
-    wring_count(&session->fabric->bytes_received, counts.bytes_received);
-    wring_count(&session->fabric->puts_sent, counts.puts_sent);
-    wring_count(&session->engine->finished, counts.steps);
-    session->mapped = NULL;
-    pthread_mutex_unlock(&session->mapped_mutex);
-}
-
 void wring_commit_undo(struct wring_session *session)
 {
-    keep_counts(session);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->committed = false;
         wring_engine_remove_channel(session->engine, &at->scatter);
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
         wring_channel_finish(&at->gather);
+        wring_stats_unlist(session, at->collective.mapped);
         wring_collective_finish(&at->collective);
         wring_block_finish(&at->borrowed);
         at->block = NULL;

@@ -212,15 +212,6 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
     return wring_engine_add_channel(session->engine, channel);
 }
 
-/** The statistics are to know of it. */
-static void list_mapped(struct wring_session *session, struct wring_mapped *mapped)
-{
-    pthread_mutex_lock(&session->mapped_mutex);
-    mapped->next = session->mapped;
-    session->mapped = mapped;
-    pthread_mutex_unlock(&session->mapped_mutex);
-}
-
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
     struct layout layout = choose_layout(bucket);
@@ -241,7 +232,7 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
         status = wring_collective_prepare(collective);
     if (status == WRING_OK && layout.mapped) {
         wring_mapped_prepare(collective);
-        list_mapped(bucket->session, collective->mapped);
+        wring_stats_list(bucket->session, collective->mapped);
     }
     return status;
 }

@@ -62,28 +62,20 @@ struct place {
     struct wring_remote *slots, *data; /* data: NULL if the peer registered none by itself */
 };
 
-/** @param bytes  that must be there, at a multiple of `align` */
-static enum wring_status map(struct wring_remote *remote, uint64_t offset, size_t bytes,
-                             size_t align, const uint8_t **out)
+/** A pointer to a member's data, if it has so much there. */
+static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
+                                  const uint8_t **out)
 {
+    const struct wring_remote *data = place->data;
+    size_t bytes = wring_bucket_bytes(bucket);
     void *base;
-    if (offset > remote->bytes || bytes > remote->bytes - offset || offset % align != 0)
-        return WRING_ERR_FRAME;
-    enum wring_status status = remote->conn->provider->ops->remote_map(remote, &base);
-    if (status == WRING_OK)
-        *out = (const uint8_t *)base + offset;
-    return status;
-}
 
-static enum wring_status map_board(struct wring_bucket *bucket, uint32_t member,
-                                   const struct place *place)
-{
-    const uint8_t *board;
-    enum wring_status status =
-        map(place->slots, place->gather_offset, wring_mapped_memory(wring_bucket_bytes(bucket)),
-            WRING_BOARD_ALIGN, &board);
+    if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
+        place->data_offset % wring_dtype_bytes(bucket->dtype) != 0)
+        return WRING_ERR_FRAME;
+    enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
     if (status == WRING_OK)
-        wring_mapped_connect(bucket->collective.mapped, member, board);
+        *out = (const uint8_t *)base + place->data_offset;
     return status;
 }
 
@@ -139,14 +131,13 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
     if (bucket->collective.mapped != NULL)
-        return map_board(bucket, member, &place);
+        return wring_mapped_connect(bucket->collective.mapped, member, slots, place.gather_offset);
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);
     if (!bucket->collective.work.direct)
         return WRING_OK;
-    return map(place.data, place.data_offset, wring_bucket_bytes(bucket),
-               wring_dtype_bytes(bucket->dtype), &bucket->gather.out[member].mapped);
+    return map_data(bucket, &place, &bucket->gather.out[member].mapped);
 }
 
 enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,

@@ -244,6 +244,40 @@ bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_col
     return ended;
 }
 
+bool wring_progress_hold(struct wring_progress *progress)
+{
+    if (pthread_mutex_trylock(&progress->driver) != 0)
+        return false;
+    if (progress->engine->fabric->state == WRING_FABRIC_WORKING)
+        return true;
+    pthread_mutex_unlock(&progress->driver);
+    return false;
+}
+
+bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (!wring_mapped_begin(collective)) {
+        wring_engine_post(progress->engine, collective);
+        return false;
+    }
+    if (wring_mapped_end(collective))
+        return true;
+    uint64_t began_ns = begin_meter(progress);
+    bool ended = wring_mapped_wait(collective, looks_alone(progress));
+    end_meter(progress, began_ns);
+    return ended;
+}
+
+void wring_progress_release(struct wring_progress *progress)
+{
+    bool idle = wring_engine_idle(progress->engine);
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress);
+    if (!idle)
+        hand_over(progress);
+    wring_progress_attend(progress);
+}
+
 void wring_progress_attend(struct wring_progress *progress)
 {
     if (!progress->threaded)

@@ -12,6 +12,38 @@ static const struct wring_sized session_sized = {
     sizeof(struct wring_session_stats),
 };
 
+void wring_stats_list(struct wring_session *session, struct wring_mapped *mapped)
+{
+    pthread_mutex_lock(&session->mapped_mutex);
+    mapped->next = session->mapped;
+    session->mapped = mapped;
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
+/** From now on as if the engine had done it. */
+static void keep_counts(struct wring_session *session, const struct wring_mapped_counts *counts)
+{
+    wring_count(&session->fabric->bytes_sent, counts->bytes_sent);
+    wring_count(&session->fabric->bytes_received, counts->bytes_received);
+    wring_count(&session->fabric->puts_sent, counts->puts_sent);
+    wring_count(&session->engine->finished, counts->steps);
+}
+
+void wring_stats_unlist(struct wring_session *session, const struct wring_mapped *mapped)
+{
+    pthread_mutex_lock(&session->mapped_mutex);
+    for (struct wring_mapped **at = &session->mapped; *at != NULL; at = &(*at)->next)
+        if (*at == mapped) {
+            struct wring_mapped *gone = *at;
+            *at = gone->next;
+            gone->next = NULL;
+            const struct wring_mapped_counts counts = wring_mapped_count(gone);
+            keep_counts(session, &counts);
+            break;
+        }
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
 /** What the engine moved, and what buckets did past it; one thing counts once. */
 static void count(struct wring_session *session, struct wring_session_stats *stats)
 {

@@ -107,7 +107,7 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
         wring_engine_finish(engine, collective, WRING_OK);
         return;
     }
-    if (collective->calls != NULL)
+    if (collective->calls != NULL && !wring_collective_is_mapped(collective))
         wring_calls_begin(collective);
     collective->work.ops->start(collective);
 }
@@ -191,7 +191,8 @@ static uint64_t moves_of(const struct wring_engine *engine)
 /** Something happened to it; or nothing will, as what it waits for is written past us. */
 static bool is_due(const struct wring_collective *collective, bool kick)
 {
-    return collective->runnable || collective->mapped != NULL || (kick && collective->blocked);
+    return collective->runnable || wring_collective_is_mapped(collective) ||
+           (kick && collective->blocked);
 }
 
 static bool advance(struct wring_engine *engine)
@@ -363,7 +364,7 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
         if (at->calls != NULL)
             wake_by(set, at->calls->look_ns);
-        if (at->mapped != NULL)
+        if (wring_collective_is_mapped(at))
             wring_mapped_sleep(at);
     }
 }

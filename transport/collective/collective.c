@@ -235,7 +235,7 @@ uint32_t wring_collective_missing(const struct wring_collective *collective)
 
 bool wring_collective_is_timed(const struct wring_collective *collective)
 {
-    bool small = collective->mapped != NULL || collective->work.ops == &wring_flat;
+    bool small = wring_collective_is_mapped(collective) || collective->work.ops == &wring_flat;
     return !small || collective->step % STEPS_PER_TIMED == 0 || collective->engine->trace != NULL;
 }
 

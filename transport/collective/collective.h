@@ -149,7 +149,7 @@ struct wring_collective {
     struct wring_channel *scatter; /* to one member, another piece to each */
     struct wring_channel *gather;  /* to all */
     struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
-    struct wring_mapped *mapped;   /* instead of channels; NULL: not mapped */
+    struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
     float *residual;               /* [elems] or NULL */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
@@ -193,6 +193,12 @@ bool wring_collective_is_timed(const struct wring_collective *collective);
 
 /** One that was has ended. */
 void wring_collective_add_cost(struct wring_collective *collective);
+
+/** Does its work go past the engine, for the most part? */
+static inline bool wring_collective_is_mapped(const struct wring_collective *collective)
+{
+    return collective->work.ops == &wring_flat_mapped;
+}
 
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);

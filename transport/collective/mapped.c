@@ -11,7 +11,7 @@
 #include "transport/control.h"
 
 struct slot {
-    _Atomic uint64_t round; /* whose contribution it is; written after that */
+    _Atomic uint64_t number; /* of the round and call whose contribution it is, written before */
     uint8_t data[];
 };
 
@@ -21,9 +21,9 @@ static size_t stride_of(size_t bytes)
     return (all + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
 }
 
-size_t wring_mapped_memory(size_t bytes)
+size_t wring_mapped_memory(size_t room)
 {
-    return sizeof(struct wring_board) + 2 * stride_of(bytes);
+    return sizeof(struct wring_board) + 2 * stride_of(room);
 }
 
 /** The slot of a round on somebody's board; only our own is written. */
@@ -33,15 +33,16 @@ static struct slot *slot_of(const struct wring_mapped *mapped, const struct wrin
     return (struct slot *)((uint8_t *)(board + 1) + (round & 1) * mapped->stride);
 }
 
-enum wring_status wring_mapped_create(struct wring_members members, size_t bytes, uint8_t *memory,
+enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
                                       struct wring_mapped **out)
 {
     struct wring_mapped *mapped = calloc(1, sizeof(*mapped));
     if (mapped == NULL)
         return WRING_ERR_NO_MEMORY;
     mapped->members = members;
-    mapped->bytes = bytes;
-    mapped->stride = stride_of(bytes);
+    mapped->room = room;
+    mapped->stride = stride_of(room);
+    mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
     mapped->boards = calloc(members.n, sizeof(*mapped->boards));
     mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
@@ -65,13 +66,32 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
     free(mapped);
 }
 
-void wring_mapped_connect(struct wring_mapped *mapped, uint32_t member, const uint8_t *board)
+static enum wring_status map_board(const struct wring_mapped *mapped, struct wring_remote *remote,
+                                   uint64_t offset, const struct wring_board **out)
 {
-    mapped->boards[member] = (const struct wring_board *)board;
-    mapped->fenced |= atomic_load(&mapped->boards[member]->fenced) != 0;
+    size_t bytes = wring_mapped_memory(mapped->room);
+    void *base;
+
+    if (offset > remote->bytes || bytes > remote->bytes - offset || offset % WRING_BOARD_ALIGN != 0)
+        return WRING_ERR_FRAME;
+    enum wring_status status = remote->conn->provider->ops->remote_map(remote, &base);
+    if (status == WRING_OK)
+        *out = (const struct wring_board *)((const uint8_t *)base + offset);
+    return status;
+}
+
+enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
+                                       struct wring_remote *remote, uint64_t offset)
+{
+    const struct wring_board *board;
+    enum wring_status status = map_board(mapped, remote, offset, &board);
+    if (status != WRING_OK)
+        return status;
+    mapped->boards[member] = board;
+    mapped->fenced |= atomic_load(&board->fenced) != 0;
     for (uint64_t round = 0; round < 2; round++)
-        mapped->runs[round * mapped->members.n + member] =
-            slot_of(mapped, mapped->boards[member], round)->data;
+        mapped->runs[round * mapped->members.n + member] = slot_of(mapped, board, round)->data;
+    return WRING_OK;
 }
 
 void wring_mapped_prepare(struct wring_collective *collective)
@@ -80,21 +100,24 @@ void wring_mapped_prepare(struct wring_collective *collective)
     const struct wring_work *work = &collective->work;
     uint32_t n = mapped->members.n;
 
+    mapped->by_engine = false;
+    mapped->bytes = (size_t)work->geometry.elems * work->geometry.elem_bytes;
+    mapped->runs[mapped->members.me] = mapped->runs[n + mapped->members.me] = work->in;
+    if (mapped->dtype == work->dtype && mapped->op == work->op)
+        return;
+    mapped->dtype = work->dtype;
+    mapped->op = work->op;
     mapped->reduction =
         wring_reduction_find(work->dtype, work->op, n, collective->engine->config->cpu);
-    mapped->runs[mapped->members.me] = mapped->runs[n + mapped->members.me] = work->in;
 }
 
 struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
 {
     struct wring_mapped_counts counts = {0};
     for (const struct wring_mapped *at = list; at != NULL; at = at->next) {
-        uint64_t others = at->members.n - 1;
-        uint64_t sent = atomic_load_explicit(&at->sent, memory_order_relaxed) * others;
-        uint64_t taken = atomic_load_explicit(&at->taken, memory_order_relaxed) * others;
-        counts.bytes_sent += sent * at->bytes;
-        counts.bytes_received += taken * at->bytes;
-        counts.puts_sent += sent;
+        counts.bytes_sent += atomic_load_explicit(&at->sent_bytes, memory_order_relaxed);
+        counts.bytes_received += atomic_load_explicit(&at->taken_bytes, memory_order_relaxed);
+        counts.puts_sent += atomic_load_explicit(&at->puts, memory_order_relaxed);
         counts.steps += atomic_load_explicit(&at->ended, memory_order_relaxed);
     }
     return counts;
@@ -102,10 +125,22 @@ struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
 
 /* ---- a step ------------------------------------------------------------------------------ */
 
-static bool is_shown(const struct wring_mapped *mapped, uint32_t member)
+static uint64_t number_of(const struct wring_mapped *mapped, uint32_t member)
 {
     const struct slot *slot = slot_of(mapped, mapped->boards[member], mapped->round);
-    return atomic_load_explicit(&slot->round, memory_order_acquire) == mapped->round;
+    return atomic_load_explicit(&slot->number, memory_order_acquire);
+}
+
+static bool is_shown(const struct wring_mapped *mapped, uint32_t member)
+{
+    return number_of(mapped, member) == mapped->number;
+}
+
+bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_mapped *mapped = collective->mapped;
+    uint64_t number = number_of(mapped, member);
+    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
 }
 
 static bool all_shown(const struct wring_mapped *mapped)
@@ -132,14 +167,30 @@ static bool anyone_sleeps(const struct wring_mapped *mapped)
 /** @return whether a member is to be woken, which has seen it otherwise */
 static bool show(struct wring_mapped *mapped, const void *data)
 {
-    struct slot *slot = slot_of(mapped, mapped->own, ++mapped->round);
-    memcpy(slot->data, data, mapped->bytes);
-    atomic_store_explicit(&slot->round, mapped->round, memory_order_release);
+    uint32_t others = mapped->members.n - 1;
+    struct slot *slot = slot_of(mapped, mapped->own, mapped->round);
+
+    if (mapped->bytes > 0)
+        memcpy(slot->data, data, mapped->bytes);
+    atomic_store_explicit(&slot->number, mapped->number, memory_order_release);
     if (mapped->fenced)
         atomic_thread_fence(memory_order_seq_cst);
     wring_fence_light();
-    wring_count(&mapped->sent, 1);
+    wring_count(&mapped->puts, others);
+    wring_count(&mapped->sent_bytes, others * mapped->bytes);
     return anyone_sleeps(mapped);
+}
+
+/** Say which step it is; calls are counted, too. */
+static void enter_round(struct wring_collective *collective)
+{
+    struct wring_mapped *mapped = collective->mapped;
+    uint32_t tag = 0;
+
+    if (collective->calls != NULL)
+        tag = wring_calls_begin(collective);
+    mapped->number = ++mapped->round << WRING_TAG_BITS | tag;
+    mapped->looks = 0;
 }
 
 bool wring_mapped_begin(struct wring_collective *collective)
@@ -150,7 +201,7 @@ bool wring_mapped_begin(struct wring_collective *collective)
     collective->timed = wring_collective_is_timed(collective);
     collective->started_ns = collective->timed ? wring_now_ns() : 0;
     collective->cost.wire_bytes += mapped->bytes * (mapped->members.n - 1);
-    mapped->looks = 0;
+    enter_round(collective);
     bool asleep = show(mapped, collective->work.in);
     mapped->by_engine = asleep || collective->engine->trace != NULL;
     return !mapped->by_engine;
@@ -188,12 +239,14 @@ static void reduce(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
 
+    if (mapped->bytes == 0)
+        return;
     if (collective->timed)
         reduce_timed(collective);
     else
         wring_reduction_run(&mapped->reduction, collective->work.out, runs_of(mapped),
                             collective->work.geometry.elems);
-    wring_count(&mapped->taken, 1);
+    wring_count(&mapped->taken_bytes, mapped->bytes * (mapped->members.n - 1));
 }
 
 bool wring_mapped_end(struct wring_collective *collective)
@@ -237,10 +290,12 @@ bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
 
 /* ---- as a state machine of the engine ----------------------------------------------------- */
 
-/** It was begun by wring_mapped_begin(). */
 static void mapped_start(struct wring_collective *collective)
 {
     struct wring_task *task = &collective->tasks[0];
+    if (!collective->mapped->by_engine) /* a call that nobody has begun yet */
+        wring_mapped_begin(collective);
+    collective->mapped->by_engine = true;
     if (collective->engine->trace == NULL)
         return;
     task->ready_ns = wring_now_ns();
@@ -265,15 +320,26 @@ static void wake_all(struct wring_collective *collective)
             task->put_to[i] = wake(collective, i);
 }
 
+/** Has somebody made another call? */
+static void suspect(struct wring_collective *collective)
+{
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && wring_mapped_is_foreign(collective, i))
+            wring_calls_suspect(collective, collective->engine->fabric->tick_ns);
+}
+
 static void mapped_advance(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
     struct wring_task *task = &collective->tasks[0];
-    size_t members = mapped->members.n;
+    uint32_t members = mapped->members.n;
 
     wake_all(collective);
-    if (!all_shown(mapped))
+    if (!all_shown(mapped)) {
+        if (collective->calls != NULL)
+            suspect(collective);
         return;
+    }
     for (uint32_t i = 0; i < members; i++)
         if (i != mapped->members.me)
             wring_collective_trace_arrived(collective, collective->members.ranks[i], mapped->bytes);

@@ -6,7 +6,7 @@
  * and one that has to wake somebody, goes to the engine.
  *
  * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, then two
- * slots, for rounds (the steps since the commit, from 1) in turn. A slot is the number of a round
+ * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
  * and right behind it the contribution, so that a small one comes with its number in one cache
  * line. No line has two writers.
  *
@@ -18,7 +18,8 @@
  * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
  *
  * Used by the thread that posts or waits, one at a time for a collective, until `by_engine`; from
- * then on to the end of the step by the thread that makes progress.
+ * then on to the end of the step by the thread that makes progress. Calls of a group are begun
+ * under the lock of those who drive.
  */
 #ifndef WRING_TRANSPORT_MAPPED_H
 #define WRING_TRANSPORT_MAPPED_H
@@ -42,18 +43,22 @@ struct wring_board {
 
 struct wring_mapped {
     struct wring_members members;
-    size_t bytes, stride;
+    size_t room, stride;               /* for contributions of so many bytes */
+    size_t bytes;                      /* of this step's */
     struct wring_board *own;           /* in memory that the others map; borrowed */
     const struct wring_board **boards; /* [members] everyone's; borrowed, once connected */
     const void **runs;                 /* [2][members] what is reduced, of even and of odd rounds */
     struct wring_reduction reduction;
+    enum wring_dtype dtype; /* what that is for */
+    enum wring_op op;
     uint64_t round;
-    bool fenced;    /* there is somebody for whom light fences are not enough */
-    bool by_engine; /* the step under way is the engine's */
-    unsigned looks; /* that found this step not yet ended */
-    atomic_ullong sent, taken,
-        ended;                 /* contributions shown and reduced; steps without the engine */
-    struct wring_mapped *next; /* in a list of its owner's */
+    uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
+    bool fenced;     /* there is somebody for whom light fences are not enough */
+    bool by_engine;  /* the step under way is the engine's */
+    unsigned looks;  /* that found this step not yet ended */
+    atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
+    atomic_ullong ended;                         /* steps without the engine */
+    struct wring_mapped *next;                   /* in a list of its owner's */
 };
 
 /** What mapped steps count for their session. */
@@ -64,27 +69,29 @@ struct wring_mapped_counts {
 struct wring_collective;
 
 /** Bytes of a board, to be aligned to WRING_BOARD_ALIGN. */
-size_t wring_mapped_memory(size_t bytes);
+size_t wring_mapped_memory(size_t room);
 
 /**
- * @param bytes   of everybody's contribution, 1 or more
+ * @param room    bytes of the largest contribution, 1 or more
  * @param memory  of our board, zeroed, which is written
  * @param out     for wring_mapped_destroy(); not to be used before everybody's board is connected
  * Errors: WRING_ERR_NO_MEMORY.
  */
-enum wring_status wring_mapped_create(struct wring_members members, size_t bytes, uint8_t *memory,
+enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
                                       struct wring_mapped **out);
 
 /** NULL is fine. */
 void wring_mapped_destroy(struct wring_mapped *mapped);
 
 /**
- * Where a member's board is mapped: its wring_mapped_memory() bytes, aligned. All have written to
- * theirs by now.
+ * Map a member's board, which has been written by now.
+ * @param offset  in that memory; hostile
+ * Errors: WRING_ERR_FRAME (there is no room for a board), those of the provider.
  */
-void wring_mapped_connect(struct wring_mapped *mapped, uint32_t member, const uint8_t *board);
+enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
+                                       struct wring_remote *remote, uint64_t offset);
 
-/** Look up what works on the data of the collective, which is complete but for this. */
+/** The collective's work is another one than before: look up what it needs. */
 void wring_mapped_prepare(struct wring_collective *collective);
 
 /** Of a list's, so far. NULL is an empty one. Threads: safe, while it is there. */
@@ -103,6 +110,9 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks);
 
 /** Look so often; then the engine has it. @return whether it has ended */
 bool wring_mapped_wait(struct wring_collective *collective, unsigned looks);
+
+/** What that member shows in this round is of another call. */
+bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member);
 
 /** Whoever goes to sleep until the step ends must be told; by the thread that makes progress. */
 void wring_mapped_sleep(struct wring_collective *collective);
