@@ -46,7 +46,8 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     mapped->own = (struct wring_board *)memory;
     mapped->boards = calloc(members.n, sizeof(*mapped->boards));
     mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
-    if (mapped->boards == NULL || mapped->runs == NULL) {
+    mapped->woken = calloc(members.n, sizeof(*mapped->woken));
+    if (mapped->boards == NULL || mapped->runs == NULL || mapped->woken == NULL) {
         wring_mapped_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
@@ -61,6 +62,7 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
 {
     if (mapped == NULL)
         return;
+    free(mapped->woken);
     free(mapped->runs);
     free(mapped->boards);
     free(mapped);
@@ -296,6 +298,7 @@ static void mapped_start(struct wring_collective *collective)
     if (!collective->mapped->by_engine) /* a call that nobody has begun yet */
         wring_mapped_begin(collective);
     collective->mapped->by_engine = true;
+    memset(collective->mapped->woken, 0, collective->members.n * sizeof(bool));
     if (collective->engine->trace == NULL)
         return;
     task->ready_ns = wring_now_ns();
@@ -314,10 +317,10 @@ static bool wake(struct wring_collective *collective, uint32_t member)
 /** Whoever sleeps does so in the round under way, for which it needs us, and is woken once. */
 static void wake_all(struct wring_collective *collective)
 {
-    struct wring_task *task = &collective->tasks[0];
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && !task->put_to[i] && sleeps(collective->mapped, i))
-            task->put_to[i] = wake(collective, i);
+    struct wring_mapped *mapped = collective->mapped;
+    for (uint32_t i = 0; i < mapped->members.n; i++)
+        if (i != mapped->members.me && !mapped->woken[i] && sleeps(mapped, i))
+            mapped->woken[i] = wake(collective, i);
 }
 
 /** Has somebody made another call? */
@@ -331,8 +334,6 @@ static void suspect(struct wring_collective *collective)
 static void mapped_advance(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
-    struct wring_task *task = &collective->tasks[0];
-    uint32_t members = mapped->members.n;
 
     wake_all(collective);
     if (!all_shown(mapped)) {
@@ -340,11 +341,10 @@ static void mapped_advance(struct wring_collective *collective)
             suspect(collective);
         return;
     }
-    for (uint32_t i = 0; i < members; i++)
+    for (uint32_t i = 0; i < mapped->members.n; i++)
         if (i != mapped->members.me)
             wring_collective_trace_arrived(collective, collective->members.ranks[i], mapped->bytes);
     reduce(collective);
-    memset(task->put_to, 0, members * sizeof(*task->put_to));
     atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
     wring_engine_finish(collective->engine, collective, WRING_OK);
 }

@@ -55,6 +55,7 @@ struct wring_mapped {
     uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
     bool fenced;     /* there is somebody for whom light fences are not enough */
     bool by_engine;  /* the step under way is the engine's */
+    bool *woken;     /* [members] in this step, by the engine */
     unsigned looks;  /* that found this step not yet ended */
     atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
     atomic_ullong ended;                         /* steps without the engine */
