@@ -7,7 +7,6 @@
 #include "base/clock.h"
 
 #define SLOT_ALIGN 64
-#define STEPS_PER_TIMED 8
 
 static size_t slot_stride(const struct wring_collective *collective)
 {
@@ -231,12 +230,6 @@ uint32_t wring_collective_missing(const struct wring_collective *collective)
         if (i != members->me && collective->work.ops->awaits(collective, i))
             return i;
     return members->n;
-}
-
-bool wring_collective_is_timed(const struct wring_collective *collective)
-{
-    bool small = wring_collective_is_mapped(collective) || collective->work.ops == &wring_flat;
-    return !small || collective->step % STEPS_PER_TIMED == 0 || collective->engine->trace != NULL;
 }
 
 void wring_collective_add_cost(struct wring_collective *collective)

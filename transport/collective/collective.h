@@ -26,6 +26,7 @@
 #include <wring/executor.h>
 #include <wring/types.h>
 
+#define WRING_STEPS_PER_TIMED 8    /* of small steps */
 #define WRING_EVERYBODY UINT32_MAX /* where a member is named: all of them */
 
 /**
@@ -187,17 +188,22 @@ extern const struct wring_collective_ops wring_exchange;
 /** Can wring_flat run it, where there is no codec? */
 bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
 
-/** Are clocks to be read for the step that is about to begin? For all but small ones, and for a
- *  share of these. */
-bool wring_collective_is_timed(const struct wring_collective *collective);
-
-/** One that was has ended. */
+/** One that was timed has ended. */
 void wring_collective_add_cost(struct wring_collective *collective);
 
 /** Does its work go past the engine, for the most part? */
 static inline bool wring_collective_is_mapped(const struct wring_collective *collective)
 {
     return collective->work.ops == &wring_flat_mapped;
+}
+
+/** Are clocks to be read for the step that is about to begin? For all but small ones, and for a
+ *  share of these. */
+static inline bool wring_collective_is_timed(const struct wring_collective *collective)
+{
+    const struct wring_collective_ops *ops = collective->work.ops;
+    return (ops != &wring_flat_mapped && ops != &wring_flat) ||
+           collective->step % WRING_STEPS_PER_TIMED == 0 || collective->engine->trace != NULL;
 }
 
 /** For the session's trace; nothing happens without one. */

@@ -26,11 +26,10 @@ size_t wring_mapped_memory(size_t room)
     return sizeof(struct wring_board) + 2 * stride_of(room);
 }
 
-/** The slot of a round on somebody's board; only our own is written. */
-static struct slot *slot_of(const struct wring_mapped *mapped, const struct wring_board *board,
-                            uint64_t round)
+/** Only our own is written. */
+static struct slot *slot_of(const struct wring_board *board, size_t at)
 {
-    return (struct slot *)((uint8_t *)(board + 1) + (round & 1) * mapped->stride);
+    return (struct slot *)((uint8_t *)(board + 1) + at);
 }
 
 enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
@@ -44,16 +43,15 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     mapped->stride = stride_of(room);
     mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
-    mapped->boards = calloc(members.n, sizeof(*mapped->boards));
+    mapped->others = calloc(members.n, sizeof(*mapped->others));
     mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
     mapped->woken = calloc(members.n, sizeof(*mapped->woken));
-    if (mapped->boards == NULL || mapped->runs == NULL || mapped->woken == NULL) {
+    if (mapped->others == NULL || mapped->runs == NULL || mapped->woken == NULL) {
         wring_mapped_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
     mapped->fenced = !wring_fence_register();
     atomic_store(&mapped->own->fenced, mapped->fenced);
-    mapped->boards[members.me] = mapped->own;
     *out = mapped;
     return WRING_OK;
 }
@@ -64,7 +62,7 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
         return;
     free(mapped->woken);
     free(mapped->runs);
-    free(mapped->boards);
+    free(mapped->others);
     free(mapped);
 }
 
@@ -89,10 +87,10 @@ enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t mem
     enum wring_status status = map_board(mapped, remote, offset, &board);
     if (status != WRING_OK)
         return status;
-    mapped->boards[member] = board;
+    mapped->others[mapped->n_others++] = (struct wring_mapped_other){board, member};
     mapped->fenced |= atomic_load(&board->fenced) != 0;
-    for (uint64_t round = 0; round < 2; round++)
-        mapped->runs[round * mapped->members.n + member] = slot_of(mapped, board, round)->data;
+    mapped->runs[member] = slot_of(board, 0)->data;
+    mapped->runs[mapped->members.n + member] = slot_of(board, mapped->stride)->data;
     return WRING_OK;
 }
 
@@ -104,6 +102,7 @@ void wring_mapped_prepare(struct wring_collective *collective)
 
     mapped->by_engine = false;
     mapped->bytes = (size_t)work->geometry.elems * work->geometry.elem_bytes;
+    mapped->all_bytes = (uint64_t)mapped->bytes * (n - 1);
     mapped->runs[mapped->members.me] = mapped->runs[n + mapped->members.me] = work->in;
     if (mapped->dtype == work->dtype && mapped->op == work->op)
         return;
@@ -127,50 +126,51 @@ struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
 
 /* ---- a step ------------------------------------------------------------------------------ */
 
-static uint64_t number_of(const struct wring_mapped *mapped, uint32_t member)
+static uint64_t number_of(const struct wring_mapped *mapped, uint32_t other)
 {
-    const struct slot *slot = slot_of(mapped, mapped->boards[member], mapped->round);
+    const struct slot *slot = slot_of(mapped->others[other].board, mapped->at);
     return atomic_load_explicit(&slot->number, memory_order_acquire);
-}
-
-static bool is_shown(const struct wring_mapped *mapped, uint32_t member)
-{
-    return number_of(mapped, member) == mapped->number;
-}
-
-bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)
-{
-    const struct wring_mapped *mapped = collective->mapped;
-    uint64_t number = number_of(mapped, member);
-    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
 }
 
 static bool all_shown(const struct wring_mapped *mapped)
 {
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (i != mapped->members.me && !is_shown(mapped, i))
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        if (number_of(mapped, i) != mapped->number)
             return false;
     return true;
 }
 
-static bool sleeps(const struct wring_mapped *mapped, uint32_t member)
+static bool sleeps(const struct wring_mapped *mapped, uint32_t other)
 {
-    return atomic_load_explicit(&mapped->boards[member]->asleep, memory_order_relaxed) != 0;
+    const struct wring_board *board = mapped->others[other].board;
+    return atomic_load_explicit(&board->asleep, memory_order_relaxed) != 0;
 }
 
 static bool anyone_sleeps(const struct wring_mapped *mapped)
 {
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (i != mapped->members.me && sleeps(mapped, i))
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        if (sleeps(mapped, i))
             return true;
     return false;
+}
+
+/** Say which step it is; calls are counted, too. */
+static void enter_round(struct wring_collective *collective)
+{
+    struct wring_mapped *mapped = collective->mapped;
+    uint32_t tag = collective->calls != NULL ? wring_calls_begin(collective) : 0;
+    bool odd = ++mapped->round & 1;
+
+    mapped->number = mapped->round << WRING_TAG_BITS | tag;
+    mapped->at = odd ? mapped->stride : 0;
+    mapped->run = mapped->runs + (odd ? mapped->members.n : 0);
+    mapped->looks = 0;
 }
 
 /** @return whether a member is to be woken, which has seen it otherwise */
 static bool show(struct wring_mapped *mapped, const void *data)
 {
-    uint32_t others = mapped->members.n - 1;
-    struct slot *slot = slot_of(mapped, mapped->own, mapped->round);
+    struct slot *slot = slot_of(mapped->own, mapped->at);
 
     if (mapped->bytes > 0)
         memcpy(slot->data, data, mapped->bytes);
@@ -178,21 +178,7 @@ static bool show(struct wring_mapped *mapped, const void *data)
     if (mapped->fenced)
         atomic_thread_fence(memory_order_seq_cst);
     wring_fence_light();
-    wring_count(&mapped->puts, others);
-    wring_count(&mapped->sent_bytes, others * mapped->bytes);
     return anyone_sleeps(mapped);
-}
-
-/** Say which step it is; calls are counted, too. */
-static void enter_round(struct wring_collective *collective)
-{
-    struct wring_mapped *mapped = collective->mapped;
-    uint32_t tag = 0;
-
-    if (collective->calls != NULL)
-        tag = wring_calls_begin(collective);
-    mapped->number = ++mapped->round << WRING_TAG_BITS | tag;
-    mapped->looks = 0;
 }
 
 bool wring_mapped_begin(struct wring_collective *collective)
@@ -202,16 +188,13 @@ bool wring_mapped_begin(struct wring_collective *collective)
     atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
     collective->timed = wring_collective_is_timed(collective);
     collective->started_ns = collective->timed ? wring_now_ns() : 0;
-    collective->cost.wire_bytes += mapped->bytes * (mapped->members.n - 1);
     enter_round(collective);
     bool asleep = show(mapped, collective->work.in);
     mapped->by_engine = asleep || collective->engine->trace != NULL;
+    collective->cost.wire_bytes += mapped->all_bytes;
+    wring_count(&mapped->puts, mapped->n_others);
+    wring_count(&mapped->sent_bytes, mapped->all_bytes);
     return !mapped->by_engine;
-}
-
-static const void *const *runs_of(const struct wring_mapped *mapped)
-{
-    return mapped->runs + (mapped->round & 1) * mapped->members.n;
 }
 
 /** As a job, which tells how long it took and where. */
@@ -221,7 +204,7 @@ static void reduce_timed(struct wring_collective *collective)
     struct wring_task *task = &collective->tasks[0];
 
     for (uint32_t i = 0; i < mapped->members.n; i++)
-        task->sources[i] = (struct wring_source){runs_of(mapped)[i], mapped->bytes, NULL};
+        task->sources[i] = (struct wring_source){mapped->run[i], mapped->bytes, NULL};
     task->job = (struct wring_job){
         .kind = WRING_JOB_REDUCE,
         .dtype = collective->work.dtype,
@@ -246,9 +229,9 @@ static void reduce(struct wring_collective *collective)
     if (collective->timed)
         reduce_timed(collective);
     else
-        wring_reduction_run(&mapped->reduction, collective->work.out, runs_of(mapped),
+        wring_reduction_run(&mapped->reduction, collective->work.out, mapped->run,
                             collective->work.geometry.elems);
-    wring_count(&mapped->taken_bytes, mapped->bytes * (mapped->members.n - 1));
+    wring_count(&mapped->taken_bytes, mapped->all_bytes);
 }
 
 bool wring_mapped_end(struct wring_collective *collective)
@@ -280,14 +263,19 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
 
 bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
 {
-    while (!wring_mapped_end(collective)) {
+    struct wring_mapped *mapped = collective->mapped;
+
+    if (wring_mapped_end(collective))
+        return true;
+    while (!mapped->by_engine) {
+        if (all_shown(mapped))
+            return wring_mapped_end(collective);
         if (wring_mapped_give(collective, looks))
             wring_engine_post(collective->engine, collective);
-        if (collective->mapped->by_engine)
-            return false;
-        wring_spin_pause();
+        else
+            wring_spin_pause();
     }
-    return true;
+    return false;
 }
 
 /* ---- as a state machine of the engine ----------------------------------------------------- */
@@ -298,7 +286,7 @@ static void mapped_start(struct wring_collective *collective)
     if (!collective->mapped->by_engine) /* a call that nobody has begun yet */
         wring_mapped_begin(collective);
     collective->mapped->by_engine = true;
-    memset(collective->mapped->woken, 0, collective->members.n * sizeof(bool));
+    memset(collective->mapped->woken, 0, collective->mapped->n_others * sizeof(bool));
     if (collective->engine->trace == NULL)
         return;
     task->ready_ns = wring_now_ns();
@@ -306,29 +294,48 @@ static void mapped_start(struct wring_collective *collective)
     wring_collective_trace_sent(task);
 }
 
-/** Any message wakes: one that says that we live is at hand. @return false: no room for one yet */
-static bool wake(struct wring_collective *collective, uint32_t member)
+static struct wring_peer *peer_of(const struct wring_collective *collective, uint32_t other)
 {
-    struct wring_peer *peer = &collective->engine->fabric->peers[collective->members.ranks[member]];
+    uint32_t member = collective->mapped->others[other].member;
+    return &collective->engine->fabric->peers[collective->members.ranks[member]];
+}
+
+/** Any message wakes: one that says that we live is at hand. @return false: there is no room for
+ *  one; then others lie there, which the peer takes before it sleeps, and looks once more */
+static bool wake(struct wring_peer *peer)
+{
     const struct wring_control life = {.kind = WRING_CONTROL_HEARTBEAT};
     return wring_control_send(peer, &life) != WRING_ERR_AGAIN;
 }
 
-/** Whoever sleeps does so in the round under way, for which it needs us, and is woken once. */
+/** Whoever sleeps needs what we show, or what another one does; once is enough. */
 static void wake_all(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (i != mapped->members.me && !mapped->woken[i] && sleeps(mapped, i))
-            mapped->woken[i] = wake(collective, i);
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        if (!mapped->woken[i] && sleeps(mapped, i))
+            mapped->woken[i] = wake(peer_of(collective, i));
 }
 
 /** Has somebody made another call? */
+static bool is_foreign(const struct wring_mapped *mapped, uint32_t other)
+{
+    uint64_t number = number_of(mapped, other);
+    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
+}
+
 static void suspect(struct wring_collective *collective)
 {
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && wring_mapped_is_foreign(collective, i))
+    for (uint32_t i = 0; i < collective->mapped->n_others; i++)
+        if (is_foreign(collective->mapped, i))
             wring_calls_suspect(collective, collective->engine->fabric->tick_ns);
+}
+
+static void trace_arrived(const struct wring_collective *collective)
+{
+    for (uint32_t i = 0; i < collective->mapped->n_others; i++)
+        wring_collective_trace_arrived(collective, peer_of(collective, i)->rank,
+                                       collective->mapped->bytes);
 }
 
 static void mapped_advance(struct wring_collective *collective)
@@ -336,17 +343,14 @@ static void mapped_advance(struct wring_collective *collective)
     struct wring_mapped *mapped = collective->mapped;
 
     wake_all(collective);
-    if (!all_shown(mapped)) {
-        if (collective->calls != NULL)
-            suspect(collective);
-        return;
+    if (all_shown(mapped)) {
+        trace_arrived(collective);
+        reduce(collective);
+        atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
+        wring_engine_finish(collective->engine, collective, WRING_OK);
+    } else if (collective->calls != NULL) {
+        suspect(collective);
     }
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (i != mapped->members.me)
-            wring_collective_trace_arrived(collective, collective->members.ranks[i], mapped->bytes);
-    reduce(collective);
-    atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
-    wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
 /** No job of ours goes to an executor. */
@@ -362,9 +366,25 @@ static bool mapped_owes(const struct wring_collective *collective, uint32_t memb
     return false;
 }
 
+/** Its index among the others. */
+static uint32_t other_of(const struct wring_mapped *mapped, uint32_t member)
+{
+    uint32_t i = 0;
+    while (mapped->others[i].member != member)
+        i++;
+    return i;
+}
+
 static bool mapped_awaits(const struct wring_collective *collective, uint32_t member)
 {
-    return !is_shown(collective->mapped, member);
+    const struct wring_mapped *mapped = collective->mapped;
+    return member != mapped->members.me &&
+           number_of(mapped, other_of(mapped, member)) != mapped->number;
+}
+
+bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)
+{
+    return is_foreign(collective->mapped, other_of(collective->mapped, member));
 }
 
 void wring_mapped_sleep(struct wring_collective *collective)

@@ -42,24 +42,33 @@ struct wring_board {
 };
 
 struct wring_mapped {
-    struct wring_members members;
-    size_t room, stride;               /* for contributions of so many bytes */
-    size_t bytes;                      /* of this step's */
-    struct wring_board *own;           /* in memory that the others map; borrowed */
-    const struct wring_board **boards; /* [members] everyone's; borrowed, once connected */
-    const void **runs;                 /* [2][members] what is reduced, of even and of odd rounds */
-    struct wring_reduction reduction;
-    enum wring_dtype dtype; /* what that is for */
-    enum wring_op op;
+    /* all that a step needs, but for `runs` */
     uint64_t round;
-    uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
-    bool fenced;     /* there is somebody for whom light fences are not enough */
-    bool by_engine;  /* the step under way is the engine's */
-    bool *woken;     /* [members] in this step, by the engine */
-    unsigned looks;  /* that found this step not yet ended */
+    uint64_t number;    /* round, and below it the tag of the call; 0 where there are no calls */
+    size_t at;          /* where slots of this round begin, behind the boards */
+    size_t bytes;       /* of this step's contributions */
+    uint64_t all_bytes; /* that go to all others */
+    struct wring_board *own; /* in memory that the others map; borrowed */
+    struct wring_mapped_other {
+        const struct wring_board *board; /* mapped */
+        uint32_t member;
+    } * others; /* [n_others] */
+    uint32_t n_others;
+    bool fenced;      /* there is somebody for whom light fences are not enough */
+    bool by_engine;   /* the step under way is the engine's */
+    unsigned looks;   /* that found this step not yet ended */
+    const void **run; /* [members] what is reduced in this step */
+    struct wring_reduction reduction;
     atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
     atomic_ullong ended;                         /* steps without the engine */
-    struct wring_mapped *next;                   /* in a list of its owner's */
+
+    struct wring_members members;
+    size_t room, stride;    /* for contributions of so many bytes */
+    const void **runs;      /* [2][members] of even and of odd rounds */
+    enum wring_dtype dtype; /* what the reduction is for */
+    enum wring_op op;
+    bool *woken;               /* [n_others] in this step, by the engine */
+    struct wring_mapped *next; /* in a list of its owner's */
 };
 
 /** What mapped steps count for their session. */
