@@ -234,14 +234,19 @@ static unsigned looks_alone(const struct wring_progress *progress)
     return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
 }
 
-bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
+static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)
 {
-    if (wring_mapped_end(collective))
-        return true;
+    if (collective->mapped->by_engine)
+        return false;
     uint64_t began_ns = begin_meter(progress);
     bool ended = wring_mapped_wait(collective, looks_alone(progress));
     end_meter(progress, began_ns);
     return ended;
+}
+
+bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
+{
+    return wring_mapped_end(collective) || wait_alone(progress, collective);
 }
 
 bool wring_progress_hold(struct wring_progress *progress)
@@ -260,12 +265,7 @@ bool wring_progress_run_held(struct wring_progress *progress, struct wring_colle
         wring_engine_post(progress->engine, collective);
         return false;
     }
-    if (wring_mapped_end(collective))
-        return true;
-    uint64_t began_ns = begin_meter(progress);
-    bool ended = wring_mapped_wait(collective, looks_alone(progress));
-    end_meter(progress, began_ns);
-    return ended;
+    return wring_mapped_end(collective) || wait_alone(progress, collective);
 }
 
 void wring_progress_release(struct wring_progress *progress)

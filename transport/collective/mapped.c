@@ -280,12 +280,20 @@ bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
 
 /* ---- as a state machine of the engine ----------------------------------------------------- */
 
+/** A bucket's step was begun by who posted it, and is left alone; a call may begin here. */
+static void begin_call(struct wring_collective *collective)
+{
+    if (collective->mapped->by_engine)
+        return;
+    wring_mapped_begin(collective);
+    collective->mapped->by_engine = true;
+}
+
 static void mapped_start(struct wring_collective *collective)
 {
     struct wring_task *task = &collective->tasks[0];
-    if (!collective->mapped->by_engine) /* a call that nobody has begun yet */
-        wring_mapped_begin(collective);
-    collective->mapped->by_engine = true;
+
+    begin_call(collective);
     memset(collective->mapped->woken, 0, collective->mapped->n_others * sizeof(bool));
     if (collective->engine->trace == NULL)
         return;
