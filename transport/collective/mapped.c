@@ -10,14 +10,22 @@
 #include "transport/collective/collective.h"
 #include "transport/control.h"
 
+#define LINE 64
+
+/** A round's contribution, behind its number, which is written last. */
 struct slot {
-    _Atomic uint64_t number; /* of the round and call whose contribution it is, written before */
-    uint8_t data[];
+    _Atomic uint64_t number;
 };
 
-static size_t stride_of(size_t bytes)
+/** What fits comes in the number's line; all else begins with a line of its own. */
+static size_t head_of(size_t room)
 {
-    size_t all = sizeof(struct slot) + bytes;
+    return room <= LINE - sizeof(struct slot) ? sizeof(struct slot) : LINE;
+}
+
+static size_t stride_of(size_t room)
+{
+    size_t all = head_of(room) + room;
     return (all + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
 }
 
@@ -32,6 +40,12 @@ static struct slot *slot_of(const struct wring_board *board, size_t at)
     return (struct slot *)((uint8_t *)(board + 1) + at);
 }
 
+static uint8_t *data_of(const struct wring_mapped *mapped, const struct wring_board *board,
+                        size_t at)
+{
+    return (uint8_t *)slot_of(board, at) + mapped->head;
+}
+
 enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
                                       struct wring_mapped **out)
 {
@@ -40,6 +54,7 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
         return WRING_ERR_NO_MEMORY;
     mapped->members = members;
     mapped->room = room;
+    mapped->head = head_of(room);
     mapped->stride = stride_of(room);
     mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
@@ -89,8 +104,8 @@ enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t mem
         return status;
     mapped->others[mapped->n_others++] = (struct wring_mapped_other){board, member};
     mapped->fenced |= atomic_load(&board->fenced) != 0;
-    mapped->runs[member] = slot_of(board, 0)->data;
-    mapped->runs[mapped->members.n + member] = slot_of(board, mapped->stride)->data;
+    mapped->runs[member] = data_of(mapped, board, 0);
+    mapped->runs[mapped->members.n + member] = data_of(mapped, board, mapped->stride);
     return WRING_OK;
 }
 
@@ -173,7 +188,7 @@ static bool show(struct wring_mapped *mapped, const void *data)
     struct slot *slot = slot_of(mapped->own, mapped->at);
 
     if (mapped->bytes > 0)
-        memcpy(slot->data, data, mapped->bytes);
+        memcpy((uint8_t *)slot + mapped->head, data, mapped->bytes);
     atomic_store_explicit(&slot->number, mapped->number, memory_order_release);
     if (mapped->fenced)
         atomic_thread_fence(memory_order_seq_cst);

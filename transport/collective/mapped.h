@@ -7,8 +7,8 @@
  *
  * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, then two
  * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
- * and right behind it the contribution, so that a small one comes with its number in one cache
- * line. No line has two writers.
+ * and behind it the contribution: one that fits comes with its number in one cache line, all others
+ * begin with a line of their own. No line has two writers.
  *
  * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
  * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
@@ -45,6 +45,7 @@ struct wring_mapped {
     /* all that a step needs, but for `runs` */
     uint64_t round;
     uint64_t number;    /* round, and below it the tag of the call; 0 where there are no calls */
+    size_t head;        /* of a slot, before the contribution */
     size_t at;          /* where slots of this round begin, behind the boards */
     size_t bytes;       /* of this step's contributions */
     uint64_t all_bytes; /* that go to all others */
