@@ -28,9 +28,7 @@ static bool is_raw(const struct wring_source *source)
 
 static wring_sum_fn find_sum(const struct wring_job *job)
 {
-    const struct wring_sum_tier *tier =
-        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), wring_job_tier(job));
-    return tier->sum;
+    return wring_sum_find(wring_job_tier(job));
 }
 
 static enum wring_status run_encode(struct wring_job *job, void *scratch)

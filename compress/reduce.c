@@ -2,7 +2,6 @@
 #include "compress/reduce.h"
 
 #include "base/cpu.h"
-#include "compress/kernels/fold.h"
 
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
 {
@@ -10,7 +9,7 @@ enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
     return job->tier != NULL && wring_cpu_tier_parse(job->tier, &tier) ? tier : wring_cpu_best();
 }
 
-static wring_fold_fn find_fold(const struct wring_job *job)
+wring_fold_fn wring_reduce_find(const struct wring_job *job)
 {
     static const enum wring_fold_kind kinds[WRING_OPS] = {
         [WRING_SUM] = WRING_FOLD_SUM,
@@ -45,7 +44,7 @@ enum wring_status wring_reduce_run(struct wring_job *job)
         if (status != WRING_OK)
             return status;
     }
-    wring_fold_fn fold = find_fold(job);
+    wring_fold_fn fold = wring_reduce_find(job);
     fold(job->dst, job->sources, job->n_sources, job->elems, job->divisor);
     return WRING_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/cpu.h"
+#include "compress/kernels/fold.h"
 #include <wring/executor.h>
 
 /** Is this a job for wring_reduce_run()? The others are copies, and what codecs can take part in.
@@ -17,6 +18,9 @@ static inline bool wring_reduce_takes(const struct wring_job *job)
 
 /** The highest tier that a job allows; an unknown name allows the best. */
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
+
+/** The kernel that runs such a job: its type, op and tier are looked at. */
+wring_fold_fn wring_reduce_find(const struct wring_job *job);
 
 /**
  * Run a REDUCE job, in one pass over its sources.

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #define WRING_MODULE "bucket"
+#define TESTS_ALONE 64 /* of a small step, before the engine is to look after it */
 
 uint32_t wring_bucket_id(const char *name)
 {
@@ -30,6 +31,14 @@ static bool under_way(const struct wring_bucket *bucket)
 {
     return bucket->committed && atomic_load_explicit(&bucket->collective.status,
                                                      memory_order_acquire) == WRING_ERR_AGAIN;
+}
+
+/** The same, once what is here already has been seen to: by whoever may wait for it. */
+static bool is_left(struct wring_bucket *bucket)
+{
+    if (bucket->committed && bucket->collective.mapped != NULL)
+        return !wring_mapped_end(&bucket->collective);
+    return under_way(bucket);
 }
 
 static enum wring_status check_params(struct wring_session *session,
@@ -189,11 +198,15 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
                     bucket->name);
         return WRING_ERR_INVALID;
     }
-    if (under_way(bucket))
+    if (is_left(bucket))
         return WRING_ERR_BUSY;
     if (bucket->kept != NULL && !bucket->choice.bypass) {
         memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
         bucket->kept_step = bucket->collective.step;
+    }
+    if (bucket->collective.mapped != NULL && wring_mapped_begin(&bucket->collective)) {
+        wring_progress_attend(session->progress);
+        return WRING_OK;
     }
     wring_progress_post(session->progress, &bucket->collective,
                         wring_bucket_bytes(bucket) <= session->config.flat_bytes);
@@ -202,18 +215,27 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
 
 enum wring_status wring_bucket_test(struct wring_bucket *bucket)
 {
+    struct wring_progress *progress = bucket->session->progress;
+    struct wring_collective *collective = &bucket->collective;
+
     if (!bucket->committed)
         return WRING_ERR_INVALID;
-    if (under_way(bucket))
-        wring_progress_nudge(bucket->session->progress);
-    return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
-                                                   memory_order_acquire);
+    if (is_left(bucket)) {
+        if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
+            wring_progress_post(progress, collective, true);
+        wring_progress_nudge(progress);
+    }
+    return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
+    if (bucket->collective.mapped != NULL &&
+        wring_progress_wait_alone(bucket->session->progress, &bucket->collective))
+        return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
+                                                       memory_order_acquire);
     uint64_t began_ns = bucket->session->trace != NULL ? wring_now_ns() : 0;
     enum wring_status status = wring_progress_wait(
         bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
@@ -231,9 +253,17 @@ struct any {
 static size_t find_done(const struct any *any)
 {
     size_t i = 0;
-    while (i < any->n && (any->buckets[i] == NULL || under_way(any->buckets[i])))
+    while (i < any->n && (any->buckets[i] == NULL || is_left(any->buckets[i])))
         i++;
     return i;
+}
+
+/** What nobody has to see to so far is the engine's from now on. */
+static void give_all(const struct any *any)
+{
+    for (size_t i = 0; i < any->n; i++)
+        if (any->buckets[i] != NULL && any->buckets[i]->collective.mapped != NULL)
+            wring_mapped_wait(&any->buckets[i]->collective, 0);
 }
 
 static bool any_is_done(const void *arg)
@@ -258,6 +288,8 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
     }
     if (session == NULL)
         return WRING_OK;
+    if (find_done(&any) == n)
+        give_all(&any);
     if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, &any},
                               wring_deadline_in(timeout_ns)))
         return WRING_ERR_TIMEOUT;
@@ -268,7 +300,7 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
 
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
 {
-    if (under_way(bucket))
+    if (is_left(bucket))
         return WRING_ERR_BUSY;
     bucket->dropped = true; /* peers may still send it credits: the next commit frees it */
     return WRING_OK;

@@ -15,6 +15,7 @@ void wring_commit_undo(struct wring_session *session)
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
         wring_channel_finish(&at->gather);
+        wring_stats_unlist(session, at->collective.mapped);
         wring_collective_finish(&at->collective);
         wring_block_finish(&at->borrowed);
         at->block = NULL;
@@ -119,12 +120,22 @@ enum wring_status wring_commit_connect(struct wring_session *session)
     return WRING_OK;
 }
 
+/** Of the steps that go past the engine. */
+static bool any_under_way(const struct wring_session *session)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->committed &&
+            atomic_load_explicit(&at->collective.status, memory_order_acquire) == WRING_ERR_AGAIN)
+            return true;
+    return false;
+}
+
 /** Take the last commit back. Errors: WRING_ERR_BUSY (something is under way). */
 static enum wring_status begin(struct wring_session *session)
 {
     enum wring_status status = WRING_ERR_BUSY;
     wring_progress_lock(session->progress);
-    if (wring_engine_idle(session->engine)) {
+    if (wring_engine_idle(session->engine) && !any_under_way(session)) {
         wring_commit_undo(session);
         free_dropped(session);
         status = find_data(session);

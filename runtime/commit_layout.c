@@ -4,14 +4,14 @@
 
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4
-#define ALIGN 64
+#define ALIGN WRING_BOARD_ALIGN
 #define PAIR_FLAT_TIMES 8
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
 
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
-    bool sharded, raw, placed;
+    bool sharded, raw, placed, mapped;
     struct wring_geometry geometry;
     uint64_t pieces; /* of the largest shard, or of the whole */
     size_t slot_bytes;
@@ -23,7 +23,7 @@ struct layout {
  * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
  * many in one hop as in two, so there it is worth more of them (tcp on loopback: from 12 KiB to
  * 64 KiB, by a third to a twentieth). In mapped data each of two adds but its half, and reads half
- * as many. More members would wait for more words.
+ * as many, which is sooner done from 8 KiB on. More members would wait for more words.
  */
 static uint64_t flat_limit(const struct wring_bucket *bucket)
 {
@@ -34,7 +34,7 @@ static uint64_t flat_limit(const struct wring_bucket *bucket)
     if (members->n != 2)
         return limit;
     if (bucket->placed && bucket->mapped)
-        return limit / 4;
+        return limit / 2;
     const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
     return fabric->devices[other->device].caps.remote_map ? limit : limit * PAIR_FLAT_TIMES;
 }
@@ -68,6 +68,12 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
+static bool is_flat(const struct wring_bucket *bucket, const struct layout *layout)
+{
+    return layout->raw && !layout->sharded && is_small(bucket) &&
+           wring_flat_takes(&layout->geometry, bucket->group->members.n);
+}
+
 /** @param raw  without its codec, if it has one */
 static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
 {
@@ -90,6 +96,7 @@ static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
     if (layout.pieces > 0)
         layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
                                        : wring_codec_bound(codec, piece.end - piece.begin);
+    layout.mapped = is_flat(bucket, &layout) && bucket->mapped && n > 1 && bucket->elems > 0;
     if (layout.placed && bucket->mapped)
         layout.slot_bytes = ALIGN; /* a word has no bytes */
     layout.window = wring_window(config, layout.pieces + 1);
@@ -126,17 +133,18 @@ static size_t channel_bytes(const struct wring_bucket *bucket, const struct layo
 static const struct wring_collective_ops *ops_of(const struct wring_bucket *bucket,
                                                  const struct layout *layout)
 {
-    bool small = layout->raw && is_small(bucket);
     if (layout->sharded)
         return &wring_sharded;
-    return small && wring_flat_takes(&layout->geometry, bucket->group->members.n) ? &wring_flat
-                                                                                  : &wring_gathered;
+    if (layout->mapped)
+        return &wring_flat_mapped;
+    return is_flat(bucket, layout) ? &wring_flat : &wring_gathered;
 }
 
 static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
 {
     struct wring_session *session = bucket->session;
-    bool staged = layout->raw && !wring_block_sendable(session->fabric, bucket->block);
+    bool staged =
+        layout->raw && !layout->mapped && !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
         .members = bucket->group->members,
@@ -145,7 +153,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .seed = session->seed,
         .priority = bucket->priority,
         .scatter = layout->sharded ? &bucket->scatter : NULL,
-        .gather = &bucket->gather,
+        .gather = layout->mapped ? NULL : &bucket->gather,
         .residual = layout->raw ? NULL : bucket->residual,
         .send_tasks = layout->send_tasks,
         .reduce_tasks = layout->reduce_tasks,
@@ -182,10 +190,13 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
         struct layout layout = choose_layout(at);
         fill_collective(at, &layout);
         at->owned = find_owned(at);
+        total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
+        if (layout.mapped)
+            total += wring_mapped_memory(wring_bucket_bytes(at));
         if (at->collective.scatter != NULL)
             total += channel_bytes(at, &layout);
-        if (!at->collective.work.placed)
+        if (at->collective.gather != NULL && !at->collective.work.placed)
             total += channel_bytes(at, &layout);
         at->sources_offset = *sources;
         *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
@@ -213,9 +224,12 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
     enum wring_status status = WRING_OK;
 
+    if (layout.mapped)
+        status = wring_mapped_create(collective->members, wring_bucket_bytes(bucket), memory,
+                                     &collective->mapped);
     if (collective->scatter != NULL)
         status = make_channel(bucket, &bucket->scatter, layout.window, layout.slot_bytes, &memory);
-    if (status == WRING_OK)
+    if (status == WRING_OK && collective->gather != NULL)
         status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : layout.window,
                               layout.slot_bytes, &memory);
     collective->slots_base =
@@ -224,6 +238,10 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
+    if (status == WRING_OK && layout.mapped) {
+        wring_mapped_prepare(collective);
+        wring_stats_list(bucket->session, collective->mapped);
+    }
     return status;
 }
 

@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+/** Where what concerns all members lies: the slots that others fill, or the board that they read.
+ */
+static const uint8_t *inbox_of(const struct wring_bucket *bucket)
+{
+    const struct wring_mapped *mapped = bucket->collective.mapped;
+    return mapped != NULL ? (const uint8_t *)mapped->own : bucket->gather.memory;
+}
+
 void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
 {
     uint32_t n_buffers = 0;
@@ -23,7 +31,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         wring_write_u32(out, at->gather.generation);
         wring_write_u64(out,
                         at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
-        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(at->gather.memory - base));
+        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(inbox_of(at) - base));
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
@@ -122,6 +130,8 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
+    if (bucket->collective.mapped != NULL)
+        return wring_mapped_connect(bucket->collective.mapped, member, slots, place.gather_offset);
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);

@@ -57,6 +57,46 @@ static size_t choose_slot_bytes(size_t chunk_bytes, uint32_t members, uint32_t w
     return bytes;
 }
 
+/** Can we map the memory of all other members? They may be able to map less. */
+static bool maps_all(const struct wring_group *group)
+{
+    const struct wring_fabric *fabric = group->session->fabric;
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        const struct wring_peer *peer = &fabric->peers[group->ranks[i]];
+        if (i != group->members.me && !fabric->devices[peer->device].caps.remote_map)
+            return false;
+    }
+    return true;
+}
+
+/** Bytes of what is flat, at most; 0: no members can map each other's memory. */
+static size_t board_room(const struct wring_group *group)
+{
+    bool fits = group->members.n > 1 && group->members.n <= WRING_REDUCTION_RUNS;
+    uint64_t most = group->session->config.flat_bytes;
+    return !fits ? 0 : most > 0 ? (size_t)most : 1;
+}
+
+/** Of our slots, or of anybody's: after the channels. */
+static size_t board_offset(const struct wring_group *group)
+{
+    size_t bytes = 2 * group->channel_bytes;
+    return (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
+}
+
+static enum wring_status make_board(struct wring_group *group)
+{
+    size_t room = board_room(group);
+    uint8_t *memory = (uint8_t *)group->slots.memory.base + board_offset(group);
+    if (room == 0 || !maps_all(group))
+        return WRING_OK;
+    enum wring_status status =
+        wring_mapped_create(group->members, room, memory, &group->collective.mapped);
+    if (status == WRING_OK)
+        wring_stats_list(group->session, group->collective.mapped);
+    return status;
+}
+
 static enum wring_status make_channels(struct wring_group *group)
 {
     struct wring_session *session = group->session;
@@ -65,6 +105,7 @@ static enum wring_status make_channels(struct wring_group *group)
     size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
     size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 
+    group->channel_bytes = channel_bytes;
     group->collective = (struct wring_collective){
         .engine = session->engine,
         .label = wring_trace_label(session->trace, "immediate"),
@@ -81,7 +122,8 @@ static enum wring_status make_channels(struct wring_group *group)
         .owner = group,
     };
     size_t source_bytes = wring_collective_slot_memory(&group->collective);
-    enum wring_status status = wring_block_alloc(session->fabric, 2 * channel_bytes, &group->slots);
+    size_t bytes = board_offset(group) + wring_mapped_memory(board_room(group));
+    enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
     if (status == WRING_OK)
         status = wring_block_alloc_source(session->fabric, source_bytes, &group->sources);
     if (status != WRING_OK)
@@ -101,6 +143,8 @@ static enum wring_status make_channels(struct wring_group *group)
         status = wring_engine_add_channel(session->engine, &group->gather);
     if (status == WRING_OK)
         status = wring_collective_prepare(&group->collective);
+    if (status == WRING_OK)
+        status = make_board(group);
     if (status == WRING_OK)
         status =
             session->executor->ops->reserve(session->executor, wring_geometry_most(slot_bytes));
@@ -142,6 +186,7 @@ static void write_group(const struct wring_group *group, struct wring_writer *ou
     wring_write_u32(out, group->scatter.id);
     wring_write_u32(out, group->gather.id);
     wring_write_u32(out, group->scatter.generation);
+    wring_write_u32(out, group->collective.mapped != NULL);
     wring_block_export(&group->slots, out);
 }
 
@@ -154,6 +199,14 @@ static void set_out(struct wring_channel *channel, uint32_t member, struct wring
     out->generation = generation;
     out->offset = offset + wring_channel_memory(1, channel->window, channel->slot_bytes) *
                                channel->members.me;
+}
+
+/** There is a member that cannot see it, or has none: then nobody uses any. */
+static void drop_board(struct wring_group *group)
+{
+    wring_stats_unlist(group->session, group->collective.mapped);
+    wring_mapped_destroy(group->collective.mapped);
+    group->collective.mapped = NULL;
 }
 
 /** @param why out, [WRING_TEXT_MAX], one line for all ranks; left alone where there is none */
@@ -174,6 +227,7 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     compare_settings(group, peer->rank, &in);
     uint32_t scatter = wring_read_u32(&in), gather = wring_read_u32(&in);
     uint32_t generation = wring_read_u32(&in);
+    bool mapped = wring_read_u32(&in) != 0;
     struct wring_remote *remote;
     if (in.failed || scatter >= WRING_CHANNELS_MAX || gather >= WRING_CHANNELS_MAX)
         return WRING_ERR_FRAME;
@@ -181,11 +235,13 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
         wring_imports_add(&group->imports, session->fabric, peer, &in, &remote);
     if (status != WRING_OK)
         return status;
-    size_t channel_bytes =
-        wring_channel_memory(n, group->scatter.window, group->scatter.slot_bytes);
     set_out(&group->scatter, member, remote, scatter, generation, 0);
-    set_out(&group->gather, member, remote, gather, generation, channel_bytes);
-    return WRING_OK;
+    set_out(&group->gather, member, remote, gather, generation, group->channel_bytes);
+    if (!mapped)
+        drop_board(group);
+    if (group->collective.mapped == NULL)
+        return WRING_OK;
+    return wring_mapped_connect(group->collective.mapped, member, remote, board_offset(group));
 }
 
 static enum wring_status read_members(struct wring_group *group, const struct wring_blobs *blobs,
@@ -288,6 +344,7 @@ void wring_group_free(struct wring_group *group)
     wring_engine_remove_channel(session->engine, &group->gather);
     wring_channel_finish(&group->scatter);
     wring_channel_finish(&group->gather);
+    wring_stats_unlist(session, group->collective.mapped);
     wring_collective_finish(&group->collective);
     wring_imports_finish(&group->imports);
     wring_block_finish(&group->slots);

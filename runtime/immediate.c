@@ -136,6 +136,11 @@ static bool has_way_back(const struct wring_codec *codec, uint32_t members)
     return info->flags & WRING_CODEC_TWO_WAYS || (members > 2 && info->unit != 0);
 }
 
+static const struct wring_collective_ops *flat_of(const struct wring_group *group)
+{
+    return group->collective.mapped != NULL ? &wring_flat_mapped : &wring_flat;
+}
+
 static const struct wring_collective_ops *choose_scheme(const struct wring_group *group,
                                                         const struct wring_work *work)
 {
@@ -146,7 +151,9 @@ static const struct wring_collective_ops *choose_scheme(const struct wring_group
         return has_way_back(work->codec, group->members.n) ? &wring_sharded : &wring_gathered;
     if (!small)
         return &wring_sharded;
-    return wring_flat_takes(geometry, group->members.n) ? &wring_flat : &wring_gathered;
+    if (!wring_flat_takes(geometry, group->members.n))
+        return &wring_gathered;
+    return flat_of(group);
 }
 
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
@@ -283,7 +290,7 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
 enum wring_status wring_barrier(struct wring_group *group)
 {
     struct wring_work work = {
-        .ops = &wring_flat,
+        .ops = flat_of(group),
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,

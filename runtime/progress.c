@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Callers that make progress, and what the session's thread shares with them. */
 #include "runtime/progress_state.h"
+#include "transport/collective/collective.h"
 
 #include <stdlib.h>
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)
+#define LOOK_NS 20
+#define LOOKS_MAX 1000 /* at another's board, before the engine looks and judges who is silent */
+#define LOOKS_CROWDED 16
 #define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
@@ -219,6 +223,65 @@ static void end_meter(struct wring_progress *progress, uint64_t began_ns)
     atomic_fetch_add(&progress->waiter_ns, took_ns * (every > 1 ? every : 1));
     atomic_store_explicit(&progress->meter_every, took_ns < METER_SHORT_NS ? METER_SHARE : 1,
                           memory_order_relaxed);
+}
+
+/** Ranks that share a core must leave it to each other. */
+static unsigned looks_alone(const struct wring_progress *progress)
+{
+    uint64_t most = progress->spin_ns / LOOK_NS;
+    if (progress->engine->fabric->crowded)
+        return LOOKS_CROWDED;
+    return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
+}
+
+static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (collective->mapped->by_engine)
+        return false;
+    uint64_t began_ns = begin_meter(progress);
+    bool ended = wring_mapped_wait(collective, looks_alone(progress));
+    end_meter(progress, began_ns);
+    return ended;
+}
+
+bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
+{
+    return wring_mapped_end(collective) || wait_alone(progress, collective);
+}
+
+bool wring_progress_hold(struct wring_progress *progress)
+{
+    if (pthread_mutex_trylock(&progress->driver) != 0)
+        return false;
+    if (progress->engine->fabric->state == WRING_FABRIC_WORKING)
+        return true;
+    pthread_mutex_unlock(&progress->driver);
+    return false;
+}
+
+bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (!wring_mapped_begin(collective)) {
+        wring_engine_post(progress->engine, collective);
+        return false;
+    }
+    return wring_mapped_end(collective) || wait_alone(progress, collective);
+}
+
+void wring_progress_release(struct wring_progress *progress)
+{
+    bool idle = wring_engine_idle(progress->engine);
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress);
+    if (!idle)
+        hand_over(progress);
+    wring_progress_attend(progress);
+}
+
+void wring_progress_attend(struct wring_progress *progress)
+{
+    if (!progress->threaded)
+        wring_progress_nudge(progress);
 }
 
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,

@@ -22,6 +22,8 @@ static void set_running(struct wring_group *group, struct wring_request *request
     group->running = request;
     group->collective.finished = on_finished;
     group->collective.work = request->work;
+    if (wring_collective_is_mapped(&group->collective))
+        wring_mapped_prepare(&group->collective);
 }
 
 /** The engine is done with one: start the next, then tell whoever waits. */
@@ -72,12 +74,47 @@ static void init_request(struct wring_request *request, struct wring_group *grou
     atomic_init(&request->status, WRING_ERR_AGAIN);
 }
 
+/** Make it the one that the group runs, if there is none. */
+static bool take_turn(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    pthread_mutex_lock(&group->mutex);
+    bool first = group->running == NULL;
+    if (first)
+        set_running(group, request);
+    pthread_mutex_unlock(&group->mutex);
+    return first;
+}
+
+/** Run it here and now, or at least queue it. @return whether it has ended */
+static bool run_mapped(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    struct wring_progress *progress = group->session->progress;
+
+    if (!wring_progress_hold(progress)) {
+        submit(request);
+        return false;
+    }
+    bool first = take_turn(request);
+    bool ended = first && wring_progress_run_held(progress, &group->collective);
+    if (ended)
+        on_finished(&group->collective);
+    wring_progress_release(progress);
+    if (!first)
+        submit(request);
+    return ended;
+}
+
 /** Without a request that the caller would hold, and so without memory for it. */
 static enum wring_status run_to_end(struct wring_group *group, const struct wring_work *work)
 {
     struct wring_request request;
     init_request(&request, group, work);
-    submit(&request);
+    if (work->ops != &wring_flat_mapped)
+        submit(&request);
+    else if (run_mapped(&request))
+        return (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed);
     return wring_progress_wait(group->session->progress, &request.status, WRING_NEVER);
 }
 

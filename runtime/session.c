@@ -96,6 +96,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
         return WRING_ERR_NO_MEMORY;
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     pthread_mutex_init(&session->buffers_mutex, NULL);
+    pthread_mutex_init(&session->mapped_mutex, NULL);
     enum wring_status status = fits ? open_session(session, &known)
                                     : wring_sized_refuse(&params_sized, params, &session->log);
     if (status != WRING_OK) {
@@ -156,6 +157,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    pthread_mutex_destroy(&session->mapped_mutex);
     pthread_mutex_destroy(&session->buffers_mutex);
     free(session);
 }

@@ -72,6 +72,8 @@ struct wring_session {
     struct wring_block slots;
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
+    pthread_mutex_t mapped_mutex; /* of the list; statistics look there from any thread */
+    struct wring_mapped *mapped;  /* of all buckets and groups that are */
 };
 
 /** A group's members and what its immediate calls run on. */
@@ -84,6 +86,7 @@ struct wring_group {
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
     struct wring_channel scatter, gather;
+    size_t channel_bytes; /* of the slots of one */
     struct wring_collective collective;
     struct wring_calls calls;
     char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
@@ -171,6 +174,13 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                    struct wring_group **out);
 void wring_group_free(struct wring_group *group);
+
+/** What goes past the engine is to be counted. */
+void wring_stats_list(struct wring_session *session, struct wring_mapped *mapped);
+
+/** It will be gone, but not what it counted. NULL, and what is not listed, is fine. The engine is
+ *  locked. */
+void wring_stats_unlist(struct wring_session *session, const struct wring_mapped *mapped);
 
 /** A window for channels that carry that many pieces a step: a power of two. */
 uint32_t wring_window(const struct wring_config *config, uint64_t pieces);

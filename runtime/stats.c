@@ -12,18 +12,59 @@ static const struct wring_sized session_sized = {
     sizeof(struct wring_session_stats),
 };
 
+void wring_stats_list(struct wring_session *session, struct wring_mapped *mapped)
+{
+    pthread_mutex_lock(&session->mapped_mutex);
+    mapped->next = session->mapped;
+    session->mapped = mapped;
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
+/** From now on as if the engine had done it. */
+static void keep_counts(struct wring_session *session, const struct wring_mapped_counts *counts)
+{
+    wring_count(&session->fabric->bytes_sent, counts->bytes_sent);
+    wring_count(&session->fabric->bytes_received, counts->bytes_received);
+    wring_count(&session->fabric->puts_sent, counts->puts_sent);
+    wring_count(&session->engine->finished, counts->steps);
+}
+
+void wring_stats_unlist(struct wring_session *session, const struct wring_mapped *mapped)
+{
+    pthread_mutex_lock(&session->mapped_mutex);
+    for (struct wring_mapped **at = &session->mapped; *at != NULL; at = &(*at)->next)
+        if (*at == mapped) {
+            struct wring_mapped *gone = *at;
+            *at = gone->next;
+            gone->next = NULL;
+            const struct wring_mapped_counts counts = wring_mapped_count(gone);
+            keep_counts(session, &counts);
+            break;
+        }
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
+/** What the engine moved, and what buckets did past it; one thing counts once. */
+static void count(struct wring_session *session, struct wring_session_stats *stats)
+{
+    const struct wring_fabric *fabric = session->fabric;
+    pthread_mutex_lock(&session->mapped_mutex);
+    struct wring_mapped_counts mapped = wring_mapped_count(session->mapped);
+    stats->wire_bytes_sent = atomic_load(&fabric->bytes_sent) + mapped.bytes_sent;
+    stats->wire_bytes_received = atomic_load(&fabric->bytes_received) + mapped.bytes_received;
+    stats->puts_sent = atomic_load(&fabric->puts_sent) + mapped.puts_sent;
+    stats->steps = atomic_load(&session->engine->finished) + mapped.steps;
+    pthread_mutex_unlock(&session->mapped_mutex);
+}
+
 enum wring_status wring_session_stats(struct wring_session *session,
                                       struct wring_session_stats *out)
 {
-    const struct wring_fabric *fabric = session->fabric;
     struct wring_session_stats stats = {
-        .wire_bytes_sent = atomic_load(&fabric->bytes_sent),
-        .wire_bytes_received = atomic_load(&fabric->bytes_received),
-        .puts_sent = atomic_load(&fabric->puts_sent),
-        .steps = atomic_load(&session->engine->finished),
         .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
     };
+    count(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
     return wring_sized_write(&session_sized, &stats, out);
 }

@@ -9,7 +9,6 @@
 
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
-#define STEPS_PER_TIMED 8
 #define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
@@ -74,27 +73,12 @@ static void remove_active(struct wring_engine *engine, struct wring_collective *
     }
 }
 
-static void add_cost(struct wring_collective *collective)
-{
-    uint64_t took_ns = wring_now_ns() - collective->started_ns;
-    wring_collective_trace_step(collective, took_ns);
-    collective->cost.exchange_ns += took_ns;
-    collective->cost.timed++;
-}
-
-/** All but small ones, and a share of these. */
-static bool is_timed(const struct wring_engine *engine, const struct wring_collective *collective)
-{
-    return engine->trace != NULL || collective->work.ops != &wring_flat ||
-           collective->step % STEPS_PER_TIMED == 0;
-}
-
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status)
 {
     remove_active(engine, collective);
     if (collective->timed)
-        add_cost(collective);
+        wring_collective_add_cost(collective);
     collective->step++;
     wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
@@ -116,14 +100,14 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     collective->runnable = true;
     collective->blocked = false;
     collective->busy = 0;
-    collective->timed = is_timed(engine, collective);
+    collective->timed = wring_collective_is_timed(collective);
     collective->started_ns = collective->timed ? wring_now_ns() : 0;
     collective->waiting = false;
     if (collective->members.n == 1) {
         wring_engine_finish(engine, collective, WRING_OK);
         return;
     }
-    if (collective->calls != NULL)
+    if (collective->calls != NULL && !wring_collective_is_mapped(collective))
         wring_calls_begin(collective);
     collective->work.ops->start(collective);
 }
@@ -197,9 +181,18 @@ static bool poll_jobs(struct wring_engine *engine)
     return n > 0;
 }
 
-static uint64_t puts_of(const struct wring_engine *engine)
+/** Grows with what collectives do when they are asked to advance. */
+static uint64_t moves_of(const struct wring_engine *engine)
 {
-    return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed);
+    return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed) +
+           atomic_load_explicit(&engine->finished, memory_order_relaxed);
+}
+
+/** Something happened to it; or nothing will, as what it waits for is written past us. */
+static bool is_due(const struct wring_collective *collective, bool kick)
+{
+    return collective->runnable || wring_collective_is_mapped(collective) ||
+           (kick && collective->blocked);
 }
 
 static bool advance(struct wring_engine *engine)
@@ -209,13 +202,13 @@ static bool advance(struct wring_engine *engine)
     struct wring_collective *next;
     for (struct wring_collective *at = engine->active; at != NULL; at = next) {
         next = at->next_active;
-        if (!at->runnable && !(kick && at->blocked))
+        if (!is_due(at, kick))
             continue;
         bool retry = !at->runnable; /* its put may find no room again */
-        uint64_t before = puts_of(engine);
+        uint64_t before = moves_of(engine);
         at->runnable = at->blocked = false;
         at->work.ops->advance(at);
-        any |= !retry || puts_of(engine) != before;
+        any |= !retry || moves_of(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
     }
@@ -368,7 +361,10 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
     }
     if (engine->active != NULL && engine->config->timeout_ns > 0)
         wake_by(set, wring_now_ns() + engine->config->timeout_ns / 4);
-    for (const struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
+    for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
         if (at->calls != NULL)
             wake_by(set, at->calls->look_ns);
+        if (wring_collective_is_mapped(at))
+            wring_mapped_sleep(at);
+    }
 }

@@ -28,3 +28,10 @@ const struct wring_sum_tier wring_sum_tiers[] = {
 #endif
     {{NULL, 0}, NULL},
 };
+
+wring_sum_fn wring_sum_find(enum wring_cpu_tier allowed)
+{
+    const struct wring_sum_tier *tier =
+        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), allowed);
+    return tier->sum;
+}

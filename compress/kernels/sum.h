@@ -22,6 +22,9 @@ struct wring_sum_tier {
 
 extern const struct wring_sum_tier wring_sum_tiers[];
 
+/** The one of the highest tier that `allowed` and this processor admit. */
+wring_sum_fn wring_sum_find(enum wring_cpu_tier allowed);
+
 void wring_sum_avx2(float *dst, const void *const *src, size_t n_src, uint64_t n, float divisor);
 void wring_sum_avx512(float *dst, const void *const *src, size_t n_src, uint64_t n, float divisor);
 

@@ -18,6 +18,7 @@ struct kernel_calls {
     unsigned long sends;       /* to a socket: wakes the peer */
     unsigned long reads;       /* of what woke us */
     unsigned long yields;
+    unsigned long fences; /* before a sleep: who writes what the sleeper waits for has none */
     unsigned long others;
     long other; /* number of the last one of these */
 };

@@ -64,6 +64,7 @@ enum kind {
     SENDS,
     READS,
     YIELDS,
+    FENCES,
     OTHERS,
     KINDS
 };
@@ -101,6 +102,8 @@ static enum kind kind_of(long number, const long *args)
         return READS;
     case SYS_sched_yield:
         return YIELDS;
+    case SYS_membarrier:
+        return FENCES;
     default:
         return OTHERS;
     }
@@ -154,15 +157,15 @@ void kernel_calls_start(void)
 struct kernel_calls kernel_calls_stop(void)
 {
     __atomic_store_n(&dispatch, 0, __ATOMIC_SEQ_CST);
-    return (struct kernel_calls){counts[SLEEP],  counts[FUTEX_WAITS], counts[FUTEX_WAKES],
-                                 counts[WRITES], counts[SENDS],       counts[READS],
-                                 counts[YIELDS], counts[OTHERS],      other};
+    return (struct kernel_calls){
+        counts[SLEEP], counts[FUTEX_WAITS], counts[FUTEX_WAKES], counts[WRITES], counts[SENDS],
+        counts[READS], counts[YIELDS],      counts[FENCES],      counts[OTHERS], other};
 }
 
 unsigned long kernel_calls_sum(const struct kernel_calls *calls)
 {
     return calls->sleeps + calls->futex_waits + calls->futex_wakes + calls->writes + calls->sends +
-           calls->reads + calls->yields + calls->others;
+           calls->reads + calls->yields + calls->fences + calls->others;
 }
 
 /** What a new thread really does. */

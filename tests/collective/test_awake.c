@@ -47,6 +47,7 @@ static void add_calls(struct kernel_calls *sum, const struct kernel_calls *step)
     sum->sends += step->sends;
     sum->reads += step->reads;
     sum->yields += step->yields;
+    sum->fences += step->fences;
     sum->others += step->others;
     sum->other = step->others > 0 ? step->other : sum->other;
 }
@@ -167,10 +168,11 @@ static void run_job(const char *const *settings, bool awake, struct ledger *ledg
         CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said %s", settings[1], r, job.codes[r],
               job.texts[r]);
         printf("%s %s rank %u: %llu sleeps, %u steps awake; %lu sleeping, %lu futex waits, "
-               "%lu wakes, %lu writes, %lu sends, %lu reads, %lu yields, %lu others (%ld)\n",
+               "%lu wakes, %lu writes, %lu sends, %lu reads, %lu yields, %lu fences, %lu others "
+               "(%ld)\n",
                settings[1], settings[2], r, (unsigned long long)ledgers[r].sleeps, ledgers[r].awake,
                calls->sleeps, calls->futex_waits, calls->futex_wakes, calls->writes, calls->sends,
-               calls->reads, calls->yields, calls->others, calls->other);
+               calls->reads, calls->yields, calls->fences, calls->others, calls->other);
     }
 }
 
@@ -233,6 +235,8 @@ static void a_sleep_is_ended_by_one_call(void)
               (unsigned long long)own, calls->futex_waits);
         CHECK(calls->sends <= peers + EDGE, "rank %u: %lu sends, %llu sleeps of its peer", r,
               calls->sends, (unsigned long long)peers);
+        CHECK(calls->fences <= own + EDGE, "rank %u: %lu fences, %llu sleeps", r, calls->fences,
+              (unsigned long long)own);
         CHECK(calls->others == 0, "rank %u: %lu other calls, the last number %ld", r, calls->others,
               calls->other);
     }

@@ -324,7 +324,8 @@ static void buckets_in_any_order(void)
 }
 
 #define MANY 8
-#define MANY_BYTES (19u << 19) /* of slots in a group of eight with the settings that are usual */
+/* of slots and a board in a group of eight with the settings that are usual */
+#define MANY_BYTES ((19u << 19) + (20u << 10))
 
 /** Slots of a large group are bounded, and what is sent through them is none the worse. */
 static void many_members(struct wring_session *session, uint32_t rank, void *arg)

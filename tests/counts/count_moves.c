@@ -157,5 +157,6 @@ void counts_moves(void)
         count_puts(providers[i], 64);
         count_puts(providers[i], 65536);
     }
+    count_allreduce(8);
     count_allreduce(4096);
 }

@@ -73,7 +73,7 @@ static uint32_t add_call(struct wring_calls *calls, const struct wring_call *cal
     return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
 }
 
-void wring_calls_begin(struct wring_collective *collective)
+uint32_t wring_calls_begin(struct wring_collective *collective)
 {
     struct wring_calls *calls = collective->calls;
     uint64_t at = calls->begun++ % WRING_CALLS_KEPT;
@@ -84,6 +84,7 @@ void wring_calls_begin(struct wring_collective *collective)
     calls->look_ns = WRING_NEVER;
     calls->stated = 0;
     collective->scatter->tag = collective->gather->tag = tag;
+    return tag;
 }
 
 void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns)
@@ -138,7 +139,8 @@ static uint32_t find_stranger(const struct wring_collective *collective)
     for (uint32_t i = 0; i < n; i++)
         if (i != collective->members.me && collective->work.ops->awaits(collective, i) &&
             (wring_channel_is_foreign(collective->scatter, i) ||
-             wring_channel_is_foreign(collective->gather, i)))
+             wring_channel_is_foreign(collective->gather, i) ||
+             (wring_collective_is_mapped(collective) && wring_mapped_is_foreign(collective, i))))
             return i;
     return n;
 }

@@ -55,8 +55,8 @@ struct wring_calls {
 /** "allreduce of 1000 f32, sum, bf16" */
 void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT]);
 
-/** The collective's work is a new call: tag its pieces. */
-void wring_calls_begin(struct wring_collective *collective);
+/** The collective's work is a new call: tag its pieces. @return the tag */
+uint32_t wring_calls_begin(struct wring_collective *collective);
 
 /** The call is seen to wait for the first time. */
 void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns);

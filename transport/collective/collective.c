@@ -69,10 +69,12 @@ void wring_collective_finish(struct wring_collective *collective)
         free(collective->tasks[i].put_to);
         free(collective->tasks[i].taken);
     }
+    wring_mapped_destroy(collective->mapped);
     free(collective->tasks);
     free(collective->sent);
     free(collective->decoded);
     free(collective->arrivals);
+    collective->mapped = NULL;
     collective->tasks = NULL;
     collective->sent = NULL;
     collective->decoded = NULL;
@@ -228,4 +230,12 @@ uint32_t wring_collective_missing(const struct wring_collective *collective)
         if (i != members->me && collective->work.ops->awaits(collective, i))
             return i;
     return members->n;
+}
+
+void wring_collective_add_cost(struct wring_collective *collective)
+{
+    uint64_t took_ns = wring_now_ns() - collective->started_ns;
+    wring_collective_trace_step(collective, took_ns);
+    collective->cost.exchange_ns += took_ns;
+    collective->cost.timed++;
 }

@@ -10,7 +10,8 @@
  *                reduce-scatter
  *     gathered   every member sends all it has to all, and each reduces in rank order
  *                (indivisible)
- *     flat       the same for what is small and raw; also the barrier
+ *     flat       the same for what is small and raw, in one piece; also the barrier. Where members
+ *                map each other's memory (mapped.h) the engine has nothing to do with most steps
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
  *                to which the root alone contributes), alltoall
  */
@@ -18,12 +19,14 @@
 #define WRING_TRANSPORT_COLLECTIVE_H
 
 #include "transport/collective/call.h"
+#include "transport/collective/mapped.h"
 #include "transport/engine.h"
 #include "transport/measured.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
 #include <wring/types.h>
 
+#define WRING_STEPS_PER_TIMED 8    /* of small steps */
 #define WRING_EVERYBODY UINT32_MAX /* where a member is named: all of them */
 
 /**
@@ -147,6 +150,7 @@ struct wring_collective {
     struct wring_channel *scatter; /* to one member, another piece to each */
     struct wring_channel *gather;  /* to all */
     struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
+    struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
     float *residual;               /* [elems] or NULL */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
@@ -178,10 +182,29 @@ struct wring_collective {
 extern const struct wring_collective_ops wring_sharded;
 extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_flat;
+extern const struct wring_collective_ops wring_flat_mapped;
 extern const struct wring_collective_ops wring_exchange;
 
 /** Can wring_flat run it, where there is no codec? */
 bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
+
+/** One that was timed has ended. */
+void wring_collective_add_cost(struct wring_collective *collective);
+
+/** Does its work go past the engine, for the most part? */
+static inline bool wring_collective_is_mapped(const struct wring_collective *collective)
+{
+    return collective->work.ops == &wring_flat_mapped;
+}
+
+/** Are clocks to be read for the step that is about to begin? For all but small ones, and for a
+ *  share of these. */
+static inline bool wring_collective_is_timed(const struct wring_collective *collective)
+{
+    const struct wring_collective_ops *ops = collective->work.ops;
+    return (ops != &wring_flat_mapped && ops != &wring_flat) ||
+           collective->step % WRING_STEPS_PER_TIMED == 0 || collective->engine->trace != NULL;
+}
 
 /** For the session's trace; nothing happens without one. */
 void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A reduction of raw runs, chosen once and run often: for those whom the making of a job would take
+ * longer than the work. What comes out is, bit for bit, what a REDUCE job without codecs gives.
+ */
+#ifndef WRING_COMPRESS_REDUCTION_H
+#define WRING_COMPRESS_REDUCTION_H
+
+#include <stddef.h>
+
+#include "compress/kernels/fold.h"
+#include "compress/kernels/sum.h"
+#include <wring/types.h>
+
+#define WRING_REDUCTION_RUNS 64 /* at most */
+
+struct wring_reduction {
+    wring_sum_fn sum;   /* of float32; or NULL */
+    wring_fold_fn fold; /* of anything else */
+    size_t runs;
+    float divisor;
+};
+
+/**
+ * @param runs  1..WRING_REDUCTION_RUNS; an average is divided by it
+ * @param tier  the highest allowed, as for wring_codec_create()
+ */
+struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
+                                            const char *tier);
+
+/**
+ * Reduce in the order of the runs. Sets the floating-point mode for the while.
+ * @param dst  out, [elems]; may be exactly one of the runs
+ * @param runs in, as many as the reduction was chosen for, [elems] each at any address
+ */
+void wring_reduction_run(const struct wring_reduction *reduction, void *dst,
+                         const void *const *runs, uint64_t elems);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Boards in memory of this process: what members show each other without an engine's help. */
+#include "transport/collective/collective.h"
+
+#include <string.h>
+
+#include "tests/lib/test.h"
+
+#define MEMBERS 3
+#define ELEMS 30 /* more than fit a line */
+#define BYTES (ELEMS * sizeof(int64_t))
+#define ROUNDS 9
+#define MEMORY 4096
+
+static const uint32_t ranks[MEMBERS] = {0, 1, 2};
+
+struct member {
+    struct wring_collective collective;
+    _Alignas(WRING_BOARD_ALIGN) uint8_t memory[MEMORY];
+    int64_t data[ELEMS];
+};
+
+static struct member members[MEMBERS];
+static struct wring_config config = {.cpu = "best"};
+static struct wring_engine engine = {.config = &config};
+
+static enum wring_status map(struct wring_remote *remote, void **out)
+{
+    *out = members[*(const uint32_t *)remote->conn->user].memory;
+    return WRING_OK;
+}
+
+static const struct wring_provider_ops ops = {.remote_map = map};
+
+static enum wring_status connect_to(struct wring_mapped *mapped, uint32_t member, uint64_t bytes,
+                                    uint64_t offset)
+{
+    struct wring_provider provider = {&ops};
+    uint32_t whose = member;
+    struct wring_conn conn = {&provider, &whose};
+    struct wring_remote remote = {&conn, bytes};
+    return wring_mapped_connect(mapped, member, &remote, offset);
+}
+
+static void make(uint32_t me)
+{
+    struct member *member = &members[me];
+    memset(member, 0, sizeof(*member));
+    member->collective = (struct wring_collective){
+        .engine = &engine,
+        .step = 1, /* not one that is timed, for which tasks would be needed */
+        .work = {.ops = &wring_flat_mapped,
+                 .geometry = {.elems = ELEMS, .elem_bytes = sizeof(int64_t)},
+                 .dtype = WRING_I64,
+                 .op = WRING_SUM,
+                 .in = member->data,
+                 .out = member->data},
+    };
+    enum wring_status status =
+        wring_mapped_create((struct wring_members){MEMBERS, me, ranks}, BYTES, member->memory,
+                            &member->collective.mapped);
+    REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
+    wring_mapped_prepare(&member->collective);
+}
+
+static void make_all(void)
+{
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        make(i);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        for (uint32_t j = 0; j < MEMBERS; j++)
+            if (i != j)
+                CHECK(connect_to(members[i].collective.mapped, j, MEMORY, 0) == WRING_OK, "%u", j);
+}
+
+static void destroy_all(void)
+{
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        wring_mapped_destroy(members[i].collective.mapped);
+}
+
+static int64_t value(uint32_t member, int round, int i)
+{
+    return (int64_t)member * 1000003 + (int64_t)round * 101 + i;
+}
+
+static void begin(uint32_t member, int round)
+{
+    for (int i = 0; i < ELEMS; i++)
+        members[member].data[i] = value(member, round, i);
+    members[member].collective.step = 1;
+    CHECK(wring_mapped_begin(&members[member].collective), "member %u, round %d", member, round);
+}
+
+static void check_sums(uint32_t member, int round)
+{
+    for (int i = 0; i < ELEMS; i++) {
+        int64_t sum = 0;
+        for (uint32_t m = 0; m < MEMBERS; m++)
+            sum += value(m, round, i);
+        CHECK(members[member].data[i] == sum, "member %u, round %d, element %d", member, round, i);
+    }
+}
+
+/** One is a round ahead of the rest all the time, which is as far as it gets. */
+static void rounds_overlap(void)
+{
+    make_all();
+    begin(0, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        CHECK(!wring_mapped_end(&members[0].collective), "ended alone");
+        begin(1, round);
+        CHECK(!wring_mapped_end(&members[1].collective), "ended without member 2");
+        begin(2, round);
+        CHECK(wring_mapped_end(&members[0].collective), "round %d", round);
+        check_sums(0, round);
+        begin(0, round + 1); /* before the others have read what it showed in this one */
+        for (uint32_t m = 1; m < MEMBERS; m++) {
+            CHECK(wring_mapped_end(&members[m].collective), "round %d", round);
+            check_sums(m, round);
+        }
+    }
+    struct wring_mapped_counts counts = wring_mapped_count(members[1].collective.mapped);
+    CHECK(counts.steps == ROUNDS && counts.puts_sent == ROUNDS * (MEMBERS - 1) &&
+              counts.bytes_sent == ROUNDS * (MEMBERS - 1) * BYTES &&
+              counts.bytes_received == counts.bytes_sent,
+          "%llu steps", (unsigned long long)counts.steps);
+    destroy_all();
+}
+
+/** Whoever posts hears that another one sleeps, and leaves the step to the engine. */
+static void sleepers_are_seen(void)
+{
+    make_all();
+    begin(0, 0);
+    wring_mapped_sleep(&members[0].collective);
+    CHECK(!wring_mapped_begin(&members[1].collective), "member 0 was not seen to sleep");
+    CHECK(members[1].collective.mapped->by_engine, "the engine is to wake it");
+    CHECK(!wring_mapped_end(&members[1].collective), "ended by two");
+    destroy_all();
+}
+
+/** A member may say that its board lies anywhere. */
+static void places_are_checked(void)
+{
+    size_t need = wring_mapped_memory(BYTES);
+    make(0);
+    struct wring_mapped *mapped = members[0].collective.mapped;
+    CHECK(need <= MEMORY, "%zu bytes", need);
+    CHECK(connect_to(mapped, 1, need - 1, 0) == WRING_ERR_FRAME, "too little memory");
+    CHECK(connect_to(mapped, 1, MEMORY, MEMORY) == WRING_ERR_FRAME, "at the end");
+    CHECK(connect_to(mapped, 1, MEMORY, UINT64_MAX - 127) == WRING_ERR_FRAME, "beyond the end");
+    CHECK(connect_to(mapped, 1, MEMORY, 64) == WRING_ERR_FRAME, "between lines");
+    CHECK(connect_to(mapped, 1, need, 0) == WRING_OK, "all that is needed");
+    wring_mapped_destroy(mapped);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"rounds_overlap", rounds_overlap},
+        {"sleepers_are_seen", sleepers_are_seen},
+        {"places_are_checked", places_are_checked},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The flat scheme among members that map each other's memory: nothing is sent. Each member shows
+ * what it contributes on a board of its own, all others read it there, and whoever posts and waits
+ * does all of it himself: no lock is taken, and no system call made. Only a step that takes long,
+ * and one that has to wake somebody, goes to the engine.
+ *
+ * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, then two
+ * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
+ * and behind it the contribution: one that fits comes with its number in one cache line, all others
+ * begin with a line of their own. No line has two writers.
+ *
+ * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
+ * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
+ * that only after its round k has ended, which was the last time that it read a slot of round k.
+ *
+ * What others write is hostile. Its place and length follow from the layout alone; a board that
+ * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
+ *
+ * Used by the thread that posts or waits, one at a time for a collective, until `by_engine`; from
+ * then on to the end of the step by the thread that makes progress. Calls of a group are begun
+ * under the lock of those who drive.
+ */
+#ifndef WRING_TRANSPORT_MAPPED_H
+#define WRING_TRANSPORT_MAPPED_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compress/reduction.h"
+#include "transport/channel.h"
+
+#define WRING_BOARD_ALIGN 128 /* processors fetch lines in pairs */
+
+/** What of a board its member writes at commit, and when it goes to sleep. */
+struct wring_board {
+    alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* it is to be told of what is shown */
+    _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
+};
+
+struct wring_mapped {
+    /* all that a step needs, but for `runs` */
+    uint64_t round;
+    uint64_t number;    /* round, and below it the tag of the call; 0 where there are no calls */
+    size_t head;        /* of a slot, before the contribution */
+    size_t at;          /* where slots of this round begin, behind the boards */
+    size_t bytes;       /* of this step's contributions */
+    uint64_t all_bytes; /* that go to all others */
+    struct wring_board *own; /* in memory that the others map; borrowed */
+    struct wring_mapped_other {
+        const struct wring_board *board; /* mapped */
+        uint32_t member;
+    } * others; /* [n_others] */
+    uint32_t n_others;
+    bool fenced;      /* there is somebody for whom light fences are not enough */
+    bool by_engine;   /* the step under way is the engine's */
+    unsigned looks;   /* that found this step not yet ended */
+    const void **run; /* [members] what is reduced in this step */
+    struct wring_reduction reduction;
+    atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
+    atomic_ullong ended;                         /* steps without the engine */
+
+    struct wring_members members;
+    size_t room, stride;    /* for contributions of so many bytes */
+    const void **runs;      /* [2][members] of even and of odd rounds */
+    enum wring_dtype dtype; /* what the reduction is for */
+    enum wring_op op;
+    bool *woken;               /* [n_others] in this step, by the engine */
+    struct wring_mapped *next; /* in a list of its owner's */
+};
+
+/** What mapped steps count for their session. */
+struct wring_mapped_counts {
+    uint64_t bytes_sent, bytes_received, puts_sent, steps;
+};
+
+struct wring_collective;
+
+/** Bytes of a board, to be aligned to WRING_BOARD_ALIGN. */
+size_t wring_mapped_memory(size_t room);
+
+/**
+ * @param room    bytes of the largest contribution, 1 or more
+ * @param memory  of our board, zeroed, which is written
+ * @param out     for wring_mapped_destroy(); not to be used before everybody's board is connected
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
+                                      struct wring_mapped **out);
+
+/** NULL is fine. */
+void wring_mapped_destroy(struct wring_mapped *mapped);
+
+/**
+ * Map a member's board, which has been written by now.
+ * @param offset  in that memory; hostile
+ * Errors: WRING_ERR_FRAME (there is no room for a board), those of the provider.
+ */
+enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
+                                       struct wring_remote *remote, uint64_t offset);
+
+/** The collective's work is another one than before: look up what it needs. */
+void wring_mapped_prepare(struct wring_collective *collective);
+
+/** Of a list's, so far. NULL is an empty one. Threads: safe, while it is there. */
+struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list);
+
+/** Begin a step. @return false: it is to be given to the engine now, as another member sleeps */
+bool wring_mapped_begin(struct wring_collective *collective);
+
+/** End the step here and now, if it can be and is not the engine's. @return whether it has ended,
+ *  in whatever way */
+bool wring_mapped_end(struct wring_collective *collective);
+
+/** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
+ *  given to the engine */
+bool wring_mapped_give(struct wring_collective *collective, unsigned looks);
+
+/** Look so often; then the engine has it. @return whether it has ended */
+bool wring_mapped_wait(struct wring_collective *collective, unsigned looks);
+
+/** What that member shows in this round is of another call. */
+bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member);
+
+/** Whoever goes to sleep until the step ends must be told; by the thread that makes progress. */
+void wring_mapped_sleep(struct wring_collective *collective);
+
+#endif
