@@ -4,6 +4,7 @@
 #include "compress/kernels/pick.h"
 
 #define STEP 512 /* elements that are listed between two looks at the list's end */
+#define RUN 4096 /* elements that a first cache holds, beside what is made of them */
 #define FEW 8    /* vectors that are ranked without going to memory for them again and again */
 
 static inline __mmask16 live_lanes(uint64_t left)
@@ -215,48 +216,84 @@ static inline uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i)
     return end;
 }
 
-/** List whole steps of elements. @return the list's end: past `last` it holds not all of them */
+/** List steps from element i to end. @return the list's end: past `last` it holds not all of them
+ */
 static inline uint16_t *list_steps(uint16_t *out, const uint16_t *last, const float *src,
-                                   const float *residual, uint64_t n, __m512i limit)
+                                   const float *residual, uint64_t i, uint64_t end, __m512i limit)
 {
-    for (uint64_t i = 0; i < n && out <= last; i += STEP)
+    for (; i < end && out <= last; i += STEP)
         for (uint64_t at = i; at < i + STEP; at += 64)
             out = list_64(out, reach_64(src + at, residual == NULL ? NULL : residual + at, limit),
                           at);
     return out;
 }
 
-static void take_values(struct wring_pick_list *list, const float *src, const float *residual)
+/** The values of the entries from `entry` on, while they are near. */
+static inline void take_values(struct wring_pick_list *list, uint32_t entry, const float *src,
+                               const float *residual)
+{
+    for (; entry < list->count; entry++) {
+        uint16_t index = list->indices[entry];
+        list->values[entry] = residual == NULL ? src[index] : src[index] + residual[index];
+    }
+}
+
+static uint32_t peak_of(const struct wring_pick_list *list)
 {
     __m512i peak = _mm512_setzero_si512();
 
-    if (residual == NULL)
-        for (uint32_t entry = 0; entry < list->count; entry++)
-            list->values[entry] = src[list->indices[entry]];
-    else
-        for (uint32_t entry = 0; entry < list->count; entry++)
-            list->values[entry] = src[list->indices[entry]] + residual[list->indices[entry]];
     for (uint32_t entry = 0; entry < list->count; entry += 16)
         peak = _mm512_max_epu32(
             peak, magnitude_of(fed(list->values, NULL, entry, live_lanes(list->count - entry))));
-    list->peak = _mm512_reduce_max_epu32(peak);
+    return _mm512_reduce_max_epu32(peak);
+}
+
+/** Runs of whole steps from element i on; the values of each run before it leaves the first cache
+ */
+static inline uint64_t list_runs(struct wring_pick_list *list, const float *src,
+                                 const float *residual, uint64_t n, uint64_t run, __m512i limit)
+{
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    uint16_t *out = list->indices;
+    uint64_t i = 0;
+
+    for (; i + run <= n && out <= last; i += run) {
+        uint32_t before = list->count;
+        out = list_steps(out, last, src, residual, i, i + run, limit);
+        list->count = (uint32_t)(out - list->indices);
+        if (out <= last)
+            take_values(list, before, src, residual);
+    }
+    return i;
+}
+
+/** What no run holds. */
+static void list_rest(struct wring_pick_list *list, const float *src, const float *residual,
+                      uint64_t i, uint64_t n, __m512i limit)
+{
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    uint16_t *out = list->indices + list->count;
+    uint32_t before = list->count;
+
+    for (; i < n && out <= last; i += 64)
+        out = list_64(out, reach_rest(src, residual, i, n, limit), i);
+    list->count = (uint32_t)(out - list->indices);
+    if (out <= last)
+        take_values(list, before, src, residual);
 }
 
 static void find_avx512(struct wring_pick_list *list, const float *src, const float *residual,
                         uint64_t n, uint32_t threshold)
 {
-    const uint16_t *last = list->indices + WRING_PICK_LISTED;
     __m512i limit = _mm512_set1_epi32((int)threshold);
-    uint64_t i = n - n % STEP;
 
-    uint16_t *out = residual == NULL /* two loops: each knows whether there is a residual */
-                        ? list_steps(list->indices, last, src, NULL, i, limit)
-                        : list_steps(list->indices, last, src, residual, i, limit);
-    for (; i < n && out <= last; i += 64)
-        out = list_64(out, reach_rest(src, residual, i, n, limit), i);
-    list->count = (uint32_t)(out - list->indices);
-    if (out <= last)
-        take_values(list, src, residual);
+    list->count = 0;
+    uint64_t i = residual == NULL /* two loops: each knows whether there is a residual */
+                     ? list_runs(list, src, NULL, n, RUN, limit)
+                     : list_runs(list, src, residual, n, RUN / 2, limit);
+    list_rest(list, src, residual, i, n, limit);
+    if (list->count <= WRING_PICK_LISTED)
+        list->peak = peak_of(list);
 }
 
 static inline __m512i indices_of(const struct wring_pick_list *list, uint32_t entry)
