@@ -19,6 +19,7 @@
 #define SAMPLE_NS 200000.0 /* shorter calls are repeated to take about so long */
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 2000
+#define WARM_UPS 3
 #define SPINS 2000 /* polls of a barrier before the core is offered to others */
 
 /** Lets threads go on together, to within a cache miss. */
@@ -104,7 +105,7 @@ static void time_task(struct member *member, size_t task)
 
     pass(run);
     uint64_t times = run->times[task];
-    wring_codec_work_run(&member->work, what, 1);
+    wring_codec_work_run(&member->work, what, WARM_UPS);
     pass(run);
     member->begin_ns = wring_now_ns();
     wring_codec_work_run(&member->work, what, times);
