@@ -7,6 +7,7 @@
 
 #include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
+#include "compress/kernels/far.h"
 #include "compress/kernels/pick.h"
 
 #define HEAD 4                 /* bytes of the count */
@@ -171,6 +172,7 @@ static size_t encode_listed(const struct wring_pick_kernels *kernels,
     struct wring_pick_list list;
     struct wring_topk_choice choice;
 
+    wring_far_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
     if (!wring_threshold_choose(kernels, block, hint, &list, &choice))
         return 0;
     if (list.peak >= WRING_INF_BITS)
