@@ -7,6 +7,7 @@
 #define FIRST_RUNS 8    /* a first guess comes from so many runs, spread over the block … */
 #define FIRST_RUN 64    /* … of so many samples */
 #define LOWER (1 << 20) /* an eighth of a factor of 2, about */
+#define LITTLE (LOWER / 4)
 
 static uint64_t sample_place(uint32_t sample)
 {
@@ -127,14 +128,41 @@ static void cut_down(const struct wring_pick_kernels *kernels, const struct wrin
         drop_ties(list, choice->threshold, list->count - block->most);
 }
 
+/** A block while it is looked at: once its residual is v, that is read in the place of both. */
+struct view {
+    const struct wring_pick_kernels *kernels;
+    struct wring_topk_block block;
+    float *residual; /* which a take has changed; NULL: none has */
+    struct wring_pick_undo undo;
+};
+
+/** List what reaches a threshold; with a residual, in the one traversal that there may be. */
+static void look(struct view *view, struct wring_topk_hint *hint, uint32_t from,
+                 struct wring_pick_list *list)
+{
+    struct wring_topk_block *block = &view->block;
+
+    if (block->residual != NULL && !hint->untaken) {
+        if (view->kernels->take(list, &view->undo, block->src, block->residual, block->n, from)) {
+            view->residual = block->residual;
+            block->src = block->residual;
+            block->residual = NULL;
+            return;
+        }
+        hint->untaken = list->count <= WRING_PICK_LISTED;
+    }
+    view->kernels->find(list, block->src, block->residual, block->n, from);
+}
+
 /** List what reaches a guess. @return that guess, or 0 when more than a list holds reach it */
-static uint32_t find_near(const struct wring_pick_kernels *kernels,
-                          const struct wring_topk_block *block, uint32_t guess,
+static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
                           struct wring_pick_list *list)
 {
+    uint32_t guess = hint->guess;
+
     for (bool last = guess == 0;; last = true, guess = 0) {
-        uint32_t from = guess != 0 ? guess : first_guess(kernels, block);
-        kernels->find(list, block->src, block->residual, block->n, from);
+        uint32_t from = guess != 0 ? guess : first_guess(view->kernels, &view->block);
+        look(view, hint, from, list);
         if (list->count <= WRING_PICK_LISTED)
             return from;
         if (last)
@@ -142,34 +170,71 @@ static uint32_t find_near(const struct wring_pick_kernels *kernels,
     }
 }
 
-/** After a guess that was too high. @return false when more than a list holds reach it */
-static bool find_exactly(const struct wring_pick_kernels *kernels,
-                         const struct wring_topk_block *block, struct wring_pick_list *list,
-                         uint32_t *threshold)
+/** List what reaches a threshold that the samples lead to. @return false when a list cannot */
+static bool find_exactly(const struct view *view, struct wring_pick_list *list, uint32_t *threshold)
 {
-    *threshold = into_range(wring_threshold_of(kernels, block));
-    kernels->find(list, block->src, block->residual, block->n, *threshold);
+    const struct wring_topk_block *block = &view->block;
+
+    *threshold = into_range(wring_threshold_of(view->kernels, block));
+    view->kernels->find(list, block->src, block->residual, block->n, *threshold);
     return list->count <= WRING_PICK_LISTED;
 }
 
+/**
+ * After a guess that was too high, most often by little: a bit lower.
+ * @param from  inout, where the list begins
+ * @return the samples in the list; 0 when it holds not all that came near
+ */
+static uint64_t find_lower(const struct view *view, struct wring_pick_list *list, float *samples,
+                           uint32_t *from)
+{
+    const struct wring_topk_block *block = &view->block;
+
+    *from = *from > LITTLE ? *from - LITTLE : 1;
+    view->kernels->find(list, block->src, block->residual, block->n, *from);
+    if (list->count > WRING_PICK_LISTED)
+        return 0;
+    return view->kernels->sampled(samples, list, block->n);
+}
+
+/** From a list of what reaches `from`. */
+static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_t from,
+                        struct wring_pick_list *list, struct wring_topk_choice *choice)
+{
+    const struct wring_topk_block *block = &view->block;
+    float samples[SAMPLE_MAX + WRING_PICK_SLACK];
+    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
+    uint64_t count = view->kernels->sampled(samples, list, block->n);
+
+    if (count < rank && from > 1)
+        count = find_lower(view, list, samples, &from);
+    *choice = (struct wring_topk_choice){.threshold = from, .taken = view->residual != NULL};
+    if (count >= rank)
+        choice->threshold = view->kernels->rank(samples, NULL, count, rank);
+    else if ((from > 1 || list->count > WRING_PICK_LISTED) && /* from 1 on is all but zeros */
+             !find_exactly(view, list, &choice->threshold))
+        return false;
+    hint->guess =
+        next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank});
+    cut_down(view->kernels, block, list, choice);
+    return true;
+}
+
 bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block, uint32_t *guess,
+                            const struct wring_topk_block *block, struct wring_topk_hint *hint,
                             struct wring_pick_list *list, struct wring_topk_choice *choice)
 {
-    float samples[SAMPLE_MAX + WRING_PICK_SLACK];
-    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE), count = 0;
-    uint32_t from = find_near(kernels, block, *guess, list);
+    struct view view;
 
-    *guess = from;
-    *choice = (struct wring_topk_choice){from, false};
-    if (from == 0 || list->peak >= WRING_INF_BITS)
-        return from != 0;
-    count = kernels->sampled(samples, list, block->n);
-    if (count >= rank)
-        choice->threshold = kernels->rank(samples, NULL, count, rank);
-    else if (from > 1 && !find_exactly(kernels, block, list, &choice->threshold))
-        return false; /* from 1 on there is all but zeros: fewer are sent */
-    *guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank});
-    cut_down(kernels, block, list, choice);
-    return true;
+    view.kernels = kernels;
+    view.block = *block;
+    view.residual = NULL;
+    uint32_t from = hint->guess = find_near(&view, hint, list);
+    if (from == 0)
+        return false;
+    bool finite = list->peak < WRING_INF_BITS;
+    bool chosen = !finite || choose_from(&view, hint, from, list, choice);
+    if (view.residual != NULL && (!finite || !chosen))
+        kernels->give_back(&view.undo, block->src, view.residual);
+    return chosen;
 }

@@ -25,6 +25,13 @@ struct wring_topk_block {
 struct wring_topk_choice {
     uint32_t threshold; /* the least magnitude that is sent, as bits */
     bool cut;           /* of several elements that have just it, only some are */
+    bool taken;         /* the residual is v already, also of what is sent */
+};
+
+/** What the blocks of a call tell those after them; zeros for the first one. */
+struct wring_topk_hint {
+    uint32_t guess; /* where to look; any value gives the same list, but a bad one takes longer */
+    bool untaken;   /* a residual could not be undone: two traversals are better */
 };
 
 /** The exact threshold that the samples give; 0 when they are zeros. */
@@ -33,13 +40,13 @@ uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
 
 /**
  * List the elements that are sent.
- * @param guess   inout, the block before's word on where to look, 0 if there is none; any value
- *                gives the same list, but a bad one takes longer
- * @param list    out; its peak tells whether the block is finite: if not, the entries are of no use
- * @return false when more than WRING_PICK_LISTED came near: nothing is chosen
+ * @param hint    inout, of the block before
+ * @param list    out; its peak tells whether the block is finite: if not, the entries are of no
+ * use, and the residual is as it was
+ * @return false when more than WRING_PICK_LISTED came near: nothing is chosen, nor changed
  */
 bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block, uint32_t *guess,
+                            const struct wring_topk_block *block, struct wring_topk_hint *hint,
                             struct wring_pick_list *list, struct wring_topk_choice *choice);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
+#include "compress/kernels/far.h"
 #include "compress/kernels/pick.h"
 
 #define HEAD 4                 /* bytes of the count */
@@ -157,20 +158,22 @@ static void leave_unsent(const struct wring_pick_kernels *kernels,
                          const struct wring_topk_block *block, const struct wring_pick_list *list,
                          struct wring_topk_choice choice)
 {
-    kernels->leave(block->residual, block->src, block->n, choice.threshold + choice.cut);
-    for (uint32_t entry = 0; choice.cut && entry < list->count; entry++)
+    if (!choice.taken)
+        kernels->leave(block->residual, block->src, block->n, choice.threshold + choice.cut);
+    for (uint32_t entry = 0; (choice.taken || choice.cut) && entry < list->count; entry++)
         block->residual[list->indices[entry]] = 0;
 }
 
 /** By a list of those near the threshold. @return 0 when they are too many for a list */
 static size_t encode_listed(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block, uint32_t *guess,
+                            const struct wring_topk_block *block, struct wring_topk_hint *hint,
                             unsigned char *code)
 {
     struct wring_pick_list list;
     struct wring_topk_choice choice;
 
-    if (!wring_threshold_choose(kernels, block, guess, &list, &choice))
+    wring_far_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
+    if (!wring_threshold_choose(kernels, block, hint, &list, &choice))
         return 0;
     if (list.peak >= WRING_INF_BITS)
         return put_not_finite(code);
@@ -183,14 +186,14 @@ static size_t encode_listed(const struct wring_pick_kernels *kernels,
 }
 
 static size_t encode_block(const struct wring_codec *codec, const struct wring_topk_block *block,
-                           uint32_t *guess, unsigned char *code)
+                           struct wring_topk_hint *hint, unsigned char *code)
 {
     const struct wring_pick_tier *tier = codec->kernels;
     bool sampled = is_sampled(codec, block->n);
     size_t bytes = 0;
 
     if (sampled && block->wanted <= WRING_PICK_LISTED / LIST_SHARE)
-        bytes = encode_listed(tier->kernels, block, guess, code);
+        bytes = encode_listed(tier->kernels, block, hint, code);
     return bytes != 0 ? bytes : encode_marked(tier->kernels, block, sampled, code);
 }
 
@@ -199,7 +202,7 @@ static size_t topk_encode(const struct wring_codec *codec,
                           uint64_t elems, float *residual, void *code)
 {
     uint64_t unit = codec->info.unit;
-    uint32_t guess = 0;
+    struct wring_topk_hint hint = {0};
     size_t bytes = 0;
 
     (void)context;
@@ -212,7 +215,7 @@ static size_t topk_encode(const struct wring_codec *codec,
             .wanted = wanted(codec, n),
             .most = most(codec, n),
         };
-        bytes += encode_block(codec, &block, &guess, (unsigned char *)code + bytes);
+        bytes += encode_block(codec, &block, &hint, (unsigned char *)code + bytes);
     }
     return bytes;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/pick.h"
 
-#include <stdbool.h>
-
 #include "compress/kernels/bits.h"
 
 #define DIGIT_BINS 2048
@@ -123,6 +121,22 @@ void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold)
     list->count = count;
 }
 
+bool wring_pick_take_never(struct wring_pick_list *list, struct wring_pick_undo *undo,
+                           const float *src, float *residual, uint64_t n, uint32_t threshold)
+{
+    (void)list, (void)src, (void)residual, (void)n, (void)threshold;
+    undo->n = 0;
+    return false;
+}
+
+void wring_pick_give_back(const struct wring_pick_undo *undo, const float *src, float *residual)
+{
+    const float *log = undo->log;
+
+    for (uint64_t i = 0; i < undo->n; i++)
+        residual[i] = undo->lost[i / 16] >> i % 16 & 1 ? *log++ : residual[i] - src[i];
+}
+
 static void leave_scalar(float *residual, const float *src, uint64_t n, uint32_t threshold)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -139,6 +153,8 @@ static const struct wring_pick_kernels scalar = {
     .find = find_scalar,
     .sampled = wring_pick_sampled,
     .sift = wring_pick_sift,
+    .take = wring_pick_take_never,
+    .give_back = wring_pick_give_back,
     .leave = leave_scalar,
 };
 

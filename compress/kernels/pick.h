@@ -8,13 +8,17 @@
 #ifndef WRING_KERNELS_PICK_H
 #define WRING_KERNELS_PICK_H
 
+#include <stdbool.h>
+
 #include "compress/kernels/kernels.h"
 
 #define WRING_PICK_BLOCK_MAX 65536
 #define WRING_PICK_WORDS(n) (((n) + 63) / 64)
 #define WRING_PICK_STRIDE 16 /* of so many elements one is a sample: FORMAT.md, "topk" */
 #define WRING_PICK_LISTED 8192
-#define WRING_PICK_SLACK 576 /* entries that a kernel may write rubbish to, past the last */
+#define WRING_PICK_SLACK 1088 /* entries that a kernel may write rubbish to, past the last */
+
+#define WRING_PICK_LOGGED 12288 /* old values that an undo holds: a fifth of a block */
 
 /** What marking found. */
 struct wring_pick_found {
@@ -28,6 +32,16 @@ struct wring_pick_list {
     uint32_t peak;  /* the bits of their max|v|, 0 without any */
     uint16_t indices[WRING_PICK_LISTED + WRING_PICK_SLACK];
     float values[WRING_PICK_LISTED + WRING_PICK_SLACK];
+};
+
+/**
+ * How to bring back a residual that has become v = src + residual. Most often v - src is it, to the
+ * last bit; where it is not, the old bits are logged.
+ */
+struct wring_pick_undo {
+    uint64_t n;                               /* elements that have been changed, whole 16s */
+    uint16_t lost[WRING_PICK_BLOCK_MAX / 16]; /* of each 16, a bit for those that are logged */
+    float log[WRING_PICK_LOGGED + WRING_PICK_SLACK];
 };
 
 struct wring_pick_kernels {
@@ -60,6 +74,15 @@ struct wring_pick_kernels {
     uint32_t (*sampled)(float *out, const struct wring_pick_list *list, uint64_t n);
     /** Keep the entries whose magnitude bits are at least `threshold`. The peak stays. */
     void (*sift)(struct wring_pick_list *list, uint32_t threshold);
+    /**
+     * Find, and residual = v on the way: one traversal, where find and leave are two.
+     * @return false when that could not be undone, or more than a list holds: nothing has changed,
+     *         but for the list, which is rubbish
+     */
+    bool (*take)(struct wring_pick_list *list, struct wring_pick_undo *undo, const float *src,
+                 float *residual, uint64_t n, uint32_t threshold);
+    /** Bring back, bit by bit, the residual that a take has changed. */
+    void (*give_back)(const struct wring_pick_undo *undo, const float *src, float *residual);
     /** residual = v where its magnitude bits are below `threshold`, +0 elsewhere. */
     void (*leave)(float *residual, const float *src, uint64_t n, uint32_t threshold);
 };
@@ -76,6 +99,11 @@ void wring_pick_gather(void *values, void *indices, const uint64_t *map, const f
                        const float *residual, uint64_t n);
 uint32_t wring_pick_sampled(float *out, const struct wring_pick_list *list, uint64_t n);
 void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold);
+
+/* Where logging takes longer than a second traversal. */
+bool wring_pick_take_never(struct wring_pick_list *list, struct wring_pick_undo *undo,
+                           const float *src, float *residual, uint64_t n, uint32_t threshold);
+void wring_pick_give_back(const struct wring_pick_undo *undo, const float *src, float *residual);
 
 extern const struct wring_pick_kernels wring_pick_avx2;
 extern const struct wring_pick_kernels wring_pick_avx512;

@@ -49,6 +49,28 @@ static void check_kept(const struct wring_pick_kernels *kernels, const struct tr
     check_lists(trial, want, got, "sift");
 }
 
+/** One traversal: as a find and a residual that is v, which can be undone. */
+static void check_take(const struct wring_pick_kernels *kernels, const struct trial *trial,
+                       const float *src, const float *left, uint32_t threshold)
+{
+    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
+    struct wring_pick_undo *undo = wring_test_guarded(sizeof(*undo));
+    struct wring_pick_list *want = new_list(), *got = new_list();
+    float *residual = trial_copy(left, trial->n * 4);
+
+    if (kernels->take(got, undo, src, residual, trial->n, threshold)) {
+        ref->find(want, src, left, trial->n, threshold);
+        check_lists(trial, want, got, "take");
+        if (trial->kind != TRIAL_ODD) {
+            float *v = trial_copy(left, trial->n * 4);
+            ref->leave(v, src, trial->n, WRING_ABS_BITS + 1u);
+            AGREE("take", v, residual, trial->n * 4);
+        }
+        kernels->give_back(undo, src, residual);
+    }
+    AGREE("give back", left, residual, trial->n * 4);
+}
+
 static void check_kernels(const void *entry, const struct trial *trial)
 {
     static const float thresholds[] = {0x1p-149f, 0x1p-128f, 0.01f, 0.5f, 0.99f, 0x1p127f};
@@ -67,6 +89,8 @@ static void check_kernels(const void *entry, const struct trial *trial)
         check_lists(trial, want, got, "find");
         if (want->count <= WRING_PICK_LISTED && want->peak < WRING_INF_BITS)
             check_kept(kernels, trial, want, got, threshold + (1u << 22));
+        if (residual != NULL)
+            check_take(kernels, trial, src, left, threshold);
         if (trial->kind != TRIAL_ODD && t % 2 == 1) { /* a finite block comes so far */
             float *a = trial_copy(left, n * 4), *b = trial_copy(left, n * 4);
             ref->leave(a, src, n, threshold);
@@ -193,17 +217,27 @@ static void check_list(const struct choice_case *at, const struct wring_topk_blo
           at->tier->head.name, at->shape, (size_t)block->n, at->guess);
 }
 
+/** What was taken is v; nothing else is changed, and nothing at all without a choice. */
+static void check_residual(const struct choice_case *at, const struct wring_topk_block *block,
+                           const float *v, const float *before, bool taken)
+{
+    CHECK(memcmp(block->residual, taken ? v : before, block->n * 4) == 0,
+          "%s shape %d n=%zu guess %#x: residual, %s", at->tier->head.name, at->shape,
+          (size_t)block->n, at->guess, taken ? "taken" : "left alone");
+}
+
 static void check_choice(const struct choice_case *at, const struct wring_topk_block *block)
 {
     struct wring_pick_list *list = new_list();
     struct wring_topk_choice choice;
     float *v = wring_test_guarded(block->n * 4);
-    uint32_t guess = at->guess;
+    float *before = block->residual != NULL ? trial_copy(block->residual, block->n * 4) : NULL;
+    struct wring_topk_hint hint = {.guess = at->guess};
     bool lost = at->shape == SHAPE_LOST;
 
     for (uint64_t i = 0; i < block->n; i++)
         v[i] = wring_fed(block->src, block->residual, i);
-    bool chosen = wring_threshold_choose(at->tier->kernels, block, &guess, list, &choice);
+    bool chosen = wring_threshold_choose(at->tier->kernels, block, &hint, list, &choice);
     if (!chosen) /* only where many come near */
         CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || block->residual != NULL,
               "%s shape %d guess %#x: no list", at->tier->head.name, at->shape, at->guess);
@@ -211,24 +245,31 @@ static void check_choice(const struct choice_case *at, const struct wring_topk_b
         CHECK(list->peak >= WRING_INF_BITS, "%s: an infinity was missed", at->tier->head.name);
     else
         check_list(at, block, v, list, &choice);
+    if (before == NULL)
+        return;
+    check_residual(at, block, v, before, chosen && !lost && choice.taken);
+    memcpy(block->residual, before, block->n * 4);
 }
 
-/** Twice in a row, the second time with a residual of another shape's values. */
+/** In a row: alone, with a residual of another shape's values, with one whose bits v loses. */
 static void check_shape(const struct wring_pick_tier *tier, enum shape shape, uint64_t n)
 {
     static const uint32_t guesses[] = {0, 1, 0x3F000000, 0x40000000, 0x40600000, WRING_INF_BITS};
     static const uint64_t shares[] = {1000, 100, 20}; /* one in so many is wanted */
     uint32_t random = (uint32_t)(n + shape);
-    float *src = wring_test_guarded(n * 4), *left = wring_test_guarded(n * 4);
+    float *src = wring_test_guarded(n * 4), *left = wring_test_guarded(n * 4),
+          *faint = wring_test_guarded(n * 4), *const residuals[] = {NULL, left, faint};
 
     for (uint64_t i = 0; i < n; i++)
         src[i] = draw(shape, i, n, &random);
     for (uint64_t i = 0; i < n; i++)
         left[i] = shape == SHAPE_TINY ? 0 : draw(SHAPE_STEPS, i, n, &random);
-    for (size_t c = 0; c < 6 * 3 * 2; c++) {
+    for (uint64_t i = 0; i < n; i++)
+        faint[i] = draw(SHAPE_BELL, i, n, &random) * 0x1p-12f;
+    for (size_t c = 0; c < 6 * 3 * 3; c++) {
         struct choice_case at = {tier, shape, guesses[c % 6]};
         uint64_t wanted = (n + shares[c / 6 % 3] - 1) / shares[c / 6 % 3];
-        struct wring_topk_block block = {src, c < 18 ? NULL : left, n, wanted,
+        struct wring_topk_block block = {src, residuals[c / 18], n, wanted,
                                          wanted + wanted / 4 + 8};
         check_choice(&at, &block);
     }

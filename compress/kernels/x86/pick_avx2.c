@@ -235,5 +235,7 @@ const struct wring_pick_kernels wring_pick_avx2 = {
     .find = find_avx2,
     .sampled = wring_pick_sampled,
     .sift = wring_pick_sift,
+    .take = wring_pick_take_never,
+    .give_back = wring_pick_give_back,
     .leave = leave_avx2,
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/pick.h"
 
 #define STEP 512 /* elements that are listed between two looks at the list's end */
+#define RUN 4096 /* elements that a first cache holds, beside what is made of them */
 #define FEW 8    /* vectors that are ranked without going to memory for them again and again */
 
 static inline __mmask16 live_lanes(uint64_t left)
@@ -215,48 +217,84 @@ static inline uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i)
     return end;
 }
 
-/** List whole steps of elements. @return the list's end: past `last` it holds not all of them */
+/** List steps from element i to end. @return the list's end: past `last` it holds not all of them
+ */
 static inline uint16_t *list_steps(uint16_t *out, const uint16_t *last, const float *src,
-                                   const float *residual, uint64_t n, __m512i limit)
+                                   const float *residual, uint64_t i, uint64_t end, __m512i limit)
 {
-    for (uint64_t i = 0; i < n && out <= last; i += STEP)
+    for (; i < end && out <= last; i += STEP)
         for (uint64_t at = i; at < i + STEP; at += 64)
             out = list_64(out, reach_64(src + at, residual == NULL ? NULL : residual + at, limit),
                           at);
     return out;
 }
 
-static void take_values(struct wring_pick_list *list, const float *src, const float *residual)
+/** The values of the entries from `entry` on, while they are near. */
+static inline void take_values(struct wring_pick_list *list, uint32_t entry, const float *src,
+                               const float *residual)
+{
+    for (; entry < list->count; entry++) {
+        uint16_t index = list->indices[entry];
+        list->values[entry] = residual == NULL ? src[index] : src[index] + residual[index];
+    }
+}
+
+static uint32_t peak_of(const struct wring_pick_list *list)
 {
     __m512i peak = _mm512_setzero_si512();
 
-    if (residual == NULL)
-        for (uint32_t entry = 0; entry < list->count; entry++)
-            list->values[entry] = src[list->indices[entry]];
-    else
-        for (uint32_t entry = 0; entry < list->count; entry++)
-            list->values[entry] = src[list->indices[entry]] + residual[list->indices[entry]];
     for (uint32_t entry = 0; entry < list->count; entry += 16)
         peak = _mm512_max_epu32(
             peak, magnitude_of(fed(list->values, NULL, entry, live_lanes(list->count - entry))));
-    list->peak = _mm512_reduce_max_epu32(peak);
+    return _mm512_reduce_max_epu32(peak);
+}
+
+/** Runs of whole steps from element i on; the values of each run before it leaves the first cache
+ */
+static inline uint64_t list_runs(struct wring_pick_list *list, const float *src,
+                                 const float *residual, uint64_t n, uint64_t run, __m512i limit)
+{
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    uint16_t *out = list->indices;
+    uint64_t i = 0;
+
+    for (; i + run <= n && out <= last; i += run) {
+        uint32_t before = list->count;
+        out = list_steps(out, last, src, residual, i, i + run, limit);
+        list->count = (uint32_t)(out - list->indices);
+        if (out <= last)
+            take_values(list, before, src, residual);
+    }
+    return i;
+}
+
+/** What no run holds. */
+static void list_rest(struct wring_pick_list *list, const float *src, const float *residual,
+                      uint64_t i, uint64_t n, __m512i limit)
+{
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    uint16_t *out = list->indices + list->count;
+    uint32_t before = list->count;
+
+    for (; i < n && out <= last; i += 64)
+        out = list_64(out, reach_rest(src, residual, i, n, limit), i);
+    list->count = (uint32_t)(out - list->indices);
+    if (out <= last)
+        take_values(list, before, src, residual);
 }
 
 static void find_avx512(struct wring_pick_list *list, const float *src, const float *residual,
                         uint64_t n, uint32_t threshold)
 {
-    const uint16_t *last = list->indices + WRING_PICK_LISTED;
     __m512i limit = _mm512_set1_epi32((int)threshold);
-    uint64_t i = n - n % STEP;
 
-    uint16_t *out = residual == NULL /* two loops: each knows whether there is a residual */
-                        ? list_steps(list->indices, last, src, NULL, i, limit)
-                        : list_steps(list->indices, last, src, residual, i, limit);
-    for (; i < n && out <= last; i += 64)
-        out = list_64(out, reach_rest(src, residual, i, n, limit), i);
-    list->count = (uint32_t)(out - list->indices);
-    if (out <= last)
-        take_values(list, src, residual);
+    list->count = 0;
+    uint64_t i = residual == NULL /* two loops: each knows whether there is a residual */
+                     ? list_runs(list, src, NULL, n, RUN, limit)
+                     : list_runs(list, src, residual, n, RUN / 2, limit);
+    list_rest(list, src, residual, i, n, limit);
+    if (list->count <= WRING_PICK_LISTED)
+        list->peak = peak_of(list);
 }
 
 static inline __m512i indices_of(const struct wring_pick_list *list, uint32_t entry)
@@ -320,6 +358,85 @@ static void leave_avx512(float *residual, const float *src, uint64_t n, uint32_t
     }
 }
 
+/** Where a take has come to. */
+struct taking {
+    uint16_t *index;
+    uint16_t *lost;
+    float *log;
+};
+
+/** v of 16 elements into the residual; what v - src is not the old residual of is logged. */
+static inline __m512 take_16(struct taking *taking, const float *src, float *residual)
+{
+    __m512 from = _mm512_loadu_ps(src), before = _mm512_loadu_ps(residual);
+    __m512 value = _mm512_add_ps(from, before), back = _mm512_sub_ps(value, from);
+    __mmask16 lost =
+        _mm512_cmpneq_epi32_mask(_mm512_castps_si512(back), _mm512_castps_si512(before));
+
+    *taking->lost++ = lost;
+    _mm512_storeu_ps(taking->log, _mm512_maskz_compress_ps(lost, before));
+    taking->log += __builtin_popcount(lost);
+    _mm512_storeu_ps(residual, value);
+    return value;
+}
+
+/** A page from element i on. */
+static inline void take_page(struct taking *taking, const float *src, float *residual, uint64_t i,
+                             __m512i limit)
+{
+    for (uint64_t at = i; at < i + WRING_PAGE; at += 64) {
+        __mmask16 part[4];
+        for (unsigned v = 0; v < 4; v++)
+            part[v] = _mm512_cmpge_epu32_mask(
+                magnitude_of(take_16(taking, src + at + 16 * v, residual + at + 16 * v)), limit);
+        taking->index = list_64(
+            taking->index,
+            _mm512_kunpackd(_mm512_kunpackw(part[3], part[2]), _mm512_kunpackw(part[1], part[0])),
+            at);
+    }
+}
+
+static void give_back_avx512(const struct wring_pick_undo *undo, const float *src, float *residual)
+{
+    const float *log = undo->log;
+
+    for (uint64_t i = 0; i < undo->n; i += 16) {
+        __mmask16 lost = undo->lost[i / 16];
+        __m512 back = _mm512_sub_ps(_mm512_loadu_ps(residual + i), _mm512_loadu_ps(src + i));
+        _mm512_storeu_ps(residual + i, _mm512_mask_expand_ps(back, lost, _mm512_loadu_ps(log)));
+        log += __builtin_popcount(lost);
+    }
+}
+
+/** Page by page, the residual's read first: it is what the page's stores have to wait for. */
+static bool take_avx512(struct wring_pick_list *list, struct wring_pick_undo *undo,
+                        const float *src, float *residual, uint64_t n, uint32_t threshold)
+{
+    __m512i limit = _mm512_set1_epi32((int)threshold);
+    struct taking taking = {list->indices, undo->lost, undo->log};
+    const uint16_t *last = list->indices + WRING_PICK_LISTED;
+    const float *full = undo->log + WRING_PICK_LOGGED;
+    bool fits = n % WRING_PAGE == 0;
+
+    list->count = 0;
+    undo->n = 0;
+    while (fits && undo->n < n) {
+        uint32_t before = list->count;
+        wring_far_read(residual + undo->n, WRING_PAGE * sizeof(*residual));
+        take_page(&taking, src, residual, undo->n, limit);
+        undo->n += WRING_PAGE;
+        list->count = (uint32_t)(taking.index - list->indices);
+        fits = taking.index <= last && taking.log <= full;
+        if (fits)
+            take_values(list, before, residual, NULL);
+    }
+    if (fits)
+        list->peak = peak_of(list);
+    else
+        give_back_avx512(undo, src, residual);
+    return fits;
+}
+
 const struct wring_pick_kernels wring_pick_avx512 = {
     .rank = rank_avx512,
     .mark = mark_avx512,
@@ -328,5 +445,7 @@ const struct wring_pick_kernels wring_pick_avx512 = {
     .find = find_avx512,
     .sampled = sampled_avx512,
     .sift = sift_avx512,
+    .take = take_avx512,
+    .give_back = give_back_avx512,
     .leave = leave_avx512,
 };
