@@ -231,7 +231,10 @@ struct wring_provider_ops {
     /** Forget a peer's region, also after its connection was disconnected. NULL is fine. */
     void (*remote_release)(struct wring_remote *remote);
 
-    /** A pointer to the peer's memory, valid until released. Errors: WRING_ERR_UNSUPPORTED. */
+    /**
+     * A pointer to the peer's memory, valid until released. A put from there to the same place
+     * copies nothing, but raises ARRIVED. Errors: WRING_ERR_UNSUPPORTED.
+     */
     enum wring_status (*remote_map)(struct wring_remote *remote, void **out);
 
     /**
