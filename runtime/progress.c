@@ -138,7 +138,7 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
         if (now >= deadline_ns)
             return false;
         idle_since = idle_since == 0 ? now : idle_since;
-        if (wring_spin(progress, now - idle_since))
+        if (wring_nap(progress, deadline_ns) || wring_spin(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         if (wring_sleep_prepare(progress, &set, &progress->caller_sleeping)) {

@@ -79,6 +79,14 @@ void wring_wake_thread(struct wring_progress *progress);
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
 
 /**
+ * A caller that drives, and only waits for others who share its core to work through much mapped
+ * data, sleeps a little. The scheduler gives one that sleeps its core when the time is over; one
+ * that yields waits for whatever the others do next to take a slice.
+ * @return false if there is no such wait
+ */
+bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns);
+
+/**
  * Prepare to sleep until something comes for the engine. Under the driver lock.
  * @param flag  the sleeper's own, raised here
  * @return false if there is something to do after all; the flag is down again

@@ -10,6 +10,7 @@
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
 #define STEPS_PER_TIMED 8
+#define LONG_BYTES (8u << 20)           /* memory alone takes a millisecond or more */
 #define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
@@ -348,6 +349,16 @@ bool wring_engine_poll(struct wring_engine *engine)
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
     return any || idle(engine);
+}
+
+bool wring_engine_works_long(const struct wring_engine *engine)
+{
+    bool all = engine->active != NULL;
+    for (const struct wring_collective *at = engine->active; at != NULL && all;
+         at = at->next_active)
+        all =
+            at->work.direct && at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes;
+    return all;
 }
 
 static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
