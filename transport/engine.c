@@ -361,6 +361,25 @@ bool wring_engine_works_long(const struct wring_engine *engine)
     return all;
 }
 
+static bool waits_beside(const struct wring_collective *collective)
+{
+    const struct wring_peer *peers = collective->engine->fabric->peers;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && !peers[collective->members.ranks[i]].beside &&
+            collective->work.ops->awaits(collective, i))
+            return false;
+    return true;
+}
+
+bool wring_engine_waits_beside(const struct wring_engine *engine)
+{
+    bool all = engine->active != NULL;
+    for (const struct wring_collective *at = engine->active; at != NULL && all;
+         at = at->next_active)
+        all = waits_beside(at);
+    return all;
+}
+
 static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
 {
     if (deadline_ns < set->deadline_ns)

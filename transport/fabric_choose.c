@@ -197,6 +197,15 @@ static double load_of(const struct description *own, const struct description *o
     return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
 }
 
+/** It runs on cores of this machine, and on none of ours. */
+static bool is_beside(const struct description *own, const struct description *other)
+{
+    cpu_set_t both;
+    CPU_AND(&both, &own->cores, &other->cores);
+    return strcmp(own->machine, other->machine) == 0 && CPU_COUNT(&both) == 0 &&
+           CPU_COUNT(&own->cores) > 0 && CPU_COUNT(&other->cores) > 0;
+}
+
 static bool is_used(const struct wring_fabric *fabric, uint32_t device)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
@@ -246,6 +255,7 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
         if (!parse(blobs, i, &other))
             return WRING_ERR_FRAME;
         load += load_of(&own, &other);
+        fabric->peers[i].beside = is_beside(&own, &other);
         if (i != fabric->rank)
             status = choose_for(fabric, &survey, &own, &other, &fabric->peers[i]);
     }
