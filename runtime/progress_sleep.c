@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
-#define BESIDE_NS (2 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
+#define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
 #define CROWDED_SPINS 50                /* times as long: most of that time others have run */
 
 enum wring_status wring_sleep_init(struct wring_progress *progress)

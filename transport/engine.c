@@ -361,9 +361,12 @@ bool wring_engine_works_long(const struct wring_engine *engine)
     return all;
 }
 
+/** Of one hop never: who gets the core instead ends its own step with what comes meanwhile. */
 static bool waits_beside(const struct wring_collective *collective)
 {
     const struct wring_peer *peers = collective->engine->fabric->peers;
+    if (collective->work.ops == &wring_flat)
+        return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && !peers[collective->members.ranks[i]].beside &&
             collective->work.ops->awaits(collective, i))
