@@ -120,19 +120,30 @@ static enum wring_status run_decode(struct wring_job *job)
     return take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
 }
 
+/** dst of the raw sources' part of a tile, and the copies of that while it is near. */
+static void sum_part(const struct wring_job *job, wring_sum_fn sum, struct tile tile)
+{
+    const void *runs[RAW_SOURCES];
+    for (uint32_t i = 0; i < job->n_sources; i++)
+        runs[i] = (const float *)job->sources[i].data + tile.begin;
+    sum((float *)job->dst + tile.begin, runs, job->n_sources, tile.n, job->divisor);
+    wring_reduce_copy(job, tile.begin * sizeof(float), tile.n * sizeof(float));
+}
+
 /** The usual case without codecs: every source is read once and the sum written once. */
 static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
 {
-    const void *runs[RAW_SOURCES];
+    uint64_t length = wring_reduce_tile(job);
 
     if (job->n_sources > RAW_SOURCES)
         return false;
-    for (uint32_t i = 0; i < job->n_sources; i++) {
+    for (uint32_t i = 0; i < job->n_sources; i++)
         if (!is_raw(&job->sources[i]) || job->sources[i].bytes != job->elems * sizeof(float))
             return false;
-        runs[i] = job->sources[i].data;
+    for (uint64_t begin = 0; begin < job->elems; begin += length) {
+        uint64_t left = job->elems - begin;
+        sum_part(job, sum, (struct tile){begin, left < length ? left : length});
     }
-    sum(job->dst, runs, job->n_sources, job->elems, job->divisor);
     return true;
 }
 
@@ -214,6 +225,8 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
         status = sum_tile(job, sum, tile, scratch);
         if (status == WRING_OK && job->codec_out != NULL)
             status = encode_sum(job, tile, scratch);
+        if (status == WRING_OK)
+            wring_reduce_copy(job, tile.begin * sizeof(float), tile.n * sizeof(float));
     }
     return status;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/reduce.h"
 
+#include <string.h>
+
 #include "base/cpu.h"
+
+#define COPY_TILE_BYTES 4096 /* of each source: four fill half of the first cache */
+#define TILE_SOURCES 64      /* more are reduced in one piece */
 
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
 {
@@ -30,6 +35,22 @@ static enum wring_status check_source(const struct wring_job *job, uint32_t i)
                                                                                : WRING_ERR_FRAME;
 }
 
+/** dst, and its copies while what was read for it is in the nearest cache: they lie there. */
+static void fold_all(const struct wring_job *job, wring_fold_fn fold)
+{
+    uint64_t length = wring_reduce_tile(job), elem_bytes = wring_dtype_bytes(job->dtype);
+    struct wring_source part[TILE_SOURCES];
+
+    for (uint64_t begin = 0; begin < job->elems; begin += length) {
+        uint64_t left = job->elems - begin, n = left < length ? left : length;
+        for (uint32_t i = 0; n < job->elems && i < job->n_sources; i++)
+            part[i].data = (const uint8_t *)job->sources[i].data + begin * elem_bytes;
+        fold((uint8_t *)job->dst + begin * elem_bytes, n < job->elems ? part : job->sources,
+             job->n_sources, n, job->divisor);
+        wring_reduce_copy(job, begin * elem_bytes, n * elem_bytes);
+    }
+}
+
 enum wring_status wring_reduce_run(struct wring_job *job)
 {
     if ((unsigned)job->dtype >= WRING_DTYPES || (unsigned)job->op >= WRING_OPS ||
@@ -44,7 +65,19 @@ enum wring_status wring_reduce_run(struct wring_job *job)
         if (status != WRING_OK)
             return status;
     }
-    wring_fold_fn fold = wring_reduce_find(job);
-    fold(job->dst, job->sources, job->n_sources, job->elems, job->divisor);
+    fold_all(job, wring_reduce_find(job));
     return WRING_OK;
+}
+
+uint64_t wring_reduce_tile(const struct wring_job *job)
+{
+    uint64_t tile = COPY_TILE_BYTES / wring_dtype_bytes(job->dtype);
+    return job->n_copies > 0 && job->n_sources <= TILE_SOURCES && job->elems > tile ? tile
+                                                                                    : job->elems;
+}
+
+void wring_reduce_copy(const struct wring_job *job, uint64_t at, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < job->n_copies; i++)
+        memcpy((uint8_t *)job->copies[i] + at, (const uint8_t *)job->dst + at, bytes);
 }

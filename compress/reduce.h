@@ -29,4 +29,10 @@ wring_fold_fn wring_reduce_find(const struct wring_job *job);
  */
 enum wring_status wring_reduce_run(struct wring_job *job);
 
+/** Elements of a REDUCE job that are best reduced at a time: all, unless the result is copied. */
+uint64_t wring_reduce_tile(const struct wring_job *job);
+
+/** Copy bytes [at, at + bytes) of dst to the job's copies. */
+void wring_reduce_copy(const struct wring_job *job, uint64_t at, uint64_t bytes);
+
 #endif

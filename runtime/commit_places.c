@@ -64,7 +64,7 @@ struct place {
 
 /** A pointer to a member's data, if it has so much there. */
 static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
-                                  const uint8_t **out)
+                                  uint8_t **out)
 {
     const struct wring_remote *data = place->data;
     size_t bytes = wring_bucket_bytes(bucket);
@@ -75,7 +75,7 @@ static enum wring_status map_data(const struct wring_bucket *bucket, const struc
         return WRING_ERR_FRAME;
     enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
     if (status == WRING_OK)
-        *out = (const uint8_t *)base + place->data_offset;
+        *out = (uint8_t *)base + place->data_offset;
     return status;
 }
 

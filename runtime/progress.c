@@ -129,20 +129,22 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
                             uint64_t deadline_ns)
 {
     const struct wring_fabric *fabric = progress->engine->fabric;
-    uint64_t idle_since = 0;
+    uint64_t idle_since = progress->beside_ns = 0;
     while (!reached(goal)) {
         if (wring_engine_poll(progress->engine)) {
-            idle_since = 0;
+            idle_since = progress->beside_ns = 0;
             wring_wake_onlookers(progress);
             continue;
         }
         uint64_t now = fabric->tick_ns;
-        if (!fabric->ticked) /* it is as old as what came last */
+        if (!fabric->ticked) { /* it is as old as what came last */
+            wring_give_way(progress);
             continue;
+        }
         if (now >= deadline_ns)
             return false;
         idle_since = idle_since == 0 ? now : idle_since;
-        if (wring_spin(progress, now - idle_since))
+        if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         if (wring_sleep_prepare(progress, &set, &progress->caller_sleeping)) {

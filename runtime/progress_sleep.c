@@ -7,7 +7,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define CROWDED_SPINS 50 /* times as long: most of that time others have run */
+#define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
+#define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
+#define CROWDED_SPINS 50                /* times as long: most of that time others have run */
 
 enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
@@ -116,6 +118,52 @@ void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag)
     atomic_store(flag, false);
     ssize_t ignored = read(progress->wake_fd, &count, sizeof(count));
     (void)ignored; /* EAGAIN: something else woke us */
+}
+
+/** May another than who shares our core send next? Then it does so while we look. */
+static bool looks_beside(struct wring_progress *progress)
+{
+    if (!wring_engine_waits_beside(progress->engine))
+        return false;
+    uint64_t now = wring_now_ns();
+    if (progress->beside_ns == 0)
+        progress->beside_ns = now;
+    return now - progress->beside_ns < BESIDE_NS;
+}
+
+void wring_give_way(struct wring_progress *progress)
+{
+    if (!progress->engine->fabric->crowded || wring_engine_works_long(progress->engine) ||
+        looks_beside(progress))
+        return;
+    progress->beside_ns = 0;
+    sched_yield();
+}
+
+bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
+{
+    if (!progress->engine->fabric->crowded)
+        return wring_spin(progress, idle_ns);
+    if (idle_ns >= progress->spin_ns * CROWDED_SPINS)
+        return false;
+    wring_give_way(progress);
+    return true;
+}
+
+bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
+{
+    if (!progress->engine->fabric->crowded || !wring_engine_works_long(progress->engine))
+        return false;
+    uint64_t until_ns = wring_now_ns() + NAP_NS;
+    struct wring_wait_set set = {.fds = {{progress->wake_fd, POLLIN, 0}},
+                                 .n = 1,
+                                 .deadline_ns = until_ns < deadline_ns ? until_ns : deadline_ns};
+    count_sleep(progress);
+    atomic_store(&progress->caller_sleeping, true); /* before the last look at what is posted */
+    if (atomic_load(&progress->engine->posted) == NULL && !atomic_load(&progress->stop))
+        wring_wait_set_sleep(&set);
+    wring_sleep_end(progress, &progress->caller_sleeping);
+    return true;
 }
 
 bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)

@@ -26,6 +26,8 @@ struct wring_progress {
     pthread_mutex_t driver;
     atomic_bool stop;
 
+    uint64_t beside_ns; /* the driver's: since when it looks for what comes from beside; 0: not */
+
     int wake_fd;                 /* ends the sleeps of callers that drive and of the thread */
     atomic_bool caller_sleeping; /* a caller that drives sleeps, or is about to */
     atomic_bool thread_sleeping; /* the thread does, and others may drive meanwhile */
@@ -77,6 +79,24 @@ void wring_wake_thread(struct wring_progress *progress);
 /** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core, now.
  *  @return false when it is time to sleep */
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
+
+/**
+ * Nothing came just now. With more ranks than cores, who shares ours may be who can change that,
+ * and gets it at once. What comes from ranks on other cores is looked for as long as it takes to
+ * hand the core over and back. By a caller that drives.
+ */
+void wring_give_way(struct wring_progress *progress);
+
+/** As wring_spin, for a caller that drives. */
+bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns);
+
+/**
+ * A caller that drives, and only waits for others who share its core to work through much mapped
+ * data, sleeps a little. The scheduler gives one that sleeps its core when the time is over; one
+ * that yields waits for whatever the others do next to take a slice.
+ * @return false if there is no such wait
+ */
+bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns);
 
 /**
  * Prepare to sleep until something comes for the engine. Under the driver lock.

@@ -84,6 +84,13 @@ static bool is_unattended(struct wring_progress *progress)
                                                    atomic_load(&progress->engine->posted) != NULL);
 }
 
+/** May the thread poll while it waits? Where ranks share cores, only while it has work to do: each
+ *  look takes the core from somebody, and the hand-over of it and back costs more than a step. */
+static bool may_spin(const struct wring_progress *progress, uint64_t idle_ns)
+{
+    return !progress->engine->fabric->crowded && wring_spin(progress, idle_ns);
+}
+
 /** Stand back while callers drive, and a little longer: they tend to come again. */
 static void park(struct wring_progress *progress)
 {
@@ -97,7 +104,7 @@ static void park(struct wring_progress *progress)
         seen = taken;
         if (atomic_load(&progress->takers) == 0 && now - since >= WRING_PARK_NS)
             return;
-        if (wring_spin(progress, now - began) || !sleep_parked(progress))
+        if (may_spin(progress, now - began) || !sleep_parked(progress))
             continue;
         if (is_unattended(progress)) { /* so it may have been for as long as we slept */
             atomic_store_explicit(&progress->prompt, false, memory_order_relaxed);

@@ -49,7 +49,7 @@ struct wring_channel_out {
     struct wring_peer *peer;
     struct wring_remote *remote;  /* the peer's slots, or its data if placed; borrowed */
     uint64_t offset;              /* where ours begin in it, or the data */
-    const uint8_t *mapped;        /* placed: the data, where it can be mapped; else NULL */
+    uint8_t *mapped;              /* placed: the data, where it can be mapped; else NULL */
     uint32_t reserved, limit;     /* sequences */
     uint32_t channel, generation; /* what the peer calls its end */
 };

@@ -9,6 +9,7 @@
 
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
+#define LONG_BYTES (8u << 20)           /* memory alone takes a millisecond or more */
 #define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
@@ -341,6 +342,38 @@ bool wring_engine_poll(struct wring_engine *engine)
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
     return any || idle(engine);
+}
+
+bool wring_engine_works_long(const struct wring_engine *engine)
+{
+    bool all = engine->active != NULL;
+    for (const struct wring_collective *at = engine->active; at != NULL && all;
+         at = at->next_active)
+        all =
+            at->work.direct && at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes;
+    return all;
+}
+
+/** Of one hop never: who gets the core instead ends its own step with what comes meanwhile. */
+static bool waits_beside(const struct wring_collective *collective)
+{
+    const struct wring_peer *peers = collective->engine->fabric->peers;
+    if (collective->work.ops == &wring_flat || collective->work.ops == &wring_flat_mapped)
+        return false;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && !peers[collective->members.ranks[i]].beside &&
+            collective->work.ops->awaits(collective, i))
+            return false;
+    return true;
+}
+
+bool wring_engine_waits_beside(const struct wring_engine *engine)
+{
+    bool all = engine->active != NULL;
+    for (const struct wring_collective *at = engine->active; at != NULL && all;
+         at = at->next_active)
+        all = waits_beside(at);
+    return all;
 }
 
 static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)

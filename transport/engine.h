@@ -84,6 +84,12 @@ void wring_engine_finish(struct wring_engine *engine, struct wring_collective *c
 void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
                              enum wring_status status);
 
+/** Is all that is under way steps on so much mapped data that each member works for long? */
+bool wring_engine_works_long(const struct wring_engine *engine);
+
+/** Does all that is under way wait for nobody but members that run beside us? */
+bool wring_engine_waits_beside(const struct wring_engine *engine);
+
 /** Is there anything to wait for? */
 static inline bool wring_engine_idle(const struct wring_engine *engine)
 {

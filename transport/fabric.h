@@ -44,6 +44,7 @@ struct wring_peer {
     struct wring_put_window window; /* where puts copy, of round `put_round` */
     uint64_t put_round;
     bool put_copies; /* its device's */
+    bool beside;     /* runs on other cores of this machine than we: it needs none of ours */
     bool connected;
     bool left;       /* said good-bye */
     bool gone;       /* its connection is closed */

@@ -165,6 +165,15 @@ static double load_of(const struct wring_description *own, const struct wring_de
     return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
 }
 
+/** It runs on cores of this machine, and on none of ours. */
+static bool is_beside(const struct wring_description *own, const struct wring_description *other)
+{
+    cpu_set_t both;
+    CPU_AND(&both, &own->cores, &other->cores);
+    return strcmp(own->machine, other->machine) == 0 && CPU_COUNT(&both) == 0 &&
+           CPU_COUNT(&own->cores) > 0 && CPU_COUNT(&other->cores) > 0;
+}
+
 static bool is_used(const struct wring_fabric *fabric, uint32_t device)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
@@ -214,6 +223,7 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
     double load = 0;
     for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
         load += load_of(own, &survey.all[i]);
+        fabric->peers[i].beside = is_beside(own, &survey.all[i]);
         if (i != fabric->rank)
             status = choose_for(fabric, &survey, &fabric->peers[i]);
     }

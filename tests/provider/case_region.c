@@ -265,6 +265,10 @@ static void maps_are_as_promised(void)
     if (status == WRING_OK) {
         fill_pattern(a.base, 5000, 5);
         CHECK(has_pattern(map, 5000, 5), "another memory");
+        fill_pattern(map, 5000, 6);
+        put_next(&a, &b, NULL, map, b.remote, 5000); /* it lies there already */
+        put_next(&a, &b, NULL, map, b.remote, 8);
+        CHECK(a.arrived_bytes == 5008 && has_pattern(a.base, 5000, 6), "put where it lay");
     }
     ends_close(&a, &b);
 }

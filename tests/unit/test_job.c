@@ -310,11 +310,68 @@ static void check_type(enum wring_dtype dtype, enum wring_op op)
           "%s: a short source is taken", wring_dtype_name(dtype));
 }
 
+/** The result goes to the sources themselves, and to memory that is none of them. */
+static void check_copies(enum wring_dtype dtype, enum wring_op op, uint64_t elems)
+{
+    static uint64_t in[SOURCES][N], want[N], more[N];
+    void *const copies[] = {in[0], more, in[3]};
+    struct wring_source sources[SOURCES];
+    const void *src[SOURCES];
+    size_t bytes = elems * wring_dtype_bytes(dtype);
+
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, 7 + s);
+        sources[s] = (struct wring_source){in[s], bytes, NULL};
+        src[s] = in[s];
+    }
+    memset(more, 0xA5, sizeof(more));
+    struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
+                               .dtype = dtype,
+                               .op = op,
+                               .elems = elems,
+                               .sources = sources,
+                               .n_sources = SOURCES,
+                               .divisor = op == WRING_AVG ? SOURCES : 1,
+                               .dst = in[2],
+                               .copies = copies,
+                               .n_copies = 3};
+    uint64_t mode = wring_fp_enter();
+    wring_test_reduce(dtype, op, src, SOURCES, elems, want);
+    wring_fp_leave(mode);
+    run(&reduce);
+    CHECK(reduce.status == WRING_OK && memcmp(in[2], want, bytes) == 0, "%s %s of %llu",
+          wring_dtype_name(dtype), wring_op_name(op), (unsigned long long)elems);
+    for (uint32_t c = 0; c < reduce.n_copies; c++)
+        CHECK(memcmp(copies[c], want, bytes) == 0, "%s %s of %llu: copy %u",
+              wring_dtype_name(dtype), wring_op_name(op), (unsigned long long)elems, c);
+    CHECK(((uint8_t *)more)[bytes] == 0xA5, "more than all of it was copied");
+}
+
 static void every_type(void)
 {
     for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
-        for (int op = 0; op < WRING_OPS; op++)
+        for (int op = 0; op < WRING_OPS; op++) {
             check_type((enum wring_dtype)dtype, (enum wring_op)op);
+            for (uint64_t elems = N - 3; elems > 0; elems /= 5)
+                check_copies((enum wring_dtype)dtype, (enum wring_op)op, elems);
+        }
+}
+
+/** Sums of codes go on to their places, too. */
+static void copies_of_decoded_sums(void)
+{
+    static const char *const specs[SOURCES] = {NULL, "int8", "none", "bf16"};
+    static float want[N], more[2][N];
+    void *const copies[] = {more[0], more[1]};
+    struct reduction *r = set_up(specs, NULL);
+
+    r->job.copies = copies;
+    r->job.n_copies = 2;
+    expect(r, want);
+    run(&r->job);
+    CHECK(memcmp(more[0], want, sizeof(want)) == 0 && memcmp(more[1], want, sizeof(want)) == 0,
+          "a copy differs");
+    tear_down(r);
 }
 
 static void codecs_sum_float32_alone(void)
@@ -438,6 +495,7 @@ static const struct wring_test_case cases[] = {
     {"contexts", contexts},
     {"malformed_source", malformed_source},
     {"bad_calls", bad_calls},
+    {"copies_of_decoded_sums", copies_of_decoded_sums},
     {"every_type", every_type},
     {"codecs_sum_float32_alone", codecs_sum_float32_alone},
     {"nan_is_canonical", nan_is_canonical},

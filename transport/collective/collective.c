@@ -36,9 +36,11 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
     if (i < slots && collective->slots_base != NULL)
         task->slot = collective->slots_base + (size_t)i * slot_stride(collective);
     task->sources = calloc(collective->members.n, sizeof(*task->sources));
+    task->copies = calloc(collective->members.n, sizeof(*task->copies));
     task->put_to = calloc(collective->members.n, sizeof(*task->put_to));
     task->taken = calloc(collective->members.n, sizeof(*task->taken));
-    return task->sources != NULL && task->put_to != NULL && task->taken != NULL
+    return task->sources != NULL && task->copies != NULL && task->put_to != NULL &&
+                   task->taken != NULL
                ? WRING_OK
                : WRING_ERR_NO_MEMORY;
 }
@@ -66,6 +68,7 @@ void wring_collective_finish(struct wring_collective *collective)
 {
     for (uint32_t i = 0; collective->tasks != NULL && i < task_count(collective); i++) {
         free(collective->tasks[i].sources);
+        free(collective->tasks[i].copies);
         free(collective->tasks[i].put_to);
         free(collective->tasks[i].taken);
     }
@@ -136,10 +139,16 @@ static enum wring_status put(struct wring_task *task, uint32_t member)
     struct wring_region *region = region_for(task, channel->out[member].peer);
     uint64_t cookie = (uintptr_t)task;
 
-    if (channel->placed)
-        return wring_channel_place(channel, member, region, task->piece,
-                                   task->span.begin * collective->work.geometry.elem_bytes,
-                                   task->piece_bytes, cookie);
+    if (channel->placed) {
+        uint64_t offset = task->span.begin * collective->work.geometry.elem_bytes;
+        const void *piece = task->piece;
+        if (collective->work.direct) { /* it lies there already: the word alone goes */
+            piece = channel->out[member].mapped + offset;
+            region = NULL;
+        }
+        return wring_channel_place(channel, member, region, piece, offset, task->piece_bytes,
+                                   cookie);
+    }
     return wring_channel_put(channel, member, task->sequence, region, task->piece,
                              task->piece_bytes, cookie);
 }

@@ -85,6 +85,7 @@ struct wring_task {
     enum wring_task_kind kind;
     enum wring_task_state state;
     struct wring_source *sources; /* [members] */
+    void **copies;                /* [members] direct: where the sum lies at the others */
     struct wring_span span;
     uint64_t chunk;
     uint32_t member;   /* SEND, REDUCE: to whom the piece goes; DECODE: whose it is */

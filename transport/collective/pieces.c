@@ -179,6 +179,24 @@ bool wring_collective_all_arrived(const struct wring_collective *collective,
     return true;
 }
 
+/** Direct: where a task's span lies at a member. */
+static void *mapped_at(const struct wring_task *task, uint32_t member)
+{
+    const struct wring_collective *collective = task->collective;
+    return collective->gather->out[member].mapped +
+           task->span.begin * collective->work.geometry.elem_bytes;
+}
+
+/** Direct: the sum goes to its places as it is made, while their lines are near. */
+static void copy_to_all(struct wring_task *task)
+{
+    const struct wring_members *members = &task->collective->members;
+    task->job.copies = task->copies;
+    for (uint32_t i = 0; i < members->n; i++)
+        if (i != members->me)
+            task->copies[task->job.n_copies++] = mapped_at(task, i);
+}
+
 /** Everyone's pieces of a chunk, in rank order; of direct ones the data itself. */
 static void take_sources(struct wring_task *task, struct wring_channel *channel,
                          struct wring_source own)
@@ -193,8 +211,7 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
         }
         if (collective->work.direct) {
             *source = own; /* as long */
-            source->data = collective->gather->out[i].mapped +
-                           task->span.begin * collective->work.geometry.elem_bytes;
+            source->data = mapped_at(task, i);
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
@@ -214,6 +231,8 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
+    if (collective->work.direct)
+        copy_to_all(task);
     if (encoded)
         encode_by(job, task, 1);
 }

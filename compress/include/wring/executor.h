@@ -49,7 +49,7 @@ struct wring_source {
 /**
  * One piece of work on `elems` elements that start at a unit of every codec involved.
  * The caller owns the job and all it points to, and leaves both alone until it is polled.
- * dst may be exactly one of the raw sources, else nothing overlaps.
+ * dst may be exactly one of the raw sources, and each of the copies another; else nothing overlaps.
  */
 struct wring_job {
     enum wring_job_kind kind;
@@ -72,6 +72,8 @@ struct wring_job {
     void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     size_t code_bytes;                   /* out */
     void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
+    void *const *copies; /* REDUCE: [n_copies] out, where that goes, too, as soon as it is known */
+    uint32_t n_copies;
     bool untimed; /* began_ns, took_ns and core are not asked for: 0, 0, -1 */
     bool measure; /* with codec_out: also say what the code lacks, which takes a decode */
 

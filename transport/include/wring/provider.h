@@ -241,17 +241,21 @@ struct wring_provider_ops {
     /** Forget a peer's region, also after its connection was disconnected. NULL is fine. */
     void (*remote_release)(struct wring_remote *remote);
 
-    /** A pointer to the peer's memory, valid until released. Errors: WRING_ERR_UNSUPPORTED. */
+    /**
+     * A pointer to the peer's memory, valid until released. A put from there to the same place
+     * copies nothing, but raises ARRIVED. Errors: WRING_ERR_UNSUPPORTED.
+     */
     enum wring_status (*remote_map)(struct wring_remote *remote, void **out);
 
     /**
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
      * ARRIVED there and PUT_DONE here. `local` lies in `region`, which may be NULL only where
-     * caps.local_any, or where there are no bytes; it is left alone until PUT_DONE. Order holds per
-     * lane only, for PUT_DONE too. With caps.put_copies the cookie may be WRING_NO_PUT_DONE.
-     * Errors: WRING_ERR_AGAIN (queue full: poll first), WRING_ERR_INVALID (out of bounds on either
-     * side, no such lane, a remote of another connection), WRING_ERR_CLOSED (it is dead, perhaps
-     * before CLOSED was given). Nothing has happened then.
+     * caps.local_any, where there are no bytes, or where they lie there already, as remote_map
+     * told; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too. With
+     * caps.put_copies the cookie may be WRING_NO_PUT_DONE. Errors: WRING_ERR_AGAIN (queue full:
+     * poll first), WRING_ERR_INVALID (out of bounds on either side, no such lane, a remote of
+     * another connection), WRING_ERR_CLOSED (it is dead, perhaps before CLOSED was given). Nothing
+     * has happened then.
      */
     enum wring_status (*put)(struct wring_conn *conn, unsigned lane, struct wring_region *region,
                              const void *local, struct wring_remote *remote, uint64_t remote_offset,

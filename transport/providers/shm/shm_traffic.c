@@ -40,8 +40,10 @@ enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct w
     if (cookie != WRING_NO_PUT_DONE && conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
         return WRING_ERR_AGAIN;
 
-    bool inside = bytes > 0 && bytes <= SHM_INSIDE_MAX;
-    if (bytes > SHM_INSIDE_MAX && mapping->known) /* else the peer will refuse it without data */
+    bool there = local == mapping->base + remote_offset;
+    bool inside = bytes > 0 && bytes <= SHM_INSIDE_MAX && !there;
+    if (bytes > SHM_INSIDE_MAX && mapping->known &&
+        !there) /* else the peer will refuse it without data */
         memcpy(mapping->base + remote_offset, local, bytes);
     struct shm_entry entry = {.kind = inside ? SHM_INSIDE : SHM_PUT,
                               .region = mapping->id,

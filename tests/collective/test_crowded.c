@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * More ranks than cores, each bound to one: who shares a core and who runs beside is known, a step
+ * on much mapped data is slept through, and what comes out is right.
+ */
+#include <sched.h>
+
+#include "runtime/session.h"
+#include "tests/lib/procs.h"
+#include "tests/lib/test.h"
+
+#define RANKS 4
+#define STEPS 5
+#define DEADLINE_S 120
+#define LARGE ((8ul << 20) / sizeof(float))
+
+static const uint64_t sizes[] = {2, 1000, 16384, LARGE}; /* of one hop, of two, slept through */
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/** The core of a rank: one of the first that we may use, or -1. */
+static int core_of(uint32_t rank, uint32_t cores)
+{
+    cpu_set_t usable;
+    sched_getaffinity(0, sizeof(usable), &usable);
+    int left = (int)(rank % cores);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &usable) && left-- == 0)
+            return core;
+    return -1;
+}
+
+static bool bind_to(int core)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    return sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+static void check_neighbours(const struct wring_session *session, uint32_t rank, uint32_t cores)
+{
+    CHECK(session->fabric->crowded, "%u ranks on %u cores are not too many", RANKS, cores);
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (i != rank)
+            CHECK(session->fabric->peers[i].beside == (i % cores != rank % cores), "rank %u", i);
+}
+
+static enum wring_status reduce_once(struct wring_bucket *bucket, float *data, uint64_t n,
+                                     uint32_t rank, uint64_t step)
+{
+    for (uint64_t i = 0; i < n; i++)
+        data[i] = (float)((i + step) % 1000 + rank);
+    enum wring_status status = wring_bucket_post(bucket);
+    if (status == WRING_OK)
+        status = wring_bucket_wait(bucket, WRING_FOREVER);
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < n && status == WRING_OK; i++)
+        wrong += data[i] != (float)((i + step) % 1000 * RANKS + RANKS * (RANKS - 1) / 2);
+    CHECK(wrong == 0, "%llu elements of %llu are wrong", (unsigned long long)wrong,
+          (unsigned long long)n);
+    return status;
+}
+
+/** Who sleeps where is up to the scheduler; that nobody does cannot be. */
+static enum wring_status check_naps(struct wring_session *session, uint64_t naps)
+{
+    int64_t all = (int64_t)naps;
+    enum wring_status status =
+        wring_allreduce(wring_session_world(session), &all, 1, WRING_I64, WRING_SUM, NULL, NULL);
+    CHECK(all > 0, "nobody slept through a large step");
+    return status;
+}
+
+static enum wring_status run_steps(struct wring_session *session, uint32_t rank)
+{
+    struct wring_bucket *buckets[SIZES];
+    float *data[SIZES];
+    enum wring_status status = WRING_OK;
+
+    for (size_t b = 0; b < SIZES && status == WRING_OK; b++) {
+        char name[16];
+        snprintf(name, sizeof(name), "b%zu", b);
+        status = wring_buffer_alloc(session, sizes[b] * sizeof(float), (void **)&data[b]);
+        struct wring_bucket_params params = {.name = name, .data = data[b], .elems = sizes[b]};
+        if (status == WRING_OK)
+            status = wring_bucket_register(session, &params, &buckets[b]);
+    }
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    uint64_t naps = 0;
+    for (uint64_t i = 0; i < STEPS * SIZES && status == WRING_OK; i++) {
+        uint64_t slept = wring_progress_sleeps(session->progress);
+        size_t b = i % SIZES;
+        status = reduce_once(buckets[b], data[b], sizes[b], rank, i);
+        naps += sizes[b] == LARGE ? wring_progress_sleeps(session->progress) - slept : 0;
+    }
+    return status == WRING_OK ? check_naps(session, naps) : status;
+}
+
+static int run_rank(struct procs_rank *rank, void *arg)
+{
+    uint32_t cores = *(const uint32_t *)arg;
+    struct wring_session *session = NULL;
+    if (!bind_to(core_of(rank->rank, cores)))
+        return 2;
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    if (status == WRING_OK) {
+        check_neighbours(session, rank->rank, cores);
+        status = run_steps(session, rank->rank);
+    }
+    procs_say(rank, "%s", wring_status_text(status));
+    wring_session_close(session);
+    return status == WRING_OK && wring_test_failures() == 0 ? 0 : 1;
+}
+
+static void run_on(uint32_t cores)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller",
+                                           "WRING_SPIN=1s", NULL};
+    static struct procs_job job;
+    job = (struct procs_job){.ranks = RANKS, .settings = settings, .run = run_rank, .arg = &cores};
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t r = 0; r < RANKS; r++)
+        CHECK(job.codes[r] == 0, "%u cores, rank %u (code %d) said %s", cores, r, job.codes[r],
+              job.texts[r]);
+}
+
+static void all_share_one_core(void)
+{
+    run_on(1);
+}
+
+static void two_share_each(void)
+{
+    if (core_of(1, 2) >= 0)
+        run_on(2);
+    else
+        printf("there is but one core\n");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"all_share_one_core", all_share_one_core},
+        {"two_share_each", two_share_each},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
