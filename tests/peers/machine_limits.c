@@ -209,8 +209,10 @@ static void connect_pair(int ends[2])
         die("sockets");
     ends[1] = accept(listener, NULL, NULL);
     close(listener);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, "reno", 4); /* as wring: no pacing */
+    }
 }
 
 static size_t moved(ssize_t result)

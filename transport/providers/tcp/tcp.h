@@ -215,6 +215,9 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
                                            struct sockaddr_storage *out, socklen_t *bytes);
 void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes);
 
+/** Have both ends of a connection one address? */
+bool wring_tcp_stays_on_host(int fd);
+
 /* tcp_frame.c */
 
 /** @param out the header, up to TCP_HEADER_MAX @return its bytes */
