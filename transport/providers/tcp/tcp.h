@@ -38,7 +38,6 @@
     (TCP_FRAME_BYTES + \
      512) /* read ahead while large: a few small frames; whole cache lines of payload */
 #define TCP_SHARE_BYTES (1u << 20) /* one connection's bytes per turn, each way */
-#define TCP_AT_ONCE_BYTES 32768    /* so much queued is sent by put itself, not by poll */
 #define TCP_MESSAGES_PER_POLL 64
 #define TCP_ACCEPTS_PER_POLL 16
 #define TCP_PENDING_MAX 128 /* accepted, not yet authenticated */

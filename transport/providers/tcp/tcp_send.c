@@ -253,8 +253,9 @@ enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct w
     spoil_put(sender, put);
     sender->queued_bytes += frame_bytes(put);
 
-    /* small puts wait for the poll that follows, so that several leave together */
-    if (conn->writable && sender->queued_bytes >= TCP_AT_ONCE_BYTES)
+    /* puts wait for the poll that follows, so that several leave together: one call for 1 MiB takes
+     * a tenth less time than four */
+    if (conn->writable && sender->queued_bytes >= TCP_SHARE_BYTES)
         wring_tcp_flush(conn);
     wring_tcp_make_ready(conn);
     return WRING_OK;
