@@ -103,7 +103,7 @@ class Switch:
     codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
     runs_from, runs_share = MIB, 0.75
     # none runs twice: what the same path differs by from itself, to which no bar applies
-    short_runs = 3  # in each round, as a single one of short calls says little
+    runs = ((MIB, 9), (LONG, 3))  # below these sizes, in each round: one of short calls says little
 
     def __init__(self, tools, arguments):
         self.tools, self.seconds = tools, arguments.seconds / 2
@@ -113,13 +113,14 @@ class Switch:
         self.orders = {size: Rotation(["none", *self.codecs, "none"]) for size in self.sizes}
         self.more = ["--bypass", "auto"] if tools.has_bypass() else []
         self.note = ("Each codec's time beside that of none, in one run of one size: shm and "
-                     f"loopback with 2 ranks, the links with {RANKS} hosts. None runs twice. ")
+                     f"loopback with 2 ranks, the links with {RANKS} hosts. None runs twice, and "
+                     "the mean of both counts. ")
         self.note += ("wring may bypass the codec (--bypass auto)." if self.more else
                       "This wring has no bypass: what is switched on runs.")
 
     def entries(self):
         for size in self.sizes:
-            for _ in range(self.short_runs if size < LONG else 1):
+            for _ in range(next((count for below, count in self.runs if size < below), 1)):
                 for provider in ("shm", "tcp"):
                     yield Entry(provider, functools.partial(self.run_here, provider, size), True)
                 for name, hosts in self.hosts.items():
@@ -140,10 +141,11 @@ class Switch:
                          for codec in ("none", *self.codecs)}
                 raw = times(found["none"])
                 again = times(column(samples, place, (repeated("none"), size)))
+                both = list(map(statistics.mean, zip(raw, again)))
                 figures = {codec: times(results) for codec, results in found.items()}
                 yield Row(place, size, "us", {"none": raw, repeated("none"): again, **figures},
                           [check for codec in self.codecs
-                           for check in self.checks(place, size, found[codec], raw)])
+                           for check in self.checks(place, size, found[codec], both)])
 
     def checks(self, place, size, results, raw):
         yield Check(f"{place}: time with a codec, of that without",

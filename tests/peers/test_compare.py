@@ -150,19 +150,18 @@ class Sections(unittest.TestCase):
     def test_switch_compares_within_a_run(self):
         section = peer_links.Switch(tools(), arguments())
         runs = [peer_sides.by_codec([result("none", MIB, none), result("int8", MIB, int8),
-                                     result("none", MIB, 2 * none)])
-                for none, int8 in ((100, 110), (200, 204), (400, 400))]
+                                     result("none", MIB, none + 20)])
+                for none, int8 in ((90, 110), (190, 204), (390, 400))]
         rows = {(row.what, row.bytes): row for row in section.rows({"tcp": runs})}
         row = rows["tcp", MIB]
         self.assertEqual(row.checks[0].value, 1.02)
-        self.assertEqual(row.figures[peer_sides.repeated("none")], [200, 400, 800])
+        self.assertEqual(row.figures[peer_sides.repeated("none")], [110, 210, 410])
         self.assertIsNone(row.checks[1].value)  # a codec that did not run
 
     def test_switch_runs_short_calls_more_often(self):
         section = peer_links.Switch(tools(), arguments())
         sizes = [entry.run.args[-1] for entry in section.entries() if entry.side == "tcp"]
-        self.assertEqual(sizes.count(4096), section.short_runs)
-        self.assertEqual(sizes.count(64 * MIB), 1)
+        self.assertEqual([sizes.count(size) for size in section.sizes], [9, 9, 3, 1, 1])
 
     def test_on_a_slow_link_the_bytes_must_shrink(self):
         section = peer_links.Switch(tools(), arguments())
