@@ -6,6 +6,7 @@
 #define STAGE_TASKS 4
 #define ALIGN WRING_BOARD_ALIGN
 #define PAIR_FLAT_TIMES 8
+#define PAIR_COPIED_TIMES 64
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
 
@@ -21,9 +22,10 @@ struct layout {
 
 /**
  * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
- * many in one hop as in two, so there it is worth more of them (tcp on loopback: from 12 KiB to
- * 64 KiB, by a third to a twentieth). In mapped data each of two adds but its half, and reads half
- * as many, which is sooner done from 8 KiB on. More members would wait for more words.
+ * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
+ * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data each of
+ * two adds but its half, and reads half as many, which is sooner done from 8 KiB on. More members
+ * would wait for more words.
  */
 static uint64_t flat_limit(const struct wring_bucket *bucket)
 {
@@ -36,7 +38,10 @@ static uint64_t flat_limit(const struct wring_bucket *bucket)
     if (bucket->placed && bucket->mapped)
         return limit / 2;
     const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
-    return fabric->devices[other->device].caps.remote_map ? limit : limit * PAIR_FLAT_TIMES;
+    const struct wring_provider_caps *caps = &fabric->devices[other->device].caps;
+    if (caps->remote_map)
+        return limit;
+    return limit * (caps->local_any ? PAIR_COPIED_TIMES : PAIR_FLAT_TIMES);
 }
 
 static bool is_small(const struct wring_bucket *bucket)

@@ -95,7 +95,11 @@ def config():
 
 def frame(kind, region=0, offset=0, payload=b"", imm=0, generation=1, size=None):
     return struct.pack("<HBBIIIQII", 0x5752, kind, 0, 0, region, generation, offset,
-                       len(payload) if size is None else size, imm) + payload
+                       len(payload) if size is None else size, imm) + padded(payload)
+
+
+def padded(payload):
+    return payload + bytes(-len(payload) % 32)
 
 
 def crc32c(data):
@@ -110,8 +114,8 @@ def crc32c(data):
 def checked(kind, payload=b"", **fields):
     header = bytearray(frame(kind, payload=payload, **fields)[:32])
     header[4] = 1
-    header += struct.pack("<I", crc32c(payload))
-    return bytes(header) + struct.pack("<I", crc32c(header)) + payload
+    header += struct.pack("<I", crc32c(payload)) + bytes(24)
+    return bytes(header) + struct.pack("<I", crc32c(header)) + padded(payload)
 
 
 def tcp():
@@ -133,9 +137,9 @@ def tcp():
     good = checked(1, payload=b"c" * 30, offset=4, imm=3)
     write("tcp", "checked", b"\x05" + good + message + checked(2, generation=0, payload=b"hi"))
     write("tcp", "checked-large", b"\x80" + checked(1, region=1, payload=bytes(18000)) + good)
-    write("tcp", "checked-wrong-payload", b"\x05" + good[:-1] + b"C" + message)
+    write("tcp", "checked-wrong-payload", b"\x05" + good[:93] + b"C" + good[94:] + message)
     write("tcp", "checked-wrong-header", b"\x05" + good[:24] + b"\x1d" + good[25:])
-    write("tcp", "checked-cut", b"\x02" + good + good[:36])
+    write("tcp", "checked-cut", b"\x02" + good + good[:60])
     write("tcp", "address-4", b"\x00" + bytes([4, 0, 0x39, 0x30, 127, 0, 0, 1]))
     write("tcp", "address-6", b"\x00" + bytes([6, 0, 0x39, 0x30]) + bytes(15) + b"\x01")
 

@@ -190,7 +190,8 @@ class Loopback(Against):
     name, provider, ranks = "tcp", "tcp", 2
     title = "TCP over loopback, 2 ranks, f32 allreduce, µs"
     note = ("The peer is the best column of Gloo and Open MPI. What is possible: two processes "
-            "that only exchange as many bytes, over one connection, out of and into caches.")
+            "that only exchange as many bytes, over one connection, out of and into caches, in the "
+            "better of two sizes of pieces.")
     limit_name = "bare sockets"
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     bars = (("4 KiB to 1 MiB", 4 * KIB, MIB, 1), ("64 MiB", 64 * MIB, 64 * MIB, 1.25))

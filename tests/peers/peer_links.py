@@ -5,7 +5,7 @@ import statistics
 
 import links
 from peer_bars import KIB, MIB, Entry, Rotation, best_of, column, ratio
-from peer_sides import by_codec
+from peer_sides import by_codec, repeated
 from peer_table import Check, Row
 
 RANKS = 4
@@ -102,34 +102,37 @@ class Switch:
     sizes = [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     codecs = ["int8", "onebit+ef", "topk:ratio=0.01+ef"]
     runs_from, runs_share = MIB, 0.75
-    short_runs = 1  # more in each round, as a single one of short calls says little
+    # none runs twice: what the same path differs by from itself, to which no bar applies
+    runs = ((MIB, 9), (LONG, 3))  # below these sizes, in each round: one of short calls says little
 
     def __init__(self, tools, arguments):
         self.tools, self.seconds = tools, arguments.seconds / 2
         self.hosts = {name: links.Hosts(RANKS, links.LINKS[name]) for name in ("10g", "1g")}
         if arguments.quick:
             self.sizes = [4 * KIB, MIB, 16 * MIB]
-        self.order = Rotation(["none", *self.codecs])
+        self.orders = {size: Rotation(["none", *self.codecs, "none"]) for size in self.sizes}
         self.more = ["--bypass", "auto"] if tools.has_bypass() else []
-        self.note = ("Each codec's time beside that of none, in one run: shm and loopback with 2 "
-                     f"ranks, the links with {RANKS} hosts. ")
+        self.note = ("Each codec's time beside that of none, in one run of one size: shm and "
+                     f"loopback with 2 ranks, the links with {RANKS} hosts. None runs twice, and "
+                     "the mean of both counts. ")
         self.note += ("wring may bypass the codec (--bypass auto)." if self.more else
                       "This wring has no bypass: what is switched on runs.")
 
     def entries(self):
-        short = [size for size in self.sizes if size < MIB]
-        for sizes in (self.sizes, *[short] * self.short_runs):
-            for provider in ("shm", "tcp"):
-                yield Entry(provider, functools.partial(self.run_here, provider, sizes), True)
-            for name, hosts in self.hosts.items():
-                yield Entry(name, functools.partial(self.run_hosts, hosts, sizes))
+        for size in self.sizes:
+            for _ in range(next((count for below, count in self.runs if size < below), 1)):
+                for provider in ("shm", "tcp"):
+                    yield Entry(provider, functools.partial(self.run_here, provider, size), True)
+                for name, hosts in self.hosts.items():
+                    yield Entry(name, functools.partial(self.run_hosts, hosts, size))
 
-    def run_here(self, provider, sizes):
-        return self.tools.allreduce(provider, 2, sizes, self.seconds, "-c",
-                                    ",".join(self.order.next()), *self.more)
+    def run_here(self, provider, size):
+        return self.tools.allreduce(provider, 2, [size], self.seconds, "-c",
+                                    ",".join(self.orders[size].next()), *self.more)
 
-    def run_hosts(self, hosts, sizes):
-        return run_hosts(self.tools, hosts, sizes, self.order.next(), self.seconds, *self.more)
+    def run_hosts(self, hosts, size):
+        return run_hosts(self.tools, hosts, [size], self.orders[size].next(), self.seconds,
+                         *self.more)
 
     def rows(self, samples):
         for place in ("shm", "tcp", *self.hosts):
@@ -137,10 +140,12 @@ class Switch:
                 found = {codec: column(samples, place, (codec, size))
                          for codec in ("none", *self.codecs)}
                 raw = times(found["none"])
-                yield Row(place, size, "us",
-                          {codec: times(results) for codec, results in found.items()},
+                again = times(column(samples, place, (repeated("none"), size)))
+                both = list(map(statistics.mean, zip(raw, again)))
+                figures = {codec: times(results) for codec, results in found.items()}
+                yield Row(place, size, "us", {"none": raw, repeated("none"): again, **figures},
                           [check for codec in self.codecs
-                           for check in self.checks(place, size, found[codec], raw)])
+                           for check in self.checks(place, size, found[codec], both)])
 
     def checks(self, place, size, results, raw):
         yield Check(f"{place}: time with a codec, of that without",

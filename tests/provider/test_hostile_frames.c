@@ -6,6 +6,7 @@
 #include "tests/provider/rig_hostile.h"
 
 #define PAYLOAD 600
+#define PADDED 608 /* as it travels */
 
 /** A put of PAYLOAD bytes that is well formed: to offset 100 of the victim's region. */
 static struct tcp_frame good_put(const struct rig *rig)
@@ -180,12 +181,13 @@ static void cut_frames_end_it(void)
 static void dribbled_frames_arrive(void)
 {
     struct rig rig;
-    uint8_t bytes[2 * TCP_FRAME_BYTES + PAYLOAD + WRING_SEND_MAX];
-    uint8_t *message = bytes + TCP_FRAME_BYTES + PAYLOAD;
+    uint8_t bytes[2 * TCP_FRAME_BYTES + PADDED + WRING_SEND_MAX];
+    uint8_t *message = bytes + TCP_FRAME_BYTES + PADDED;
     REQUIRE(rig_open(&rig), "no rig");
     const struct tcp_frame put = good_put(&rig), words = good_message();
     wring_tcp_frame_pack(&put, NULL, bytes);
     fill_pattern(bytes + TCP_FRAME_BYTES, PAYLOAD, 5);
+    memset(bytes + TCP_FRAME_BYTES + PAYLOAD, 0x99, PADDED - PAYLOAD); /* is not looked at */
     wring_tcp_frame_pack(&words, NULL, message);
     memset(message + TCP_FRAME_BYTES, 'x', WRING_SEND_MAX);
     int fd = rig_dial_proven(&rig, 1);
@@ -293,10 +295,11 @@ static void noise_does_no_harm(void)
         REQUIRE(fd >= 0, "round %u: not let in", round);
         unsigned closed = rig.evil_closed;
         for (unsigned i = 0; i < 20 && rig.evil_closed == closed; i++) {
-            uint8_t bytes[TCP_FRAME_BYTES + 2 * RIG_BYTES];
+            uint8_t bytes[TCP_FRAME_BYTES + 2 * RIG_BYTES + TCP_FRAME_UNIT];
             struct tcp_frame frame = random_frame(&rig, &random);
             size_t payload = frame.bytes < 2 * RIG_BYTES ? frame.bytes : 2 * RIG_BYTES;
             wring_tcp_frame_pack(&frame, NULL, bytes);
+            payload += tcp_padding(payload);
             memset(bytes + TCP_FRAME_BYTES, (int)i, payload);
             if (wring_test_random(&random) % 4 == 0)
                 bytes[wring_test_random(&random) % TCP_FRAME_BYTES] ^=

@@ -115,3 +115,17 @@ void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, 
         snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
     }
 }
+
+bool wring_tcp_stays_on_host(int fd)
+{
+    struct sockaddr_storage ends[2];
+    socklen_t bytes[2] = {sizeof(ends[0]), sizeof(ends[1])};
+    uint8_t blobs[2][WRING_ADDRESS_MAX];
+
+    if (getsockname(fd, (struct sockaddr *)&ends[0], &bytes[0]) != 0 ||
+        getpeername(fd, (struct sockaddr *)&ends[1], &bytes[1]) != 0)
+        return false;
+    size_t n = wring_tcp_address_pack(&ends[0], blobs[0]);
+    return wring_tcp_address_pack(&ends[1], blobs[1]) == n &&
+           memcmp(blobs[0] + BLOB_ADDRESS_AT, blobs[1] + BLOB_ADDRESS_AT, n - BLOB_ADDRESS_AT) == 0;
+}

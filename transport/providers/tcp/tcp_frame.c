@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/providers/tcp/tcp.h"
 
+#include <string.h>
+
 /* where the fields lie; all little-endian */
 #define MAGIC_AT 0
 #define KIND_AT 2
@@ -12,7 +14,8 @@
 #define BYTES_AT 24
 #define IMM_AT 28
 #define PAYLOAD_CRC_AT 32
-#define HEADER_CRC_AT 36
+#define ZEROS_AT 36
+#define HEADER_CRC_AT 60
 
 #define FLAG_CHECKED 1u
 
@@ -44,6 +47,7 @@ size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_cr
     if (!frame->checked)
         return TCP_FRAME_BYTES;
     put_u32(out + PAYLOAD_CRC_AT, frame->payload_crc);
+    memset(out + ZEROS_AT, 0, HEADER_CRC_AT - ZEROS_AT);
     put_u32(out + HEADER_CRC_AT, wring_crc32c_update(crc, 0, out, HEADER_CRC_AT));
     return TCP_HEADER_MAX;
 }
@@ -56,6 +60,14 @@ static bool is_checked(const uint8_t *in)
 size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have)
 {
     return have >= REGION_AT && is_checked(in) ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
+}
+
+/** A frame has one form only. @param in a header */
+static bool unused_are_zero(const uint8_t *in)
+{
+    static const uint8_t zeros[HEADER_CRC_AT - ZEROS_AT];
+    return (get_u32(in + FLAGS_AT) & ~FLAG_CHECKED) == 0 &&
+           (!is_checked(in) || memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0);
 }
 
 /** What can be said without knowing any region. */
@@ -91,8 +103,8 @@ const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c 
         if (get_u32(in + HEADER_CRC_AT) != wring_crc32c_update(crc, 0, in, HEADER_CRC_AT))
             return "sent a frame whose header was damaged on the way (its CRC32C is wrong)";
     }
-    if ((in[MAGIC_AT] | in[MAGIC_AT + 1] << 8) != TCP_FRAME_MAGIC ||
-        (get_u32(in + FLAGS_AT) & ~FLAG_CHECKED) != 0 || !is_sound(&frame))
+    if ((in[MAGIC_AT] | in[MAGIC_AT + 1] << 8) != TCP_FRAME_MAGIC || !unused_are_zero(in) ||
+        !is_sound(&frame))
         return "sent a malformed frame";
     if (must_check && !frame.checked)
         return "sent a frame without a checksum: set WRING_TCP_CHECKSUM=on on every rank";

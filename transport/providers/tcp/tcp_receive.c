@@ -62,6 +62,7 @@ static void begin_frame(struct tcp_conn *conn)
         receiver->target = (uint8_t *)receiver->region->base.base + frame->offset;
     }
     receiver->left = frame->bytes;
+    receiver->padding = tcp_padding(frame->bytes);
     receiver->large = frame->bytes > TCP_SMALL_BYTES;
     receiver->in_frame = true;
 }
@@ -173,8 +174,18 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
     return 0;
 }
 
-static bool has_header(const struct tcp_receiver *receiver)
+/** Padding is not looked at. */
+static void skip_padding(struct tcp_receiver *receiver)
 {
+    size_t have = receiver->end - receiver->at;
+    size_t skip = have < receiver->padding ? have : receiver->padding;
+    receiver->at += skip;
+    receiver->padding -= skip;
+}
+
+static bool has_header(struct tcp_receiver *receiver)
+{
+    skip_padding(receiver);
     size_t have = receiver->end - receiver->at;
     return have >= wring_tcp_frame_header_bytes(receiver->buffer + receiver->at, have);
 }

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compare.py's arithmetic and tables, on figures made up here: nothing is measured, no peer needed."""
+import argparse
+import contextlib
+import io
+import pathlib
+import sys
+import types
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import compare
+import peer_links
+import peer_sides
+import peer_table
+from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
+from peer_table import Check, Row
+from peer_watch import Watch
+
+
+def arguments(**changes):
+    return argparse.Namespace(**{"seconds": 0.2, "quick": False, **changes})
+
+
+def never(*_):
+    raise AssertionError("nothing is to be run here")
+
+
+def tools(**changes):
+    return types.SimpleNamespace(**{"gloo": True, "launchers": {"openmpi": "mpirun"}, "cores": 2,
+                                    "has_bypass": lambda: True, "gloo_loopback": never, "mpi": never,
+                                    "allreduce": never, "limits": never, **changes})
+
+
+def printed(show, *values):
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        show(*values)
+    return output.getvalue()
+
+
+def result(codec, size, median, wire=0):
+    return {"codec": codec, "bytes": size, "time_us": {"median": median}, "wire_bytes": wire}
+
+
+class Arithmetic(unittest.TestCase):
+    def test_ratio_is_the_median_of_the_rounds(self):
+        # not the ratio of the medians, which would be 1
+        self.assertEqual(ratio([10, 20, 30], [20, 10, 20]), 1.5)
+        self.assertEqual(ratio([1, 2], [2, 2, 9]), 0.75)
+        self.assertIsNone(ratio([], [1]))
+
+    def test_best_is_the_side_with_the_least_median(self):
+        figures = {"a": [1, 9, 9], "b": [5, 5, 5], "c": []}
+        self.assertEqual(best_of(figures, ["a", "b", "c", "d"]), [5, 5, 5])
+        self.assertEqual(best_of(figures, ["c", "d"]), [])
+
+    def test_rotation_lets_everyone_begin(self):
+        order = Rotation("abc")
+        self.assertEqual(["".join(order.next()) for _ in range(4)], ["abc", "bca", "cab", "abc"])
+
+    def test_column_leaves_out_runs_without_a_figure(self):
+        self.assertEqual(column({"a": [{1: 5}, {2: 6}, {1: 7}]}, "a", 1), [5, 7])
+        self.assertEqual(column({}, "a", 1), [])
+
+
+class Bars(unittest.TestCase):
+    def test_at_least(self):
+        self.assertTrue(Check("", 2.0, 2).met)
+        self.assertFalse(Check("", 1.99, 2).met)
+        self.assertEqual(Check("", 3, 2).reach, 1.5)
+        self.assertEqual(Check("", 1.5, 2).show(), "1.5 < 2 **missed**")
+        self.assertEqual(Check("", 2.5, 2).show(), "2.5 ≥ 2 met")
+
+    def test_at_most(self):
+        self.assertTrue(Check("", 1.05, 1.05, True).met)
+        self.assertFalse(Check("", 1.051, 1.05, True).met)
+        self.assertEqual(Check("", 2, 1, True).reach, 0.5)
+        self.assertEqual(Check("", 1.2, 1.05, True).show(), "1.2 > 1.05 **missed**")
+
+    def test_nothing_to_compare_with_is_not_met(self):
+        check = Check("", None, 2)
+        self.assertIsNone(check.met)
+        self.assertEqual(check.show(), "nothing to compare with")
+
+    def test_summary_has_the_worst_row_of_each_bar(self):
+        rows = [Row("f32", 4096, "us", {}, [Check("slow", 3, 2), Check("fast", 1.2, 1.05, True)]),
+                Row("f32", MIB, "us", {}, [Check("slow", 1, 2), Check("fast", 1.0, 1.05, True)]),
+                Row("f32", 8, "us", {}, [Check("slow", None, 2), Check("none", None, 1)])]
+        slow, fast, none = peer_table.summarise([("tcp", rows)])
+        self.assertEqual((slow["worst"], slow["at"], slow["met"]), (1, "f32 1m", False))
+        self.assertEqual((slow["rows_met"], slow["rows"]), (1, 3))
+        self.assertEqual((fast["worst"], fast["at"], fast["met"]), (1.2, "f32 4k", False))
+        self.assertEqual((none["worst"], none["met"]), (None, None))
+        text = printed(peer_table.show_summary, [slow, fast, none])
+        self.assertIn("| tcp: slow | ≥ 2 | 1 | f32 1m | 1 of 3 | **missed** |", text)
+        self.assertIn("not judged", text)
+
+
+class Tables(unittest.TestCase):
+    def test_a_row_has_medians_and_says_what_failed(self):
+        rows = [Row("f32", 4096, "us", {"wring": [1, 3, 2], "MPI": []}, [Check("", 3, 2)],
+                    "memcpy", 0.5),
+                Row("f32", MIB, "us", {"wring": [1000.4], "apart": None}, [])]
+        lines = printed(peer_table.show_section, "Title", "Note.", rows).splitlines()
+        self.assertEqual(lines[-2], "| f32 | 4k | 2 | failed |  | 3 ≥ 2 met | 50 % of memcpy |")
+        self.assertEqual(lines[-1], "| f32 | 1m | 1000 |  |  |  |  |")
+
+    def test_json_has_every_round(self):
+        row = Row("f32", 8, "us", {"wring": [1, 3], "MPI": [], "apart": None}, [Check("b", 3, 2)])
+        got = row.as_json()
+        self.assertEqual(got["figures"], {"wring": 2})
+        self.assertEqual(got["rounds"], {"wring": [1, 3], "MPI": []})
+        self.assertTrue(got["checks"][0]["met"])
+
+    def test_bytes(self):
+        self.assertEqual([peer_table.show_bytes(size) for size in (8, 1536, 4096, 64 * MIB)],
+                         ["8", "1536", "4k", "64m"])
+
+
+class Sides(unittest.TestCase):
+    def test_wrong_sums_are_no_figures(self):
+        self.assertEqual(peer_sides.times_of("4096 1.0 2.5 9.0 0\n", "MPI"), {4096: 2.5})
+        with self.assertRaises(peer_sides.Failed):
+            peer_sides.times_of("4096 1.0 2.5 9.0 3\n", "MPI")
+
+    def test_a_codec_that_ran_twice_has_two_results(self):
+        found = peer_sides.by_codec([result("none", 8, 1), result("int8", 8, 2),
+                                     result("none", 8, 3)])
+        self.assertEqual(found["none", 8]["time_us"]["median"], 1)
+        self.assertEqual(found[peer_sides.repeated("none"), 8]["time_us"]["median"], 3)
+
+    def test_versions(self):
+        self.assertEqual(peer_sides.version_in("mpirun (Open MPI) 4.1.4\n\nReport bugs"), "4.1.4")
+        self.assertEqual(peer_sides.version_in("HYDRA build details:\n Version: 4.0.2"), "4.0.2")
+
+
+class Sections(unittest.TestCase):
+    def test_loopback_is_judged_by_the_best_peer_of_the_same_rounds(self):
+        section = Loopback(tools(), arguments())
+        samples = {"wring": [{MIB: 200}, {MIB: 100}], "Gloo ring": [{MIB: 500}, {MIB: 500}],
+                   "Open MPI": [{MIB: 300}, {MIB: 200}], "sockets": [{MIB: 100}, {MIB: 100}]}
+        row = next(row for row in section.rows(samples) if row.bytes == MIB)
+        self.assertEqual(row.checks[0].value, 1.75)  # 300 / 200 and 200 / 100
+        self.assertEqual(row.share, 0.75)
+        small = next(row for row in section.rows(samples) if row.bytes == 4096)
+        self.assertIsNone(small.checks[0].value)
+
+    def test_switch_compares_within_a_run(self):
+        section = peer_links.Switch(tools(), arguments())
+        runs = [peer_sides.by_codec([result("none", MIB, none), result("int8", MIB, int8),
+                                     result("none", MIB, none + 20)])
+                for none, int8 in ((90, 110), (190, 204), (390, 400))]
+        rows = {(row.what, row.bytes): row for row in section.rows({"tcp": runs})}
+        row = rows["tcp", MIB]
+        self.assertEqual(row.checks[0].value, 1.02)
+        self.assertEqual(row.figures[peer_sides.repeated("none")], [110, 210, 410])
+        self.assertIsNone(row.checks[1].value)  # a codec that did not run
+
+    def test_switch_runs_short_calls_more_often(self):
+        section = peer_links.Switch(tools(), arguments())
+        sizes = [entry.run.args[-1] for entry in section.entries() if entry.side == "tcp"]
+        self.assertEqual([sizes.count(size) for size in section.sizes], [9, 9, 3, 1, 1])
+
+    def test_on_a_slow_link_the_bytes_must_shrink(self):
+        section = peer_links.Switch(tools(), arguments())
+        full = 2 * (peer_links.RANKS - 1) * MIB / peer_links.RANKS
+        checks = list(section.checks("1g", MIB, [result("int8", MIB, 1, 0.25 * full)], [4]))
+        self.assertEqual([check.value for check in checks], [0.25, 0.25])
+
+    def test_one_that_fails_is_left_out_of_further_rounds(self):
+        ran = []
+
+        def fails():
+            ran.append("bad")
+            raise peer_sides.Failed("why")
+        entries = [Entry("good", lambda: {1: 2}), Entry("bad", fails)]
+        section = types.SimpleNamespace(name="s", entries=lambda: iter(entries))
+        with contextlib.redirect_stderr(io.StringIO()):
+            samples, failed = compare.take_turns(section, 3, None)
+        self.assertEqual((samples["good"], ran, failed), ([{1: 2}] * 3, ["bad"], {"bad": "why"}))
+
+
+class Disturbances(unittest.TestCase):
+    def watch(self, lines):
+        watch = Watch(iter(lines).__next__)
+        watch.measure()  # the shortest way of a line
+        return watch
+
+    def test_a_quiet_run_counts(self):
+        said = []
+        self.assertEqual(self.watch([0.05] * 4).run(lambda: "result", said.append), "result")
+        self.assertEqual(said, [])
+
+    def test_a_run_of_cores_far_apart_is_made_again(self):
+        watch, results, said = self.watch([0.05, 0.05, 0.05, 0.2, 0.05, 0.05, 0.05]), [], []
+        # settles (1), before (1), after: far; then all again
+        self.assertEqual(watch.run(lambda: results.append(1) or len(results), said.append), 2)
+        self.assertEqual((watch.repeats, watch.left_as_is), (1, 0))
+
+    def test_stolen_time_disturbs(self):
+        watch = self.watch([0.05])
+        self.assertIn("10 %", watch.disturbed((0.05, 0, 0), (0.05, 10, 100)))
+        self.assertEqual(watch.disturbed((0.05, 0, 0), (0.05, 3, 100)), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
