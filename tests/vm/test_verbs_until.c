@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One rank of a job that goes on until there is a file HERE/enough, for tests that do something to
+ * One rank of a job that goes on until there is a certain file, for tests that do something to
  * it meanwhile. Whoever sees the file tells the others in the sum that all exchange, so that all
  * end after the same step, of 1 MiB. Every element of every step is checked.
  *
- *     HERE=folder WRING_RANK=0 WRING_SIZE=2 WRING_ROOT=... WRING_PROVIDER=verbs test_verbs_until
+ *     WRING_RANK=0 WRING_SIZE=2 WRING_ROOT=... WRING_PROVIDER=verbs test_verbs_until FILE
  */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <wring/wring.h>
@@ -15,10 +14,12 @@
 
 #define ELEMS ((size_t)1 << 18)
 
+static const char *enough; /* the file */
+
 /** A step's numbers, whose sums are exact; the first one says whether this rank has had enough. */
-static void fill(float *data, uint32_t rank, unsigned step, bool enough)
+static void fill(float *data, uint32_t rank, unsigned step, bool ended)
 {
-    data[0] = enough ? 1 : 0;
+    data[0] = ended ? 1 : 0;
     for (size_t i = 1; i < ELEMS; i++)
         data[i] = (float)((i + step) % 1000 + rank);
 }
@@ -35,9 +36,9 @@ static unsigned count_wrong(const float *data, uint32_t ranks, unsigned step)
 
 /** @return the status, which nothing follows if it is an error */
 static enum wring_status run_step(struct wring_session *session, float *data, unsigned step,
-                                  bool enough)
+                                  bool ended)
 {
-    fill(data, wring_session_rank(session), step, enough);
+    fill(data, wring_session_rank(session), step, ended);
     enum wring_status status = wring_allreduce(wring_session_world(session), data, ELEMS, WRING_F32,
                                                WRING_SUM, NULL, NULL);
     CHECK(status == WRING_OK, "step %u: %s", step, wring_status_text(status));
@@ -52,24 +53,22 @@ static void until_enough(void)
 {
     const struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     struct wring_session *session;
-    const char *here = getenv("HERE");
-    char path[512];
     void *memory;
 
-    REQUIRE(here != NULL, "no HERE");
-    snprintf(path, sizeof(path), "%s/enough", here);
+    REQUIRE(enough != NULL, "no file is named");
     REQUIRE(wring_session_open(&params, &session) == WRING_OK, "the job did not meet");
     REQUIRE(wring_buffer_alloc(session, ELEMS * sizeof(float), &memory) == WRING_OK, "no memory");
     float *data = memory;
     enum wring_status status = WRING_OK;
     data[0] = 0;
     for (unsigned step = 0; status == WRING_OK && data[0] == 0; step++)
-        status = run_step(session, data, step, access(path, F_OK) == 0);
+        status = run_step(session, data, step, access(enough, F_OK) == 0);
     wring_session_close(session);
 }
 
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {{"until_enough", until_enough}, {NULL, NULL}};
-    return wring_test_main(argc, argv, cases);
+    enough = argc == 2 ? argv[1] : NULL;
+    return wring_test_main(1, argv, cases);
 }

@@ -34,7 +34,7 @@ cut_link() {
 # The link goes down, and comes back soon: a job that goes on has right results, one that does not
 # says why; the next one is fine.
 flap_link() {
-    begin "$TESTS/test_verbs_until"
+    begin "$TESTS/test_verbs_until" "$HERE/enough"
     await_traffic 1000000
     barrier traffic
     for_each link_down
@@ -125,7 +125,7 @@ two_rails() {
 # A rail dies under a job, which goes on over the other one and loses nothing.
 failover() {
     RAILS=2
-    begin "$TESTS/test_verbs_until"
+    begin "$TESTS/test_verbs_until" "$HERE/enough"
     await_traffic 1000000 1
     barrier traffic
     only_rail 1 link_down
@@ -142,7 +142,7 @@ failover() {
 taken_back() {
     RAILS=2
     export WRING_VERBS_TIMEOUT=13 WRING_VERBS_REVIVE=1s
-    begin "$TESTS/test_verbs_until"
+    begin "$TESTS/test_verbs_until" "$HERE/enough"
     await_traffic 1000000 1
     barrier traffic
     only_rail 1 set_netem loss 100%
