@@ -12,6 +12,6 @@ bool wring_fence_register(void)
 
 void wring_fence_heavy(void)
 {
-    atomic_thread_fence(memory_order_seq_cst);
+    wring_fence_full();
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }

@@ -168,11 +168,10 @@ void check_half_in_any_mode(void)
         float *got = wring_test_guarded(CODES * 4);
         uint16_t *plain = wring_test_guarded(CODES * 2);
         wring_half_tiers[0].kernels->encode(plain, values, CODES, WRING_HALF_SATURATE);
-        uint64_t saved = wring_fp_enter();
         set_odd_mode();
         tier->kernels->decode(got, want, CODES);
         tier->kernels->encode(codes, values, CODES, WRING_HALF_SATURATE);
-        wring_fp_leave(saved);
+        (void)wring_fp_enter(); /* the usual mode again */
         CHECK(trial_same(got, wide, CODES * 4), "%s: the mode changes decoding", tier->head.name);
         CHECK(trial_same(codes, plain, CODES * 2), "%s: the mode changes encoding",
               tier->head.name);

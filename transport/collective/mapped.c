@@ -191,7 +191,7 @@ static bool show(struct wring_mapped *mapped, const void *data)
         memcpy((uint8_t *)slot + mapped->head, data, mapped->bytes);
     atomic_store_explicit(&slot->number, mapped->number, memory_order_release);
     if (mapped->fenced)
-        atomic_thread_fence(memory_order_seq_cst);
+        wring_fence_full();
     wring_fence_light();
     return anyone_sleeps(mapped);
 }
@@ -414,7 +414,7 @@ void wring_mapped_sleep(struct wring_collective *collective)
 {
     atomic_store_explicit(&collective->mapped->own->asleep, 1, memory_order_relaxed);
     if (collective->mapped->fenced)
-        atomic_thread_fence(memory_order_seq_cst);
+        wring_fence_full();
     else
         wring_fence_heavy();
 }
