@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers that make progress, and what the session's thread shares with them. */
+/* Who makes progress: set up, held still, given work, and what it took. */
 #include "runtime/progress_state.h"
-#include "transport/collective/collective.h"
 
 #include <stdlib.h>
-
-#define METER_SHORT_NS (20 * WRING_NS_PER_US)
-#define LOOK_NS 20
-#define LOOKS_MAX 1000 /* at another's board, before the engine looks and judges who is silent */
-#define LOOKS_CROWDED 16
-#define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out)
@@ -56,8 +49,7 @@ void wring_progress_unlock(struct wring_progress *progress)
     wring_wake_thread(progress);
 }
 
-/** Work is under way that no caller drives: the thread is to, unless a caller will. */
-static void hand_over(struct wring_progress *progress)
+void wring_hand_over(struct wring_progress *progress)
 {
     bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed);
     if (!prompt || !atomic_load(&progress->parked))
@@ -70,16 +62,6 @@ static void note_post(struct wring_progress *progress)
     if (!atomic_load_explicit(&progress->prompt, memory_order_relaxed) &&
         atomic_load_explicit(&progress->posted_ns, memory_order_relaxed) == 0)
         atomic_store_explicit(&progress->posted_ns, wring_now_ns(), memory_order_relaxed);
-}
-
-/** A caller comes to wait: was that at once after the first post? */
-static void note_wait(struct wring_progress *progress)
-{
-    if (atomic_load_explicit(&progress->prompt, memory_order_relaxed))
-        return;
-    uint64_t posted_ns = atomic_exchange_explicit(&progress->posted_ns, 0, memory_order_relaxed);
-    if (posted_ns != 0 && wring_now_ns() - posted_ns < WRING_PROMPT_NS)
-        atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
 }
 
 /** Begin it in this thread. @return true if nothing is left to be done */
@@ -104,219 +86,8 @@ void wring_progress_post(struct wring_progress *progress, struct wring_collectiv
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
     else
-        hand_over(progress);
+        wring_hand_over(progress);
     note_post(progress);
-}
-
-void wring_progress_nudge(struct wring_progress *progress)
-{
-    if (pthread_mutex_trylock(&progress->driver) != 0)
-        return;
-    wring_engine_poll(progress->engine);
-    bool idle = wring_engine_idle(progress->engine);
-    pthread_mutex_unlock(&progress->driver);
-    if (!idle && atomic_load(&progress->thread_sleeping))
-        wring_wake_thread(progress);
-}
-
-static bool reached(const struct wring_goal *goal)
-{
-    return goal->reached(goal->arg);
-}
-
-/** Holds the driver lock. @return false: the deadline has come */
-static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
-                            uint64_t deadline_ns)
-{
-    const struct wring_fabric *fabric = progress->engine->fabric;
-    uint64_t idle_since = progress->beside_ns = 0;
-    while (!reached(goal)) {
-        if (wring_engine_poll(progress->engine)) {
-            idle_since = progress->beside_ns = 0;
-            wring_wake_onlookers(progress);
-            continue;
-        }
-        uint64_t now = fabric->tick_ns;
-        if (!fabric->ticked) { /* it is as old as what came last */
-            wring_give_way(progress);
-            continue;
-        }
-        if (now >= deadline_ns)
-            return false;
-        idle_since = idle_since == 0 ? now : idle_since;
-        if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - idle_since))
-            continue;
-        struct wring_wait_set set = {.deadline_ns = deadline_ns};
-        if (wring_sleep_prepare(progress, &set, &progress->caller_sleeping)) {
-            if (!reached(goal))
-                wring_wait_set_sleep(&set);
-            wring_sleep_end(progress, &progress->caller_sleeping);
-        }
-        idle_since = 0;
-    }
-    return true;
-}
-
-static bool is_driven(struct wring_progress *progress)
-{
-    if (pthread_mutex_trylock(&progress->driver) != 0)
-        return true;
-    pthread_mutex_unlock(&progress->driver);
-    return false;
-}
-
-/**
- * Somebody else drives: wait until they let go or something finishes. Whoever lets go after the
- * last look sees an onlooker, and cannot tell it anything before it waits.
- */
-static void look_on(struct wring_progress *progress, const struct wring_goal *goal)
-{
-    pthread_mutex_lock(&progress->park_mutex);
-    atomic_fetch_add(&progress->onlookers, 1);
-    if (!reached(goal) && is_driven(progress))
-        wring_sleep_on(progress, &progress->changed);
-    pthread_mutex_unlock(&progress->park_mutex);
-    atomic_fetch_sub(&progress->onlookers, 1);
-}
-
-/** Drive, or see another do so, until the goal is reached or the deadline has come. */
-static void take_over(struct wring_progress *progress, const struct wring_goal *goal,
-                      uint64_t deadline_ns)
-{
-    uint64_t since = 0;
-    while (!reached(goal)) {
-        if (pthread_mutex_trylock(&progress->driver) == 0) {
-            unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
-            atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
-            bool done = drive_as_caller(progress, goal, deadline_ns);
-            pthread_mutex_unlock(&progress->driver);
-            wring_wake_onlookers(progress);
-            if (done)
-                return;
-        }
-        uint64_t now = wring_now_ns();
-        if (now >= deadline_ns)
-            return;
-        since = since == 0 ? now : since;
-        wring_wake_driver(progress);
-        if (!wring_spin(progress, now - since))
-            look_on(progress, goal);
-    }
-}
-
-/** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
-static uint64_t begin_meter(struct wring_progress *progress)
-{
-    if (!atomic_load_explicit(&progress->metered, memory_order_relaxed))
-        return 0;
-    unsigned unmetered = atomic_load_explicit(&progress->unmetered, memory_order_relaxed) + 1;
-    bool due = unmetered >= atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
-    atomic_store_explicit(&progress->unmetered, due ? 0 : unmetered, memory_order_relaxed);
-    return due ? wring_thread_cpu_ns() : 0;
-}
-
-/** One wait stands for all since the last one that was counted. */
-static void end_meter(struct wring_progress *progress, uint64_t began_ns)
-{
-    if (began_ns == 0)
-        return;
-    uint64_t took_ns = wring_thread_cpu_ns() - began_ns;
-    unsigned every = atomic_load_explicit(&progress->meter_every, memory_order_relaxed);
-    atomic_fetch_add(&progress->waiter_ns, took_ns * (every > 1 ? every : 1));
-    atomic_store_explicit(&progress->meter_every, took_ns < METER_SHORT_NS ? METER_SHARE : 1,
-                          memory_order_relaxed);
-}
-
-/** Ranks that share a core must leave it to each other. */
-static unsigned looks_alone(const struct wring_progress *progress)
-{
-    uint64_t most = progress->spin_ns / LOOK_NS;
-    if (progress->engine->fabric->crowded)
-        return LOOKS_CROWDED;
-    return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
-}
-
-static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)
-{
-    if (collective->mapped->by_engine)
-        return false;
-    uint64_t began_ns = begin_meter(progress);
-    bool ended = wring_mapped_wait(collective, looks_alone(progress));
-    end_meter(progress, began_ns);
-    return ended;
-}
-
-bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
-{
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
-}
-
-bool wring_progress_hold(struct wring_progress *progress)
-{
-    if (pthread_mutex_trylock(&progress->driver) != 0)
-        return false;
-    if (progress->engine->fabric->state == WRING_FABRIC_WORKING)
-        return true;
-    pthread_mutex_unlock(&progress->driver);
-    return false;
-}
-
-bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
-{
-    if (!wring_mapped_begin(collective)) {
-        wring_engine_post(progress->engine, collective);
-        return false;
-    }
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
-}
-
-void wring_progress_release(struct wring_progress *progress)
-{
-    bool idle = wring_engine_idle(progress->engine);
-    pthread_mutex_unlock(&progress->driver);
-    wring_wake_onlookers(progress);
-    if (!idle)
-        hand_over(progress);
-    wring_progress_attend(progress);
-}
-
-void wring_progress_attend(struct wring_progress *progress)
-{
-    if (!progress->threaded)
-        wring_progress_nudge(progress);
-}
-
-bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
-                          uint64_t deadline_ns)
-{
-    if (reached(&goal))
-        return true;
-
-    note_wait(progress);
-    uint64_t began_ns = begin_meter(progress);
-    atomic_fetch_add(&progress->takers, 1);
-    take_over(progress, &goal, deadline_ns);
-    /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
-     * and what was posted before, we see. */
-    bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
-    if (last && (atomic_load(&progress->engine->n_active) > 0 ||
-                 atomic_load(&progress->engine->posted) != NULL))
-        hand_over(progress);
-    end_meter(progress, began_ns);
-    return reached(&goal);
-}
-
-static bool is_done(const void *arg)
-{
-    const atomic_int *status = arg;
-    return atomic_load_explicit(status, memory_order_acquire) != WRING_ERR_AGAIN;
-}
-
-enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
-                                      uint64_t deadline_ns)
-{
-    wring_progress_drive(progress, (struct wring_goal){is_done, (const void *)status}, deadline_ns);
-    return (enum wring_status)atomic_load_explicit(status, memory_order_acquire);
 }
 
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns)

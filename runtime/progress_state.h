@@ -76,6 +76,9 @@ void wring_wake_onlookers(struct wring_progress *progress);
  */
 void wring_wake_thread(struct wring_progress *progress);
 
+/** Work is under way that no caller drives: the thread is to, unless a caller will. */
+void wring_hand_over(struct wring_progress *progress);
+
 /** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core, now.
  *  @return false when it is time to sleep */
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);

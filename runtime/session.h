@@ -161,6 +161,13 @@ static inline size_t wring_bucket_bytes(const struct wring_bucket *bucket)
     return (size_t)bucket->elems * wring_dtype_bytes(bucket->dtype);
 }
 
+/** Has a step begun, and not ended as far as is known? */
+static inline bool wring_bucket_under_way(const struct wring_bucket *bucket)
+{
+    return bucket->committed && atomic_load_explicit(&bucket->collective.status,
+                                                     memory_order_acquire) == WRING_ERR_AGAIN;
+}
+
 /**
  * Can that codec be used so? Codecs sum float32; everything else travels as it is.
  * @param what  for the log line: "bucket 'x'"

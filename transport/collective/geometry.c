@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective/collective.h"
+#include "transport/collective/geometry.h"
+
+#include <wring/codec.h>
 
 #define RAW_GRAIN 32 /* elements, 128 bytes: what suits stores and cache lines */
 #define GATHER_UP 4  /* times the bytes of a piece may be encoded into one */

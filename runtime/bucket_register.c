@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registration: what a bucket may be, and what of it lasts until it is freed. */
+#include "runtime/session.h"
+#include "runtime/sized.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WRING_MODULE "bucket"
+
+static enum wring_status check_params(struct wring_session *session,
+                                      const struct wring_bucket_params *params)
+{
+    if (params->name == NULL || params->name[0] == '\0' || strlen(params->name) >= WRING_NAME_MAX) {
+        wring_error(&session->log, "a bucket needs a name of 1 to %d bytes", WRING_NAME_MAX - 1);
+        return WRING_ERR_INVALID;
+    }
+    size_t elem_bytes = wring_dtype_bytes(params->dtype);
+    if (elem_bytes == 0 || (unsigned)params->op >= WRING_OPS ||
+        params->scheme > WRING_SCHEME_INDIVISIBLE) {
+        wring_error(&session->log, "bucket '%s': unknown dtype, op or scheme", params->name);
+        return WRING_ERR_INVALID;
+    }
+    if (params->elems > 0 && (params->data == NULL || (uintptr_t)params->data % elem_bytes != 0 ||
+                              params->elems > UINT64_MAX / 64)) {
+        wring_error(&session->log, "bucket '%s': data must be %zu-byte aligned and not NULL",
+                    params->name, elem_bytes);
+        return WRING_ERR_INVALID;
+    }
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        if (!at->dropped && strcmp(at->name, params->name) == 0) {
+            wring_error(&session->log, "two buckets are called '%s'", params->name);
+            return WRING_ERR_INVALID;
+        }
+        if (wring_bucket_under_way(at))
+            return WRING_ERR_BUSY;
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
+                                           const struct wring_codec *codec, enum wring_dtype dtype,
+                                           enum wring_op op)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    if (info->flags & WRING_CODEC_RAW ||
+        (dtype == WRING_F32 && (op == WRING_SUM || op == WRING_AVG)))
+        return WRING_OK;
+    wring_error(&session->log,
+                "%s: codec %s encodes sums and averages of f32, not %s of %s: use codec none", what,
+                info->spec, wring_op_name(op), wring_dtype_name(dtype));
+    return WRING_ERR_UNSUPPORTED;
+}
+
+static float *zeros(uint64_t elems)
+{
+    size_t bytes = (elems * sizeof(float) + 63) / 64 * 64;
+    float *values = aligned_alloc(64, bytes);
+    return values != NULL ? memset(values, 0, bytes) : NULL;
+}
+
+static enum wring_status make_residual(struct wring_bucket *bucket)
+{
+    bool wanted = wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK;
+    bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
+    if (!wanted || bucket->elems == 0)
+        return WRING_OK;
+    bucket->residual = zeros(bucket->elems);
+    bucket->kept = twice ? zeros(bucket->elems) : NULL;
+    return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
+                                                                       : WRING_OK;
+}
+
+static enum wring_status set_codec(struct wring_session *session, struct wring_bucket *bucket,
+                                   const char *spec)
+{
+    char why[WRING_TEXT_MAX], what[WRING_NAME_MAX + 16];
+    enum wring_status status = wring_codec_create(spec != NULL ? spec : "none", session->config.cpu,
+                                                  why, sizeof(why), &bucket->codec);
+    if (status != WRING_OK) {
+        wring_error(&session->log, "bucket '%s': %s", bucket->name, why);
+        return status;
+    }
+    snprintf(what, sizeof(what), "bucket '%s'", bucket->name);
+    status = wring_bucket_check_codec(session, what, bucket->codec, bucket->dtype, bucket->op);
+    if (status != WRING_OK)
+        return status;
+    const struct wring_codec_info *info = wring_codec_info(bucket->codec);
+    if (info->unit == 0 && bucket->scheme == WRING_SCHEME_DIVISIBLE) {
+        wring_error(&session->log,
+                    "bucket '%s': codec %s works on the whole bucket, which the "
+                    "divisible scheme would cut",
+                    bucket->name, info->spec);
+        return WRING_ERR_INVALID;
+    }
+    if (info->flags & WRING_CODEC_TWO_WAYS && bucket->scheme == WRING_SCHEME_INDIVISIBLE) {
+        wring_error(&session->log,
+                    "bucket '%s': codec %s has a way back, which the indivisible scheme "
+                    "has not; use the divisible scheme, or %s alone",
+                    bucket->name, info->spec,
+                    wring_codec_info(wring_codec_way(bucket->codec, 0))->spec);
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+static enum wring_status register_bucket(struct wring_session *session,
+                                         const struct wring_bucket_params *params,
+                                         struct wring_bucket **out)
+{
+    enum wring_status status = check_params(session, params);
+    if (status != WRING_OK)
+        return status;
+    struct wring_bucket *bucket = calloc(1, sizeof(*bucket));
+    if (bucket == NULL)
+        return WRING_ERR_NO_MEMORY;
+    bucket->session = session;
+    strcpy(bucket->name, params->name); /* its length was checked */
+    bucket->data = params->data;
+    bucket->elems = params->elems;
+    bucket->dtype = params->dtype;
+    bucket->op = params->op;
+    bucket->scheme = params->scheme;
+    bucket->priority = params->priority;
+    bucket->group = params->group != NULL ? params->group : session->world;
+    status = set_codec(session, bucket, params->codec);
+    if (status == WRING_OK)
+        status = make_residual(bucket);
+    if (status != WRING_OK) {
+        wring_bucket_free(bucket);
+        return status;
+    }
+    struct wring_bucket **at = &session->buckets;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = bucket;
+    *out = bucket;
+    return WRING_OK;
+}
+
+static const struct wring_sized params_sized = {
+    "struct wring_bucket_params",
+    sizeof(struct wring_bucket_params),
+    sizeof(struct wring_bucket_params),
+};
+
+enum wring_status wring_bucket_register(struct wring_session *session,
+                                        const struct wring_bucket_params *params,
+                                        struct wring_bucket **out)
+{
+    struct wring_bucket_params known;
+    if (!wring_sized_read(&params_sized, params, &known))
+        return wring_sized_refuse(&params_sized, params, &session->log);
+    return register_bucket(session, &known, out);
+}
+
+void wring_bucket_free(struct wring_bucket *bucket)
+{
+    wring_codec_destroy(bucket->codec);
+    free(bucket->residual);
+    free(bucket->kept);
+    free(bucket);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How elements are cut into shards and chunks. */
+#ifndef WRING_TRANSPORT_GEOMETRY_H
+#define WRING_TRANSPORT_GEOMETRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct wring_codec;
+
+/**
+ * How the elements are cut. Shards and chunks begin at units. Either `elems` are split into
+ * shards, or with `each` every shard has that many, and they follow one another.
+ */
+struct wring_geometry {
+    uint64_t elems;
+    uint64_t grain;       /* elements between two places where one may cut */
+    uint64_t chunk_elems; /* of a full chunk: whole grains */
+    uint32_t shards;
+    uint32_t elem_bytes;
+    bool each;
+};
+
+/** Elements [begin, end). */
+struct wring_span {
+    uint64_t begin, end;
+};
+
+/** @param codec  NULL: raw elements of elem_bytes; else float32 */
+struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
+                                          const struct wring_codec *codec, size_t chunk_bytes);
+/** The most elements of an encoded chunk, unless a single grain has more. */
+uint64_t wring_geometry_most(size_t chunk_bytes);
+struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard);
+uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span);
+struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
+                                       struct wring_span span, uint64_t chunk);
+
+/** Where codecs take an element to be: with `each`, shards begin at grains. */
+uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element);
+
+static inline size_t wring_geometry_bytes(const struct wring_geometry *geometry,
+                                          struct wring_span span)
+{
+    return (size_t)(span.end - span.begin) * geometry->elem_bytes;
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boards: their memory and what lies where in it, mapping those of others, and what steps counted.
+ */
+#include "transport/collective/mapped_inside.h"
+
+#include <stdlib.h>
+
+#include "base/fence.h"
+
+#define LINE 64
+
+/** What fits comes in the number's line; all else begins with a line of its own. */
+static size_t head_of(size_t room)
+{
+    return room <= LINE - sizeof(struct wring_mapped_slot) ? sizeof(struct wring_mapped_slot)
+                                                           : LINE;
+}
+
+static size_t stride_of(size_t room)
+{
+    size_t all = head_of(room) + room;
+    return (all + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
+}
+
+size_t wring_mapped_memory(size_t room)
+{
+    return sizeof(struct wring_board) + 2 * stride_of(room);
+}
+
+static uint8_t *data_of(const struct wring_mapped *mapped, const struct wring_board *board,
+                        size_t at)
+{
+    return (uint8_t *)wring_mapped_slot(board, at) + mapped->head;
+}
+
+enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
+                                      struct wring_mapped **out)
+{
+    struct wring_mapped *mapped = calloc(1, sizeof(*mapped));
+    if (mapped == NULL)
+        return WRING_ERR_NO_MEMORY;
+    mapped->members = members;
+    mapped->room = room;
+    mapped->head = head_of(room);
+    mapped->stride = stride_of(room);
+    mapped->op = WRING_OPS; /* no reduction has been chosen */
+    mapped->own = (struct wring_board *)memory;
+    mapped->others = calloc(members.n, sizeof(*mapped->others));
+    mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
+    mapped->woken = calloc(members.n, sizeof(*mapped->woken));
+    if (mapped->others == NULL || mapped->runs == NULL || mapped->woken == NULL) {
+        wring_mapped_destroy(mapped);
+        return WRING_ERR_NO_MEMORY;
+    }
+    mapped->fenced = !wring_fence_register();
+    atomic_store(&mapped->own->fenced, mapped->fenced);
+    *out = mapped;
+    return WRING_OK;
+}
+
+void wring_mapped_destroy(struct wring_mapped *mapped)
+{
+    if (mapped == NULL)
+        return;
+    free(mapped->woken);
+    free(mapped->runs);
+    free(mapped->others);
+    free(mapped);
+}
+
+static enum wring_status map_board(const struct wring_mapped *mapped, struct wring_remote *remote,
+                                   uint64_t offset, const struct wring_board **out)
+{
+    size_t bytes = wring_mapped_memory(mapped->room);
+    void *base;
+
+    if (offset > remote->bytes || bytes > remote->bytes - offset || offset % WRING_BOARD_ALIGN != 0)
+        return WRING_ERR_FRAME;
+    enum wring_status status = remote->conn->provider->ops->remote_map(remote, &base);
+    if (status == WRING_OK)
+        *out = (const struct wring_board *)((const uint8_t *)base + offset);
+    return status;
+}
+
+enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
+                                       struct wring_remote *remote, uint64_t offset)
+{
+    const struct wring_board *board;
+    enum wring_status status = map_board(mapped, remote, offset, &board);
+    if (status != WRING_OK)
+        return status;
+    mapped->others[mapped->n_others++] = (struct wring_mapped_other){board, member};
+    mapped->fenced |= atomic_load(&board->fenced) != 0;
+    mapped->runs[member] = data_of(mapped, board, 0);
+    mapped->runs[mapped->members.n + member] = data_of(mapped, board, mapped->stride);
+    return WRING_OK;
+}
+
+struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
+{
+    struct wring_mapped_counts counts = {0};
+    for (const struct wring_mapped *at = list; at != NULL; at = at->next) {
+        counts.bytes_sent += atomic_load_explicit(&at->sent_bytes, memory_order_relaxed);
+        counts.bytes_received += atomic_load_explicit(&at->taken_bytes, memory_order_relaxed);
+        counts.puts_sent += atomic_load_explicit(&at->puts, memory_order_relaxed);
+        counts.steps += atomic_load_explicit(&at->ended, memory_order_relaxed);
+    }
+    return counts;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the parts of the engine share. Private to engine*.c. */
+#ifndef WRING_TRANSPORT_ENGINE_INSIDE_H
+#define WRING_TRANSPORT_ENGINE_INSIDE_H
+
+#include "transport/engine.h"
+
+/** Nothing moves: is there a reason that will not pass? Then the job fails. */
+void wring_engine_check(struct wring_engine *engine);
+
+#endif
