@@ -182,7 +182,7 @@ def show(rows, arguments):
                   f"{'GB/s' if row['unit'] == 'gb_per_s' else 'us'} | {name} | "
                   f"{'failed' if best is None else f'{best:.{digits}f}'} | "
                   f"{' '.join(f'{value:.{digits}f}' for value in values)} | "
-                  f"{'' if ratio is None else f'{ratio:.2f}'} |")
+                  f"{'' if ratio is None else f'{ratio:.3f}'} |")
 
 
 def measure(arguments):

@@ -2,6 +2,7 @@
 /* A step: who posts and who waits do all of it. */
 #include "transport/collective/mapped_inside.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -142,6 +143,15 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
     return true;
 }
 
+/** Where there are more ranks than cores, who is waited for may be waiting for this one. */
+static void pause_between_looks(const struct wring_collective *collective)
+{
+    if (collective->engine->fabric->crowded)
+        sched_yield();
+    else
+        wring_spin_pause();
+}
+
 bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
 {
     struct wring_mapped *mapped = collective->mapped;
@@ -154,7 +164,7 @@ bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
         if (wring_mapped_give(collective, looks))
             wring_engine_post(collective->engine, collective);
         else
-            wring_spin_pause();
+            pause_between_looks(collective);
     }
     return false;
 }
