@@ -5,7 +5,7 @@
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)
 #define LOOK_NS 20
-#define LOOKS_MAX 1000 /* at another's board, before the engine looks and judges who is silent */
+#define LOOKS_MAX 1000    /* at another's board, before the engine looks and judges who is silent */
 #define LOOKS_CROWDED 200 /* each gives the core away */
 #define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
 
