@@ -10,6 +10,9 @@
 #include "base/spin.h"
 #include "transport/collective/collective.h"
 
+/* others may keep the core long: then the engine is to see deadlines */
+#define CROWDED_NS WRING_NS_PER_MS
+
 void wring_mapped_prepare(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
@@ -144,9 +147,9 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
 }
 
 /** Where there are more ranks than cores, who is waited for may be waiting for this one. */
-static void pause_between_looks(const struct wring_collective *collective)
+static void pause_between_looks(bool crowded)
 {
-    if (collective->engine->fabric->crowded)
+    if (crowded)
         sched_yield();
     else
         wring_spin_pause();
@@ -158,13 +161,16 @@ bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
 
     if (wring_mapped_end(collective))
         return true;
+    bool crowded = collective->engine->fabric->crowded;
+    uint64_t limit_ns = crowded ? wring_deadline_in(CROWDED_NS) : WRING_NEVER;
     while (!mapped->by_engine) {
         if (wring_mapped_all_shown(mapped))
             return wring_mapped_end(collective);
-        if (wring_mapped_give(collective, looks))
+        bool late = crowded && wring_now_ns() >= limit_ns;
+        if (wring_mapped_give(collective, late ? 0 : looks))
             wring_engine_post(collective->engine, collective);
         else
-            pause_between_looks(collective);
+            pause_between_looks(crowded);
     }
     return false;
 }
