@@ -265,6 +265,18 @@ static void bad_calls(void)
     CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
 }
 
+/** Runs of any bits, of which `bytes` are to be taken. */
+static void fill_sources(enum wring_dtype dtype, uint64_t in[SOURCES][N], uint32_t seed,
+                         size_t bytes, struct wring_source sources[SOURCES],
+                         const void *src[SOURCES])
+{
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, seed + s);
+        sources[s] = (struct wring_source){in[s], bytes, NULL};
+        src[s] = in[s];
+    }
+}
+
 /** A reduction of any type, and a copy. */
 static void check_type(enum wring_dtype dtype, enum wring_op op)
 {
@@ -273,11 +285,7 @@ static void check_type(enum wring_dtype dtype, enum wring_op op)
     const void *src[SOURCES];
     size_t bytes = N * wring_dtype_bytes(dtype);
 
-    for (uint32_t s = 0; s < SOURCES; s++) {
-        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, 5 + s);
-        sources[s] = (struct wring_source){in[s], bytes, NULL};
-        src[s] = in[s];
-    }
+    fill_sources(dtype, in, 5, bytes, sources, src);
     struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
                                .dtype = dtype,
                                .op = op,
@@ -319,11 +327,7 @@ static void check_copies(enum wring_dtype dtype, enum wring_op op, uint64_t elem
     const void *src[SOURCES];
     size_t bytes = elems * wring_dtype_bytes(dtype);
 
-    for (uint32_t s = 0; s < SOURCES; s++) {
-        wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, 7 + s);
-        sources[s] = (struct wring_source){in[s], bytes, NULL};
-        src[s] = in[s];
-    }
+    fill_sources(dtype, in, 7, bytes, sources, src);
     memset(more, 0xA5, sizeof(more));
     struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
                                .dtype = dtype,
