@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "compress/kernels/far.h"
+#include "compress/kernels/x86/code16_pages.h"
 
 #define STEP 32 /* elements at a time: a line of code, two of values */
 
@@ -22,7 +22,6 @@ static void feedback_any(uint16_t *code, const float *src, float *residual, uint
 /** Whole steps. @return how many of n are done; likewise those below */
 static inline uint64_t feedback_steps(uint16_t *code, const float *src, float *residual, uint64_t n,
                                       bool streaming);
-static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n);
 
 static inline __mmask16 live_lanes(uint64_t left)
 {
@@ -105,17 +104,6 @@ static void decode_avx512(float *dst, const void *code, uint64_t n)
         i += decode_pages(dst + i, in + i, n - i);
     i += decode_steps(dst + i, in + i, n - i, false);
     decode_any(dst + i, in + i, n - i, false);
-}
-
-static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
-{
-    uint64_t i = 0;
-    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
-        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
-        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
-        add_steps(dst + i, code + i, WRING_PAGE);
-    }
-    return i;
 }
 
 static void decode_add_avx512(float *dst, const void *code, uint64_t n)

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "compress/kernels/far.h"
 #include "compress/kernels/half.h"
+#include "compress/kernels/x86/code16_avx2.h"
 
 #define STEP 8 /* elements at a time; a shorter rest goes through a padded copy */
 
@@ -139,62 +139,6 @@ static void encode_feedback_avx2(void *code, const float *src, float *residual, 
 static inline __m256 load_8(const uint16_t *code)
 {
     return widen(_mm_loadu_si128((const __m128i *)code));
-}
-
-static void decode_avx2(float *dst, const void *code, uint64_t n)
-{
-    const uint16_t *in = code;
-    uint16_t codes[STEP] = {0};
-    float rest[STEP];
-    uint64_t i = 0;
-
-    for (; i + STEP <= n; i += STEP)
-        _mm256_storeu_ps(dst + i, load_8(in + i));
-    if (i == n)
-        return;
-    memcpy(codes, in + i, (n - i) * sizeof(*in));
-    _mm256_storeu_ps(rest, load_8(codes));
-    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
-}
-
-static inline void add_8(float *dst, const uint16_t *code)
-{
-    _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), load_8(code)));
-}
-
-static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
-{
-    uint64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        add_8(dst + i, code + i);
-    return i;
-}
-
-static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
-{
-    uint64_t i = 0;
-    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
-        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
-        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
-        add_steps(dst + i, code + i, WRING_PAGE);
-    }
-    return i;
-}
-
-static void decode_add_avx2(float *dst, const void *code, uint64_t n)
-{
-    const uint16_t *in = code;
-    uint16_t codes[STEP] = {0};
-    float rest[STEP] = {0};
-    uint64_t i = WRING_IS_LONG(n) ? add_pages(dst, in, n) : 0;
-
-    i += add_steps(dst + i, in + i, n - i);
-    if (i == n)
-        return;
-    memcpy(codes, in + i, (n - i) * sizeof(*in));
-    memcpy(rest, dst + i, (n - i) * sizeof(*dst));
-    add_8(rest, codes);
-    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
 }
 
 const struct wring_half_kernels wring_half_avx2 = {

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "compress/kernels/far.h"
 #include "compress/kernels/narrow.h"
+#include "compress/kernels/x86/code16_avx2.h"
 
 #define STEP 16 /* elements at a time; a shorter rest goes through a padded copy */
 
@@ -48,7 +48,7 @@ static inline __m256i pack(__m256i low, __m256i high)
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
 }
 
-static inline __m256 widen(const uint16_t *code)
+static inline __m256 load_8(const uint16_t *code)
 {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)code));
     __m256i bits = _mm256_slli_epi32(wide, 16);
@@ -151,62 +151,6 @@ static void encode_feedback_avx2(void *code, const float *src, float *residual, 
     feedback_16(codes, rest, left);
     memcpy(out + i, codes, (n - i) * sizeof(*out));
     memcpy(residual + i, left, (n - i) * sizeof(*src));
-}
-
-static void decode_avx2(float *dst, const void *code, uint64_t n)
-{
-    const uint16_t *in = code;
-    uint16_t codes[8] = {0};
-    float rest[8];
-    uint64_t i = 0;
-
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i, widen(in + i));
-    if (i == n)
-        return;
-    memcpy(codes, in + i, (n - i) * sizeof(*in));
-    _mm256_storeu_ps(rest, widen(codes));
-    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
-}
-
-static inline void add_8(float *dst, const uint16_t *code)
-{
-    _mm256_storeu_ps(dst, _mm256_add_ps(_mm256_loadu_ps(dst), widen(code)));
-}
-
-static inline uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
-{
-    uint64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        add_8(dst + i, code + i);
-    return i;
-}
-
-static uint64_t add_pages(float *dst, const uint16_t *code, uint64_t n)
-{
-    uint64_t i = 0;
-    for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
-        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
-        wring_far_fetch(dst + i, WRING_PAGE * sizeof(*dst));
-        add_steps(dst + i, code + i, WRING_PAGE);
-    }
-    return i;
-}
-
-static void decode_add_avx2(float *dst, const void *code, uint64_t n)
-{
-    const uint16_t *in = code;
-    uint16_t codes[8] = {0};
-    float rest[8] = {0};
-    uint64_t i = WRING_IS_LONG(n) ? add_pages(dst, in, n) : 0;
-
-    i += add_steps(dst + i, in + i, n - i);
-    if (i == n)
-        return;
-    memcpy(codes, in + i, (n - i) * sizeof(*in));
-    memcpy(rest, dst + i, (n - i) * sizeof(*dst));
-    add_8(rest, codes);
-    memcpy(dst + i, rest, (n - i) * sizeof(*dst));
 }
 
 const struct wring_narrow_kernels wring_narrow_avx2 = {
