@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #define SECONDS 0.15
 #define COUNT_MIN 5

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 
 #define SHIFTS 4096 /* inputs of successive calls: the same numbers, shifted so far */
 #define ITERATIONS_MIN 5

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 #include "tools/commands.h"
 
 static void bytes_take_suffixes(void)

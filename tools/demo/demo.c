@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/config.h"
-#include "tools/bench.h"
+#include "tools/bench/bench.h"
 #include "tools/commands.h"
 #include "tools/demo/corpus.h"
-#include "tools/launch.h"
+#include "tools/launch/launch.h"
 #include "tools/values.h"
 #include "transport/providers/fault/fault.h"
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Between the command line of `wring bench allreduce` and the measurement in each rank. */
+#ifndef WRING_TOOLS_BENCH_ALLREDUCE_H
+#define WRING_TOOLS_BENCH_ALLREDUCE_H
+
+#include <wring/codec.h>
+#include <wring/wring.h>
+
+#include "tools/bench/bench.h"
+
+#define WRING_BENCH_LIST_MAX 32
+
+struct wring_allreduce_params {
+    const char *name;     /* of the command, before messages */
+    const char *provider; /* NULL: as configured */
+    uint32_t ranks;       /* 0: not said */
+    char *codecs[WRING_BENCH_LIST_MAX];
+    size_t n_codecs;
+    uint64_t bytes[WRING_BENCH_LIST_MAX];
+    size_t n_bytes;
+    enum wring_op op;
+    enum wring_scheme scheme;
+    const char *bypass;  /* a value of WRING_BYPASS */
+    uint32_t iterations; /* 0: as many as fit into seconds */
+    double seconds;      /* per codec and size */
+    bool foreign;        /* malloc'ed memory through the immediate call */
+    bool json;
+};
+
+#define WRING_ALLREDUCE_CORES 48 /* bytes of a list of cores */
+
+/** What one codec and size gave; the same on every rank. */
+struct wring_allreduce_result {
+    const char *codec;
+    uint64_t bytes, iterations;
+    struct wring_spread time_us; /* of each call's slowest rank */
+    double wire_bytes;           /* per call, mean over the ranks */
+    uint64_t wrong;              /* elements, over all ranks */
+    double nmse;                 /* of the first call, the worst rank's */
+
+    /* what the buckets' stats say; nothing with immediate calls */
+    bool has_stats;
+    char scheme[16];
+    char ran[WRING_CODEC_SPEC_MAX]; /* the codec that did: "none" where it was left out */
+    double with_us, without_us;     /* as predicted; 0: nothing was */
+    double error, error_back;       /* the worst rank's; NAN: not measured */
+    char cores[WRING_PATTERN_RANKS_MAX][WRING_ALLREDUCE_CORES]; /* [ranks] */
+};
+
+/** Called in rank 0 for each result. */
+typedef void (*wring_allreduce_report_fn)(void *arg, uint32_t ranks,
+                                          const struct wring_allreduce_result *result);
+
+/** Be one rank of the measurement. @return an exit status; failures are said */
+int wring_allreduce_rank(const struct wring_allreduce_params *params,
+                         wring_allreduce_report_fn report, void *arg);
+
+#endif

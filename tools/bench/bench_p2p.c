@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring bench p2p: the command line, the two ranks, and what is printed. */
+#include "tools/bench/bench_p2p.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "tools/bench/bench_start.h"
+#include "tools/commands.h"
+#include "tools/table.h"
+#include "tools/values.h"
+
+enum {
+    OPTION_JSON = 0x100,
+    OPTION_SECONDS
+};
+
+static const struct argp_option options[] = {
+    {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER, or the best)", 0},
+    {"bytes", 'b', "LIST", 0, "sizes, such as 8,4k,1m (default 8,4k,64k,1m)", 0},
+    {"seconds", OPTION_SECONDS, "S", 0, "time spent on each size, about (default 1)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
+    {0},
+};
+
+struct command {
+    struct wring_p2p_params params;
+    struct wring_config config;
+    const char *provider; /* as given; NULL: as configured */
+    bool json;
+    json_t *results;
+};
+
+static void parse_bytes(struct wring_p2p_params *params, char *arg, struct argp_state *state)
+{
+    char *items[WRING_P2P_SIZES_MAX];
+    size_t n = wring_value_list(arg, items, WRING_P2P_SIZES_MAX);
+
+    if (n == 0 || n > WRING_P2P_SIZES_MAX)
+        argp_error(state, "--bytes needs 1 to %d sizes", WRING_P2P_SIZES_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (!wring_value_bytes(items[i], &params->bytes[i]) || params->bytes[i] == 0 ||
+            params->bytes[i] > 1u << 30)
+            argp_error(state, "--bytes: %s is not a size from 1 to 1g", items[i]);
+    params->n_bytes = n;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+
+    switch (key) {
+    case 'p':
+        command->provider = arg;
+        return 0;
+    case 'b':
+        parse_bytes(&command->params, arg, state);
+        return 0;
+    case OPTION_SECONDS:
+        if (!wring_value_real(arg, 0, 3600, &command->params.seconds))
+            argp_error(state, "--seconds needs a number from 0 to 3600");
+        return 0;
+    case OPTION_JSON:
+        command->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp p2p_argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Measure a provider as it is, between two ranks: puts into each other's memory."
+           "\v"
+           "Latency is half the time of a put each way. Bandwidth is one way, with a window of "
+           "puts under way, until the receiver has seen the last one; the median of rounds. The "
+           "receiver looks at every payload's last bytes, and at all bytes of the first ones: "
+           "wrong data is an error. WRING_FAULT makes the link slower. Without a launcher, two "
+           "ranks are started on this host.",
+};
+
+/** The provider asked for, or the best that works here; NULL after saying why not. */
+static const struct wring_provider_ops *choose(const struct command *command)
+{
+    const char *name = command->provider != NULL ? command->provider : command->config.provider;
+    bool automatic = strcmp(name, "auto") == 0;
+    char reason[256] = "";
+
+    for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
+        if (!automatic && strcmp((*ops)->name, name) != 0)
+            continue;
+        if ((*ops)->probe(reason, sizeof(reason)) == WRING_OK)
+            return *ops;
+        if (!automatic) {
+            wring_fail(command->params.name, "provider %s cannot work here: %s", name, reason);
+            return NULL;
+        }
+    }
+    wring_fail(command->params.name, "no provider '%s'; wring info --providers lists them", name);
+    return NULL;
+}
+
+/** What the bandwidth cost the provider, where it tells. */
+static json_t *work_of(const struct wring_p2p_result *result)
+{
+    const struct wring_verbs_counters *work = &result->work;
+    double mib = (double)work->put_bytes / 0x1p20, puts = work->puts > 0 ? (double)work->puts : 1;
+
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "puts",
+        (json_int_t)work->puts, "requests", (json_int_t)work->requests, "inlined",
+        (json_int_t)work->inlined, "signalled", (json_int_t)work->signalled, "doorbells",
+        (json_int_t)work->doorbells, "credit_writes", (json_int_t)work->credit_writes,
+        "receive_doorbells", (json_int_t)work->receive_doorbells, "completions",
+        (json_int_t)work->completions, "control_bytes", (json_int_t)work->control_bytes,
+        "copied_bytes", (json_int_t)work->copied_bytes, "registrations",
+        (json_int_t)work->registrations, "completions_per_mib",
+        mib > 0 ? (double)work->completions / mib : 0.0, "doorbells_per_put",
+        (double)work->doorbells / puts);
+}
+
+static void add_result(void *arg, const struct wring_p2p_result *result)
+{
+    struct command *command = arg;
+    json_t *row =
+        json_pack("{s:s, s:I, s:{s:f, s:f, s:f}, s:f, s:I, s:I, s:i}", "provider",
+                  command->params.provider->name, "bytes", (json_int_t)result->bytes, "latency_us",
+                  "min", result->latency_us.min, "median", result->latency_us.median, "p99",
+                  result->latency_us.p99, "bandwidth_gb_per_s", result->bandwidth_gb_per_s,
+                  "round_trips", (json_int_t)result->round_trips, "puts_per_round",
+                  (json_int_t)result->puts, "window", (int)result->window);
+
+    if (result->has_work)
+        json_object_set_new(row, "verbs", work_of(result));
+    json_array_append_new(command->results, row);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%" PRIu64 " bytes: %.2f us, %.2f GB/s\033[K", result->bytes,
+                result->latency_us.median, result->bandwidth_gb_per_s);
+}
+
+static double number(json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void show_results(json_t *results)
+{
+    static const struct wring_table_column columns[] = {
+        {"bytes", WRING_ALIGN_RIGHT},     {"min us", WRING_ALIGN_RIGHT},
+        {"median us", WRING_ALIGN_RIGHT}, {"p99 us", WRING_ALIGN_RIGHT},
+        {"GB/s", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 5);
+    json_t *result;
+    size_t i;
+
+    json_array_foreach(results, i, result)
+    {
+        json_t *latency = json_object_get(result, "latency_us");
+        char bytes[32];
+        wring_value_show_bytes((uint64_t)number(result, "bytes"), bytes, sizeof(bytes));
+        wring_table_cell(table, "%s", bytes);
+        wring_table_cell(table, "%.2f", number(latency, "min"));
+        wring_table_cell(table, "%.2f", number(latency, "median"));
+        wring_table_cell(table, "%.2f", number(latency, "p99"));
+        wring_table_cell(table, "%.3f", number(result, "bandwidth_gb_per_s"));
+    }
+    wring_table_finish(table, stdout);
+}
+
+static int print_results(const struct command *command)
+{
+    const char *fault = command->config.fault;
+
+    if (json_array_size(command->results) == 0)
+        return WRING_EXIT_OK; /* not rank 0 */
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+    if (command->json) {
+        json_t *all = json_pack("{s:s, s:O}", "fault", fault, "results", command->results);
+        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+    }
+    printf("puts between two ranks, provider %s%s%s\n", command->params.provider->name,
+           fault[0] != '\0' ? ", WRING_FAULT=" : "", fault);
+    show_results(command->results);
+    return WRING_EXIT_OK;
+}
+
+/** As one of the two ranks, or as the one who starts them. */
+static int measure(struct command *command, int argc, char **argv)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+
+    if (command->provider != NULL && strcmp(command->provider, "auto") != 0 &&
+        wring_provider_find(command->provider) == NULL) {
+        wring_fail(command->params.name, "no provider '%s'; wring info --providers lists them",
+                   command->provider);
+        return WRING_EXIT_USAGE;
+    }
+    if (wring_config_load(&command->config, &log) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* the log line said why */
+    command->params.provider = choose(command);
+    if (command->params.provider == NULL)
+        return WRING_EXIT_FAILURE;
+    if (!wring_under_launcher(&command->config))
+        return wring_bench_start(command->params.name, "p2p", 2, argc, argv);
+    command->params.config = &command->config;
+    int code = wring_p2p_rank(&command->params, add_result, command);
+    return code == WRING_EXIT_OK ? print_results(command) : code;
+}
+
+int wring_bench_p2p(int argc, char **argv)
+{
+    char sizes[] = "8,4k,64k,1m";
+    struct command command = {.params = {.name = argv[0], .seconds = 1}};
+    char **given = wring_arguments_copy(argc, argv);
+    int code;
+
+    parse_bytes(&command.params, sizes, NULL);
+    argp_parse(&p2p_argp, argc, argv, 0, NULL, &command);
+    command.results = json_array();
+    if (given == NULL || command.results == NULL)
+        code = wring_fail(argv[0], "out of memory");
+    else
+        code = measure(&command, argc, given);
+    json_decref(command.results);
+    wring_arguments_free(argc, given);
+    return code;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Between the command line of `wring bench p2p` and the measurement in each of its two ranks. */
+#ifndef WRING_TOOLS_BENCH_P2P_H
+#define WRING_TOOLS_BENCH_P2P_H
+
+#include <wring/provider.h>
+
+#include "tools/bench/bench.h"
+#include "transport/providers/verbs/verbs_counters.h"
+
+#define WRING_P2P_SIZES_MAX 32
+
+struct wring_p2p_params {
+    const char *name; /* of the command, before messages */
+    const struct wring_config *config;
+    const struct wring_provider_ops *provider;
+    uint64_t bytes[WRING_P2P_SIZES_MAX];
+    size_t n_bytes;
+    double seconds; /* per size */
+};
+
+struct wring_p2p_result {
+    uint64_t bytes;
+    struct wring_spread latency_us; /* half a round trip of one put each way */
+    double bandwidth_gb_per_s;      /* one way, median of rounds */
+    uint64_t round_trips, puts;     /* timed: of the latency, and in each round of the bandwidth */
+    uint32_t window;                /* puts under way */
+    bool has_work;                  /* where the provider is verbs: */
+    struct wring_verbs_counters work; /* what rank 0 did in all rounds of the bandwidth */
+};
+
+/** Called in rank 0 for each size. */
+typedef void (*wring_p2p_report_fn)(void *arg, const struct wring_p2p_result *result);
+
+/** Be one of the two ranks. @return an exit status; failures are said */
+int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn report, void *arg);
+
+#endif

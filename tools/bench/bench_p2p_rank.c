@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One rank of `wring bench p2p`. Rank 0 leads: it begins each round trip, sends the stream whose
+ * bandwidth is measured, and decides how much of each there will be.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "tools/bench/bench_p2p_moves.h"
+#include "tools/commands.h"
+
+#define ROUNDS_MIN 3
+#define ROUNDS_MAX 9
+#define BATCH_NS 1e7 /* of round trips between looks at the clock */
+#define WARM_TRIPS 16
+#define TRIPS_MIN 20
+#define TRIPS_MAX 100000
+#define PUTS_MAX (1u << 20) /* of a round */
+
+/** As many as fit into that time. */
+static uint64_t fit(double ns, double each_ns, uint64_t min, uint64_t max)
+{
+    double n = ns / (each_ns > 1 ? each_ns : 1);
+
+    if (n <= (double)min)
+        return min;
+    return n < (double)max ? (uint64_t)n : max;
+}
+
+/** Half of the time of a size, from now on. */
+static uint64_t half_time(const struct wring_p2p *p2p)
+{
+    return wring_deadline_in((uint64_t)(p2p->params->seconds * 1e9 / 2));
+}
+
+/** Round trips until the time is over: rank 0 says how many are next, and in the end none. */
+static enum wring_status time_latency(struct wring_p2p *p2p, double trip_ns, uint64_t *total)
+{
+    uint64_t deadline = half_time(p2p), n = TRIPS_MIN;
+    enum wring_status status = WRING_OK;
+
+    for (*total = 0; status == WRING_OK; *total += n) {
+        uint64_t room = TRIPS_MAX - *total;
+        if (*total >= TRIPS_MIN)
+            n = room > 0 && wring_now_ns() < deadline ? fit(BATCH_NS, trip_ns, 1, room) : 0;
+        status = wring_p2p_agree(p2p, &n);
+        if (status == WRING_OK && n > room)
+            return wring_p2p_complain(p2p, "a number out of range");
+        if (n == 0)
+            return status;
+        if (status == WRING_OK)
+            status = wring_p2p_time_trips(p2p, n, p2p->times + *total);
+    }
+    return status;
+}
+
+static enum wring_status measure_latency(struct wring_p2p *p2p, struct wring_p2p_result *result)
+{
+    enum wring_status status = wring_p2p_time_trips(p2p, WARM_TRIPS, p2p->times);
+
+    if (status == WRING_OK)
+        status = wring_p2p_check(p2p, WARM_TRIPS);
+    if (status != WRING_OK)
+        return status;
+    double trip_ns = wring_spread_of(p2p->times, WARM_TRIPS).median * 2e3;
+    status = time_latency(p2p, trip_ns, &result->round_trips);
+    if (status == WRING_OK)
+        result->latency_us = wring_spread_of(p2p->times, result->round_trips);
+    return status;
+}
+
+/** Rounds of a stream, likewise. @param speeds out, [ROUNDS_MAX] */
+static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns, uint64_t *puts,
+                                        double *speeds, unsigned *rounds)
+{
+    uint64_t deadline = half_time(p2p);
+    uint64_t planned =
+        fit(p2p->params->seconds * 1e9 / 2 / ROUNDS_MAX, put_ns, p2p->window, PUTS_MAX);
+    enum wring_status status = WRING_OK;
+
+    for (*rounds = 0; *rounds < ROUNDS_MAX && status == WRING_OK; ++*rounds) {
+        uint64_t n = *rounds < ROUNDS_MIN || wring_now_ns() < deadline ? planned : 0;
+        double ns = 0;
+        status = wring_p2p_agree(p2p, &n);
+        if (n == 0)
+            return status;
+        *puts = n;
+        if (status == WRING_OK)
+            status = wring_p2p_time_stream(p2p, n, &ns);
+        speeds[*rounds] = (double)p2p->bytes * (double)n / ns;
+    }
+    return status;
+}
+
+static enum wring_status measure_bandwidth(struct wring_p2p *p2p, struct wring_p2p_result *result)
+{
+    double ns, speeds[ROUNDS_MAX];
+    uint64_t warm = 2 * p2p->window;
+    unsigned rounds;
+    struct wring_verbs_counters before;
+    enum wring_status status = wring_p2p_time_stream(p2p, warm, &ns);
+
+    if (status == WRING_OK && p2p->pair.rank == 1)
+        status = wring_p2p_check(p2p, warm);
+    result->has_work = wring_verbs_counters_of(p2p->pair.provider, &before);
+    if (status == WRING_OK)
+        status = time_bandwidth(p2p, ns / (double)warm, &result->puts, speeds, &rounds);
+    if (status != WRING_OK)
+        return status;
+    result->bandwidth_gb_per_s = wring_spread_of(speeds, rounds).median;
+    if (result->has_work && wring_verbs_counters_of(p2p->pair.provider, &result->work))
+        wring_verbs_counters_since(&result->work, &before);
+    return WRING_OK;
+}
+
+static enum wring_status measure(struct wring_p2p *p2p, size_t bytes,
+                                 struct wring_p2p_result *result)
+{
+    uint64_t ready = bytes;
+
+    wring_p2p_prepare(p2p, bytes); /* all that was sent before has been taken */
+    *result = (struct wring_p2p_result){.bytes = bytes, .window = p2p->window};
+    enum wring_status status = wring_p2p_agree(p2p, &ready);
+    if (status == WRING_OK)
+        status = measure_latency(p2p, result);
+    if (status == WRING_OK)
+        status = measure_bandwidth(p2p, result);
+    return status;
+}
+
+static int fail(const struct wring_p2p *p2p, enum wring_status status)
+{
+    if (p2p->pair.status == WRING_OK) /* else it was said where it was found */
+        wring_fail(p2p->params->name, "%s", wring_status_text(status));
+    return WRING_EXIT_FAILURE;
+}
+
+static int measure_all(struct wring_p2p *p2p, wring_p2p_report_fn report, void *arg)
+{
+    for (size_t i = 0; i < p2p->params->n_bytes; i++) {
+        struct wring_p2p_result result;
+        enum wring_status status = measure(p2p, p2p->params->bytes[i], &result);
+        if (status != WRING_OK)
+            return fail(p2p, status);
+        if (p2p->pair.rank == 0)
+            report(arg, &result);
+    }
+    /* who leaves first must not look lost to the other */
+    enum wring_status status = wring_barrier(wring_session_world(p2p->pair.session));
+    return status == WRING_OK ? WRING_EXIT_OK : fail(p2p, status);
+}
+
+static bool fits_provider(const struct wring_p2p *p2p)
+{
+    for (size_t i = 0; i < p2p->params->n_bytes; i++)
+        if (p2p->params->bytes[i] > p2p->pair.caps.put_max_bytes) {
+            wring_fail(p2p->params->name, "a put over %s has at most %zu bytes",
+                       p2p->params->provider->name, p2p->pair.caps.put_max_bytes);
+            return false;
+        }
+    return true;
+}
+
+int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn report, void *arg)
+{
+    struct wring_p2p p2p = {.params = params, .times = calloc(TRIPS_MAX, sizeof(*p2p.times))};
+    struct wring_bench_pair_params pair = {params->name, params->config, params->provider,
+                                           WRING_P2P_SLOTS_AT + 2 * wring_p2p_half_bytes(params)};
+    int code = WRING_EXIT_FAILURE;
+
+    if (p2p.times == NULL)
+        return wring_fail(params->name, "out of memory");
+    if (wring_bench_pair_open(&p2p.pair, &pair) == WRING_OK && fits_provider(&p2p))
+        code = measure_all(&p2p, report, arg);
+    wring_bench_pair_finish(&p2p.pair);
+    free(p2p.times);
+    return code;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/launch/launch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/commands.h"
+#include "tools/launch/launch_job.h"
+
+#define KEY_BYTES 32
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND 127
+
+/** A loopback socket for the rendezvous; rank 0 inherits it, so no port is ever guessed. */
+static int make_root(struct wring_local_job *job)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+
+    job->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (job->listen_fd < 0 || bind(job->listen_fd, (struct sockaddr *)&address, bytes) != 0 ||
+        listen(job->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(job->listen_fd, (struct sockaddr *)&address, &bytes) != 0)
+        return wring_fail(job->params->name, "cannot listen on 127.0.0.1: %s", strerror(errno));
+    snprintf(job->root, sizeof(job->root), "127.0.0.1:%u", ntohs(address.sin_port));
+    return 0;
+}
+
+static int make_key(struct wring_local_job *job)
+{
+    uint8_t secret[KEY_BYTES];
+
+    if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+        return wring_fail(job->params->name, "no random numbers: %s", strerror(errno));
+    for (size_t i = 0; i < KEY_BYTES; i++)
+        snprintf(job->key + 2 * i, 3, "%02x", secret[i]);
+    return 0;
+}
+
+/** From here on signals are read from signal_fd, in the order of the watch loop. */
+static int take_signals(struct wring_local_job *job)
+{
+    sigemptyset(&job->blocked);
+    sigaddset(&job->blocked, SIGCHLD);
+    sigaddset(&job->blocked, SIGINT);
+    sigaddset(&job->blocked, SIGTERM);
+    sigaddset(&job->blocked, SIGHUP);
+    sigprocmask(SIG_BLOCK, &job->blocked, &job->before);
+    job->signal_fd = signalfd(-1, &job->blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job->signal_fd < 0)
+        return wring_fail(job->params->name, "no signal descriptor: %s", strerror(errno));
+    return 0;
+}
+
+static void set_number(const char *name, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%u", value);
+    setenv(name, text, 1);
+}
+
+/** In the child. */
+static void set_environment(const struct wring_local_job *job, uint32_t rank)
+{
+    set_number("WRING_RANK", rank);
+    set_number("WRING_SIZE", job->params->ranks);
+    set_number("WRING_LOCAL_SIZE", job->params->ranks);
+    setenv("WRING_ROOT", job->root, 1);
+    setenv("WRING_KEY", job->key, 1);
+    unsetenv("WRING_KEY_FILE");
+    unsetenv("WRING_ROOT_FD");
+    if (rank == 0)
+        set_number("WRING_ROOT_FD", (uint32_t)job->listen_fd);
+}
+
+/**
+ * In the child. Only rank 0 reads standard input, and not from a terminal: ranks are background
+ * process groups, which a terminal stops when they read.
+ */
+static void set_descriptors(const struct wring_local_job *job, uint32_t rank, const int out[2])
+{
+    if (rank != 0 || isatty(STDIN_FILENO)) {
+        int none = open("/dev/null", O_RDONLY);
+        if (none > STDIN_FILENO) {
+            dup2(none, STDIN_FILENO);
+            close(none);
+        }
+    }
+    if (rank == 0)
+        fcntl(job->listen_fd, F_SETFD, 0);
+    for (int i = 0; i < 2; i++)
+        if (out[i] >= 0)
+            dup2(out[i], STDOUT_FILENO + i);
+}
+
+/** In the child: become the rank's program, or send errno up the pipe. */
+__attribute__((noreturn)) static void become_rank(const struct wring_local_job *job, uint32_t rank,
+                                                  pid_t parent, const int out[2], int failure)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EXIT_CANNOT_RUN);
+    setpgid(0, 0);
+    set_environment(job, rank);
+    set_descriptors(job, rank, out);
+    if (job->topology != NULL)
+        wring_binding_apply(job->params, job->topology, rank);
+    sigprocmask(SIG_SETMASK, &job->before, NULL);
+    execvp(job->params->argv[0], job->params->argv);
+
+    int error = errno;
+    ssize_t written = write(failure, &error, sizeof(error));
+    _exit(written == sizeof(error) ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+static void close_pair(int pair[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (pair[i] >= 0)
+            close(pair[i]);
+    pair[0] = pair[1] = -1;
+}
+
+/** Pipes for the rank's two output streams. @param out the write ends, -1 where inherited */
+static int make_pipes(struct wring_local_job *job, uint32_t rank, int out[2])
+{
+    for (int i = 0; i < 2 && job->params->tag; i++) {
+        int pair[2];
+        if (pipe2(pair, O_CLOEXEC) != 0)
+            return -1;
+        out[i] = pair[1];
+        if (wring_lines_init(&job->ranks[rank].lines[i], pair[0], STDOUT_FILENO + i, rank) != 0) {
+            close(pair[0]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/** @return 0 once the program runs, or the status to exit with */
+static int await_exec(const struct wring_local_job *job, int failure)
+{
+    int error = 0;
+    ssize_t got;
+
+    do
+        got = read(failure, &error, sizeof(error));
+    while (got < 0 && errno == EINTR);
+    if (got != sizeof(error))
+        return 0;
+    wring_fail(job->params->name, "cannot start %s: %s", job->params->argv[0], strerror(error));
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+static int start_rank(struct wring_local_job *job, uint32_t rank)
+{
+    int out[2] = {-1, -1}, failure[2] = {-1, -1};
+    pid_t parent = getpid(), pid = -1;
+    int code;
+
+    if (make_pipes(job, rank, out) == 0 && pipe2(failure, O_CLOEXEC) == 0)
+        pid = fork();
+    if (pid == 0)
+        become_rank(job, rank, parent, out, failure[1]);
+    if (pid < 0) {
+        code = wring_fail(job->params->name, "cannot start rank %u: %s", rank, strerror(errno));
+    } else {
+        setpgid(pid, pid); /* the child does so too: whoever comes first */
+        job->ranks[rank].pid = pid;
+        job->running++;
+        close(failure[1]);
+        failure[1] = -1;
+        code = await_exec(job, failure[0]);
+    }
+    close_pair(out);
+    close_pair(failure);
+    return code;
+}
+
+int wring_local_job_start(struct wring_local_job *job)
+{
+    int code = make_root(job);
+    if (code == 0)
+        code = make_key(job);
+    if (code == 0)
+        code = take_signals(job);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    job->topology = wring_binding_load(job->params);
+    for (uint32_t rank = 0; rank < job->params->ranks && code == 0; rank++)
+        code = start_rank(job, rank);
+    if (job->topology != NULL)
+        hwloc_topology_destroy(job->topology);
+    job->topology = NULL;
+    if (job->listen_fd >= 0)
+        close(job->listen_fd);
+    job->listen_fd = -1;
+    return code;
+}
+
+/** Kill what the ranks left behind and has become a child of this process. */
+static void kill_orphans(void)
+{
+    char path[64];
+    long pid;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    FILE *children = fopen(path, "re");
+    if (children == NULL)
+        return;
+    while (fscanf(children, "%ld", &pid) == 1)
+        kill((pid_t)pid, SIGKILL);
+    fclose(children);
+}
+
+/** All that is left dies and is reaped, ranks and what they started. */
+static void clear_away(struct wring_local_job *job)
+{
+    wring_local_job_signal(job, SIGKILL);
+    for (int round = 0; round < 200; round++) {
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+            ;
+        if (pid < 0)
+            return; /* no children any more */
+        kill_orphans();
+        usleep(10000);
+    }
+    wring_fail(job->params->name, "some processes of the job cannot be killed");
+}
+
+static void finish(struct wring_local_job *job)
+{
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++)
+        for (int i = 0; i < 2; i++)
+            wring_lines_finish(&job->ranks[rank].lines[i]);
+    free(job->ranks);
+    if (job->signal_fd >= 0)
+        close(job->signal_fd);
+    sigprocmask(SIG_SETMASK, &job->before, NULL);
+}
+
+int wring_launch(const struct wring_launch_params *params)
+{
+    struct wring_local_job job = {.params = params, .signal_fd = -1, .listen_fd = -1};
+
+    sigprocmask(SIG_SETMASK, NULL, &job.before);
+    job.ranks = calloc(params->ranks, sizeof(*job.ranks));
+    if (job.ranks == NULL)
+        return wring_fail(params->name, "no memory for %u ranks", params->ranks);
+    for (uint32_t rank = 0; rank < params->ranks; rank++)
+        job.ranks[rank].lines[0].from = job.ranks[rank].lines[1].from = -1;
+
+    int code = wring_local_job_start(&job);
+    if (code == 0)
+        code = wring_local_job_watch(&job);
+    clear_away(&job);
+    finish(&job);
+    return code;
+}

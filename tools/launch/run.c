@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring run -n N -- PROGRAM: the ranks of a job on this host. */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tools/commands.h"
+#include "tools/launch/launch.h"
+#include "tools/values.h"
+
+static const struct argp_option options[] = {
+    {"ranks", 'n', "N", 0, "start N ranks (default 2)", 0},
+    {"provider", 'p', "NAME", 0, "transport provider; see wring info", 0},
+    {"tag", 't', NULL, 0, "begin each line of output with its rank, as [3]", 0},
+    {"bind", 'b', "HOW", 0,
+     "cores: each rank gets its share of the cores, if they share out evenly (default); none", 0},
+    {"grace", 'g', "SECONDS", 0,
+     "when one rank fails, how long the others may go on before they are ended (default 5)", 0},
+    {0},
+};
+
+struct run {
+    struct wring_launch_params launch;
+    const char *provider;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct run *run = state->input;
+    double grace_s;
+
+    switch (key) {
+    case 'n':
+        if (!wring_value_count(arg, 1, WRING_LAUNCH_RANKS_MAX, &run->launch.ranks))
+            argp_error(state, "--ranks needs a number from 1 to %d", WRING_LAUNCH_RANKS_MAX);
+        return 0;
+    case 'p':
+        run->provider = arg;
+        return 0;
+    case 'b':
+        run->launch.unbound = strcmp(arg, "none") == 0;
+        if (!run->launch.unbound && strcmp(arg, "cores") != 0)
+            argp_error(state, "--bind needs cores or none");
+        return 0;
+    case 't':
+        run->launch.tag = true;
+        return 0;
+    case 'g':
+        if (!wring_value_real(arg, 0, 86400, &grace_s))
+            argp_error(state, "--grace needs seconds from 0 to 86400");
+        run->launch.grace_ns = (uint64_t)(grace_s * 1e9);
+        return 0;
+    case ARGP_KEY_ARG: /* the program: what follows is its own affair */
+        run->launch.argv = state->argv + state->next - 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "no program to run");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp run_argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "[--] PROGRAM [ARGUMENT...]",
+    .doc = "Start the ranks of a job on this host, and see them through to their end."
+           "\v"
+           "Each rank finds WRING_RANK, WRING_SIZE, WRING_LOCAL_SIZE, WRING_ROOT and a fresh "
+           "WRING_KEY in its environment. The exit status is that of the rank that failed first, "
+           "128 + n if signal n killed it. Nothing that the ranks started is left running.",
+};
+
+int wring_cmd_run(int argc, char **argv)
+{
+    struct run run = {
+        .launch = {.name = argv[0], .ranks = 2, .grace_ns = WRING_LAUNCH_GRACE_NS},
+    };
+
+    argp_parse(&run_argp, argc, argv, ARGP_IN_ORDER, NULL, &run);
+    if (run.provider != NULL)
+        setenv("WRING_PROVIDER", run.provider, 1);
+    return wring_launch(&run.launch);
+}
