@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include "base/clock.h"
 

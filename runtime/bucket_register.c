@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "runtime/sized.h"
 
 #include <stdio.h>

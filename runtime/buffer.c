@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include <stdlib.h>
 

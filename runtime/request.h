@@ -7,7 +7,7 @@
 #ifndef WRING_RUNTIME_REQUEST_H
 #define WRING_RUNTIME_REQUEST_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 /**
  * Queue an operation, and hand out its request; with out NULL wait for its end instead.

@@ -15,7 +15,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #define WRING_MODULE "state"
 #define DIGEST_BYTES 32

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "runtime/sized.h"
 
 static const struct wring_sized session_sized = {

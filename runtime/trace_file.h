@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_TRACE_FILE_H
 #define WRING_RUNTIME_TRACE_FILE_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 /**
  * Begin to record, where WRING_TRACE is set. Rank 0 makes the file anew.

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/lib/test.h"
 
 #define KINDS 2

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/collective/kernel_calls.h"
 #include "tests/collective/steady.h"
 #include "tests/lib/procs.h"

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/sealed.h"
 #include "tests/lib/test.h"

@@ -5,7 +5,7 @@
  */
 #include <sched.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
 

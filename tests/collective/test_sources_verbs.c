@@ -5,7 +5,7 @@
  * up.
  */
 #include "base/clock.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "tests/provider/mock/mock.h"

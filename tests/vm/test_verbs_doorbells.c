@@ -5,7 +5,7 @@
  * silent for as long as a provider waits before it looks at the streams, it looks, and no oftener.
  */
 #include "base/clock.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/collective/kernel_calls.h"
 #include "tests/collective/steady.h"
 #include "tests/lib/ranks.h"

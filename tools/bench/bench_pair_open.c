@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tools/bench/bench_pair.h"
 #include "tools/commands.h"
 #include "transport/auth.h"

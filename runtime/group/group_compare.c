@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the members of a group tell each other: settings that are compared, and where slots lie. */
-#include "runtime/group_inside.h"
+#include "runtime/group/group_inside.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef WRING_RUNTIME_PROGRESS_STATE_H
 #define WRING_RUNTIME_PROGRESS_STATE_H
 
-#include "runtime/progress.h"
+#include "runtime/progress/progress.h"
 
 #include <pthread.h>
 

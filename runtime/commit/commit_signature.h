@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_COMMIT_SIGNATURE_H
 #define WRING_RUNTIME_COMMIT_SIGNATURE_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #define WRING_SIGNATURE_MAX 512
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of ranks: made by all ranks at once, and freed. */
-#include "runtime/group_inside.h"
+#include "runtime/group/group_inside.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where each rank's ends of the channels are: told to all, and read from what they told. */
-#include "runtime/commit.h"
+#include "runtime/commit/commit.h"
 
 #include <stdlib.h>
 

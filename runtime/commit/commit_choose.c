@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "runtime/commit.h"
-#include "runtime/trials.h"
+#include "runtime/commit/commit.h"
+#include "runtime/commit/trials.h"
 
 #define WRING_MODULE "commit"
 

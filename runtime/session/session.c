@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
+#include "runtime/commit/trials.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
-#include "runtime/trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each bucket's exchange looks like, and the channels and slots that it runs on. */
-#include "runtime/commit.h"
+#include "runtime/commit/commit.h"
 
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
-#include "runtime/commit.h"
+#include "runtime/commit/commit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes progress: set up, held still, given work, and what it took. */
-#include "runtime/progress_state.h"
+#include "runtime/progress/progress_state.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a session meets its peers, and how their connections come about. */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Callers that wait, and make progress meanwhile: with the engine, or past it. */
-#include "runtime/progress_state.h"
+#include "runtime/progress/progress_state.h"
 #include "transport/collective/collective.h"
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)

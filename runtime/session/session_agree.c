@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges between all ranks of a session, outside of the steps. */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The session's own thread: drives the engine while no caller does. */
-#include "runtime/progress_state.h"
+#include "runtime/progress/progress_state.h"
 
 #include <sys/prctl.h>
 

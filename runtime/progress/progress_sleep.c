@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How those who make progress sleep, and how they are woken. */
-#include "runtime/progress_state.h"
+#include "runtime/progress/progress_state.h"
 
 #include <errno.h>
 #include <sched.h>

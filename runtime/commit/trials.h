@@ -6,8 +6,8 @@
 #ifndef WRING_RUNTIME_TRIALS_H
 #define WRING_RUNTIME_TRIALS_H
 
-#include "runtime/bypass.h"
-#include "runtime/session.h"
+#include "runtime/commit/bypass.h"
+#include "runtime/session/session.h"
 
 /** One way for buckets to travel in a group, and what steps took in it. */
 struct wring_tried {

@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_COMMIT_H
 #define WRING_RUNTIME_COMMIT_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 /** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 enum wring_status wring_commit_find_data(struct wring_session *session);

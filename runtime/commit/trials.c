@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/trials.h"
+#include "runtime/commit/trials.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "runtime/commit.h"
+#include "runtime/commit/commit.h"
 
 #define WRING_MODULE "commit"
 #define STEPS_MAX 50

@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_GROUP_INSIDE_H
 #define WRING_RUNTIME_GROUP_INSIDE_H
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 /**
  * Make its channels, the collective that runs over them and, where we can map everybody's memory,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channels that the immediate calls of a group share, and its board. */
-#include "runtime/group_inside.h"
+#include "runtime/group/group_inside.h"
 
 #define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
 #define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session is told: the environment, then the settings, then the fields of params. */
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/commit_signature.h"
+#include "runtime/commit/commit_signature.h"
 
 #include <inttypes.h>
 #include <stdio.h>

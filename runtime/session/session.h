@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "base/config.h"
-#include "runtime/bypass.h"
-#include "runtime/progress.h"
+#include "runtime/commit/bypass.h"
+#include "runtime/progress/progress.h"
 #include "transport/collective/collective.h"
 #include "transport/trace.h"
 #include <wring/wring.h>

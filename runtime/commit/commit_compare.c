@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do all ranks mean the same buckets? */
-#include "runtime/commit_signature.h"
+#include "runtime/commit/commit_signature.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/bypass.h"
+#include "runtime/commit/bypass.h"
 
 #include <stddef.h>
 
