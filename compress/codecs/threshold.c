@@ -8,6 +8,7 @@
 #define FIRST_RUN 64    /* … of so many samples */
 #define LOWER (1 << 20) /* an eighth of a factor of 2, about */
 #define LITTLE (LOWER / 4)
+#define WIDE 4 /* samples a take begins with, times those needed */
 
 static uint64_t sample_place(uint32_t sample)
 {
@@ -84,15 +85,16 @@ static int64_t place_on(const struct line *line, int64_t right)
 }
 
 /**
- * For the next block: where this one had a few more samples than it needed. Downwards at once,
- * upwards by and by: a list that is a little long costs less than one that is made twice.
+ * For the next block: where this one had `right` samples, some more than it needed. Downwards at
+ * once, upwards by and by: a list that is a little long costs less than one that is made twice.
+ * @param guess  where this block was looked at first
  */
-static uint32_t next_guess(const struct line *line)
+static uint32_t next_guess(const struct line *line, int64_t guess, int64_t right)
 {
-    int64_t right = (int64_t)safe_rank((uint64_t)line->rank), to = place_on(line, right);
+    int64_t to = place_on(line, right);
 
-    if (to > line->from && line->count < 4 * right)
-        to = line->from + (to - line->from) / 8;
+    if (to > guess && line->count < 4 * right)
+        to = guess + (to - guess) / 4;
     return into_range(to > 0 ? (uint32_t)to : 0);
 }
 
@@ -136,14 +138,26 @@ struct view {
     struct wring_pick_undo undo;
 };
 
-/** List what reaches a threshold; with a residual, in the one traversal that there may be. */
-static void look(struct view *view, struct wring_topk_hint *hint, uint32_t from,
+/** So many entries of a block hold what is sent of it, though chance moves both. */
+static uint64_t enough_of(const struct wring_topk_block *block)
+{
+    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
+    return WRING_PICK_STRIDE * (safe_rank(rank) + rank / 4);
+}
+
+/**
+ * List what reaches a threshold; with a residual, in the one traversal that there may be.
+ * @param from  inout; raised, maybe, where a take finds that it is low
+ */
+static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from,
                  struct wring_pick_list *list)
 {
     struct wring_topk_block *block = &view->block;
 
+    hint->guess = *from;
     if (block->residual != NULL && !hint->untaken) {
-        if (view->kernels->take(list, &view->undo, block->src, block->residual, block->n, from)) {
+        if (view->kernels->take(list, &view->undo, block->src, block->residual, block->n, from,
+                                enough_of(block))) {
             view->residual = block->residual;
             block->src = block->residual;
             block->residual = NULL;
@@ -151,10 +165,13 @@ static void look(struct view *view, struct wring_topk_hint *hint, uint32_t from,
         }
         hint->untaken = list->count <= WRING_PICK_LISTED;
     }
-    view->kernels->find(list, block->src, block->residual, block->n, from);
+    view->kernels->find(list, block->src, block->residual, block->n, *from);
 }
 
-/** List what reaches a guess. @return that guess, or 0 when more than a list holds reach it */
+/**
+ * List what reaches a guess. hint->guess becomes where the last look began.
+ * @return that guess, raised where a take did so; 0 when more than a list holds reach it
+ */
 static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
                           struct wring_pick_list *list)
 {
@@ -162,11 +179,11 @@ static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
 
     for (bool last = guess == 0;; last = true, guess = 0) {
         uint32_t from = guess != 0 ? guess : first_guess(view->kernels, &view->block);
-        look(view, hint, from, list);
+        look(view, hint, &from, list);
         if (list->count <= WRING_PICK_LISTED)
             return from;
         if (last)
-            return 0;
+            return hint->guess = 0;
     }
 }
 
@@ -202,7 +219,7 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
                         struct wring_pick_list *list, struct wring_topk_choice *choice)
 {
     const struct wring_topk_block *block = &view->block;
-    float samples[SAMPLE_MAX + WRING_PICK_SLACK];
+    float samples[SAMPLE_MAX + WRING_PICK_SPARE];
     uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
     uint64_t count = view->kernels->sampled(samples, list, block->n);
 
@@ -214,8 +231,8 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
     else if ((from > 1 || list->count > WRING_PICK_LISTED) && /* from 1 on is all but zeros */
              !find_exactly(view, list, &choice->threshold))
         return false;
-    hint->guess =
-        next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank});
+    hint->guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank},
+                             hint->guess, (int64_t)(choice->taken ? WIDE * rank : safe_rank(rank)));
     cut_down(view->kernels, block, list, choice);
     return true;
 }
@@ -229,7 +246,7 @@ bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
     view.kernels = kernels;
     view.block = *block;
     view.residual = NULL;
-    uint32_t from = hint->guess = find_near(&view, hint, list);
+    uint32_t from = find_near(&view, hint, list);
     if (from == 0)
         return false;
     bool finite = list->peak < WRING_INF_BITS;

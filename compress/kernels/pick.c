@@ -122,19 +122,17 @@ void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold)
 }
 
 bool wring_pick_take_never(struct wring_pick_list *list, struct wring_pick_undo *undo,
-                           const float *src, float *residual, uint64_t n, uint32_t threshold)
+                           const float *src, float *residual, uint64_t n, uint32_t *threshold,
+                           uint64_t enough)
 {
-    (void)list, (void)src, (void)residual, (void)n, (void)threshold;
-    undo->n = 0;
+    (void)list, (void)undo, (void)src, (void)residual, (void)n, (void)threshold, (void)enough;
     return false;
 }
 
-void wring_pick_give_back(const struct wring_pick_undo *undo, const float *src, float *residual)
+void wring_pick_give_nothing_back(const struct wring_pick_undo *undo, const float *src,
+                                  float *residual)
 {
-    const float *log = undo->log;
-
-    for (uint64_t i = 0; i < undo->n; i++)
-        residual[i] = undo->lost[i / 16] >> i % 16 & 1 ? *log++ : residual[i] - src[i];
+    (void)undo, (void)src, (void)residual; /* as it has never been taken */
 }
 
 static void leave_scalar(float *residual, const float *src, uint64_t n, uint32_t threshold)
@@ -154,7 +152,7 @@ static const struct wring_pick_kernels scalar = {
     .sampled = wring_pick_sampled,
     .sift = wring_pick_sift,
     .take = wring_pick_take_never,
-    .give_back = wring_pick_give_back,
+    .give_back = wring_pick_give_nothing_back,
     .leave = leave_scalar,
 };
 

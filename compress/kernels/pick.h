@@ -17,8 +17,9 @@
 #define WRING_PICK_STRIDE 16 /* of so many elements one is a sample: FORMAT.md, "topk" */
 #define WRING_PICK_LISTED 8192
 #define WRING_PICK_SLACK 1088 /* entries that a kernel may write rubbish to, past the last */
+#define WRING_PICK_SPARE 16   /* the same of samples */
 
-#define WRING_PICK_LOGGED 12288 /* old values that an undo holds: a fifth of a block */
+#define WRING_PICK_LOGGED 1024 /* old values that an undo holds */
 
 /** What marking found. */
 struct wring_pick_found {
@@ -35,12 +36,15 @@ struct wring_pick_list {
 };
 
 /**
- * How to bring back a residual that has become v = src + residual. Most often v - src is it, to the
- * last bit; where it is not, the old bits are logged.
+ * How to bring back a residual that has become v = src + residual. v - src is it, or so near that
+ * the difference of their bits, taken as integers, fits a byte: v is seldom more than 128 times as
+ * large as what it lost bits of. Where that is not so, the old value is logged.
  */
 struct wring_pick_undo {
-    uint64_t n;                               /* elements that have been changed, whole 16s */
-    uint16_t lost[WRING_PICK_BLOCK_MAX / 16]; /* of each 16, a bit for those that are logged */
+    _Alignas(64) int8_t steps[WRING_PICK_BLOCK_MAX]; /* the order within each 64 is the kernel's */
+    uint64_t n;                                      /* elements that have been changed */
+    uint32_t logged;
+    uint16_t indices[WRING_PICK_LOGGED + WRING_PICK_SLACK];
     float log[WRING_PICK_LOGGED + WRING_PICK_SLACK];
 };
 
@@ -68,7 +72,7 @@ struct wring_pick_kernels {
     /**
      * Those of a list that are samples, sample i < n / 16 being element
      * 16 i + (i * 0x9E3779B1 mod 2^32 >> 28), so that no column of a matrix is favoured.
-     * @param out  their values, any order; room for the list's count + WRING_PICK_SLACK
+     * @param out  their values, any order; room for n / 16 + WRING_PICK_SPARE
      * @return how many
      */
     uint32_t (*sampled)(float *out, const struct wring_pick_list *list, uint64_t n);
@@ -76,11 +80,13 @@ struct wring_pick_kernels {
     void (*sift)(struct wring_pick_list *list, uint32_t threshold);
     /**
      * Find, and residual = v on the way: one traversal, where find and leave are two.
+     * @param threshold  inout; raised where a first part of the block shows that more than
+     *                   `enough` would be listed: all that reach it are in the list, no others
      * @return false when that could not be undone, or more than a list holds: nothing has changed,
      *         but for the list, which is rubbish
      */
     bool (*take)(struct wring_pick_list *list, struct wring_pick_undo *undo, const float *src,
-                 float *residual, uint64_t n, uint32_t threshold);
+                 float *residual, uint64_t n, uint32_t *threshold, uint64_t enough);
     /** Bring back, bit by bit, the residual that a take has changed. */
     void (*give_back)(const struct wring_pick_undo *undo, const float *src, float *residual);
     /** residual = v where its magnitude bits are below `threshold`, +0 elsewhere. */
@@ -102,8 +108,10 @@ void wring_pick_sift(struct wring_pick_list *list, uint32_t threshold);
 
 /* Where logging takes longer than a second traversal. */
 bool wring_pick_take_never(struct wring_pick_list *list, struct wring_pick_undo *undo,
-                           const float *src, float *residual, uint64_t n, uint32_t threshold);
-void wring_pick_give_back(const struct wring_pick_undo *undo, const float *src, float *residual);
+                           const float *src, float *residual, uint64_t n, uint32_t *threshold,
+                           uint64_t enough);
+void wring_pick_give_nothing_back(const struct wring_pick_undo *undo, const float *src,
+                                  float *residual);
 
 extern const struct wring_pick_kernels wring_pick_avx2;
 extern const struct wring_pick_kernels wring_pick_avx512;

@@ -10,6 +10,8 @@
 #include "compress/codecs/threshold.h"
 #include "tests/kernels/trial.h"
 
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
 static struct wring_pick_list *new_list(void)
 {
     return wring_test_guarded(sizeof(struct wring_pick_list));
@@ -37,7 +39,7 @@ static void check_kept(const struct wring_pick_kernels *kernels, const struct tr
                        uint32_t threshold)
 {
     const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
-    size_t room = want->count + WRING_PICK_SLACK;
+    size_t room = trial->n / WRING_PICK_STRIDE + WRING_PICK_SPARE;
     float *out = wring_test_guarded(room * 4), *other = wring_test_guarded(room * 4);
 
     uint32_t count = ref->sampled(out, want, trial->n);
@@ -51,15 +53,17 @@ static void check_kept(const struct wring_pick_kernels *kernels, const struct tr
 
 /** One traversal: as a find and a residual that is v, which can be undone. */
 static void check_take(const struct wring_pick_kernels *kernels, const struct trial *trial,
-                       const float *src, const float *left, uint32_t threshold)
+                       const float *src, const float *left, uint32_t threshold, uint64_t enough)
 {
     const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
     struct wring_pick_undo *undo = wring_test_guarded(sizeof(*undo));
     struct wring_pick_list *want = new_list(), *got = new_list();
     float *residual = trial_copy(left, trial->n * 4);
+    uint32_t raised = threshold;
 
-    if (kernels->take(got, undo, src, residual, trial->n, threshold)) {
-        ref->find(want, src, left, trial->n, threshold);
+    if (kernels->take(got, undo, src, residual, trial->n, &raised, enough)) {
+        CHECK(raised >= threshold, "%s take n=%zu: lowered", trial->tier, (size_t)trial->n);
+        ref->find(want, src, left, trial->n, raised);
         check_lists(trial, want, got, "take");
         if (trial->kind != TRIAL_ODD) {
             float *v = trial_copy(left, trial->n * 4);
@@ -90,7 +94,8 @@ static void check_kernels(const void *entry, const struct trial *trial)
         if (want->count <= WRING_PICK_LISTED && want->peak < WRING_INF_BITS)
             check_kept(kernels, trial, want, got, threshold + (1u << 22));
         if (residual != NULL)
-            check_take(kernels, trial, src, left, threshold);
+            for (uint64_t enough = n; enough > 0; enough /= 64)
+                check_take(kernels, trial, src, left, threshold, enough);
         if (trial->kind != TRIAL_ODD && t % 2 == 1) { /* a finite block comes so far */
             float *a = trial_copy(left, n * 4), *b = trial_copy(left, n * 4);
             ref->leave(a, src, n, threshold);
@@ -188,73 +193,88 @@ static void choose_plainly(const float *v, uint64_t n, uint64_t k, uint64_t cap,
             count += sent[i] = 1;
 }
 
+/** What any tier must choose, whatever it is told to guess. */
 struct choice_case {
-    const struct wring_pick_tier *tier;
     enum shape shape;
-    uint32_t guess;
+    struct wring_topk_block block;
+    float *v;      /* [n] source and residual */
+    float *before; /* [n] the residual as it was; NULL without one */
+    uint8_t *sent; /* [n] of 0 or 1 */
 };
 
-static void check_list(const struct choice_case *at, const struct wring_topk_block *block,
-                       const float *v, const struct wring_pick_list *list,
-                       const struct wring_topk_choice *choice)
+static void check_list(const struct choice_case *at, const char *name,
+                       const struct wring_pick_list *list, const struct wring_topk_choice *choice)
 {
-    uint8_t *sent = wring_test_guarded(block->n);
+    const struct wring_topk_block *block = &at->block;
     uint64_t count = 0, wrong = 0, unlike = 0;
 
-    choose_plainly(v, block->n, block->wanted, block->most, sent);
     for (uint64_t i = 0; i < block->n; i++) {
         bool listed = count < list->count && list->indices[count] == i;
-        wrong += listed != sent[i];
-        unlike += sent[i] != 0 ? wring_magnitude(v[i]) < choice->threshold
-                               : wring_magnitude(v[i]) >= choice->threshold + choice->cut;
+        wrong += listed != at->sent[i];
+        unlike += at->sent[i] != 0 ? wring_magnitude(at->v[i]) < choice->threshold
+                                   : wring_magnitude(at->v[i]) >= choice->threshold + choice->cut;
         if (listed)
-            wrong += wring_bits_of(list->values[count++]) != wring_bits_of(v[i]);
+            wrong += wring_bits_of(list->values[count++]) != wring_bits_of(at->v[i]);
     }
-    CHECK(wrong == 0 && count == list->count, "%s shape %d n=%zu k=%zu guess %#x: %zu wrong",
-          at->tier->head.name, at->shape, (size_t)block->n, (size_t)block->wanted, at->guess,
-          (size_t)wrong);
-    CHECK(unlike == 0, "%s shape %d n=%zu guess %#x: the threshold is not theirs",
-          at->tier->head.name, at->shape, (size_t)block->n, at->guess);
+    CHECK(wrong == 0 && count == list->count, "%s n=%zu k=%zu: %zu wrong", name, (size_t)block->n,
+          (size_t)block->wanted, (size_t)wrong);
+    CHECK(unlike == 0, "%s n=%zu: the threshold is not theirs", name, (size_t)block->n);
 }
 
 /** What was taken is v; nothing else is changed, and nothing at all without a choice. */
-static void check_residual(const struct choice_case *at, const struct wring_topk_block *block,
-                           const float *v, const float *before, bool taken)
+static void check_residual(const struct choice_case *at, const char *name, bool taken)
 {
-    CHECK(memcmp(block->residual, taken ? v : before, block->n * 4) == 0,
-          "%s shape %d n=%zu guess %#x: residual, %s", at->tier->head.name, at->shape,
-          (size_t)block->n, at->guess, taken ? "taken" : "left alone");
+    size_t bytes = at->block.n * 4;
+
+    CHECK(memcmp(at->block.residual, taken ? at->v : at->before, bytes) == 0,
+          "%s n=%zu: residual, %s", name, (size_t)at->block.n, taken ? "taken" : "left alone");
+    memcpy(at->block.residual, at->before, bytes);
 }
 
-static void check_choice(const struct choice_case *at, const struct wring_topk_block *block)
+static void check_choice(const struct choice_case *at, const struct wring_pick_tier *tier,
+                         uint32_t guess)
 {
     struct wring_pick_list *list = new_list();
     struct wring_topk_choice choice;
-    float *v = wring_test_guarded(block->n * 4);
-    float *before = block->residual != NULL ? trial_copy(block->residual, block->n * 4) : NULL;
-    struct wring_topk_hint hint = {.guess = at->guess};
+    struct wring_topk_hint hint = {.guess = guess};
     bool lost = at->shape == SHAPE_LOST;
+    char name[64];
 
-    for (uint64_t i = 0; i < block->n; i++)
-        v[i] = wring_fed(block->src, block->residual, i);
-    bool chosen = wring_threshold_choose(at->tier->kernels, block, &hint, list, &choice);
+    snprintf(name, sizeof(name), "%s shape %d guess %#x", tier->head.name, at->shape, guess);
+    bool chosen = wring_threshold_choose(tier->kernels, &at->block, &hint, list, &choice);
     if (!chosen) /* only where many come near */
-        CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || block->residual != NULL,
-              "%s shape %d guess %#x: no list", at->tier->head.name, at->shape, at->guess);
+        CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || at->before != NULL,
+              "%s: no list", name);
     else if (lost)
-        CHECK(list->peak >= WRING_INF_BITS, "%s: an infinity was missed", at->tier->head.name);
+        CHECK(list->peak >= WRING_INF_BITS, "%s: an infinity was missed", name);
     else
-        check_list(at, block, v, list, &choice);
-    if (before == NULL)
-        return;
-    check_residual(at, block, v, before, chosen && !lost && choice.taken);
-    memcpy(block->residual, before, block->n * 4);
+        check_list(at, name, list, &choice);
+    if (at->before != NULL)
+        check_residual(at, name, chosen && !lost && choice.taken);
+}
+
+static void check_block(enum shape shape, const struct wring_topk_block *block)
+{
+    static const uint32_t guesses[] = {0, 1, 0x3F000000, 0x40000000, 0x40600000, WRING_INF_BITS};
+    struct choice_case at = {.shape = shape,
+                             .block = *block,
+                             .v = wring_test_guarded(block->n * 4),
+                             .sent = wring_test_guarded(block->n)};
+
+    if (block->residual != NULL)
+        at.before = trial_copy(block->residual, block->n * 4);
+    for (uint64_t i = 0; i < block->n; i++)
+        at.v[i] = wring_fed(block->src, block->residual, i);
+    if (shape != SHAPE_LOST)
+        choose_plainly(at.v, block->n, block->wanted, block->most, at.sent);
+    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
+        for (size_t g = 0; g < COUNT(guesses) && wring_cpu_has(tier->head.tier); g++)
+            check_choice(&at, tier, guesses[g]);
 }
 
 /** In a row: alone, with a residual of another shape's values, with one whose bits v loses. */
-static void check_shape(const struct wring_pick_tier *tier, enum shape shape, uint64_t n)
+static void check_shape(enum shape shape, uint64_t n)
 {
-    static const uint32_t guesses[] = {0, 1, 0x3F000000, 0x40000000, 0x40600000, WRING_INF_BITS};
     static const uint64_t shares[] = {1000, 100, 20}; /* one in so many is wanted */
     uint32_t random = (uint32_t)(n + shape);
     float *src = wring_test_guarded(n * 4), *left = wring_test_guarded(n * 4),
@@ -266,12 +286,10 @@ static void check_shape(const struct wring_pick_tier *tier, enum shape shape, ui
         left[i] = shape == SHAPE_TINY ? 0 : draw(SHAPE_STEPS, i, n, &random);
     for (uint64_t i = 0; i < n; i++)
         faint[i] = draw(SHAPE_BELL, i, n, &random) * 0x1p-12f;
-    for (size_t c = 0; c < 6 * 3 * 3; c++) {
-        struct choice_case at = {tier, shape, guesses[c % 6]};
-        uint64_t wanted = (n + shares[c / 6 % 3] - 1) / shares[c / 6 % 3];
-        struct wring_topk_block block = {src, residuals[c / 18], n, wanted,
-                                         wanted + wanted / 4 + 8};
-        check_choice(&at, &block);
+    for (size_t c = 0; c < COUNT(residuals) * COUNT(shares); c++) {
+        uint64_t wanted = (n + shares[c % 3] - 1) / shares[c % 3];
+        struct wring_topk_block block = {src, residuals[c / 3], n, wanted, wanted + wanted / 4 + 8};
+        check_block(shape, &block);
     }
 }
 
@@ -279,13 +297,11 @@ static void choices(void)
 {
     static const uint64_t lengths[] = {16384, 16399, 20000, 65535, 65536};
 
-    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
-        for (int shape = 0; shape < SHAPES && wring_cpu_has(tier->head.tier); shape++)
-            for (size_t l = 0; l < (trial_is_quick() ? 2 : sizeof(lengths) / sizeof(lengths[0]));
-                 l++) {
-                check_shape(tier, (enum shape)shape, lengths[l]);
-                wring_test_free_guarded();
-            }
+    for (int shape = 0; shape < SHAPES; shape++)
+        for (size_t l = 0; l < (trial_is_quick() ? 2 : COUNT(lengths)); l++) {
+            check_shape((enum shape)shape, lengths[l]);
+            wring_test_free_guarded();
+        }
 }
 
 static const struct wring_test_case cases[] = {

@@ -236,6 +236,6 @@ const struct wring_pick_kernels wring_pick_avx2 = {
     .sampled = wring_pick_sampled,
     .sift = wring_pick_sift,
     .take = wring_pick_take_never,
-    .give_back = wring_pick_give_back,
+    .give_back = wring_pick_give_nothing_back,
     .leave = leave_avx2,
 };
