@@ -3,10 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "compress/kernels/far.h"
-#include "compress/kernels/quant.h"
-
-#define STEP 64 /* elements at a time: their codes fill a vector */
+#include "compress/kernels/x86/lines_avx512.h"
 
 static inline __mmask16 live_lanes(uint64_t left)
 {
@@ -34,29 +31,48 @@ static inline __m512i larger(__m512i peak, __m512 value)
     return _mm512_max_epu32(peak, _mm512_and_si512(bits, _mm512_set1_epi32(WRING_ABS_BITS)));
 }
 
-/** peaks, with 64 elements more. */
-static inline void look(__m512i peaks[4], const float *src, const float *residual)
+/** The largest of each lane, so far; two, so that neither waits for itself. */
+struct peaks {
+    __m512i even, odd;
+};
+
+static inline struct peaks no_peaks(void)
 {
-    for (unsigned v = 0; v < 4; v++)
-        peaks[v] = larger(peaks[v], load(src, residual, v * 16));
+    return (struct peaks){_mm512_setzero_si512(), _mm512_setzero_si512()};
 }
 
-static inline uint32_t largest(const __m512i peaks[4])
+/** With 64 elements more. */
+static inline struct peaks look(struct peaks peaks, const float *src, const float *residual)
 {
-    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(peaks[0], peaks[1]),
-                                                    _mm512_max_epu32(peaks[2], peaks[3])));
+    for (unsigned v = 0; v < 4; v += 2) {
+        peaks.even = larger(peaks.even, load(src, residual, v * 16));
+        peaks.odd = larger(peaks.odd, load(src, residual, v * 16 + 16));
+    }
+    return peaks;
+}
+
+static inline uint32_t largest(struct peaks peaks)
+{
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(peaks.even, peaks.odd));
+}
+
+/** n is a multiple of STEP. */
+static inline struct peaks look_over(const float *src, const float *residual, uint64_t n)
+{
+    struct peaks peaks = no_peaks();
+
+    for (uint64_t i = 0; i < n; i += STEP)
+        peaks = look(peaks, src + i, residual == NULL ? NULL : residual + i);
+    return peaks;
 }
 
 static inline uint32_t find_peak(const float *src, const float *residual, uint64_t n)
 {
-    __m512i peaks[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                        _mm512_setzero_si512()};
-    uint64_t i = 0;
+    uint64_t i = n / STEP * STEP;
+    struct peaks peaks = look_over(src, residual, i);
 
-    for (; i + STEP <= n; i += STEP)
-        look(peaks, src + i, residual == NULL ? NULL : residual + i);
     for (; i < n; i += 16)
-        peaks[0] = larger(peaks[0], load_live(src, residual, i, live_lanes(n - i)));
+        peaks.even = larger(peaks.even, load_live(src, residual, i, live_lanes(n - i)));
     return largest(peaks);
 }
 
@@ -68,12 +84,12 @@ struct scale {
 static inline struct scale scale_of(uint32_t peak_bits)
 {
     float peak = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)peak_bits)));
+    float inverse = WRING_QUANT_STEPS / peak; /* first: all steps wait for it */
     float scale = peak / WRING_QUANT_STEPS;
 
-    if (peak < WRING_QUANT_TINY)
+    if (__builtin_expect(peak < WRING_QUANT_TINY, 0))
         return (struct scale){0, 0}; /* all steps become 0 */
-    return (struct scale){WRING_QUANT_STEPS / peak,
-                          scale < WRING_QUANT_SCALE_MAX ? scale : WRING_QUANT_SCALE_MAX};
+    return (struct scale){inverse, scale < WRING_QUANT_SCALE_MAX ? scale : WRING_QUANT_SCALE_MAX};
 }
 
 static inline __m512i steps_of(__m512 value, __m512 inverse)
@@ -103,11 +119,6 @@ static inline __m512i pack_64(const float *src, float *residual, struct scale sc
     }
     return _mm512_packs_epi16(_mm512_packs_epi32(steps[0], steps[1]),
                               _mm512_packs_epi32(steps[2], steps[3]));
-}
-
-static inline __m512i unpacking(void)
-{
-    return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 }
 
 static inline void encode_any(int8_t *code, const float *src, float *residual, uint64_t n,
@@ -146,95 +157,35 @@ static inline void encode_block(uint8_t *code, const float *src, float *residual
 }
 
 /**
- * Codes on their way out as whole lines. Each head shifts what follows by 4 bytes against them, so
- * a line is put together from two vectors, where the packed fours are put in order anyway.
- */
-struct lines {
-    uint8_t *at;      /* the line that is being filled */
-    __m512i pending;  /* its fours so far */
-    unsigned filled;  /* so many, less than 16 */
-    unsigned skipped; /* of the first line's: not ours */
-    bool streaming;
-};
-
-static inline struct lines open_lines(uint8_t *code, bool streaming)
-{
-    unsigned filled = (unsigned)((uintptr_t)code % WRING_LINE / 4);
-    return (struct lines){code - 4 * filled, _mm512_setzero_si512(), filled, filled, streaming};
-}
-
-static inline void put_line(struct lines *out, __m512i line)
-{
-    if (__builtin_expect(out->skipped != 0, 0)) {
-        _mm512_mask_storeu_epi32(out->at, (__mmask16)(0xFFFFu << out->skipped), line);
-        out->skipped = 0;
-    } else if (out->streaming) {
-        _mm512_stream_si512((void *)out->at, line);
-    } else {
-        _mm512_store_si512(out->at, line);
-    }
-    out->at += WRING_LINE;
-}
-
-static inline void put_head(struct lines *out, float scale)
-{
-    __m512i head = _mm512_castps_si512(_mm512_set1_ps(scale));
-    out->pending = _mm512_mask_mov_epi32(out->pending, (__mmask16)(1u << out->filled), head);
-    if (++out->filled == 16) {
-        put_line(out, out->pending);
-        out->filled = 0;
-    }
-}
-
-/** Which fours of two packed vectors follow each other from the last `filled` of the first on. */
-static inline __m512i joint(unsigned filled)
-{
-    const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i place = _mm512_add_epi32(count, _mm512_set1_epi32(16 - (int)filled));
-    __m512i second = _mm512_and_si512(place, _mm512_set1_epi32(16));
-    return _mm512_or_si512(_mm512_permutexvar_epi32(place, unpacking()), second);
-}
-
-/**
  * n is a multiple of STEP.
  * @param peak   of this block
  * @param ahead  another block, or NULL
  * @return the peak of that, found between the steps of this one; 0 without one
  */
-static inline uint32_t put_block(struct lines *out, const float *src, float *residual, uint64_t n,
-                                 uint32_t peak, const float *ahead)
+INLINE uint32_t put_block(struct lines *out, const float *src, float *residual, uint64_t n,
+                          uint32_t peak, const float *ahead, bool streaming)
 {
-    const float nan = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(WRING_NAN_BITS)));
-    bool finite = peak < WRING_INF_BITS;
-    struct scale scale = scale_of(peak);
-    __m512i last = _mm512_setzero_si512(), peaks[4] = {last, last, last, last};
+    struct peaks peaks = no_peaks();
 
-    put_head(out, finite ? scale.scale : nan);
-    __m512i index = joint(out->filled);
-    if (__builtin_expect(finite, 1))
-        last = pack_64(src, residual, scale);
+    if (__builtin_expect(peak >= WRING_INF_BITS, 0)) {
+        *out = put_nan(*out, n, streaming);
+        return ahead == NULL ? 0 : largest(look_over(ahead, NULL, n));
+    }
+    struct scale scale = scale_of(peak);
+    put_head(out, scale.scale, streaming);
+    __m512i index = joint(out->filled), last = pack_64(src, residual, scale);
     if (ahead != NULL)
-        look(peaks, ahead, NULL);
-    put_line(out, _mm512_mask_expand_epi32(out->pending, (__mmask16)(0xFFFFu << out->filled),
-                                           _mm512_permutexvar_epi32(unpacking(), last)));
+        peaks = look(peaks, ahead, NULL);
+    put_first(out, last, streaming);
     for (uint64_t i = STEP; i < n; i += STEP) {
-        __m512i next = last; /* zeros, unless */
-        if (__builtin_expect(finite, 1))
-            next = pack_64(src + i, residual == NULL ? NULL : residual + i, scale);
+        __m512i next = pack_64(src + i, residual == NULL ? NULL : residual + i, scale);
         if (ahead != NULL)
-            look(peaks, ahead + i, NULL);
-        put_line(out, _mm512_permutex2var_epi32(last, index, next));
+            peaks = look(peaks, ahead + i, NULL);
+        put_line(out, _mm512_permutex2var_epi32(last, index, next), streaming);
         last = next;
     }
     out->pending = _mm512_permutex2var_epi32(last, index, last);
     return largest(peaks);
-}
-
-static inline void close_lines(struct lines *out)
-{
-    _mm512_mask_storeu_epi32(out->at, (__mmask16)((1u << out->filled) - 1), out->pending);
-    if (out->streaming)
-        _mm_sfence();
 }
 
 /** A page of src, so that the page of residual is all that the block waits for. */
@@ -246,69 +197,93 @@ static void read_page(const float *src, uint64_t i, uint64_t n, uint64_t block)
 }
 
 /** One block after the other: each is fetched in one go and found in the first cache then. */
-static inline void put_blocks(struct lines *out, const float *src, float *residual, uint64_t n,
-                              uint64_t block)
+INLINE void put_blocks(struct lines *out, const float *src, float *residual, uint64_t n,
+                       uint64_t block, bool streaming)
 {
     for (uint64_t i = 0; i < n; i += block) {
         float *left = residual == NULL ? NULL : residual + i;
-        if (out->streaming && residual != NULL)
+        if (streaming && residual != NULL)
             read_page(src, i, n, block);
-        put_block(out, src + i, left, block, find_peak(src + i, left, block), NULL);
+        put_block(out, src + i, left, block, largest(look_over(src + i, left, block)), NULL,
+                  streaming);
     }
 }
 
 /** Each with the peak of the next but one, where that comes out of a near cache. */
-static void put_near_blocks(struct lines *out, const float *src, uint64_t n, uint64_t block)
+INLINE void put_near_blocks(struct lines *out, const float *src, uint64_t n, uint64_t block)
 {
-    uint32_t peak = find_peak(src, NULL, block);
-    uint32_t next = n > block ? find_peak(src + block, NULL, block) : 0;
+    uint32_t peak = largest(look_over(src, NULL, block));
+    uint32_t next = n > block ? largest(look_over(src + block, NULL, block)) : 0;
 
     for (uint64_t i = 0; i < n; i += block) {
         bool more = n - i > 2 * block;
         uint32_t found =
-            put_block(out, src + i, NULL, block, peak, more ? src + i + 2 * block : NULL);
+            put_block(out, src + i, NULL, block, peak, more ? src + i + 2 * block : NULL, false);
         peak = next;
         next = found;
     }
 }
 
-/** Whole blocks. @return how many elements they are */
-static inline uint64_t encode_lines(uint8_t *code, const float *src, float *residual, uint64_t n,
-                                    uint64_t block)
+/** Whole blocks. @param code  as in open_lines() */
+INLINE void encode_lines(uint8_t *code, const float *src, float *residual, uint64_t n,
+                         uint64_t block, bool streaming)
 {
-    struct lines out = open_lines(code, WRING_IS_LONG(n));
-    uint64_t whole = n / block * block;
+    struct lines out = open_lines(code);
 
-    if (whole == 0)
-        return 0;
-    if (residual == NULL && !out.streaming)
-        put_near_blocks(&out, src, whole, block);
+    if (residual == NULL && !streaming)
+        put_near_blocks(&out, src, n, block);
     else
-        put_blocks(&out, src, residual, whole, block);
-    close_lines(&out);
-    return whole;
+        put_blocks(&out, src, residual, n, block, streaming);
+    close_lines(&out, streaming);
 }
 
-static inline void encode(uint8_t *code, const float *src, float *residual, uint64_t n,
+/** Blocks one by one, the last of which may be short. */
+INLINE void encode_blocks(uint8_t *code, const float *src, float *residual, uint64_t n,
                           uint64_t block)
 {
-    uint64_t i = 0;
-
-    if (block % STEP == 0 && (uintptr_t)code % 4 == 0)
-        i = encode_lines(code, src, residual, n, block);
-    code += i / block * (WRING_QUANT_HEAD + block);
-    for (; i < n; i += block, code += WRING_QUANT_HEAD + block)
+    for (uint64_t i = 0; i < n; i += block, code += WRING_QUANT_HEAD + block)
         encode_block(code, src + i, residual == NULL ? NULL : residual + i,
                      n - i < block ? n - i : block);
+}
+
+static void encode_singly(uint8_t *code, const float *src, float *residual, uint64_t n,
+                          uint64_t block)
+{
+    if (residual == NULL) /* each way inlined for itself */
+        encode_blocks(code, src, NULL, n, block);
+    else
+        encode_blocks(code, src, residual, n, block);
+}
+
+/** In lines what can be: whole blocks, from the second on where the first begins within a line. */
+INLINE void encode(uint8_t *code, const float *src, float *residual, uint64_t n, uint64_t block,
+                   bool streaming)
+{
+    uint64_t first = (uintptr_t)code % WRING_LINE == 0 ? 0 : block;
+    uint64_t i = 0, whole = n / block * block;
+
+    if (block % STEP == 0 && (uintptr_t)code % 4 == 0 && whole > first) {
+        encode_singly(code, src, residual, first, block);
+        code += first / block * (WRING_QUANT_HEAD + block);
+        encode_lines(code, src + first, residual == NULL ? NULL : residual + first, whole - first,
+                     block, streaming);
+        code += (whole - first) / block * (WRING_QUANT_HEAD + block);
+        i = whole;
+    }
+    encode_singly(code, src + i, residual == NULL ? NULL : residual + i, n - i, block);
 }
 
 static void encode_avx512(uint8_t *code, const float *src, float *residual, uint64_t n,
                           uint64_t block)
 {
-    if (residual == NULL) /* each way inlined for itself */
-        encode(code, src, NULL, n, block);
+    if (residual == NULL && WRING_IS_LONG(n)) /* each way inlined for itself */
+        encode(code, src, NULL, n, block, true);
+    else if (residual == NULL)
+        encode(code, src, NULL, n, block, false);
+    else if (WRING_IS_LONG(n))
+        encode(code, src, residual, n, block, true);
     else
-        encode(code, src, residual, n, block);
+        encode(code, src, residual, n, block, false);
 }
 
 static inline __m512 value_of(__m128i code, __m512 scale)
