@@ -114,7 +114,7 @@ static size_t onebit_encode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems) && residual == NULL)
-            fetch_block(src + done, n);
+            wring_far_enter(src + done + n);
         encode_block(codec, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += block_bytes(codec, n);
     }

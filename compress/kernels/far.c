@@ -7,6 +7,13 @@
 #include <emmintrin.h>
 #endif
 
+void wring_far_enter(const void *at)
+{
+    const size_t page = WRING_PAGE * sizeof(float);
+    const char *from = (const char *)at + (-(uintptr_t)at & (page - 1));
+    __builtin_prefetch(from);
+}
+
 void wring_far_fetch(const void *at, size_t bytes)
 {
     const char *from = at;

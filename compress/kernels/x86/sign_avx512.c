@@ -2,9 +2,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/sign.h"
-
-#define AHEAD 8 /* lines that are asked for before their block's turn */
 
 /** Of the 32 elements of a step, those that exist. */
 static inline uint32_t live_lanes(uint64_t left)
@@ -62,28 +61,29 @@ static inline void signs_32(uint8_t *bits, __m512 lanes[2], const float *src, co
     memcpy(bits, &negative, 4);
 }
 
-/**
- * The lines of 128 elements, one byte of each: two streams that take turns line by line are fetched
- * more slowly than in runs.
- */
-static inline void read_run(const float *src)
-{
-    const volatile char *lines = (const volatile char *)src;
-    for (unsigned line = 0; line < 8; line++)
-        (void)lines[64 * line];
-}
-
 /** Whole steps of 128 elements. @return how many elements that were */
-static inline uint64_t signs_steps(uint8_t *bits, __m512 lanes[2], const float *src,
-                                   const float *residual, uint64_t n)
+static inline uint64_t signs_steps(uint8_t *bits, __m512 lanes[2], const float *src, uint64_t n)
 {
     uint64_t i = 0;
-    for (; i + 128 <= n; i += 128) {
-        if (residual != NULL)
-            read_run(src + i);
+    for (; i + 128 <= n; i += 128)
         for (unsigned at = 0; at < 128; at += 32)
-            signs_32(bits + (i + at) / 8, lanes, src + i + at,
-                     residual == NULL ? NULL : residual + i + at);
+            signs_32(bits + (i + at) / 8, lanes, src + i + at, NULL);
+    return i;
+}
+
+/**
+ * The same under feedback, of 32 elements. Two streams that take turns line by line are fetched
+ * more slowly than one after the other, so a page of the residual is read before its steps.
+ */
+static inline uint64_t signs_fed_steps(uint8_t *bits, __m512 lanes[2], const float *src,
+                                       const float *residual, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i + 32 <= n) {
+        uint64_t end = n - i < WRING_PAGE ? n : i + WRING_PAGE;
+        wring_far_read(residual + i, (end - i) * sizeof(*residual));
+        for (; i + 32 <= end; i += 32)
+            signs_32(bits + i / 8, lanes, src + i, residual + i);
     }
     return i;
 }
@@ -93,11 +93,10 @@ static float signs_avx512(uint8_t *bits, const float *src, const float *residual
     __m512 lanes[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     uint64_t i;
 
-    if (residual == NULL) {
-        i = signs_steps(bits, lanes, src, NULL, n);
-    } else {
-        i = signs_steps(bits, lanes, src, residual, n);
-    }
+    if (residual == NULL)
+        i = signs_steps(bits, lanes, src, n);
+    else
+        i = signs_fed_steps(bits, lanes, src, residual, n);
     for (; i < n; i += 32) {
         uint32_t live = live_lanes(n - i), negative = 0;
         for (unsigned v = 0; v < 2; v++) {
