@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/reduction.h"
 
-#include "base/fpenv.h"
 #include "compress/reduce.h"
+
+#define FEW 4 /* elements: a wide kernel takes as long to begin as these to be summed */
 
 struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
                                             const char *tier)
@@ -31,10 +32,10 @@ static void fold(const struct wring_reduction *reduction, void *dst, const void 
 void wring_reduction_run(const struct wring_reduction *reduction, void *dst,
                          const void *const *runs, uint64_t elems)
 {
-    uint64_t mode = wring_fp_enter();
-    if (reduction->sum != NULL)
+    if (reduction->sum != NULL && elems <= FEW)
+        wring_sum_tiers[0].sum(dst, runs, reduction->runs, elems, reduction->divisor); /* scalar */
+    else if (reduction->sum != NULL)
         reduction->sum(dst, runs, reduction->runs, elems, reduction->divisor);
     else
         fold(reduction, dst, runs, elems);
-    wring_fp_leave(mode);
 }

@@ -29,7 +29,8 @@ struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_o
                                             const char *tier);
 
 /**
- * Reduce in the order of the runs. Sets the floating-point mode for the while.
+ * Reduce in the order of the runs, in the library's floating-point mode: between wring_fp_enter()
+ * and wring_fp_leave(), which may take as long as a short reduction.
  * @param dst  out, [elems]; may be exactly one of the runs
  * @param runs in, as many as the reduction was chosen for, [elems] each at any address
  */

@@ -190,7 +190,13 @@ __attribute__((format(printf, 4, 5))) void wring_fabric_fail(struct wring_fabric
                                                              enum wring_status status, int32_t rank,
                                                              const char *format, ...);
 
-/** WRING_OK, or why the job failed. Threads: safe. @param out may be NULL */
+/** WRING_OK, or why the job failed. Threads: safe. */
+static inline enum wring_status wring_fabric_status(const struct wring_fabric *fabric)
+{
+    return (enum wring_status)atomic_load_explicit(&fabric->failed, memory_order_acquire);
+}
+
+/** The same, with all that is known about it. @param out may be NULL */
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
 
 /** Say good-bye and wait a moment until it was heard. */

@@ -52,8 +52,7 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
 
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out)
 {
-    enum wring_status status =
-        (enum wring_status)atomic_load_explicit(&fabric->failed, memory_order_acquire);
+    enum wring_status status = wring_fabric_status(fabric);
     if (status != WRING_OK && out != NULL)
         *out = fabric->failure;
     return status;

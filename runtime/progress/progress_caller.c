@@ -7,7 +7,7 @@
 #define LOOK_NS 20
 #define LOOKS_MAX 1000    /* at another's board, before the engine looks and judges who is silent */
 #define LOOKS_CROWDED 200 /* each gives the core away */
-#define METER_SHARE 13 /* waits of which one is counted: no multiple of what a step has of them */
+#define METER_SHARE 127   /* of short waits one is counted: no multiple of what a step has */
 
 /** A caller comes to wait: was that at once after the first post? */
 static void note_wait(struct wring_progress *progress)

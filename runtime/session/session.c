@@ -177,11 +177,6 @@ struct wring_group *wring_session_world(struct wring_session *session)
     return session->world;
 }
 
-enum wring_status wring_session_check(struct wring_session *session)
-{
-    return wring_fabric_failure(session->fabric, NULL);
-}
-
 static const struct wring_sized detail_sized = {
     "struct wring_error_detail",
     sizeof(struct wring_error_detail),

@@ -125,7 +125,10 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
                                       const char *text);
 
 /** Why no call can work any more, or WRING_OK. */
-enum wring_status wring_session_check(struct wring_session *session);
+static inline enum wring_status wring_session_check(const struct wring_session *session)
+{
+    return wring_fabric_status(session->fabric);
+}
 
 /**
  * First half of a commit: everyone's list of buckets is compared, and what depends on all members

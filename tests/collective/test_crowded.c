@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More ranks than cores, each bound to one: who shares a core and who runs beside is known, a step
- * on much mapped data is slept through, and what comes out is right.
+ * More ranks than cores. Each bound to one: who shares a core and who runs beside is known, a step
+ * on much mapped data is slept through, and what comes out is right. Ranks that are not bound
+ * spread over the cores.
  */
 #include <sched.h>
 
@@ -12,6 +13,7 @@
 #define RANKS 4
 #define STEPS 5
 #define DEADLINE_S 120
+#define STEPS_UNEVEN 10000 /* a scheduler alone takes several times as many */
 #define LARGE ((8ul << 20) / sizeof(float))
 
 static const uint64_t sizes[] = {2, 1000, 16384, LARGE}; /* of one hop, of two, slept through */
@@ -138,11 +140,87 @@ static void two_share_each(void)
         printf("there is but one core\n");
 }
 
+/** Be on that core, but not bound to it. */
+static bool go_to(int core)
+{
+    cpu_set_t usable;
+    return sched_getaffinity(0, sizeof(usable), &usable) == 0 && bind_to(core) &&
+           sched_setaffinity(0, sizeof(usable), &usable) == 0;
+}
+
+/** Small steps, until two ranks run on each of two cores. @param steps out, that it took */
+static enum wring_status step_until_even(struct wring_session *session, struct wring_bucket *bucket,
+                                         float *data, uint32_t rank, uint64_t *steps)
+{
+    int64_t cores[RANKS] = {0}, mine;
+    enum wring_status status = WRING_OK;
+    bool even = false;
+
+    for (*steps = 0; *steps < STEPS_UNEVEN && !even && status == WRING_OK; ++*steps) {
+        status = reduce_once(bucket, data, sizes[0], rank, *steps);
+        if (*steps % 100 != 0 || status != WRING_OK)
+            continue;
+        mine = sched_getcpu();
+        status =
+            wring_allgather(wring_session_world(session), &mine, cores, 1, WRING_I64, NULL, NULL);
+        int as_first = 0;
+        for (int i = 0; i < RANKS; i++)
+            as_first += cores[i] == cores[0];
+        even = as_first == RANKS / 2;
+    }
+    CHECK(even, "ranks run on cores %d %d %d %d", (int)cores[0], (int)cores[1], (int)cores[2],
+          (int)cores[3]);
+    return status;
+}
+
+static int run_uneven(struct procs_rank *rank, void *arg)
+{
+    struct wring_session *session = NULL;
+    struct wring_bucket *bucket = NULL;
+    float *data = NULL;
+    uint64_t steps = 0;
+    (void)arg;
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    if (status == WRING_OK)
+        status = wring_buffer_alloc(session, sizes[0] * sizeof(float), (void **)&data);
+    struct wring_bucket_params params = {.name = "b", .data = data, .elems = sizes[0]};
+    if (status == WRING_OK)
+        status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    if (!go_to(core_of(rank->rank == RANKS - 1, 2)))
+        return 2;
+    if (status == WRING_OK)
+        status = step_until_even(session, bucket, data, rank->rank, &steps);
+    procs_say(rank, "%s, %u steps", wring_status_text(status), (unsigned)steps);
+    wring_session_close(session);
+    return status == WRING_OK && wring_test_failures() == 0 ? 0 : 1;
+}
+
+/** Three ranks on one core and one on the other: that does not last. */
+static void ranks_spread(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", NULL};
+    static struct procs_job job;
+    cpu_set_t usable;
+
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0 || CPU_COUNT(&usable) != 2) {
+        printf("not two cores\n");
+        return;
+    }
+    job = (struct procs_job){.ranks = RANKS, .settings = settings, .run = run_uneven};
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t r = 0; r < RANKS; r++)
+        CHECK(job.codes[r] == 0, "rank %u (code %d) said %s", r, job.codes[r], job.texts[r]);
+    printf("rank 0 said %s\n", job.texts[0]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"all_share_one_core", all_share_one_core},
         {"two_share_each", two_share_each},
+        {"ranks_spread", ranks_spread},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Boards in memory of this process: what members show each other without an engine's help. */
 #include "transport/collective/collective.h"
+#include "transport/collective/spread.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "tests/lib/test.h"
@@ -22,7 +24,8 @@ struct member {
 
 static struct member members[MEMBERS];
 static struct wring_config config = {.cpu = "best"};
-static struct wring_engine engine = {.config = &config};
+static struct wring_fabric fabric;
+static struct wring_engine engine = {.config = &config, .fabric = &fabric};
 
 static enum wring_status map(struct wring_remote *remote, void **out)
 {
@@ -140,6 +143,50 @@ static void sleepers_are_seen(void)
     destroy_all();
 }
 
+/** Where ranks share cores a board says from which one its owner shows what it has. */
+static void cores_are_shown(void)
+{
+    cpu_set_t before, one;
+    REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0, "affinity");
+    int core = sched_getcpu();
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0, "core %d", core);
+    for (int crowded = 0; crowded < 2; crowded++) {
+        fabric.crowded = crowded;
+        make_all();
+        begin(0, 0);
+        unsigned shown = atomic_load(&members[0].collective.mapped->own->core);
+        CHECK(shown == (crowded ? (unsigned)core + 1 : 0), "core %d is shown as %u", core, shown);
+        destroy_all();
+    }
+    fabric.crowded = false;
+    sched_setaffinity(0, sizeof(before), &before);
+}
+
+/** Who moves, and where to: cores 2, 3 and 5 may be used. */
+static void fullest_cores_lose_one(void)
+{
+    static const struct {
+        uint32_t cores[4], me; /* cores + 1 */
+        int to;
+    } cases[] = {
+        {{3, 3, 3, 4}, 2, 5},  {{3, 3, 3, 4}, 1, -1},          /* the last of a core moves */
+        {{3, 3, 4, 4}, 1, 5},  {{3, 4, 3, 6}, 2, -1},          /* one less is not worth it */
+        {{3, 3, 3, 0}, 2, -1}, {{3, 3, 3, UINT32_MAX}, 2, -1}, /* who knows where one is */
+        {{9, 9, 9, 9}, 3, 2},  {{3, 3, 3, 3}, 3, 3},           /* the first of the emptiest */
+    };
+    cpu_set_t usable;
+    CPU_ZERO(&usable);
+    CPU_SET(2, &usable);
+    CPU_SET(3, &usable);
+    CPU_SET(5, &usable);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int core = wring_spread_choose(cases[i].cores, 4, cases[i].me, &usable);
+        CHECK(core == cases[i].to, "case %zu: %d, not %d", i, core, cases[i].to);
+    }
+}
+
 /** A member may say that its board lies anywhere. */
 static void places_are_checked(void)
 {
@@ -160,6 +207,8 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"rounds_overlap", rounds_overlap},
         {"sleepers_are_seen", sleepers_are_seen},
+        {"cores_are_shown", cores_are_shown},
+        {"fullest_cores_lose_one", fullest_cores_lose_one},
         {"places_are_checked", places_are_checked},
         {NULL, NULL},
     };

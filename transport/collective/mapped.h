@@ -5,7 +5,8 @@
  * does all of it himself: no lock is taken, and no system call made. Only a step that takes long,
  * and one that has to wake somebody, goes to the engine.
  *
- * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, then two
+ * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, and where
+ * ranks share cores on which of them it runs, then two
  * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
  * and behind it the contribution: one that fits comes with its number in one cache line, all others
  * begin with a line of their own. No line has two writers.
@@ -35,10 +36,11 @@
 
 #define WRING_BOARD_ALIGN 128 /* processors fetch lines in pairs */
 
-/** What of a board its member writes at commit, and when it goes to sleep. */
+/** What of a board its member writes at commit, when it goes to sleep, and when it moves. */
 struct wring_board {
     alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* it is to be told of what is shown */
     _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
+    _Atomic uint32_t core;   /* + 1, from which it showed something last; 0: it does not say */
 };
 
 struct wring_mapped {
@@ -56,6 +58,10 @@ struct wring_mapped {
     } * others; /* [n_others] */
     uint32_t n_others;
     bool fenced;      /* there is somebody for whom light fences are not enough */
+    bool crowded;     /* ranks share cores, and say which */
+    bool spreads;     /* they are all here: so one can tell that cores have unlike many */
+    unsigned yields;  /* since cores were last compared */
+    unsigned uneven;  /* comparisons in a row that found so */
     bool by_engine;   /* the step under way is the engine's */
     unsigned looks;   /* that found this step not yet ended */
     const void **run; /* [members] what is reduced in this step */
@@ -69,6 +75,7 @@ struct wring_mapped {
     enum wring_dtype dtype; /* what the reduction is for */
     enum wring_op op;
     bool *woken;               /* [n_others] in this step, by the engine */
+    uint32_t *cores;           /* [members] as the boards say */
     struct wring_mapped *next; /* in a list of its owner's */
 };
 

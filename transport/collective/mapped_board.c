@@ -48,7 +48,9 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     mapped->others = calloc(members.n, sizeof(*mapped->others));
     mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
     mapped->woken = calloc(members.n, sizeof(*mapped->woken));
-    if (mapped->others == NULL || mapped->runs == NULL || mapped->woken == NULL) {
+    mapped->cores = calloc(members.n, sizeof(*mapped->cores));
+    if (mapped->others == NULL || mapped->runs == NULL || mapped->woken == NULL ||
+        mapped->cores == NULL) {
         wring_mapped_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
@@ -62,6 +64,7 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
 {
     if (mapped == NULL)
         return;
+    free(mapped->cores);
     free(mapped->woken);
     free(mapped->runs);
     free(mapped->others);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fence.h"
+#include "base/fpenv.h"
 #include "transport/collective/collective.h"
 #include "transport/control.h"
 
@@ -82,7 +83,9 @@ static void mapped_advance(struct wring_collective *collective)
     wake_all(collective);
     if (wring_mapped_all_shown(mapped)) {
         trace_arrived(collective);
+        uint64_t mode = wring_fp_enter();
         wring_mapped_reduce(collective);
+        wring_fp_leave(mode);
         atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
         wring_engine_finish(collective->engine, collective, WRING_OK);
     } else if (collective->calls != NULL) {

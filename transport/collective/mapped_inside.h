@@ -38,7 +38,7 @@ static inline bool wring_mapped_sleeps(const struct wring_mapped *mapped, uint32
     return atomic_load_explicit(&board->asleep, memory_order_relaxed) != 0;
 }
 
-/** All contributions are there: reduce them. */
+/** All contributions are there: reduce them, between wring_fp_enter() and wring_fp_leave(). */
 void wring_mapped_reduce(struct wring_collective *collective);
 
 #endif
