@@ -66,7 +66,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_HEARTBEAT",    "1",       "s",     "sign of life to an otherwise silent peer",                      SECONDS(1 * MS, 3600 * S),        FIELD(heartbeat_ns), false },
     { "WRING_PEER_TIMEOUT", "30",      "s",     "a peer without a sign of life for so long is lost",             SECONDS(10 * MS, 86400 * S),      FIELD(peer_timeout_ns), false },
     { "WRING_TIMEOUT",      "0",       "s",     "longest a step may take; 0: a slow peer is no error",           SECONDS(0, 86400 * S),            FIELD(timeout_ns), false },
-    { "WRING_SPIN",         "20us",    "s",     "how long a waiter polls before it yields and sleeps",           SECONDS(0, 1 * S),                FIELD(spin_ns), false },
+    { "WRING_SPIN",         "20us",    "s",     "how long a waiter polls before it yields and sleeps; callers go on yielding for 4 times as long", SECONDS(0, 1 * S),                FIELD(spin_ns), false },
     { "WRING_PROGRESS",     "thread",  "",      "who drives the exchange: a thread of ours, or only callers",    CHOICE("thread|caller"),          FIELD(progress), false },
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },

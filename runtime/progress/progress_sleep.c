@@ -10,6 +10,7 @@
 #define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
 #define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
 #define CROWDED_SPINS 50                /* times as long: most of that time others have run */
+#define CALLER_SPINS 5                  /* likewise, of who has nothing else to do */
 
 enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
@@ -140,10 +141,23 @@ void wring_give_way(struct wring_progress *progress)
     sched_yield();
 }
 
+/**
+ * Of who sleeps the scheduler thinks that it may wake where its peer computes, and it waits there
+ * for that to end while its own core stands idle: what two ranks encode then takes twice as long.
+ * So a caller goes on looking for as long as pieces take that are encoded in one go.
+ */
+static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
+{
+    if (idle_ns >= progress->spin_ns * CALLER_SPINS)
+        return false;
+    sched_yield();
+    return true;
+}
+
 bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
 {
     if (!progress->engine->fabric->crowded)
-        return wring_spin(progress, idle_ns);
+        return wring_spin(progress, idle_ns) || look_longer(progress, idle_ns);
     if (idle_ns >= progress->spin_ns * CROWDED_SPINS)
         return false;
     wring_give_way(progress);
