@@ -40,6 +40,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_IFACE",        "",        "",      "or the interface that they use: eth,ib by prefix, =eth0 exactly, ^docker all others", STRING,     FIELD(iface), false },
     { "WRING_PORTS",        "",        "",      "ports to listen on, as first-last; empty: any that is free",                 STRING,                           FIELD(ports), false },
     { "WRING_TCP_CHECKSUM", "off",     "",      "tcp frames carry a CRC32C; the same on every rank",              CHOICE("on|off"),                 FIELD(tcp_checksum), false },
+    { "WRING_TCP_CONGESTION", "auto",  "",      "tcp's congestion control: Reno instead of BBR for peers within a millisecond, or what the system has", CHOICE("auto|system"), FIELD(tcp_congestion), false },
     { "WRING_HUGEPAGES",    "thp",     "",      "large pages for wring's own buffers: transparent ones, out of the reserved pool, or off", CHOICE("thp|pool|off"), FIELD(hugepages), false },
     { "WRING_VERBS_DEVICES", "",       "",      "RDMA devices to use, as dev[:port],...: mlx5 by prefix, =mlx5_0 exactly, ^mlx5_2 all others; empty: the best ones", STRING, FIELD(verbs_devices), false },
     { "WRING_VERBS_RAILS",  "4",       "",      "most device ports that a process uses at once",                 INTEGER(1, 8),                    FIELD(verbs_rails), false },

@@ -34,6 +34,7 @@ struct wring_config {
     char iface[WRING_CONFIG_TEXT];
     char ports[WRING_CONFIG_TEXT];
     char tcp_checksum[WRING_CONFIG_TEXT];
+    char tcp_congestion[WRING_CONFIG_TEXT];
     char hugepages[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;

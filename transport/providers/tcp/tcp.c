@@ -20,14 +20,15 @@ static enum wring_status tcp_probe(char *reason, size_t bytes)
     return WRING_OK; /* a kernel without TCP is not one that this runs on */
 }
 
-/** Checksums as the configuration says; without one there are none. */
-static void set_up_checks(struct tcp_provider *provider, const struct wring_config *config)
+/** As the configuration says; without one there are no checksums. */
+static void take_settings(struct tcp_provider *provider, const struct wring_config *config)
 {
     enum wring_cpu_tier tier = WRING_CPU_SCALAR;
     if (config != NULL)
         wring_cpu_tier_parse(config->cpu, &tier);
     wring_crc32c_init(&provider->crc, tier);
     provider->checks = config != NULL && strcmp(config->tcp_checksum, "on") == 0;
+    provider->keeps_congestion = config != NULL && strcmp(config->tcp_congestion, "system") == 0;
 }
 
 static enum wring_status tcp_open(const struct wring_provider_params *params,
@@ -42,7 +43,7 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     provider->log = params->log;
     provider->listener = -1;
     memcpy(provider->secret, params->secret, sizeof(provider->secret));
-    set_up_checks(provider, params->config);
+    take_settings(provider, params->config);
 
     enum wring_status status = wring_ports_read(
         provider->log, params->config != NULL ? params->config->ports : "", &provider->ports);

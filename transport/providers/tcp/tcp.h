@@ -164,7 +164,8 @@ struct tcp_provider {
     const struct wring_log *log;
     uint8_t secret[WRING_SECRET_BYTES];
     struct wring_crc32c crc;
-    bool checks; /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
+    bool checks;           /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
+    bool keeps_congestion; /* control, as the system has it: WRING_TCP_CONGESTION */
     char bind[64];
     struct wring_ports ports; /* to listen on */
     int epoll, listener;
@@ -255,6 +256,15 @@ bool wring_tcp_may_accept(const struct tcp_provider *provider);
 
 /** Have the epoll set tell of peers that come. @param op EPOLL_CTL_ADD, or _MOD to repeat */
 int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener);
+
+/* tcp_congestion.c */
+
+/** Is Reno better than this one? @param rtt_us there and back @param same_host both ends are on one
+ */
+bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us);
+
+/** Have a connected socket use Reno if that is better here. */
+void wring_tcp_choose_congestion(int fd);
 
 /* tcp_handshake.c */
 

@@ -3,7 +3,6 @@
 #include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -80,18 +79,6 @@ static bool handshake_receive(struct tcp_conn *conn)
     return errno == EINTR && n < 0;
 }
 
-/**
- * On one host there is no link to share, and nothing to learn of one. BBR would find out its rate
- * all the same, and hold bytes back by timers; every kernel has Reno, which does not. Where it may
- * not be chosen things stay as the system has them.
- */
-static void choose_congestion_control(const struct tcp_conn *conn)
-{
-    static const char name[] = "reno";
-    if (wring_tcp_stays_on_host(conn->fd))
-        setsockopt(conn->fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
-}
-
 void wring_tcp_handshake(struct tcp_conn *conn)
 {
     if (conn->state == TCP_CONNECTING)
@@ -105,7 +92,8 @@ void wring_tcp_handshake(struct tcp_conn *conn)
 
     enum wring_status status = wring_auth_status(&conn->auth);
     if (status == WRING_OK) {
-        choose_congestion_control(conn);
+        if (!tcp_of(conn)->keeps_congestion)
+            wring_tcp_choose_congestion(conn->fd);
         wring_tcp_end_handshake(conn, TCP_READY);
         return;
     }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Congestion control: when Reno takes another's place, and that a socket really gets it. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/test.h"
+#include "transport/providers/tcp/tcp.h"
+
+static void bbr_goes_where_peers_are_near(void)
+{
+    CHECK(wring_tcp_prefers_reno("bbr", false, 50), "50 us");
+    CHECK(wring_tcp_prefers_reno("bbr2", false, 1000), "its next version, 1 ms");
+    CHECK(!wring_tcp_prefers_reno("bbr", false, 1001), "beyond 1 ms");
+    CHECK(!wring_tcp_prefers_reno("bbr", false, UINT32_MAX), "nobody knows how far");
+}
+
+static void others_stay(void)
+{
+    CHECK(!wring_tcp_prefers_reno("cubic", false, 50), "cubic");
+    CHECK(!wring_tcp_prefers_reno("dctcp", false, 50), "dctcp");
+    CHECK(!wring_tcp_prefers_reno("", false, 50), "unknown");
+}
+
+static void nothing_else_is_needed_on_one_host(void)
+{
+    CHECK(wring_tcp_prefers_reno("cubic", true, 50), "cubic");
+    CHECK(wring_tcp_prefers_reno("bbr", true, UINT32_MAX), "bbr");
+}
+
+static struct sockaddr_in address_of(const char *text)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    inet_pton(AF_INET, text, &address.sin_addr);
+    return address;
+}
+
+/** Both ends of a connection, the first one's congestion control being `control`. */
+struct pair {
+    int listener, ends[2];
+};
+
+static bool connect_between(struct pair *pair, const char *from, const char *to,
+                            const char *control)
+{
+    struct sockaddr_in near = address_of(from), far = address_of(to);
+    socklen_t bytes = sizeof(far);
+
+    pair->listener = socket(AF_INET, SOCK_STREAM, 0);
+    pair->ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    pair->ends[1] = -1;
+    if (setsockopt(pair->ends[0], IPPROTO_TCP, TCP_CONGESTION, control,
+                   (socklen_t)strlen(control)) != 0)
+        return false;
+    if (bind(pair->listener, (struct sockaddr *)&far, sizeof(far)) != 0 ||
+        listen(pair->listener, 1) != 0 ||
+        getsockname(pair->listener, (struct sockaddr *)&far, &bytes) != 0 ||
+        bind(pair->ends[0], (struct sockaddr *)&near, sizeof(near)) != 0 ||
+        connect(pair->ends[0], (struct sockaddr *)&far, sizeof(far)) != 0)
+        return false;
+    pair->ends[1] = accept(pair->listener, NULL, NULL);
+    return pair->ends[1] >= 0;
+}
+
+static void close_pair(struct pair *pair)
+{
+    close(pair->listener);
+    close(pair->ends[0]);
+    if (pair->ends[1] >= 0)
+        close(pair->ends[1]);
+}
+
+static void check_becomes(const char *from, const char *to, const char *control, const char *want)
+{
+    char got[16] = "";
+    socklen_t bytes = sizeof(got) - 1;
+    struct pair pair;
+
+    if (connect_between(&pair, from, to, control)) {
+        wring_tcp_choose_congestion(pair.ends[0]);
+        getsockopt(pair.ends[0], IPPROTO_TCP, TCP_CONGESTION, got, &bytes);
+        CHECK(strcmp(got, want) == 0, "%s from %s to %s becomes %s, not %s", control, from, to, got,
+              want);
+    } else {
+        CHECK(strcmp(control, "reno") != 0, "no connection from %s to %s", from, to);
+        printf("no %s here\n", control); /* a module that is not loaded, or not for everybody */
+    }
+    close_pair(&pair);
+}
+
+/** Two addresses of loopback are near, and by no means one. */
+static void sockets_get_it(void)
+{
+    check_becomes("127.0.0.1", "127.0.0.1", "cubic", "reno");
+    check_becomes("127.0.0.1", "127.0.0.1", "reno", "reno");
+    check_becomes("127.0.0.1", "127.0.0.2", "bbr", "reno");
+    check_becomes("127.0.0.1", "127.0.0.2", "cubic", "cubic");
+    check_becomes("127.0.0.1", "127.0.0.2", "reno", "reno");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"bbr goes where peers are near", bbr_goes_where_peers_are_near},
+        {"others stay", others_stay},
+        {"nothing else is needed on one host", nothing_else_is_needed_on_one_host},
+        {"sockets get it", sockets_get_it},
+        {0},
+    };
+    return wring_test_main(argc, argv, cases);
+}
