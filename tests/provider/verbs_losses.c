@@ -97,8 +97,10 @@ bool losses_run(struct losses *losses)
            (a->closed == 0 || b->closed == 0) && wring_now_ns() < limit) {
         posted[0] = put_next(losses, a, b, posted[0]);
         posted[1] = put_next(losses, b, a, posted[1]);
-        end_turn(a);
-        end_turn(b);
+        if (losses->rests == NULL || !losses->rests(losses->arg, 0))
+            end_turn(a);
+        if (losses->rests == NULL || !losses->rests(losses->arg, 1))
+            end_turn(b);
         losses->happen(losses->arg, a->arrived < b->arrived ? a->arrived : b->arrived);
     }
     losses->wrong = wrong;

@@ -17,6 +17,7 @@ struct losses {
 
     /** Called between polls with how many puts have arrived; does what happens. */
     void (*happen)(void *arg, unsigned arrived);
+    bool (*rests)(void *arg, unsigned end); /* is an end not polled now? NULL: both always are */
     void *arg;
 
     struct end a, b; /* out */

@@ -79,6 +79,13 @@ bool mock_qp_attributes(uint32_t qpn, struct ibv_qp_attr *out);
 /** The next request of its own fails that way, and the queue pair with it. */
 void mock_qp_fail(uint32_t qpn, enum ibv_wc_status status, uint32_t vendor_err);
 
+/** The next request of its own arrives, and the answer to it does not: it fails as one that did not
+ *  arrive, and the queue pair with it. */
+void mock_qp_lose_answer(uint32_t qpn);
+
+/** The next send of its own arrives twice, as no device should have it. */
+void mock_qp_repeat_send(uint32_t qpn);
+
 /** IBV_EVENT_QP_FATAL, and the queue pair fails. */
 void mock_qp_fatal(uint32_t qpn);
 

@@ -127,6 +127,24 @@ void mock_qp_fail(uint32_t qpn, enum ibv_wc_status status, uint32_t vendor_err)
     net_unlock(mock_self.net);
 }
 
+void mock_qp_lose_answer(uint32_t qpn)
+{
+    struct mock_qp *qp = lock_qp(qpn);
+    if (qp == NULL)
+        return;
+    qp->unanswered = true;
+    net_unlock(mock_self.net);
+}
+
+void mock_qp_repeat_send(uint32_t qpn)
+{
+    struct mock_qp *qp = lock_qp(qpn);
+    if (qp == NULL)
+        return;
+    qp->repeats = true;
+    net_unlock(mock_self.net);
+}
+
 void mock_qp_fatal(uint32_t qpn)
 {
     struct mock_qp *qp = lock_qp(qpn);

@@ -84,7 +84,8 @@ struct mock_qp {
     uint64_t since_ns; /* of the request that is being retried; 0: none is */
     uint64_t ready_ns; /* of the last request posted */
     unsigned events, dropped;
-    bool fails; /* the next request does, so: */
+    bool unanswered, repeats; /* of the next request, of the next send */
+    bool fails;               /* the next request does, so: */
     enum ibv_wc_status fail_status;
     uint32_t fail_vendor;
 };

@@ -297,6 +297,20 @@ static void fail_queue(struct mock_qp *qp, const struct mock_request *request, s
     mock_qp_to_error(qp->net);
 }
 
+/** It arrived. @return DONE, or FAILED where its sender is not to know */
+static enum fate arrive(struct mock_qp *qp, const struct mock_request *request,
+                        struct failure *failure)
+{
+    if (qp->repeats && is_send(request->opcode)) {
+        qp->repeats = false;
+        carry_out(qp, request, failure);
+    }
+    if (!qp->unanswered)
+        return DONE;
+    qp->unanswered = false;
+    return fail(failure, IBV_WC_RETRY_EXC_ERR, VENDOR_RETRY);
+}
+
 /** Try the request at the head. @return false: it waits until *again_ns */
 static bool step(struct mock_qp *qp, uint64_t *again_ns)
 {
@@ -316,6 +330,8 @@ static bool step(struct mock_qp *qp, uint64_t *again_ns)
     else
         fate = carry_out(qp, request, &failure);
     qp->fails = false;
+    if (fate == DONE)
+        fate = arrive(qp, request, &failure);
     if (fate == DONE) {
         finish(qp, request, failure);
         return true;

@@ -73,11 +73,34 @@ static void what_was_overcome_is_no_reason(void)
     ends_close(a, b);
 }
 
+/** A device that lets a message come twice: when both compare what was sent, one side says so. */
+static void what_comes_twice_is_not_gone_on_from(void)
+{
+    struct losses losses = two_paths();
+    struct end *a = &losses.a, *b = &losses.b;
+    uint32_t all[2 * QUEUE_PAIRS];
+    REQUIRE(losses_pair(&losses, 4096), "no pair");
+    mock_port_state("mock1", 1, IBV_PORT_DOWN);
+    put_over_all(a);
+    UNTIL(a, b, a->done == QUEUE_PAIRS && b->arrived == QUEUE_PAIRS);
+    REQUIRE(mock_qp_list(all, 2 * QUEUE_PAIRS) == 2 * QUEUE_PAIRS, "queue pairs");
+    for (unsigned i = 0; i < 2 * QUEUE_PAIRS; i++)
+        mock_qp_repeat_send(all[i]);
+    CHECK(a->provider->ops->send(a->conn, "once", 4) == WRING_OK, "send");
+    UNTIL(a, b, b->messages == 2);
+    mock_port_state("mock1", 1, IBV_PORT_ACTIVE);
+    UNTIL(a, b, a->closed == 1 && b->closed == 1);
+    CHECK(strstr(b->text, "counts what cannot have come") != NULL, "'%s'", b->text);
+    CHECK(b->why == WRING_ERR_FRAME, "%s", wring_status_text(b->why));
+    ends_close(a, b);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"what_the_peer_lost_is_the_reason", what_the_peer_lost_is_the_reason},
         {"what_was_overcome_is_no_reason", what_was_overcome_is_no_reason},
+        {"what_comes_twice_is_not_gone_on_from", what_comes_twice_is_not_gone_on_from},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

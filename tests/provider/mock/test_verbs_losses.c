@@ -8,6 +8,7 @@
 
 #define WARM_SEEDS 4       /* until there is a round of each number of queue pairs */
 #define AT 100             /* arrivals before something happens */
+#define RESTING_SEEDS 16   /* each takes more than a second */
 #ifdef __SANITIZE_THREAD__ /* which makes all of it slow */
 #define SEEDS 6
 #define CYCLES 100
@@ -202,19 +203,36 @@ struct chance {
     unsigned left;
     uint64_t next_ns, end_ns;
     void (*end)(void);
+    uint64_t rest_ns[2], work_ns[2]; /* until when each end rests, then is polled */
 };
+
+/** The answers to what both ends send next over one pair of queue pairs are lost. */
+static void answers_are_lost(uint32_t qpn)
+{
+    struct ibv_qp_attr attr;
+    uint32_t all[64];
+    if (!mock_qp_attributes(qpn, &attr))
+        return;
+    mock_qp_lose_answer(qpn);
+    unsigned n = mock_qp_list(all, 64);
+    for (unsigned i = 0; i < n && i < 64; i++)
+        if (all[i] == attr.dest_qp_num) /* it may be gone already */
+            mock_qp_lose_answer(attr.dest_qp_num);
+}
 
 static void something_happens(struct chance *chance)
 {
     static void (*const begins[])(void) = {first_down, second_hole, all_down, all_holes, nothing};
     static void (*const ends[])(void) = {first_up, second_hole_ends, all_up, all_holes_end,
                                          nothing};
-    unsigned what = wring_test_random(&chance->random) % 7;
+    unsigned what = wring_test_random(&chance->random) % 8;
     chance->end = nothing;
     if (what == 5)
         mock_qp_fail(some_queue_pair(wring_test_random(&chance->random)), IBV_WC_RETRY_EXC_ERR, 1);
     else if (what == 6)
         mock_qp_fatal(some_queue_pair(wring_test_random(&chance->random)));
+    else if (what == 7)
+        answers_are_lost(some_queue_pair(wring_test_random(&chance->random)));
     else {
         begins[what]();
         chance->end = ends[what];
@@ -237,15 +255,30 @@ static void happen_by_chance(void *arg, unsigned arrived)
     }
 }
 
-static void by_chance(uint32_t first, uint32_t last)
+/** Either end may be elsewhere for some milliseconds, every now and then. */
+static bool rest_by_chance(void *arg, unsigned end)
+{
+    struct chance *chance = arg;
+    uint64_t now = wring_now_ns();
+    if (now >= chance->work_ns[end]) {
+        chance->rest_ns[end] = now + wring_test_random(&chance->random) % 8000000;
+        chance->work_ns[end] = chance->rest_ns[end] + wring_test_random(&chance->random) % 4000000;
+    }
+    return now < chance->rest_ns[end];
+}
+
+/** @param uneven  the ends rest by turns, and try again soon what does not work */
+static void by_chance(uint32_t first, uint32_t last, bool uneven)
 {
     static const char *const qps[] = {"1", "2", "3", "8"};
     struct held before = held_now(), after;
     for (uint32_t seed = first; seed <= last; seed++) {
-        struct chance chance = {.random = seed, .left = 4};
+        struct chance chance = {.random = seed, .left = uneven ? 12 : 4};
         struct losses losses = losses_of(qps[seed % 4], "10", NULL);
-        losses.puts = 200;
+        losses.puts = uneven ? 1000 : 200;
         losses.happen = happen_by_chance;
+        losses.rests = uneven ? rest_by_chance : NULL;
+        losses.revive = uneven ? "20ms" : NULL;
         losses.arg = &chance;
         mock_delay(20, seed % 2 == 0 ? 100 : 0);
         REQUIRE(losses_run(&losses), "no pair, seed %u", seed);
@@ -267,12 +300,17 @@ static void by_chance(uint32_t first, uint32_t last)
 
 static void anything_at_any_time(void)
 {
-    by_chance(1, SEEDS);
+    by_chance(1, SEEDS, false);
 }
 
 static void anything_at_any_time_for_long(void)
 {
-    by_chance(SEEDS + 1, SEEDS + 200);
+    by_chance(SEEDS + 1, SEEDS + 200, false);
+}
+
+static void ends_that_rest(void)
+{
+    by_chance(1, RESTING_SEEDS, true);
 }
 
 /** Who hangs up first takes turns; every third time something is under way. */
@@ -335,6 +373,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case for_long[] = {
         {"anything_at_any_time_for_long", anything_at_any_time_for_long},
+        {"ends_that_rest", ends_that_rest},
         {"nothing_is_left", nothing_is_left},
         {NULL, NULL},
     };

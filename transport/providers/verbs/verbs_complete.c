@@ -228,6 +228,8 @@ void wring_verbs_conn_begin_poll(struct verbs_conn *conn)
         return;
     renew_receives(conn);
     wring_verbs_spread_again(conn);
+    if (conn->state != VERBS_OPEN) /* or requests would wait that nobody posts */
+        return;
     wring_verbs_give_credits(conn);
     wring_verbs_conn_post(conn);
 }

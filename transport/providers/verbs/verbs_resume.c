@@ -32,7 +32,10 @@ static bool has_all(struct verbs_conn *conn)
         if (wring_verbs_is_in(conn->dead, i))
             continue;
         if (left > VERBS_RECEIVES) {
-            wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "the peer counts what cannot have come");
+            wring_verbs_conn_fail(conn, WRING_ERR_FRAME,
+                                  "the peer counts what cannot have come: %u messages over path "
+                                  "%u, where %u came",
+                                  conn->resync.peer.used[i], i, path->taken);
             return false;
         }
         all = all && left == 0;
