@@ -2,7 +2,8 @@
 /*
  * Collective x scheme x type x operation x codec x provider x ranks x counts, and everything else
  * that must not change a bit: every pair of values once, some at random, and some axes in full.
- * test_matrix [provider=NAME] [CASE...]: all of it on one provider, instead of each in turn.
+ * test_matrix [provider=NAME] [races] [CASE...]: all of it on one provider, not each in turn;
+ * pairs and chance without what no race depends on.
  */
 #include "tests/collective/matrix.h"
 
@@ -46,7 +47,7 @@ static const char *const codecs[] = {
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 static const char *providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
 static const char *const chunks[] = {"4k", "16k", "256k"};
-static const char *const tiers[] = {"scalar", "avx2", "best"};
+static const char *const tiers[] = {"best", "avx2", "scalar"};
 static const char *const executors[] = {"inline", "pool:2"};
 static const char *const progress[] = {"thread", "caller"};
 
@@ -74,7 +75,7 @@ enum dimension {
     DIMENSIONS,
 };
 
-static const uint32_t values[DIMENSIONS] = {
+static uint32_t values[DIMENSIONS] = {
     [WHAT] = WRING_MATRIX_WHATS,
     [SCHEME] = 3,
     [DTYPE] = WRING_DTYPES,
@@ -299,6 +300,24 @@ static void use_only(const char *provider)
         providers[i] = strchr(providers[i], '+') != NULL ? wrapped : provider;
 }
 
+/** Arithmetic is each thread's own; of jobs of all sizes there is a case of their own. */
+static void use_for_races(void)
+{
+    values[DTYPE] = values[TIER] = values[FLUSH] = values[SPECIAL] = 1;
+    values[OP] = 2; /* a sum, and what divides it */
+    values[RANKS] = 5;
+}
+
+/** @return whether the first argument begins so; then it is taken away */
+static bool take(int *argc, char ***argv, const char *begin)
+{
+    if (*argc < 2 || strncmp((*argv)[1], begin, strlen(begin)) != 0)
+        return false;
+    (*argc)--;
+    (*argv)++;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -312,9 +331,9 @@ int main(int argc, char **argv)
         {"large", large},
         {NULL, NULL},
     };
-    static const char one[] = "provider=";
-    bool only = argc > 1 && strncmp(argv[1], one, strlen(one)) == 0;
-    if (only)
-        use_only(argv[1] + strlen(one));
-    return wring_test_main(argc - only, argv + only, cases);
+    if (take(&argc, &argv, "provider="))
+        use_only(strchr(argv[0], '=') + 1);
+    if (take(&argc, &argv, "races"))
+        use_for_races();
+    return wring_test_main(argc, argv, cases);
 }

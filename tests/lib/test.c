@@ -71,43 +71,75 @@ int wring_test_main(int argc, char **argv, const struct wring_test_case *cases)
     return wring_test_failures() == 0 ? 0 : 1;
 }
 
+enum {
+    CANARY = 0xA5,
+    SPARE_PAGES = 96, /* larger ones go back to the system */
+};
+
+/** Lies where the mapping begins, before the canary. */
 struct guarded {
     struct guarded *next;
-    unsigned char *mapping;
-    size_t mapped_bytes, canary_bytes;
+    size_t body_bytes, canary_bytes;
 };
 
 static _Thread_local struct guarded *guarded_list;
 
+/* [pages of the body]; sweeps want the same few sizes again and again, and mapping is slow */
+static _Thread_local struct guarded *spare[SPARE_PAGES + 1];
+
+static struct guarded *map_guarded(size_t body_bytes, size_t page)
+{
+    unsigned char *mapping =
+        mmap(NULL, body_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (mapping == MAP_FAILED || mprotect(mapping + body_bytes, page, PROT_NONE) != 0)
+        abort();
+    return (struct guarded *)mapping;
+}
+
 void *wring_test_guarded(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t body = (bytes + 64 + page - 1) / page * page;
-    struct guarded *guarded = malloc(sizeof(*guarded));
-    unsigned char *mapping =
-        mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (guarded == NULL || mapping == MAP_FAILED || mprotect(mapping + body, page, PROT_NONE) != 0)
-        abort();
+    size_t pages = (sizeof(struct guarded) + 64 + bytes + page - 1) / page, body = pages * page;
+    struct guarded *guarded = pages <= SPARE_PAGES ? spare[pages] : NULL;
 
-    *guarded = (struct guarded){guarded_list, mapping, body + page, body - bytes};
+    if (guarded != NULL)
+        spare[pages] = guarded->next;
+    else
+        guarded = map_guarded(body, page);
+    *guarded = (struct guarded){guarded_list, body, body - sizeof(*guarded) - bytes};
     guarded_list = guarded;
-    memset(mapping, 0xA5, body);
-    return mapping + guarded->canary_bytes;
+    memset(guarded + 1, CANARY, body - sizeof(*guarded));
+    return (unsigned char *)(guarded + 1) + guarded->canary_bytes;
+}
+
+static void check_canary(const struct guarded *guarded)
+{
+    const unsigned char *canary = (const unsigned char *)(guarded + 1);
+    size_t n = guarded->canary_bytes, i = 0;
+
+    if (canary[0] == CANARY && memcmp(canary, canary + 1, n - 1) == 0)
+        return;
+    while (canary[i] == CANARY)
+        i++;
+    wring_test_fail(__FILE__, __LINE__, "canary", "%zu bytes before a buffer", n - i);
 }
 
 void wring_test_free_guarded(void)
 {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
     while (guarded_list != NULL) {
         struct guarded *guarded = guarded_list;
+        size_t pages = guarded->body_bytes / page;
         guarded_list = guarded->next;
-        for (size_t i = 0; i < guarded->canary_bytes; i++)
-            if (guarded->mapping[i] != 0xA5) {
-                wring_test_fail(__FILE__, __LINE__, "canary", "%zu bytes before a buffer",
-                                guarded->canary_bytes - i);
-                break;
-            }
-        munmap(guarded->mapping, guarded->mapped_bytes);
-        free(guarded);
+        check_canary(guarded);
+        if (pages > SPARE_PAGES) {
+            munmap(guarded, guarded->body_bytes + page);
+            continue;
+        }
+        guarded->next = spare[pages];
+        spare[pages] = guarded;
     }
 }
 

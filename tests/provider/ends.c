@@ -8,6 +8,7 @@
 
 #define MARGIN 4160 /* before and after the region; no multiple of a page */
 #define CANARY 0xC5
+#define IDLE_TURNS 512 /* spun through before naps */
 
 static const struct wring_provider_driver *driver;
 static unsigned fewer = 1;
@@ -80,6 +81,20 @@ static void see(struct end *end, const struct wring_event *event)
     }
 }
 
+/**
+ * After many turns in a row that gave nothing, to any end of this thread, the processor goes to
+ * whom they wait for. Fewer would keep ends from spinning, as those of users do.
+ */
+static void rest(size_t events)
+{
+    static _Thread_local unsigned idle_turns;
+    const struct timespec nap = {.tv_nsec = 20000};
+
+    idle_turns = events > 0 ? 0 : idle_turns + 1;
+    if (idle_turns > IDLE_TURNS)
+        nanosleep(&nap, NULL);
+}
+
 size_t end_turn(struct end *end)
 {
     struct wring_event events[16];
@@ -87,6 +102,7 @@ size_t end_turn(struct end *end)
     CHECK(n <= end->batch, "%zu events", n);
     for (size_t i = 0; i < n; i++)
         see(end, &events[i]);
+    rest(n);
     return n;
 }
 
