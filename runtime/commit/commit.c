@@ -144,6 +144,30 @@ static enum wring_status begin(struct wring_session *session)
     return status;
 }
 
+enum wring_status wring_commit_passing(struct wring_session *session, enum wring_status registered)
+{
+    enum wring_status status = wring_session_agree(session, registered, "");
+
+    if (status == WRING_OK)
+        status = wring_commit_find_data(session);
+    if (status == WRING_OK)
+        status = wring_commit_compare(session);
+    return status == WRING_OK ? wring_commit_connect(session) : status;
+}
+
+void wring_commit_forget_passing(struct wring_session *session, struct wring_bucket *own)
+{
+    wring_progress_lock(session->progress);
+    wring_commit_undo(session);
+    while (session->buckets != NULL) {
+        struct wring_bucket *bucket = session->buckets;
+        session->buckets = bucket->next;
+        wring_bucket_free(bucket);
+    }
+    session->buckets = own;
+    wring_progress_unlock(session->progress);
+}
+
 enum wring_status wring_session_commit(struct wring_session *session)
 {
     enum wring_status status = wring_session_check(session);

@@ -23,6 +23,17 @@ enum wring_status wring_commit_choose(struct wring_session *session);
 enum wring_status wring_commit_connect(struct wring_session *session);
 
 /**
+ * Buckets that exist only to be measured, while the session's own are put aside: once each rank has
+ * registered its own, or could not, find their data, compare and connect them. Collective.
+ * @param registered  how that went on this rank
+ * Errors: that of any rank; those of a commit.
+ */
+enum wring_status wring_commit_passing(struct wring_session *session, enum wring_status registered);
+
+/** Such buckets are gone, and the session has its own again: as it was before. */
+void wring_commit_forget_passing(struct wring_session *session, struct wring_bucket *own);
+
+/**
  * Decide each bucket's scheme, pieces and windows, and make its channels and slots, which nobody
  * puts into yet. The engine is locked and idle.
  * Errors: WRING_ERR_NO_MEMORY; wring_commit_undo() takes back what was made.

@@ -31,7 +31,8 @@ struct wring_tried {
  *
  * Each takes a few steps of 4 KiB, 64 KiB, 1 MiB and 8 MiB, the largest no larger than `wanted`,
  * and ends early once a step takes milliseconds. The time of a step is that of its slowest rank,
- * and of a few the lower quartile counts.
+ * and of a few the median counts. All ways have two turns at steps of less than 50 ms, and the
+ * lower median is taken: who was disturbed in one turn is not left out for it.
  *
  * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
  */
