@@ -73,6 +73,19 @@ class Results(unittest.TestCase):
         for scheme in ("divisible", "indivisible"):
             self.measure("-n", "3", "-b", "64k", "-c", "none,int8", "--scheme", scheme)
 
+    def test_codecs_take_turns(self):
+        results = self.measure("-p", "shm", "-b", "4k,64k", "-c", "none,int8,none", "-i", "10",
+                               "--turns", "4")
+        self.assertEqual([(r["codec"], r["bytes"]) for r in results],
+                         [(codec, size) for size in (4096, 65536)
+                          for codec in ("none", "int8", "none")])
+        for one in results:
+            self.assertEqual(one["iterations"], 12)  # three in each turn
+            self.assertEqual(len(one["turns_us"]), 4)
+            self.assertTrue(min(one["turns_us"]) <= one["time_us"]["median"]
+                            <= max(one["turns_us"]), one)
+        self.assertNotIn("turns_us", self.measure("-b", "4k")[0])
+
     def test_one_rank_is_a_job_too(self):
         self.assertEqual(self.measure("-n", "1", "-b", "4k")[0]["ranks"], 1)
 

@@ -24,7 +24,8 @@ enum {
     OPTION_SCHEME,
     OPTION_FOREIGN,
     OPTION_BYPASS,
-    OPTION_SECONDS
+    OPTION_SECONDS,
+    OPTION_TURNS
 };
 
 static const struct argp_option options[] = {
@@ -40,6 +41,8 @@ static const struct argp_option options[] = {
      "leave codecs out: never, always, or auto, where commit measures no gain (default never)", 0},
     {"iterations", 'i', "N", 0, "timed calls for each codec and size", 0},
     {"seconds", OPTION_SECONDS, "S", 0, "or time spent on each, about (default 1)", 0},
+    {"turns", OPTION_TURNS, "N", 0,
+     "the codecs of a size take N turns, so that what disturbs one disturbs all (default 1)", 0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
@@ -112,6 +115,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!wring_value_real(arg, 0, 3600, &params->seconds))
             argp_error(state, "--seconds needs a number from 0 to 3600");
         return 0;
+    case OPTION_TURNS:
+        if (!wring_value_count(arg, 1, WRING_BENCH_TURNS_MAX, &params->turns))
+            argp_error(state, "--turns needs a number from 1 to %d", WRING_BENCH_TURNS_MAX);
+        return 0;
     case OPTION_OP:
         params->op = parse_word("op", "sum|avg", arg, state);
         return 0;
@@ -183,6 +190,14 @@ static void add_stats(json_t *object, uint32_t ranks, const struct wring_allredu
     json_object_set_new(object, "cores", cores);
 }
 
+static void add_turns(json_t *object, const struct wring_allreduce_result *result)
+{
+    json_t *turns = json_array();
+    for (uint32_t turn = 0; turn < result->turns; turn++)
+        json_array_append_new(turns, json_real(result->turn_us[turn]));
+    json_object_set_new(object, "turns_us", turns);
+}
+
 static void add_result(void *arg, uint32_t ranks, const struct wring_allreduce_result *result)
 {
     struct command *command = arg;
@@ -195,6 +210,8 @@ static void add_result(void *arg, uint32_t ranks, const struct wring_allreduce_r
                   algbw_gb_per_s(result), "busbw_gb_per_s", busbw_gb_per_s(result, ranks),
                   "wire_bytes", result->wire_bytes, "wrong", (json_int_t)result->wrong, "nmse",
                   number_or_null(result->nmse), "iterations", (json_int_t)result->iterations);
+    if (result->turns > 1)
+        add_turns(object, result);
     if (result->has_stats)
         add_stats(object, ranks, result);
     json_array_append_new(command->results, object);
@@ -307,6 +324,7 @@ static bool is_sensible(const struct wring_allreduce_params *params)
 static int measure(struct command *command, int argc, char **argv)
 {
     struct wring_allreduce_params *params = &command->params;
+    static const char *const words[] = {"bench", "allreduce", NULL};
     struct wring_config config;
     struct wring_log log = {.level = WRING_LOG_WARN};
 
@@ -315,8 +333,8 @@ static int measure(struct command *command, int argc, char **argv)
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
     if (!wring_under_launcher(&config))
-        return wring_bench_start(params->name, "allreduce", params->ranks > 0 ? params->ranks : 2,
-                                 argc, argv);
+        return wring_start_ranks(params->name, words, params->ranks > 0 ? params->ranks : 2, argc,
+                                 argv);
     if (params->provider == NULL)
         params->provider = config.provider;
     int code = wring_allreduce_rank(params, add_result, command);
@@ -326,7 +344,8 @@ static int measure(struct command *command, int argc, char **argv)
 int wring_bench_allreduce(int argc, char **argv)
 {
     char sizes[] = "4k,64k,1m,16m", none[] = "none";
-    struct command command = {.params = {.name = argv[0], .bypass = "never", .seconds = 1}};
+    struct command command = {
+        .params = {.name = argv[0], .bypass = "never", .seconds = 1, .turns = 1}};
     char **given = wring_arguments_copy(argc, argv);
     int code;
 

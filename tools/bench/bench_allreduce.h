@@ -9,6 +9,7 @@
 #include "tools/bench/bench.h"
 
 #define WRING_BENCH_LIST_MAX 32
+#define WRING_BENCH_TURNS_MAX 64
 
 struct wring_allreduce_params {
     const char *name;     /* of the command, before messages */
@@ -23,6 +24,7 @@ struct wring_allreduce_params {
     const char *bypass;  /* a value of WRING_BYPASS */
     uint32_t iterations; /* 0: as many as fit into seconds */
     double seconds;      /* per codec and size */
+    uint32_t turns;      /* the codecs of a size take so many turns; 1: one after the other */
     bool foreign;        /* malloc'ed memory through the immediate call */
     bool json;
 };
@@ -34,9 +36,11 @@ struct wring_allreduce_result {
     const char *codec;
     uint64_t bytes, iterations;
     struct wring_spread time_us; /* of each call's slowest rank */
-    double wire_bytes;           /* per call, mean over the ranks */
-    uint64_t wrong;              /* elements, over all ranks */
-    double nmse;                 /* of the first call, the worst rank's */
+    uint32_t turns;
+    double turn_us[WRING_BENCH_TURNS_MAX]; /* [turns] their medians, in the order they were taken */
+    double wire_bytes;                     /* per call, mean over the ranks */
+    uint64_t wrong;                        /* elements, over all ranks */
+    double nmse;                           /* of the first call, the worst rank's */
 
     /* what the buckets' stats say; nothing with immediate calls */
     bool has_stats;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One rank of `wring bench allreduce`: the calls, their times, and the check of their results. */
+/** One rank of `wring bench allreduce`: the calls and their times. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,57 +8,26 @@
 #include <wring/codec.h>
 
 #include "base/clock.h"
-#include "tools/bench/bench_allreduce.h"
+#include "tools/bench/bench_allreduce_inside.h"
 #include "tools/commands.h"
 
-#define SHIFTS 4096          /* inputs of successive calls: the same numbers, shifted so far */
-#define PIECE_ELEMS 262144ul /* of rank 0's result, compared at a time */
+#define WARM_ELEMS 262144
+#define WARM_CALLS 5
 #define ITERATIONS_MIN 5
 #define ITERATIONS_MAX 10000
-
-struct bench {
-    const struct wring_allreduce_params *params;
-    struct wring_session *session;
-    struct wring_group *world;
-    uint32_t rank, ranks;
-    float *source;                 /* [max_elems + SHIFTS] this rank's numbers */
-    float *data;                   /* [max_elems] in and out */
-    float *piece;                  /* [PIECE_ELEMS] */
-    struct wring_bucket **buckets; /* [n_codecs * n_bytes]; NULL for the immediate call */
-    uint64_t max_elems;
-    uint64_t round;   /* calls so far */
-    atomic_bool said; /* the library has logged an error */
-};
-
-/** One codec and size. */
-struct bench_case {
-    const char *codec;
-    uint64_t elems;
-    struct wring_bucket *bucket;
-    bool raw;
-};
-
-/** What a rank tells the others after a case. */
-struct findings {
-    uint64_t wrong;
-    uint64_t wire_bytes;
-    double error, power;    /* sums of squares; of the first call, but for raw codecs */
-    double lost, lost_back; /* the bucket's error, each way */
-    char cores[WRING_ALLREDUCE_CORES];
-};
-_Static_assert(sizeof(struct findings) % 8 == 0, "they are exchanged as words");
 
 /** Log as the library does by itself, and remember that it did. */
 static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
-    struct bench *bench = arg;
+    struct wring_allreduce_bench *bench = arg;
     fprintf(stderr, "wring: %s: %s\n", module, text);
     if (level == WRING_LOG_ERROR)
         atomic_store(&bench->said, true);
 }
 
 /** The last failure in one line, as the library tells it. */
-static int fail(const struct bench *bench, const char *what, enum wring_status status)
+static int fail(const struct wring_allreduce_bench *bench, const char *what,
+                enum wring_status status)
 {
     struct wring_error_detail detail = {.status = status};
 
@@ -68,18 +36,14 @@ static int fail(const struct bench *bench, const char *what, enum wring_status s
     return wring_fail(bench->params->name, "rank %u: %s: %s", bench->rank, what, detail.text);
 }
 
-static uint64_t shift_of(uint64_t round)
-{
-    return round * 61 % SHIFTS;
-}
-
-static void write_input(struct bench *bench, uint64_t elems)
+static void write_input(struct wring_allreduce_bench *bench, uint64_t elems)
 {
     bench->round++;
-    memcpy(bench->data, bench->source + shift_of(bench->round), elems * sizeof(float));
+    memcpy(bench->data, bench->source + wring_allreduce_shift(bench->round), elems * sizeof(float));
 }
 
-static enum wring_status call(struct bench *bench, const struct bench_case *this)
+static enum wring_status call(struct wring_allreduce_bench *bench,
+                              const struct wring_allreduce_case *this)
 {
     if (this->bucket == NULL)
         return wring_allreduce(bench->world, bench->data, this->elems, WRING_F32, bench->params->op,
@@ -89,7 +53,8 @@ static enum wring_status call(struct bench *bench, const struct bench_case *this
 }
 
 /** One call with a fresh input, all ranks starting together. @param us out, of this rank */
-static enum wring_status timed_call(struct bench *bench, const struct bench_case *this, double *us)
+static enum wring_status timed_call(struct wring_allreduce_bench *bench,
+                                    const struct wring_allreduce_case *this, double *us)
 {
     write_input(bench, this->elems);
     enum wring_status status = wring_barrier(bench->world);
@@ -101,151 +66,61 @@ static enum wring_status timed_call(struct bench *bench, const struct bench_case
     return status;
 }
 
-/** What element i of the last call's result should be: exact, by the choice of the inputs. */
-static double expected(const struct bench *bench, uint64_t i)
+/** Rank 0 decides how many calls a turn has, from the time that the last warm-up took. */
+static enum wring_status agree_on_calls(struct wring_allreduce_bench *bench, double warm_us,
+                                        uint64_t *count)
 {
-    double sum = 0;
+    const struct wring_allreduce_params *params = bench->params;
+    double fit = params->seconds * 1e6 / (warm_us > 1 ? warm_us : 1);
+    uint64_t all = fit > ITERATIONS_MAX ? ITERATIONS_MAX : (uint64_t)fit;
 
-    for (uint32_t rank = 0; rank < bench->ranks; rank++)
-        sum += (double)wring_pattern(rank, i + shift_of(bench->round));
-    return bench->params->op == WRING_AVG ? sum / bench->ranks : sum;
-}
-
-static void compare_with_exact(const struct bench *bench, const struct bench_case *this,
-                               struct findings *findings)
-{
-    for (uint64_t i = 0; i < this->elems; i++) {
-        double want = expected(bench, i), error = (double)bench->data[i] - want;
-        findings->error += error * error;
-        findings->power += want * want;
-        if (this->raw && bench->data[i] != (float)want)
-            findings->wrong++;
-    }
-}
-
-static uint64_t count_different(const float *a, const float *b, size_t n)
-{
-    uint64_t count = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (memcmp(&a[i], &b[i], sizeof(float)) != 0 || !isfinite(a[i]))
-            count++;
-    return count;
-}
-
-/** One number for so many bits, the same where these are and hardly ever elsewhere. */
-static uint64_t digest(const float *data, uint64_t n)
-{
-    uint64_t all = n;
-
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &data[i], sizeof(bits));
-        all = (all ^ bits) * 0x9E3779B97F4A7C15u;
-        all ^= all >> 32;
-    }
-    return all;
-}
-
-/** Whether all ranks hold what rank 0 does; on slow links that is known without sending it. */
-static enum wring_status ask_all_same(struct bench *bench, const struct bench_case *this,
-                                      bool *same)
-{
-    uint64_t mine = digest(bench->data, this->elems), first = mine;
-    enum wring_status status = wring_broadcast(bench->world, &first, sizeof(first), 0, NULL, NULL);
-    int64_t differs = mine != first;
-
-    if (status == WRING_OK)
-        status = wring_allreduce(bench->world, &differs, 1, WRING_I64, WRING_MAX, NULL, NULL);
-    *same = differs == 0;
-    return status;
-}
-
-/** Count the elements that are not rank 0's. */
-static enum wring_status compare_with_rank_0(struct bench *bench, const struct bench_case *this,
-                                             struct findings *findings)
-{
-    for (uint64_t at = 0; at < this->elems; at += PIECE_ELEMS) {
-        uint64_t n = this->elems - at < PIECE_ELEMS ? this->elems - at : PIECE_ELEMS;
-        memcpy(bench->piece, bench->data + at, n * sizeof(float));
-        enum wring_status status =
-            wring_broadcast(bench->world, bench->piece, n * sizeof(float), 0, NULL, NULL);
-        if (status != WRING_OK)
-            return status;
-        findings->wrong += count_different(bench->data + at, bench->piece, n);
-    }
-    return WRING_OK;
-}
-
-/** What is not raw has no exact sum, but every rank must hold the same finite numbers. */
-static enum wring_status compare_ranks(struct bench *bench, const struct bench_case *this,
-                                       struct findings *findings)
-{
-    bool same = false;
-    enum wring_status status = ask_all_same(bench, this, &same);
-
-    if (status == WRING_OK && !same)
-        return compare_with_rank_0(bench, this, findings);
-    findings->wrong += count_different(bench->data, bench->data, this->elems); /* not finite */
-    return status;
-}
-
-/** Check the first call's result. */
-static enum wring_status verify_first(struct bench *bench, const struct bench_case *this,
-                                      struct findings *findings)
-{
-    compare_with_exact(bench, this, findings);
-    return this->raw ? WRING_OK : compare_ranks(bench, this, findings);
-}
-
-/** Check the last call's result. What is not raw now holds what error feedback put off, so that
- *  the exact sum says nothing. */
-static enum wring_status verify_last(struct bench *bench, const struct bench_case *this,
-                                     struct findings *findings)
-{
-    if (!this->raw)
-        return compare_ranks(bench, this, findings);
-    compare_with_exact(bench, this, findings);
-    return WRING_OK;
-}
-
-/** Rank 0 decides how many calls are timed, from the time that the last warm-up took. */
-static enum wring_status agree_on_iterations(struct bench *bench, double warm_us, uint64_t *count)
-{
-    double fit = bench->params->seconds * 1e6 / (warm_us > 1 ? warm_us : 1);
-
-    *count = fit > ITERATIONS_MAX ? ITERATIONS_MAX : (uint64_t)fit;
-    if (*count < ITERATIONS_MIN)
-        *count = ITERATIONS_MIN;
-    if (bench->params->iterations > 0)
-        *count = bench->params->iterations;
+    if (all < ITERATIONS_MIN)
+        all = ITERATIONS_MIN;
+    if (params->iterations > 0)
+        all = params->iterations;
+    *count = (all + params->turns - 1) / params->turns;
     return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL, NULL);
 }
 
-static enum wring_status time_calls(struct bench *bench, const struct bench_case *this, uint64_t n,
-                                    struct findings *findings, struct wring_spread *spread)
+/** One turn of a case. */
+static enum wring_status time_calls(struct wring_allreduce_bench *bench,
+                                    struct wring_allreduce_case *this)
 {
     struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
-    double *times = calloc(n, sizeof(*times));
-    enum wring_status status = times != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    enum wring_status status = WRING_OK;
 
     wring_session_stats(bench->session, &before);
-    for (uint64_t i = 0; i < n && status == WRING_OK; i++)
-        status = timed_call(bench, this, &times[i]);
+    for (uint64_t i = 0; i < this->in_turn && status == WRING_OK; i++)
+        status = timed_call(bench, this, &this->times[this->timed++]);
     wring_session_stats(bench->session, &after);
-    findings->wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
-    if (status == WRING_OK) /* the time of each call is that of its slowest rank */
-        status = wring_allreduce(bench->world, times, n, WRING_F64, WRING_MAX, NULL, NULL);
-    if (status == WRING_OK)
-        *spread = wring_spread_of(times, n);
-    free(times);
+    this->findings.wire_bytes += after.wire_bytes_sent - before.wire_bytes_sent;
     return status;
 }
 
-static enum wring_status combine(struct bench *bench, const struct findings *own,
+/** The time of each call is that of its slowest rank. */
+static enum wring_status sum_up(struct wring_allreduce_bench *bench,
+                                struct wring_allreduce_case *this)
+{
+    struct wring_allreduce_result *result = &this->result;
+    enum wring_status status =
+        wring_allreduce(bench->world, this->times, this->timed, WRING_F64, WRING_MAX, NULL, NULL);
+
+    if (status != WRING_OK)
+        return status;
+    result->iterations = this->timed;
+    result->turns = bench->params->turns;
+    for (uint32_t turn = 0; turn < result->turns; turn++)
+        result->turn_us[turn] =
+            wring_spread_of(this->times + turn * this->in_turn, this->in_turn).median;
+    result->time_us = wring_spread_of(this->times, this->timed);
+    return status;
+}
+
+static enum wring_status combine(struct wring_allreduce_bench *bench,
+                                 const struct wring_allreduce_findings *own,
                                  struct wring_allreduce_result *result)
 {
-    struct findings all[WRING_PATTERN_RANKS_MAX];
+    struct wring_allreduce_findings all[WRING_PATTERN_RANKS_MAX];
     enum wring_status status = wring_allgather(bench->world, own, all, sizeof(*own) / 8, WRING_I64,
                                                NULL, NULL); /* of whatever 8 bytes they are */
 
@@ -263,7 +138,8 @@ static enum wring_status combine(struct bench *bench, const struct findings *own
 }
 
 /** What really ran, as the bucket tells it. */
-static enum wring_status ask_bucket(const struct bench_case *this, struct findings *findings,
+static enum wring_status ask_bucket(const struct wring_allreduce_case *this,
+                                    struct wring_allreduce_findings *findings,
                                     struct wring_allreduce_result *result)
 {
     struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
@@ -283,31 +159,81 @@ static enum wring_status ask_bucket(const struct bench_case *this, struct findin
     return WRING_OK;
 }
 
-static enum wring_status run_case(struct bench *bench, const struct bench_case *this,
-                                  struct wring_allreduce_result *result)
+/** How long a call takes: the least of several where they are short, as ranks that begin together
+ *  on few cores get in each other's way. */
+static enum wring_status warm_up(struct wring_allreduce_bench *bench,
+                                 const struct wring_allreduce_case *this, double *us)
 {
-    struct findings findings = {0};
-    enum wring_status status;
-    double warm_us = 0;
+    int calls = this->elems <= WARM_ELEMS ? WARM_CALLS : 1;
+    enum wring_status status = WRING_OK;
+    double call_us;
 
-    *result = (struct wring_allreduce_result){.codec = this->codec,
-                                              .bytes = this->elems * sizeof(float),
-                                              .error = NAN,
-                                              .error_back = NAN};
-    status = timed_call(bench, this, &warm_us);
+    *us = INFINITY;
+    for (int i = 0; i < calls && status == WRING_OK; i++) {
+        status = timed_call(bench, this, &call_us);
+        *us = status == WRING_OK ? fmin(*us, call_us) : *us;
+    }
+    return status;
+}
+
+/** Until the first turn. */
+static enum wring_status begin_case(struct wring_allreduce_bench *bench,
+                                    struct wring_allreduce_case *this)
+{
+    double warm_us = 0;
+    enum wring_status status = timed_call(bench, this, &warm_us);
+
     if (status == WRING_OK)
-        status = verify_first(bench, this, &findings);
+        status = wring_allreduce_verify_first(bench, this, &this->findings);
     if (status == WRING_OK)
-        status = timed_call(bench, this, &warm_us); /* all memory has been touched by now */
+        status = warm_up(bench, this, &warm_us); /* all memory has been touched by now */
     if (status == WRING_OK)
-        status = agree_on_iterations(bench, warm_us, &result->iterations);
+        status = agree_on_calls(bench, warm_us, &this->in_turn);
+    if (status != WRING_OK)
+        return status;
+    this->times = calloc(this->in_turn * bench->params->turns, sizeof(*this->times));
+    return this->times != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+/** A turn; after the last one the result is still there to be checked. */
+static enum wring_status take_turn(struct wring_allreduce_bench *bench,
+                                   struct wring_allreduce_case *this)
+{
+    enum wring_status status = time_calls(bench, this);
+
+    if (status == WRING_OK && this->timed == this->in_turn * bench->params->turns)
+        status = wring_allreduce_verify_last(bench, this, &this->findings);
+    return status;
+}
+
+static enum wring_status finish_case(struct wring_allreduce_bench *bench,
+                                     struct wring_allreduce_case *this)
+{
+    enum wring_status status = sum_up(bench, this);
+
     if (status == WRING_OK)
-        status = time_calls(bench, this, result->iterations, &findings, &result->time_us);
-    if (status == WRING_OK)
-        status = verify_last(bench, this, &findings);
-    if (status == WRING_OK)
-        status = ask_bucket(this, &findings, result);
-    return status == WRING_OK ? combine(bench, &findings, result) : status;
+        status = ask_bucket(this, &this->findings, &this->result);
+    return status == WRING_OK ? combine(bench, &this->findings, &this->result) : status;
+}
+
+/**
+ * Cases that take turns, each turn beginning with another one, as who comes first may fare worse.
+ * @param last  out, the case that was run last: the one that failed
+ */
+static enum wring_status run_together(struct wring_allreduce_bench *bench,
+                                      struct wring_allreduce_case *cases, size_t n,
+                                      struct wring_allreduce_case **last)
+{
+    const size_t all = bench->params->turns * n;
+    enum wring_status status = WRING_OK;
+
+    for (size_t i = 0; i < n && status == WRING_OK; i++)
+        status = begin_case(bench, *last = &cases[i]);
+    for (size_t i = 0; i < all && status == WRING_OK; i++)
+        status = take_turn(bench, *last = &cases[(i / n + i) % n]);
+    for (size_t i = 0; i < n && status == WRING_OK; i++)
+        status = finish_case(bench, *last = &cases[i]);
+    return status;
 }
 
 /** Raw codecs send the floats themselves, and must give the exact sum. */
@@ -323,29 +249,73 @@ static enum wring_status is_raw(const char *spec, bool *raw)
     return WRING_OK;
 }
 
-static int run_cases(struct bench *bench, wring_allreduce_report_fn report, void *arg)
+static enum wring_status make_case(const struct wring_allreduce_bench *bench, size_t codec,
+                                   size_t size, struct wring_allreduce_case *this)
+{
+    const struct wring_allreduce_params *params = bench->params;
+    struct wring_bucket **buckets = bench->buckets;
+
+    *this = (struct wring_allreduce_case){
+        .codec = params->codecs[codec],
+        .elems = params->bytes[size] / sizeof(float),
+        .bucket = buckets != NULL ? buckets[codec * params->n_bytes + size] : NULL,
+        .result = {.codec = params->codecs[codec],
+                   .bytes = params->bytes[size] / sizeof(float) * sizeof(float),
+                   .error = NAN,
+                   .error_back = NAN},
+    };
+    return is_raw(this->codec, &this->raw);
+}
+
+/** Case `at`: by size and then codec where codecs take turns, else the other way round. */
+static enum wring_status make_case_at(const struct wring_allreduce_bench *bench, size_t at,
+                                      struct wring_allreduce_case *this)
 {
     const struct wring_allreduce_params *params = bench->params;
 
-    for (size_t i = 0; i < params->n_codecs * params->n_bytes; i++) {
-        struct wring_allreduce_result result;
-        struct bench_case this = {
-            .codec = params->codecs[i / params->n_bytes],
-            .elems = params->bytes[i % params->n_bytes] / sizeof(float),
-            .bucket = bench->buckets != NULL ? bench->buckets[i] : NULL,
-        };
-        enum wring_status status = is_raw(this.codec, &this.raw);
-        if (status == WRING_OK)
-            status = run_case(bench, &this, &result);
-        if (status != WRING_OK)
-            return fail(bench, this.codec, status);
-        if (bench->rank == 0)
-            report(arg, bench->ranks, &result);
-    }
-    return WRING_EXIT_OK;
+    return params->turns > 1 ? make_case(bench, at % params->n_codecs, at / params->n_codecs, this)
+                             : make_case(bench, at / params->n_bytes, at % params->n_bytes, this);
 }
 
-static enum wring_status register_buckets(struct bench *bench)
+/** Cases first to first + n. */
+static int run_some(struct wring_allreduce_bench *bench, size_t first, size_t n,
+                    wring_allreduce_report_fn report, void *arg)
+{
+    struct wring_allreduce_case *cases = calloc(n, sizeof(*cases)), *last = cases;
+    enum wring_status status = cases != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+
+    for (size_t i = 0; i < n && status == WRING_OK; i++) {
+        last = &cases[i];
+        status = make_case_at(bench, first + i, last);
+    }
+    if (status == WRING_OK)
+        status = run_together(bench, cases, n, &last);
+    int code = status == WRING_OK
+                   ? WRING_EXIT_OK
+                   : fail(bench, last != NULL ? last->codec : "cannot measure", status);
+    for (size_t i = 0; i < n && cases != NULL; i++) {
+        free(cases[i].times);
+        if (status == WRING_OK && bench->rank == 0)
+            report(arg, bench->ranks, &cases[i].result);
+    }
+    free(cases);
+    return code;
+}
+
+static int run_cases(struct wring_allreduce_bench *bench, wring_allreduce_report_fn report,
+                     void *arg)
+{
+    const struct wring_allreduce_params *params = bench->params;
+    size_t together = params->turns > 1 ? params->n_codecs : 1;
+    int code = WRING_EXIT_OK;
+
+    for (size_t i = 0; i < params->n_codecs * params->n_bytes && code == WRING_EXIT_OK;
+         i += together)
+        code = run_some(bench, i, together, report, arg);
+    return code;
+}
+
+static enum wring_status register_buckets(struct wring_allreduce_bench *bench)
 {
     const struct wring_allreduce_params *params = bench->params;
     size_t n = params->n_codecs * params->n_bytes;
@@ -370,22 +340,22 @@ static enum wring_status register_buckets(struct bench *bench)
     return status == WRING_OK ? wring_session_commit(bench->session) : status;
 }
 
-static enum wring_status make_memory(struct bench *bench)
+static enum wring_status make_memory(struct wring_allreduce_bench *bench)
 {
     size_t bytes = bench->max_elems * sizeof(float);
 
-    bench->source = malloc(bytes + SHIFTS * sizeof(float));
-    bench->piece = malloc(PIECE_ELEMS * sizeof(float));
+    bench->source = malloc(bytes + WRING_ALLREDUCE_SHIFTS * sizeof(float));
+    bench->piece = malloc(WRING_ALLREDUCE_PIECE * sizeof(float));
     if (bench->source == NULL || bench->piece == NULL)
         return WRING_ERR_NO_MEMORY;
-    wring_pattern_fill(bench->source, bench->max_elems + SHIFTS, bench->rank);
+    wring_pattern_fill(bench->source, bench->max_elems + WRING_ALLREDUCE_SHIFTS, bench->rank);
     if (!bench->params->foreign)
         return wring_buffer_alloc(bench->session, bytes > 0 ? bytes : 4, (void **)&bench->data);
     bench->data = malloc(bytes > 0 ? bytes : 4);
     return bench->data != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-static int prepare(struct bench *bench)
+static int prepare(struct wring_allreduce_bench *bench)
 {
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char bypass[32];
@@ -418,7 +388,7 @@ static int prepare(struct bench *bench)
 int wring_allreduce_rank(const struct wring_allreduce_params *params,
                          wring_allreduce_report_fn report, void *arg)
 {
-    struct bench bench = {.params = params};
+    struct wring_allreduce_bench bench = {.params = params};
     int code = prepare(&bench);
 
     if (code == WRING_EXIT_OK)

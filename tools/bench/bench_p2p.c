@@ -194,6 +194,7 @@ static int print_results(const struct command *command)
 /** As one of the two ranks, or as the one who starts them. */
 static int measure(struct command *command, int argc, char **argv)
 {
+    static const char *const words[] = {"bench", "p2p", NULL};
     struct wring_log log = {.level = WRING_LOG_WARN};
 
     if (command->provider != NULL && strcmp(command->provider, "auto") != 0 &&
@@ -208,7 +209,7 @@ static int measure(struct command *command, int argc, char **argv)
     if (command->params.provider == NULL)
         return WRING_EXIT_FAILURE;
     if (!wring_under_launcher(&command->config))
-        return wring_bench_start(command->params.name, "p2p", 2, argc, argv);
+        return wring_start_ranks(command->params.name, words, 2, argc, argv);
     command->params.config = &command->config;
     int code = wring_p2p_rank(&command->params, add_result, command);
     return code == WRING_EXIT_OK ? print_results(command) : code;

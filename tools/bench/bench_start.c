@@ -7,18 +7,20 @@
 #include "tools/commands.h"
 #include "tools/launch/launch.h"
 
-int wring_bench_start(const char *name, const char *what, uint32_t ranks, int argc, char **argv)
+int wring_start_ranks(const char *name, const char *const *words, uint32_t ranks, int argc,
+                      char **argv)
 {
-    char **line = calloc((size_t)argc + 3, sizeof(*line));
-    char program[] = "/proc/self/exe", bench[] = "bench";
+    char **line = calloc((size_t)argc + 4, sizeof(*line));
+    char program[] = "/proc/self/exe";
+    int n = 0;
 
     if (line == NULL)
         return wring_fail(name, "out of memory");
-    line[0] = program;
-    line[1] = bench;
-    line[2] = (char *)(uintptr_t)what;
+    line[n++] = program;
+    for (int i = 0; words[i] != NULL && i < 2; i++)
+        line[n++] = (char *)(uintptr_t)words[i];
     for (int i = 1; i < argc; i++)
-        line[2 + i] = argv[i];
+        line[n++] = argv[i];
     struct wring_launch_params launch = {
         .name = name,
         .ranks = ranks,
