@@ -18,6 +18,7 @@ where that is not given it exits with 77.
 import argparse
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -69,7 +70,10 @@ def require_root():
     for tool in ("ip", "tc", "unshare", "nsenter"):
         if shutil.which(tool) is None:
             skip(f"no {tool}: hosts need namespaces (packages iproute2 and util-linux)")
-    if os.geteuid() == 0 or INSIDE in os.environ:
+    if INSIDE in os.environ:  # a network of our own, in which nothing is up yet
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        return
+    if os.geteuid() == 0:
         return
     os.environ[INSIDE] = "1"
     trial = ["unshare", "--user", "--map-root-user", "--net"]
@@ -81,8 +85,9 @@ def require_root():
 class Hosts:
     """So many hosts, each with a link of its own to one switch."""
 
-    def __init__(self, count, link, ways=("up", "down")):
-        self.count, self.link, self.ways = count, link, ways
+    def __init__(self, count, link, ways=("up", "down"), bound=False):
+        """@param bound  each host to its share of the cores, as `wring run` binds ranks"""
+        self.count, self.link, self.ways, self.bound = count, link, ways, bound
         self.keepers = []  # the switch's, then the hosts'
 
     def __enter__(self):
@@ -105,6 +110,19 @@ class Hosts:
 
     def inside(self, place):
         return ["nsenter", f"--net=/proc/{self.keepers[place].pid}/ns/net"]
+
+    def begin(self, host):
+        """In a process of a host, before its program."""
+        die_with_parent()
+        if self.bound:
+            os.sched_setaffinity(0, self.share(host, sorted(os.sched_getaffinity(0))))
+
+    def share(self, host, cores):
+        """Of the cores; all of them where some would have more hosts than others."""
+        n = len(cores)
+        if self.count <= n:
+            return cores[host * n // self.count:(host + 1) * n // self.count]
+        return [cores[host % n]] if self.count % n == 0 else cores
 
     def do(self, place, *words):
         return subprocess.run([*self.inside(place), *map(str, words)], check=True, text=True,
@@ -169,7 +187,7 @@ class Hosts:
             files = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
             runs.append((subprocess.Popen(
                 [*self.inside(host + 1), *map(str, command_of(host))], stdin=subprocess.DEVNULL,
-                stdout=files[0], stderr=files[1], preexec_fn=die_with_parent,
+                stdout=files[0], stderr=files[1], preexec_fn=functools.partial(self.begin, host),
                 env={**os.environ, **environment_of(host)}), files))
         deadline = time.monotonic() + timeout
         outputs = [self.collect(process, files, deadline) for process, files in runs]
@@ -194,15 +212,18 @@ class Hosts:
         return process.returncode, *texts
 
 
-def run_wring(hosts, wring, arguments, **settings):
-    """`wring bench allreduce`, one rank per host. Returns its results."""
-    def command(_):
-        return [wring, "bench", "allreduce", "-n", hosts.count, "-p", "tcp", "--json", *arguments]
-
+def run_ranks(hosts, command, timeout=95, **settings):
+    """A command of wring, one rank per host, over tcp. Returns what rank 0 printed."""
     def environment(host):
         return {"WRING_RANK": str(host), "WRING_SIZE": str(hosts.count), "WRING_KEY": "links",
                 "WRING_ROOT": f"{hosts.address(0)}:{PORT}", **settings}
-    return json.loads(hosts.run(command, environment)[0])["results"]
+    return hosts.run(lambda _: [*command, "-n", hosts.count, "-p", "tcp"], environment, timeout)[0]
+
+
+def run_wring(hosts, wring, arguments, **settings):
+    """`wring bench allreduce` on all hosts. Returns its results."""
+    return json.loads(run_ranks(hosts, [wring, "bench", "allreduce", "--json", *arguments],
+                                **settings))["results"]
 
 
 def bound_us(link, result, ranks):

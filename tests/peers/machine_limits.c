@@ -4,13 +4,15 @@
  *
  *     machine_limits copy THREADS BYTES...
  *     machine_limits line
+ *     machine_limits handover yield|futex|pipe
  *     machine_limits sockets BYTES...
  *
  * copy: GB/s that so many threads copy at once with memcpy, all together. line: us that a cache
- * line takes from one core to another. sockets: us in which two processes exchange so much over
+ * line takes from one core to another. handover: us in which one process gives its core to another,
+ * in one of three ways. sockets: us in which two processes exchange so much over
  * loopback, out of and into their caches.
  *
- * Prints a line "BYTES VALUE" for each size, 0 for that of line; medians.
+ * Prints a line "BYTES VALUE" for each size, 0 for those of line and handover; medians.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -28,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/peers/machine_handover.h"
 #include "tools/bench/bench.h"
 
 #define SECONDS 0.15
@@ -306,8 +309,13 @@ int main(int argc, char **argv)
         printf("0 %.4f\n", line_time());
         return 0;
     }
+    if (argc == 3 && strcmp(argv[1], "handover") == 0) {
+        double us = handover_time(argv[2]);
+        printf("0 %.4f\n", us);
+        return us > 0 ? 0 : 2;
+    }
     if (argc > 2 && strcmp(argv[1], "sockets") == 0)
         return measure_sockets(argc - 2, argv + 2);
-    fprintf(stderr, "needs: copy THREADS BYTES... | line | sockets BYTES...\n");
+    fprintf(stderr, "needs: copy THREADS BYTES... | line | handover HOW | sockets BYTES...\n");
     return 2;
 }

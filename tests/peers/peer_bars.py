@@ -177,10 +177,25 @@ class Crowded(SharedMemory):
     name, ranks, foreign_sizes, foreign_bars = "shm4", 4, (), ()
     sizes = [8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
     bars = (("all sizes", 8, math.inf, 4),)
+    note = ("The peer is the best column of Open MPI; \"apart\" has its result in memory of its "
+            "own. What is possible: a core given to another process and back, a cache line's way "
+            "to the other core, and every rank's bytes read and written once by memcpy on all "
+            "cores.")
+    limit_name = "hand-overs and memcpy"
 
     def __init__(self, tools, arguments):
         super().__init__(tools, arguments)
         self.title = f"Shared memory, 4 ranks on {tools.cores} cores, f32 allreduce, µs"
+
+    def limit_runs(self):
+        yield from super().limit_runs()
+        yield "handover", functools.partial(self.tools.limits, "handover", "yield")
+
+    def limit(self, samples, size):
+        """A rank that shares its core has to give it away and to get it back: docs/limits.md."""
+        turns = 2 if self.ranks > self.tools.cores else 0
+        return [us + turns * turn for us, turn in
+                zip(super().limit(samples, size), column(samples, "handover", 0))]
 
     def find_peers(self):
         return self.mpi("openmpi", "Open MPI")

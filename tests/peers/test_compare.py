@@ -40,8 +40,9 @@ def printed(show, *values):
     return output.getvalue()
 
 
-def result(codec, size, median, wire=0):
-    return {"codec": codec, "bytes": size, "time_us": {"median": median}, "wire_bytes": wire}
+def result(codec, size, median, wire=0, turns=()):
+    return {"codec": codec, "bytes": size, "time_us": {"median": median}, "wire_bytes": wire,
+            "turns_us": turns or [median]}
 
 
 class Arithmetic(unittest.TestCase):
@@ -157,16 +158,26 @@ class Sections(unittest.TestCase):
         self.assertEqual(row.checks[0].value, 1.02)
         self.assertEqual(row.figures[peer_sides.repeated("none")], [110, 210, 410])
         self.assertIsNone(row.checks[1].value)  # a codec that did not run
+        self.assertAlmostEqual(row.share, 210 / 190)
+
+    def test_a_machine_that_slows_down_does_so_for_both(self):
+        quick_then_slow = [result("int8", MIB, 20, turns=[11, 22, 22])]
+        self.assertEqual(peer_links.against_none(
+            quick_then_slow, [[result("none", MIB, 10, turns=[10, 20, 20])]]), [1.1])
+        two = [result("none", MIB, 10, turns=turns) for turns in ([9, 19, 21], [11, 21, 23])]
+        self.assertEqual(peer_links.against_none(quick_then_slow, [two]), [1.1])
 
     def test_switch_runs_short_calls_more_often(self):
         section = peer_links.Switch(tools(), arguments())
-        sizes = [entry.run.args[-1] for entry in section.entries() if entry.side == "tcp"]
-        self.assertEqual([sizes.count(size) for size in section.sizes], [9, 9, 3, 1, 1])
+        for side, counts in ("tcp", [9, 9, 3, 3, 3]), ("1g", [9, 9, 3, 1, 1]):
+            sizes = [entry.run.args[1] for entry in section.entries() if entry.side == side]
+            self.assertEqual([sizes.count(size) for size in section.sizes], counts, side)
 
     def test_on_a_slow_link_the_bytes_must_shrink(self):
         section = peer_links.Switch(tools(), arguments())
         full = 2 * (peer_links.RANKS - 1) * MIB / peer_links.RANKS
-        checks = list(section.checks("1g", MIB, [result("int8", MIB, 1, 0.25 * full)], [4]))
+        checks = list(section.checks("1g", MIB, [result("int8", MIB, 1, 0.25 * full)],
+                                     [[result("none", MIB, 4)]]))
         self.assertEqual([check.value for check in checks], [0.25, 0.25])
 
     def test_one_that_fails_is_left_out_of_further_rounds(self):
