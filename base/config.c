@@ -76,6 +76,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
     { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },
+    { "WRING_TRACES",       "",        "",      "folder in which plan, simulate and replay find traces by name; empty: those that wring ships", STRING, FIELD(traces), false },
 };
 /* clang-format on */
 
@@ -239,6 +240,8 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
         if (equals == NULL)
             continue;
         int length = (int)(equals - *entry);
+        if (strncmp(*entry, "WRING_TEST_", 11) == 0)
+            continue; /* for tests of this tree, which set it for all programs they start */
         const struct wring_config_var *var = find_var(*entry, (size_t)length);
         if (var == NULL) {
             wring_warn(log, "%.*s is not a variable of wring; wring info --config lists them",

@@ -76,6 +76,9 @@ struct wring_config {
     int64_t stats_every; /* steps; 0: never */
     char log_level[WRING_CONFIG_TEXT];
     char trace[WRING_CONFIG_TEXT];
+
+    /* the planner */
+    char traces[WRING_CONFIG_TEXT];
 };
 
 enum wring_config_type {

@@ -93,6 +93,12 @@ class Install(unittest.TestCase):
         self.assertEqual(os.readlink(self.lib / "libwring.so"), soname)
         self.assertEqual((self.lib / "libwring.so").resolve().name, f"libwring.so.{version}")
 
+    def test_traces_are_there(self):
+        traces = self.prefix / "share" / "wring" / "traces"
+        shipped = pathlib.Path(SOURCE) / "planner" / "traces"
+        self.assertEqual({path.name for path in traces.iterdir()},
+                         {path.name for path in shipped.glob("*.json")})
+
     def test_library_needs_only_its_dependencies(self):
         self.need("shared")
         dynamic = run("readelf", "-d", self.lib / "libwring.so")

@@ -34,6 +34,11 @@ void wring_test_skip(const char *format, ...)
     exit(77);
 }
 
+const char *wring_test_traces(void)
+{
+    return getenv("WRING_TEST_TRACES");
+}
+
 unsigned wring_test_failures(void)
 {
     return atomic_load(&failures);

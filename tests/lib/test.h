@@ -31,6 +31,9 @@ __attribute__((format(printf, 4, 5))) void wring_test_fail(const char *file, int
 /** End the whole binary as skipped (exit 77), with the reason. */
 __attribute__((noreturn, format(printf, 1, 2))) void wring_test_skip(const char *format, ...);
 
+/** The folder of measured traces that WRING_TEST_TRACES names; NULL where it names none. */
+const char *wring_test_traces(void);
+
 /** Failed checks so far. */
 unsigned wring_test_failures(void);
 

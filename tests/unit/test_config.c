@@ -69,6 +69,11 @@ static void unknown_environment_warns(void)
     CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
     CHECK(strstr(last_line, "WRING_CHUNK_BYTE is not") != NULL, "'%s'", last_line);
     unsetenv("WRING_CHUNK_BYTE");
+    setenv("WRING_TEST_TRACES", "/nowhere", 1);
+    last_line[0] = '\0';
+    CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
+    CHECK(last_line[0] == '\0', "'%s'", last_line);
+    unsetenv("WRING_TEST_TRACES");
 }
 
 static void numbers_have_a_point_in_every_locale(void)

@@ -99,7 +99,7 @@ struct wring_work {
 };
 
 /** What the steps so far took. Written by the thread that makes progress. */
-struct wring_cost {
+struct wring_steps_cost {
     uint64_t wire_bytes;
     uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
 };
@@ -133,7 +133,7 @@ struct wring_collective {
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
     uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
-    struct wring_cost cost;
+    struct wring_steps_cost cost;
     struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */

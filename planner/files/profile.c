@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/files/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "planner/files/hash.h"
+#include "planner/files/profile_errors.h"
+
+#define WRING_MODULE "planner"
+
+const char *wring_place_name(enum wring_place place)
+{
+    static const char *const names[WRING_PLACES] = {"device", "cpu", "node"};
+    return names[place];
+}
+
+const char *wring_level_name(enum wring_level level)
+{
+    static const char *const names[WRING_LEVELS] = {"intra", "inter"};
+    return names[level];
+}
+
+/* ---- one of its codecs ---- */
+
+/**
+ * Is `spec` one of a family such as "randk:ratio=R"? @param ratio out: what stands for R, above 0
+ * and up to 1
+ */
+static bool is_of_family(const char *family, const char *spec, double *ratio)
+{
+    const char *equals = strstr(family, "=R"), *end;
+    size_t before = equals != NULL ? (size_t)(equals - family) + 1 : 0;
+
+    return equals != NULL && strncmp(family, spec, before) == 0 &&
+           wring_number_parse(spec + before, ratio, &end) && *ratio > 0 && *ratio <= 1 &&
+           strcmp(end, equals + 2) == 0;
+}
+
+static void list_codecs(const struct wring_profile *profile, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < profile->n_codecs && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, ", %s", profile->codecs[i].spec);
+}
+
+static struct wring_profile_codec uncoded(void)
+{
+    return (struct wring_profile_codec){
+        .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, sizeof(float))};
+}
+
+enum wring_status wring_profile_codec(const struct wring_profile *profile, const char *spec,
+                                      const struct wring_log *log, struct wring_profile_codec *out)
+{
+    char known[512];
+    double ratio;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0 && strstr(spec, "=R") == NULL) {
+            *out = profile->codecs[i];
+            return WRING_OK;
+        }
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strlen(spec) < WRING_CODEC_SPEC_MAX &&
+            is_of_family(profile->codecs[i].spec, spec, &ratio)) {
+            *out = profile->codecs[i];
+            memcpy(out->spec, spec, strlen(spec) + 1);
+            out->wire_bytes = wring_cost_scale(&out->wire_bytes, ratio, 1);
+            return WRING_OK;
+        }
+    if (strcmp(spec, "none") == 0) {
+        *out = uncoded();
+        return WRING_OK;
+    }
+    list_codecs(profile, known, sizeof(known));
+    wring_error(log, "the profile %s knows no codec \"%s\"; it has none%s", profile->name, spec,
+                known);
+    return WRING_ERR_INVALID;
+}
+
+const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
+                                                  const char *codec, const char *run_as,
+                                                  uint32_t ranks)
+{
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        if (strcmp(way->codec, codec) == 0 && strcmp(way->run_as, run_as) == 0 &&
+            (ranks == 0 || way->ranks == ranks))
+            return way;
+    }
+    return NULL;
+}
+
+const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,
+                                                      uint32_t cores)
+{
+    for (uint32_t i = 0; i < codec->n_coders; i++)
+        if (codec->coders[i].cores == cores)
+            return &codec->coders[i];
+    return NULL;
+}
+
+/* ---- its hash ---- */
+
+static void write_cost(struct wring_writer *writer, const struct wring_cost *cost)
+{
+    wring_write_u32(writer, cost->n);
+    wring_write_double(writer, cost->slope);
+    for (uint32_t i = 0; i < cost->n; i++) {
+        wring_write_double(writer, cost->corners[i].x);
+        wring_write_double(writer, cost->corners[i].y);
+    }
+}
+
+/** Nothing where nobody has said. */
+static void write_trust(struct wring_writer *writer, const struct wring_profile_trust *trust)
+{
+    if (trust->samples == 0)
+        return;
+    wring_write_double(writer, trust->error);
+    wring_write_double(writer, trust->spread);
+    wring_write_double(writer, trust->doubt);
+    wring_write_u32(writer, trust->samples);
+    wring_write_u32(writer, trust->points);
+    wring_write_u32(writer, trust->noisy);
+}
+
+static void write_curve(struct wring_writer *writer, const struct wring_profile_curve *curve)
+{
+    write_cost(writer, &curve->us);
+    write_trust(writer, &curve->trust);
+}
+
+static void write_text(struct wring_writer *writer, const char *text)
+{
+    wring_write_sized(writer, text, strlen(text));
+}
+
+static void write_coding(struct wring_writer *writer, const struct wring_profile_coding *coding)
+{
+    wring_write_u32(writer, coding->present);
+    if (!coding->present)
+        return;
+    write_cost(writer, &coding->encode_us);
+    write_cost(writer, &coding->decode_us);
+    write_trust(writer, &coding->encode_trust);
+    write_trust(writer, &coding->decode_trust);
+}
+
+static void write_link(struct wring_writer *writer, const struct wring_profile_link *link)
+{
+    wring_write_u32(writer, link->present);
+    if (!link->present)
+        return;
+    write_text(writer, link->provider);
+    wring_write_double(writer, link->latency_us);
+    write_cost(writer, &link->us);
+    write_trust(writer, &link->trust);
+}
+
+static void write_codec(struct wring_writer *writer, const struct wring_profile_codec *codec)
+{
+    write_text(writer, codec->spec);
+    wring_write_u32(writer, codec->summable);
+    wring_write_u32(writer, codec->feedback);
+    wring_write_double(writer, isnan(codec->nmse) ? -1 : codec->nmse);
+    write_cost(writer, &codec->wire_bytes);
+    for (int place = 0; place < WRING_PLACES; place++) {
+        write_coding(writer, &codec->at[place]);
+        write_coding(writer, &codec->two_level[place]);
+    }
+    for (uint32_t i = 0; i < codec->n_coders; i++) {
+        wring_write_u32(writer, codec->coders[i].cores);
+        write_text(writer, codec->coders[i].tier);
+        write_curve(writer, &codec->coders[i].encode);
+        write_curve(writer, &codec->coders[i].decode);
+    }
+}
+
+static void write_way(struct wring_writer *writer, const struct wring_profile_way *way)
+{
+    write_text(writer, way->codec);
+    write_text(writer, way->run_as);
+    wring_write_u32(writer, way->ranks);
+    wring_write_u32(writer, way->cores);
+    wring_write_double(writer, (double)way->max_elems);
+    write_curve(writer, &way->solo);
+    write_curve(writer, &way->busy);
+    write_curve(writer, &way->cpu);
+    write_cost(writer, &way->wire_bytes);
+}
+
+static void write_computing(struct wring_writer *writer,
+                            const struct wring_profile_computing *computing)
+{
+    if (!computing->present)
+        return;
+    wring_write_double(writer, computing->wake_us);
+    wring_write_double(writer, computing->wake_doubt_us);
+    wring_write_double(writer, computing->spin_lost);
+    wring_write_double(writer, computing->spin_doubt);
+    wring_write_u32(writer, computing->samples);
+}
+
+/** Nothing where nothing of it was measured. */
+static void write_measured(struct wring_writer *writer, const struct wring_profile *profile)
+{
+    if (profile->copy_us.n == 0 && profile->n_ways == 0)
+        return;
+    write_cost(writer, &profile->copy_us);
+    wring_write_u32(writer, profile->n_ways);
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        write_way(writer, &profile->ways[i]);
+}
+
+enum wring_status wring_profile_rehash(struct wring_profile *profile)
+{
+    struct wring_writer writer = {0};
+
+    write_text(&writer, profile->machine);
+    wring_write_u32(&writer, profile->nodes);
+    wring_write_u32(&writer, profile->ranks_per_node);
+    wring_write_u32(&writer, profile->chunked);
+    for (int level = 0; level < WRING_LEVELS; level++)
+        write_link(&writer, &profile->links[level]);
+    wring_write_u32(&writer, profile->n_codecs);
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        write_codec(&writer, &profile->codecs[i]);
+    write_measured(&writer, profile);
+    wring_profile_write_errors(&writer, &profile->errors);
+    write_computing(&writer, &profile->computing);
+    return wring_hash(&writer, &profile->hash);
+}
+
+/* ---- whose it is ---- */
+
+enum wring_status wring_profile_check_machine(const struct wring_profile *profile,
+                                              const char *machine, const struct wring_log *log)
+{
+    if (profile->machine[0] != '\0' && strcmp(profile->machine, machine) == 0)
+        return WRING_OK;
+    if (profile->machine[0] == '\0')
+        wring_error(log,
+                    "the profile %s is built in, and of no machine; this is \"%s\": measure it "
+                    "with wring calibrate",
+                    profile->name, machine);
+    else
+        wring_error(log,
+                    "the profile %s was measured on \"%s\", and this is \"%s\": measure it with "
+                    "wring calibrate",
+                    profile->name, profile->machine, machine);
+    return WRING_ERR_MISMATCH;
+}
+
+void wring_profile_destroy(struct wring_profile *profile)
+{
+    if (profile == NULL)
+        return;
+    free(profile->codecs);
+    free(profile->ways);
+    wring_profile_errors_finish(&profile->errors);
+    free(profile);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Profiles as files. docs/planner-files.md has the fields. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/files/json_cost.h"
+#include "planner/files/json_reader.h"
+#include "planner/files/json_writer.h"
+#include "planner/files/profile.h"
+#include "planner/files/profile_errors.h"
+#include "planner/files/profile_ways.h"
+
+#define FORMAT "wring-profile"
+#define VERSION 1
+#define NODES_MAX (1u << 20)
+#define RANKS_MAX (1u << 16)
+#define CORES_MAX 4096
+
+/* ---- reading ---- */
+
+static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
+                      size_t min, char *text, size_t bytes)
+{
+    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
+    memcpy(text, value, strlen(value) + 1);
+}
+
+static void read_coding(struct wring_reading *reading, const json_t *object, const char *name,
+                        struct wring_profile_coding *out)
+{
+    if (!wring_reading_has(reading, object, name))
+        return;
+    const json_t *value = wring_reading_object(reading, object, name);
+    wring_reading_enter(reading, name);
+    out->present = true;
+    out->encode_us = wring_reading_cost(reading, value, "encode_us");
+    out->decode_us = wring_reading_cost(reading, value, "decode_us");
+    out->encode_trust = wring_profile_read_trust(reading, value, "encode_us");
+    out->decode_trust = wring_profile_read_trust(reading, value, "decode_us");
+    wring_reading_leave(reading);
+}
+
+/** Codings by place, each of which may be missing. */
+static void read_places(struct wring_reading *reading, const json_t *object, const char *name,
+                        struct wring_profile_coding *out)
+{
+    if (!wring_reading_has(reading, object, name))
+        return;
+    const json_t *value = wring_reading_object(reading, object, name);
+    wring_reading_enter(reading, name);
+    for (int place = 0; place < WRING_PLACES; place++)
+        read_coding(reading, value, wring_place_name((enum wring_place)place), &out[place]);
+    wring_reading_leave(reading);
+}
+
+static void read_coder(struct wring_reading *reading, const json_t *value,
+                       struct wring_profile_coder *out)
+{
+    char is[100];
+
+    if (!json_is_object(value))
+        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
+                            wring_reading_describe(value, is, sizeof(is)));
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, CORES_MAX);
+    read_text(reading, value, "tier", 1, out->tier, sizeof(out->tier));
+    out->encode = wring_profile_read_curve(reading, value, "encode_us");
+    out->decode = wring_profile_read_curve(reading, value, "decode_us");
+}
+
+static void read_coders(struct wring_reading *reading, const json_t *object,
+                        struct wring_profile_codec *out)
+{
+    if (!wring_reading_has(reading, object, "coders"))
+        return;
+    const json_t *list =
+        wring_reading_array(reading, object, "coders", 0, WRING_PROFILE_CODERS_MAX);
+    wring_reading_enter(reading, "coders");
+    while (out->n_coders < json_array_size(list) && reading->status == WRING_OK) {
+        struct wring_profile_coder *coder = &out->coders[out->n_coders];
+        wring_reading_enter_index(reading, out->n_coders);
+        read_coder(reading, json_array_get(list, out->n_coders), coder);
+        for (uint32_t before = 0; before < out->n_coders; before++)
+            if (out->coders[before].cores == coder->cores &&
+                strcmp(out->coders[before].tier, coder->tier) == 0)
+                wring_reading_fault(reading, WRING_ERR_INVALID,
+                                    "cores and tier are those of coders[%u]", before);
+        out->n_coders++;
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void check_spec(struct wring_reading *reading, const struct wring_profile *profile,
+                       uint32_t i)
+{
+    wring_reading_enter(reading, "spec");
+    if (strcmp(profile->codecs[i].spec, "none") == 0)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "\"none\" costs nothing and needs no entry");
+    for (uint32_t before = 0; before < i; before++)
+        if (strcmp(profile->codecs[before].spec, profile->codecs[i].spec) == 0)
+            wring_reading_fault(reading, WRING_ERR_INVALID,
+                                "\"%s\" is the codec of codecs[%u] already",
+                                profile->codecs[i].spec, before);
+    wring_reading_leave(reading);
+}
+
+static void read_codec(struct wring_reading *reading, const json_t *value,
+                       struct wring_profile_codec *out)
+{
+    char is[100];
+
+    if (!json_is_object(value))
+        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
+                            wring_reading_describe(value, is, sizeof(is)));
+    read_text(reading, value, "spec", 1, out->spec, sizeof(out->spec));
+    out->summable = wring_reading_bool(reading, value, "summable");
+    out->feedback = wring_reading_bool(reading, value, "feedback");
+    out->nmse = wring_reading_number_or_null(reading, value, "nmse", 0, 1e9) + 0.0;
+    out->wire_bytes = wring_reading_cost(reading, value, "wire_bytes");
+    read_places(reading, value, "at", out->at);
+    read_places(reading, value, "two_level", out->two_level);
+    read_coders(reading, value, out);
+}
+
+static void read_codecs(struct wring_reading *reading, const json_t *object,
+                        struct wring_profile *profile)
+{
+    const json_t *list =
+        wring_reading_array(reading, object, "codecs", 0, WRING_PROFILE_CODECS_MAX);
+
+    if (list == NULL)
+        return;
+    profile->n_codecs = (uint32_t)json_array_size(list);
+    profile->codecs = calloc(profile->n_codecs + 1, sizeof(*profile->codecs));
+    if (profile->codecs == NULL) {
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    wring_reading_enter(reading, "codecs");
+    for (uint32_t i = 0; i < profile->n_codecs && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        read_codec(reading, json_array_get(list, i), &profile->codecs[i]);
+        check_spec(reading, profile, i);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void read_link(struct wring_reading *reading, const json_t *object, const char *name,
+                      struct wring_profile_link *out)
+{
+    if (!wring_reading_has(reading, object, name))
+        return;
+    const json_t *value = wring_reading_object(reading, object, name);
+    wring_reading_enter(reading, name);
+    out->present = true;
+    read_text(reading, value, "provider", 0, out->provider, sizeof(out->provider));
+    out->latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
+    out->us = wring_reading_cost(reading, value, "us_by_bytes");
+    out->trust = wring_profile_read_trust(reading, value, "us_by_bytes");
+    wring_reading_leave(reading);
+}
+
+static void read_links(struct wring_reading *reading, const json_t *object,
+                       struct wring_profile *profile)
+{
+    const json_t *links = wring_reading_object(reading, object, "links");
+    bool any = false;
+
+    wring_reading_enter(reading, "links");
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        read_link(reading, links, wring_level_name((enum wring_level)level),
+                  &profile->links[level]);
+        any |= profile->links[level].present;
+    }
+    if (!any)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "needs \"intra\" or \"inter\", has neither");
+    wring_reading_leave(reading);
+}
+
+static void read_profile(struct wring_reading *reading, const json_t *object,
+                         struct wring_profile *profile)
+{
+    read_text(reading, object, "name", 1, profile->name, sizeof(profile->name));
+    read_text(reading, object, "machine", 0, profile->machine, sizeof(profile->machine));
+    if (wring_reading_has(reading, object, "source"))
+        read_text(reading, object, "source", 0, profile->source, sizeof(profile->source));
+    profile->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
+    profile->ranks_per_node =
+        (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);
+    profile->chunked = wring_reading_bool(reading, object, "chunked");
+    read_links(reading, object, profile);
+    read_codecs(reading, object, profile);
+    if (wring_reading_has(reading, object, "copy_us"))
+        profile->copy_us = wring_reading_cost(reading, object, "copy_us");
+    wring_profile_read_computing(reading, object, profile);
+    wring_profile_read_ways(reading, object, profile);
+    wring_profile_read_errors(reading, object, profile);
+}
+
+static bool is_builtin(const char *name)
+{
+    for (const char *const *known = wring_profile_builtin_names(); *known != NULL; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return false;
+}
+
+/** Somebody who meant a name would look for its file in vain. */
+static void check_name(struct wring_reading *reading)
+{
+    char known[200] = "";
+
+    if (strchr(reading->file, '/') != NULL || access(reading->file, F_OK) == 0)
+        return;
+    for (const char *const *name = wring_profile_builtin_names(); *name != NULL; name++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", used > 0 ? ", " : "", *name);
+    }
+    wring_reading_fault(reading, WRING_ERR_SYSTEM,
+                        "neither a file nor the name of a built-in profile: %s", known);
+}
+
+enum wring_status wring_profile_load(const char *path, const struct wring_log *log,
+                                     struct wring_profile **out)
+{
+    struct wring_reading reading = {.file = path, .log = log};
+    struct wring_profile *profile =
+        is_builtin(path) ? wring_profile_builtin(path) : calloc(1, sizeof(*profile));
+    json_t *object = NULL;
+
+    if (profile == NULL)
+        return WRING_ERR_NO_MEMORY;
+    if (!is_builtin(path))
+        check_name(&reading);
+    if (!is_builtin(path) && reading.status == WRING_OK)
+        wring_reading_open(&reading, FORMAT, VERSION, &object);
+    if (object != NULL)
+        read_profile(&reading, object, profile);
+    json_decref(object);
+    if (reading.status == WRING_OK)
+        reading.status = wring_profile_rehash(profile);
+    if (reading.status != WRING_OK) {
+        wring_profile_destroy(profile);
+        return reading.status;
+    }
+    *out = profile;
+    return WRING_OK;
+}
+
+/* ---- writing ---- */
+
+/** Codings by place; @return NULL without memory */
+static json_t *places_to_json(const struct wring_profile_coding *codings)
+{
+    json_t *object = json_object();
+
+    for (int place = 0; place < WRING_PLACES; place++) {
+        if (!codings[place].present)
+            continue;
+        json_t *value = json_pack(
+            "{s:o, s:o}", "encode_us",
+            wring_profile_cost_json(&codings[place].encode_us, &codings[place].encode_trust),
+            "decode_us",
+            wring_profile_cost_json(&codings[place].decode_us, &codings[place].decode_trust));
+        if (json_object_set_new(object, wring_place_name((enum wring_place)place), value) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *coders_to_json(const struct wring_profile_codec *codec)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < codec->n_coders; i++) {
+        const struct wring_profile_coder *coder = &codec->coders[i];
+        json_t *value = json_pack(
+            "{s:i, s:s, s:o, s:o}", "cores", (int)coder->cores, "tier", coder->tier, "encode_us",
+            wring_profile_cost_json(&coder->encode.us, &coder->encode.trust), "decode_us",
+            wring_profile_cost_json(&coder->decode.us, &coder->decode.trust));
+        if (json_array_append_new(list, value) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *codecs_to_json(const struct wring_profile *profile)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        const struct wring_profile_codec *codec = &profile->codecs[i];
+        json_t *value = json_pack(
+            "{s:s, s:b, s:b, s:o, s:o, s:o, s:o}", "spec", codec->spec, "summable",
+            (int)codec->summable, "feedback", (int)codec->feedback, "nmse",
+            wring_json_number(codec->nmse), "wire_bytes", wring_json_cost(&codec->wire_bytes), "at",
+            places_to_json(codec->at), "two_level", places_to_json(codec->two_level));
+        int failed = 0;
+        if (value != NULL && codec->n_coders > 0)
+            failed = json_object_set_new(value, "coders", coders_to_json(codec));
+        if (json_array_append_new(list, value) != 0 || failed != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *links_to_json(const struct wring_profile *profile)
+{
+    json_t *object = json_object();
+
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        if (!link->present)
+            continue;
+        json_t *value = json_pack("{s:s, s:o, s:o}", "provider", link->provider, "latency_us",
+                                  wring_json_number(link->latency_us), "us_by_bytes",
+                                  wring_profile_cost_json(&link->us, &link->trust));
+        if (json_object_set_new(object, wring_level_name((enum wring_level)level), value) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *file)
+{
+    json_t *object = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:o, s:o}", "format", FORMAT, "version", VERSION,
+        "name", profile->name, "machine", profile->machine, "source", profile->source, "nodes",
+        (int)profile->nodes, "ranks_per_node", (int)profile->ranks_per_node, "chunked",
+        (int)profile->chunked, "links", links_to_json(profile), "codecs", codecs_to_json(profile));
+    int failed = object == NULL;
+
+    if (!failed && profile->copy_us.n > 0)
+        failed = json_object_set_new(object, "copy_us", wring_json_cost(&profile->copy_us));
+    if (!failed && profile->computing.present)
+        failed = json_object_set_new(object, "computing",
+                                     wring_profile_computing_json(&profile->computing));
+    if (!failed && profile->n_ways > 0)
+        failed = json_object_set_new(object, "ways", wring_profile_ways_json(profile));
+    if (!failed && profile->errors.n_codecs > 0)
+        failed = json_object_set_new(object, "errors", wring_profile_errors_json(&profile->errors));
+    if (failed != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return wring_json_write(file, object);
+}

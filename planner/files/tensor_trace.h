@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Traces: when the gradients of one iteration become ready, and how large they are.
+ * docs/planner-files.md has the JSON ("wring-trace").
+ */
+#ifndef WRING_PLANNER_TENSOR_TRACE_H
+#define WRING_PLANNER_TENSOR_TRACE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include <wring/status.h>
+#include <wring/types.h>
+
+#define WRING_TRACE_TENSORS_MAX 65536
+#define WRING_TRACE_ELEMS_MAX (UINT64_C(1) << 40) /* of one tensor, and of all together */
+#define WRING_TRACE_US_MAX 1e12
+#define WRING_TRACE_NAME_MAX 512    /* bytes of a tensor's or a model's name */
+#define WRING_TRACE_SOURCE_MAX 4096 /* of a source */
+
+struct wring_tensor {
+    char *name;      /* unique in the trace */
+    uint64_t elems;  /* 1 or more */
+    double ready_us; /* since backward began; never earlier than the tensor before */
+};
+
+struct wring_tensor_trace {
+    char *model;
+    char *source; /* where it comes from, in words; "" where nobody said */
+    enum wring_dtype dtype;
+    double forward_us; /* of one iteration; NaN where it is not known */
+    uint32_t n;
+    struct wring_tensor *tensors; /* [n], in backward order */
+    uint64_t hash;                /* of dtype, names, sizes and times: equal traces, equal hash */
+};
+
+/**
+ * Read and check a trace. Free it with wring_tensor_trace_destroy().
+ *
+ * Errors: WRING_ERR_INVALID (one log line: file, field, reason), WRING_ERR_SYSTEM (cannot read),
+ * WRING_ERR_VERSION, WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_tensor_trace_load(const char *path, const struct wring_log *log,
+                                          struct wring_tensor_trace **out);
+
+/**
+ * The file of a trace: `name` itself where it is a path or a file, else name.json in a folder.
+ *
+ * @param folder  "" stands for that of the traces which wring ships
+ * @param path    out, [bytes]
+ *
+ * Errors: WRING_ERR_INVALID, with a log line that lists the traces of the folder.
+ */
+enum wring_status wring_tensor_trace_find(const char *name, const char *folder,
+                                          const struct wring_log *log, char *path, size_t bytes);
+
+/** Set `hash` of a trace that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace);
+
+/** Write a trace as JSON that wring_tensor_trace_load() reads back to the same hash. */
+enum wring_status wring_tensor_trace_save(const struct wring_tensor_trace *trace, FILE *file);
+
+/**
+ * Make a smaller trace of it: elements (at least one of each tensor) and times by a factor.
+ *
+ * @param factor  above 0, up to 1
+ *
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_tensor_trace_scale(struct wring_tensor_trace *trace, double factor);
+
+/** NULL is fine. */
+void wring_tensor_trace_destroy(struct wring_tensor_trace *trace);
+
+#endif
