@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What of a plan this build's runtime can execute. */
+#ifndef WRING_PLANNER_PLAN_FITS_H
+#define WRING_PLANNER_PLAN_FITS_H
+
+#include <stdint.h>
+
+#include "planner/model/option.h"
+
+/**
+ * How can a bucket travel like that? The runtime exchanges between all ranks at once, codes on the
+ * CPU, and knows two ways for codes: allgather, and alltoall, sum, allgather. With one rank in a
+ * node the exchange between nodes is one between all ranks.
+ *
+ * @param codec  a spec; one that this build does not have runs nowhere
+ * @return static: "auto", "divisible", "indivisible"; "" where it cannot
+ */
+const char *wring_plan_run_as(const struct wring_option *option, const char *codec,
+                              uint32_t ranks_per_node);
+
+#endif

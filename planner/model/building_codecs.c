@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Which codecs a model has. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/model/building.h"
+
+#define WRING_MODULE "planner"
+
+#define CODECS_MAX 1024
+#define SPEC_BYTES sizeof(((struct wring_profile_codec *)NULL)->spec)
+
+static bool lists(const struct wring_profile *profile, const char *spec)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0)
+            return true;
+    return false;
+}
+
+/** Of the profile, or of two of the profile's. */
+static enum wring_status find_codec(const struct wring_building *building, const char *spec,
+                                    struct wring_profile_codec *in,
+                                    struct wring_profile_codec *back)
+{
+    const struct wring_profile *profile = building->params->profile;
+    const char *two = strchr(spec, '>');
+    char first[SPEC_BYTES];
+    enum wring_status status;
+
+    if (two == NULL || lists(profile, spec) || strlen(spec) >= SPEC_BYTES) {
+        status = wring_profile_codec(profile, spec, building->log, in);
+        if (status == WRING_OK)
+            *back = *in;
+        return status;
+    }
+    memcpy(first, spec, (size_t)(two - spec));
+    first[two - spec] = '\0';
+    status = wring_profile_codec(profile, first, building->log, in);
+    if (status == WRING_OK)
+        status = wring_profile_codec(profile, two + 1, building->log, back);
+    if (status != WRING_OK)
+        return status;
+    memcpy(in->spec, spec, strlen(spec) + 1);
+    in->feedback = in->feedback || back->feedback;
+    in->nmse += back->nmse;
+    return WRING_OK;
+}
+
+static enum wring_status check_error(const struct wring_building *building,
+                                     const struct wring_profile_codec *codec,
+                                     enum wring_budget *out)
+{
+    double budget = building->params->max_nmse;
+
+    *out = wring_building_budget(building, codec);
+    if (*out == WRING_BUDGET_UNKNOWN) {
+        wring_error(building->log,
+                    "nobody measured the error of %s, so that it cannot be held to a budget of "
+                    "%g: calibrate on recorded gradients, or allow codecs by name alone",
+                    codec->spec, budget);
+        return WRING_ERR_INVALID;
+    }
+    if (*out == WRING_BUDGET_BEYOND)
+        wring_info(building->log,
+                   "%s is left out: its error exceeds the budget of %g on all tensors", codec->spec,
+                   budget);
+    return WRING_OK;
+}
+
+static bool may_code(const struct wring_building *building, const struct wring_profile_codec *codec)
+{
+    uint32_t places = building->params->places;
+
+    for (uint32_t place = 0; place < WRING_PLACES; place++)
+        if (codec->at[place].present && (places == 0 || places >> place & 1))
+            return true;
+    return false;
+}
+
+/** Numbers that somebody made up are better than none, and worse than the training's. */
+static void warn_of_made_up(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+    const struct wring_profile *profile = building->params->profile;
+    bool any = false;
+
+    for (uint32_t i = 1; i < model->n_codecs; i++)
+        any = any || (!building->barred[i] &&
+                      isnan(wring_profile_error(profile, model->codecs[i].spec, NULL)));
+    if (any && building->params->max_nmse > 0)
+        wring_warn(building->log,
+                   "the errors in the profile %s are those of bell-shaped numbers: wring calibrate "
+                   "--gradients measures them on a training's gradients",
+                   profile->name);
+}
+
+/** A codec that the caller asked for is there to be used. */
+static enum wring_status check_codec(const struct wring_building *building,
+                                     const struct wring_profile_codec *in,
+                                     const struct wring_profile_codec *back,
+                                     enum wring_budget *budget)
+{
+    if (!may_code(building, in) || !may_code(building, back)) {
+        wring_error(building->log, "nobody who may code has %s in the profile %s", in->spec,
+                    building->params->profile->name);
+        return WRING_ERR_INVALID;
+    }
+    return check_error(building, in, budget);
+}
+
+/** @return the index of a codec that is there already; n_codecs for none */
+static uint32_t index_of(const struct wring_cost_model *model, const char *spec)
+{
+    uint32_t i = 0;
+
+    while (i < model->n_codecs && strcmp(model->codecs[i].spec, spec) != 0)
+        i++;
+    return i;
+}
+
+static enum wring_status add_codec(struct wring_building *building, const char *spec)
+{
+    struct wring_cost_model *model = building->model;
+    struct wring_profile_codec in, back;
+    uint32_t known = index_of(model, spec);
+    enum wring_budget budget;
+
+    if (known < model->n_codecs)
+        return building->barred[known]
+                   ? check_codec(building, &model->codecs[known], &model->codecs[known], &budget)
+                   : WRING_OK;
+    enum wring_status status = find_codec(building, spec, &in, &back);
+    if (status == WRING_OK)
+        status = check_codec(building, &in, &back, &budget);
+    if (status != WRING_OK || budget == WRING_BUDGET_BEYOND)
+        return status;
+    building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
+    model->codecs[model->n_codecs] = in;
+    building->back[model->n_codecs++] = back;
+    return WRING_OK;
+}
+
+/**
+ * The codec of the 16-bit baseline, if the profile has it. Its error, or who may code, may bar it
+ * from plans; it is compared with nonetheless.
+ */
+static void add_fp16(struct wring_building *building)
+{
+    const struct wring_profile *profile = building->params->profile;
+    struct wring_cost_model *model = building->model;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        const struct wring_profile_codec *codec = &profile->codecs[i];
+        if (strcmp(codec->spec, "fp16") != 0)
+            continue;
+        enum wring_budget budget = wring_building_budget(building, codec);
+        building->barred[model->n_codecs] = budget == WRING_BUDGET_BEYOND ||
+                                            budget == WRING_BUDGET_UNKNOWN ||
+                                            !may_code(building, codec);
+        building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
+        building->back[model->n_codecs] = *codec;
+        model->codecs[model->n_codecs++] = *codec;
+        return;
+    }
+}
+
+enum wring_status wring_building_codecs(struct wring_building *building)
+{
+    const struct wring_cost_model_params *params = building->params;
+    struct wring_cost_model *model = building->model;
+    enum wring_status status;
+
+    if (params->n_codecs > CODECS_MAX) {
+        wring_error(building->log, "%u codecs are more than the %u there may be", params->n_codecs,
+                    CODECS_MAX);
+        return WRING_ERR_INVALID;
+    }
+    model->codecs = calloc(params->n_codecs + 2, sizeof(*model->codecs));
+    building->back = calloc(params->n_codecs + 2, sizeof(*building->back));
+    building->barred = calloc(params->n_codecs + 2, sizeof(*building->barred));
+    building->somewhere = calloc(params->n_codecs + 2, sizeof(*building->somewhere));
+    if (model->codecs == NULL || building->back == NULL || building->barred == NULL ||
+        building->somewhere == NULL)
+        return WRING_ERR_NO_MEMORY;
+    status = wring_profile_codec(params->profile, "none", building->log, &model->codecs[0]);
+    model->n_codecs = 1;
+    add_fp16(building);
+    for (uint32_t i = 0; i < params->n_codecs && status == WRING_OK; i++)
+        status = add_codec(building, params->codecs[i]);
+    if (status == WRING_OK)
+        warn_of_made_up(building);
+    return status;
+}

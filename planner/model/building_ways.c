@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Options of a profile that has measured whole exchanges. They say more than what can be put
+ * together from links and codecs, and are just those that the runtime can execute.
+ *
+ * A group is exchanged for as long as a further bucket takes behind others, which is when the next
+ * one can begin; what a single one takes longer than that follows on a lane of its own.
+ */
+#include <string.h>
+
+#include "planner/model/building.h"
+
+enum {
+    DEVICE,
+    EXCHANGE,
+    REST
+};
+
+static const struct wring_lanes way_lanes = {3, {"device", "exchange", "rest of it"}};
+
+static struct wring_step code(enum wring_step_kind kind)
+{
+    return (struct wring_step){.kind = kind, .phase = WRING_PHASE_FLAT, .place = WRING_PLACE_CPU};
+}
+
+static struct wring_step send(enum wring_routine routine, bool coded)
+{
+    return (struct wring_step){
+        .kind = WRING_STEP_COMM, .phase = WRING_PHASE_FLAT, .routine = routine, .coded = coded};
+}
+
+/** The steps of a way, as the tree has them. */
+static struct wring_option steps_of(const struct wring_profile_way *way)
+{
+    if (strcmp(way->codec, "none") == 0)
+        return (struct wring_option){1, {send(WRING_ROUTINE_ALLREDUCE, false)}};
+    if (strcmp(way->run_as, "indivisible") == 0)
+        return (struct wring_option){3,
+                                     {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLGATHER, true),
+                                      code(WRING_STEP_DECODE)}};
+    return (struct wring_option){6,
+                                 {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLTOALL, true),
+                                  code(WRING_STEP_DECODE), code(WRING_STEP_ENCODE),
+                                  send(WRING_ROUTINE_ALLGATHER, true), code(WRING_STEP_DECODE)}};
+}
+
+/** a − b where that is positive, and never falling. Both at the corners of a. */
+static struct wring_cost rest_of(const struct wring_cost *a, const struct wring_cost *b)
+{
+    struct wring_cost rest = *a;
+    double least = 0;
+
+    for (uint32_t i = 0; i < a->n; i++) {
+        double over = a->corners[i].y - wring_cost_at(b, a->corners[i].x);
+        least = over > least ? over : least;
+        rest.corners[i].y = least;
+    }
+    rest.slope = a->slope > b->slope ? a->slope - b->slope : 0;
+    return rest;
+}
+
+static enum wring_status offer_way(struct wring_building *building, uint32_t codec,
+                                   const char *run_as, bool baseline)
+{
+    const struct wring_cost_model *model = building->model;
+    const struct wring_profile_way *way =
+        wring_profile_way(building->params->profile, model->codecs[codec].spec, run_as,
+                          model->nodes * model->ranks_per_node);
+    struct wring_candidate candidate = {.baseline = baseline,
+                                        .barred = building->barred[codec],
+                                        .somewhere = building->somewhere[codec],
+                                        .option = {.codec = codec, .place = WRING_PLACE_CPU}};
+
+    if (way == NULL || (candidate.barred && !baseline))
+        return WRING_OK;
+    candidate.option.option = steps_of(way);
+    candidate.cost.each[EXCHANGE] = way->busy.us;
+    candidate.cost.each[REST] = rest_of(&way->solo.us, &way->busy.us);
+    return wring_candidates_offer(&building->candidates, &candidate);
+}
+
+bool wring_building_has_ways(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+
+    return model->timeline == WRING_TIMELINE_FULL &&
+           wring_profile_way(building->params->profile, "none", "auto",
+                             model->nodes * model->ranks_per_node) != NULL;
+}
+
+enum wring_status wring_building_ways(struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+    enum wring_status status = offer_way(building, 0, "auto", true);
+
+    building->lanes = way_lanes;
+    for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
+        bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;
+        status = offer_way(building, codec, "divisible", baseline);
+        if (status == WRING_OK)
+            status = offer_way(building, codec, "indivisible", false);
+    }
+    return status;
+}

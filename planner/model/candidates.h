@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Candidates: options with their costs, of which those that no plan needs are dropped at once. */
+#ifndef WRING_PLANNER_CANDIDATES_H
+#define WRING_PLANNER_CANDIDATES_H
+
+#include "planner/model/cost_model.h"
+#include "planner/model/lanes.h"
+#include "planner/model/option_work.h"
+
+struct wring_candidate {
+    struct wring_cost_option option;
+    struct wring_option_cost cost;
+    enum wring_known_option known;
+    bool baseline;  /* stays whatever happens */
+    bool barred;    /* a baseline that no tensor may take: it takes nobody else's place either */
+    bool somewhere; /* some tensors may not take it: it takes the place of its own codec's only */
+};
+
+#define WRING_CANDIDATE_SIZES 3
+
+/** Costs at a few sizes: who is above another one there does not dominate it. */
+struct wring_candidate_samples {
+    float us[WRING_CANDIDATE_SIZES][WRING_PLAN_LANES_MAX];
+};
+
+struct wring_candidates {
+    struct wring_candidate *list;            /* [n] in the order in which they came */
+    struct wring_candidate_samples *samples; /* [n] likewise, apart: most are looked at no closer */
+    uint32_t n, room;
+    uint32_t last; /* who dominated the last one; often the next one, too */
+    bool keep_dominated;
+    uint64_t considered, dominated;
+};
+
+/** One codec whose options are looked at. */
+struct wring_candidates_params {
+    struct wring_work_params work; /* in == NULL: the options in which nothing is coded */
+    enum wring_timeline timeline;  /* not AUTO */
+    uint32_t codec;                /* its index */
+    uint32_t places;
+    uint64_t chunk_bytes;
+    bool runnable;         /* only what this build's runtime can execute */
+    bool baseline, barred; /* of the one option of this codec that is a baseline */
+    bool somewhere;        /* some tensors may not take this codec */
+};
+
+/** Take one more, unless it is dominated; what it dominates goes. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_candidates_offer(struct wring_candidates *candidates,
+                                         const struct wring_candidate *candidate);
+
+/** Walk the tree for one codec. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_candidates_walk(struct wring_candidates *candidates,
+                                        const struct wring_candidates_params *params);
+
+/** The cost of one option. @return elements of a piece that travels; 0: nothing is cut */
+uint64_t wring_candidate_cost(const struct wring_candidates_params *params,
+                              const struct wring_option *option, struct wring_option_cost *out);
+
+void wring_candidates_finish(struct wring_candidates *candidates);
+
+#endif

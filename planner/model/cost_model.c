@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/model/cost_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/model/building.h"
+#include "planner/model/computing.h"
+
+#define WRING_MODULE "planner"
+
+#define RANKS_MAX (1u << 20)
+
+/* ---- tensors ---- */
+
+static enum wring_status take_tensors(struct wring_building *building)
+{
+    const struct wring_tensor_trace *trace = building->params->trace;
+    struct wring_cost_model *model = building->model;
+
+    model->compute_us = calloc(trace->n, sizeof(*model->compute_us));
+    model->elems = calloc((size_t)trace->n + 1, sizeof(*model->elems));
+    if (model->compute_us == NULL || model->elems == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < trace->n; i++) {
+        double before = i > 0 ? trace->tensors[i - 1].ready_us : 0;
+        model->compute_us[i] = trace->tensors[i].ready_us - before;
+        model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
+    }
+    if (wring_building_has_ways(building))
+        model->lost_us = wring_computing_shift(
+            &model->profile->computing, building->params->computing, trace->n, model->compute_us);
+    model->problem.n_tensors = trace->n;
+    model->problem.compute_us = model->compute_us;
+    model->problem.elems = model->elems;
+    return WRING_OK;
+}
+
+/* ---- the whole ---- */
+
+static enum wring_status check_links(const struct wring_building *building)
+{
+    const struct wring_profile *profile = building->params->profile;
+    const struct wring_cost_model *model = building->model;
+
+    if (model->ranks_per_node > 1 && !profile->links[WRING_LEVEL_INTRA].present) {
+        wring_error(building->log, "the profile %s knows no link inside a node", profile->name);
+        return WRING_ERR_INVALID;
+    }
+    if (model->nodes > 1 && !profile->links[WRING_LEVEL_INTER].present) {
+        wring_error(building->log, "the profile %s knows no link between nodes", profile->name);
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+static enum wring_status set_cluster(struct wring_building *building)
+{
+    const struct wring_cost_model_params *params = building->params;
+    const struct wring_profile *profile = params->profile;
+    struct wring_cost_model *model = building->model;
+
+    model->nodes = params->nodes != 0 ? params->nodes : profile->nodes;
+    model->ranks_per_node =
+        params->ranks_per_node != 0 ? params->ranks_per_node : profile->ranks_per_node;
+    building->link_scale = params->link_scale != 0 ? params->link_scale : 1;
+    model->trace = params->trace;
+    model->profile = params->profile;
+    model->timeline = params->timeline;
+    if (model->timeline == WRING_TIMELINE_AUTO)
+        model->timeline = profile->chunked ? WRING_TIMELINE_FULL : WRING_TIMELINE_PHASES;
+    if (model->nodes == 0 || model->ranks_per_node == 0 || model->nodes > RANKS_MAX ||
+        model->ranks_per_node > RANKS_MAX / model->nodes) {
+        wring_error(building->log, "%u nodes of %u ranks are not a cluster of 1 to %u ranks",
+                    model->nodes, model->ranks_per_node, RANKS_MAX);
+        return WRING_ERR_INVALID;
+    }
+    if (params->trace->n == 0) {
+        wring_error(building->log, "a trace without tensors has nothing to plan");
+        return WRING_ERR_INVALID;
+    }
+    if (!(building->link_scale > 0) || isinf(building->link_scale)) {
+        wring_error(building->log, "links cannot be %g times as fast", building->link_scale);
+        return WRING_ERR_INVALID;
+    }
+    return check_links(building);
+}
+
+static enum wring_status build(struct wring_building *building)
+{
+    enum wring_status status = set_cluster(building);
+
+    if (status == WRING_OK)
+        status = wring_building_codecs(building);
+    if (status == WRING_OK)
+        status = take_tensors(building);
+    if (status == WRING_OK)
+        status = wring_building_options(building);
+    if (status == WRING_OK)
+        status = wring_building_bar(building);
+    return status;
+}
+
+enum wring_status wring_cost_model_create(const struct wring_cost_model_params *params,
+                                          const struct wring_log *log,
+                                          struct wring_cost_model **out)
+{
+    struct wring_cost_model *model = calloc(1, sizeof(*model));
+    struct wring_building building = {.params = params, .log = log, .model = model};
+
+    if (model == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = build(&building);
+    wring_candidates_finish(&building.candidates);
+    free(building.back);
+    free(building.barred);
+    free(building.somewhere);
+    if (status != WRING_OK) {
+        wring_cost_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return WRING_OK;
+}
+
+void wring_cost_model_destroy(struct wring_cost_model *model)
+{
+    if (model == NULL)
+        return;
+    free(model->options);
+    free(model->costs);
+    free(model->codecs);
+    free(model->offload);
+    free(model->on_device);
+    free(model->compute_us);
+    free(model->elems);
+    free(model->allowed);
+    free(model);
+}

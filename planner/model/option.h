@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Options: the ways in which one tensor, or one group of them, can travel. They are the leaves of
+ * a decision tree: compress or not, who encodes and decodes, flat or hierarchical, divisible or
+ * not, the routine of each step, and between two compressed steps decode, add and encode again or
+ * pass the codes on. With two places for codec work the tree has 4341 leaves, with one 174.
+ *
+ * Source: Espresso (EuroSys 2023), which counts the same.
+ */
+#ifndef WRING_PLANNER_OPTION_H
+#define WRING_PLANNER_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "planner/files/profile.h"
+
+enum wring_step_kind {
+    WRING_STEP_ENCODE,
+    WRING_STEP_DECODE, /* and add, where more than one code came */
+    WRING_STEP_COMM,
+};
+
+/** Where in the way of a tensor a step stands. */
+enum wring_phase {
+    WRING_PHASE_FLAT,      /* one exchange between all ranks */
+    WRING_PHASE_INTRA_IN,  /* inside the node, before the exchange between nodes */
+    WRING_PHASE_INTER,     /* between nodes */
+    WRING_PHASE_INTRA_OUT, /* inside the node, after it */
+};
+
+enum wring_routine {
+    WRING_ROUTINE_ALLREDUCE,
+    WRING_ROUTINE_REDUCE_SCATTER,
+    WRING_ROUTINE_ALLGATHER,
+    WRING_ROUTINE_REDUCE,
+    WRING_ROUTINE_BROADCAST,
+    WRING_ROUTINE_ALLTOALL,
+    WRING_ROUTINE_GATHER,
+};
+
+struct wring_step {
+    enum wring_step_kind kind;
+    enum wring_phase phase;
+    enum wring_routine routine; /* COMM */
+    bool coded;                 /* COMM: codes travel */
+    enum wring_place place;     /* ENCODE, DECODE */
+};
+
+#define WRING_OPTION_STEPS_MAX 12
+
+/** One leaf. */
+struct wring_option {
+    uint32_t n;
+    struct wring_step steps[WRING_OPTION_STEPS_MAX];
+};
+
+/** Which part of the tree. */
+struct wring_options_params {
+    uint32_t places; /* bit per enum wring_place: who may code */
+    bool flat, hierarchical;
+    bool summable; /* codes can be added as they are: whatever sums raw data may sum codes as well.
+                      Espresso's tree has none of this */
+};
+
+/** Called for each leaf, in the order of the tree; `option` is borrowed for the call. */
+typedef void (*wring_option_fn)(void *arg, const struct wring_option *option);
+
+/** Walk the tree. @return leaves */
+size_t wring_options_walk(const struct wring_options_params *params, wring_option_fn each,
+                          void *arg);
+
+#define WRING_OPTION_TEXT_MAX 224 /* bytes of any option's text, its NUL included */
+
+/**
+ * An option in words, as in
+ * "intra reduce-scatter, encode cpu, inter alltoall*, decode cpu, … " (a star: codes travel).
+ * @param text  out, [bytes], cut to fit
+ */
+void wring_option_text(const struct wring_option *option, char *text, size_t bytes);
+
+/** Names in small letters, static: "encode", "intra-in", "alltoall". */
+const char *wring_step_kind_name(enum wring_step_kind kind);
+const char *wring_phase_name(enum wring_phase phase);
+const char *wring_routine_name(enum wring_routine routine);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What an option takes of everything that can be busy: the work of its steps, by formulas for each
+ * routine, before anybody says which lanes there are.
+ */
+#ifndef WRING_PLANNER_OPTION_WORK_H
+#define WRING_PLANNER_OPTION_WORK_H
+
+#include "planner/cost.h"
+#include "planner/files/profile.h"
+#include "planner/model/option.h"
+
+/** What is busy. */
+enum wring_worker {
+    WRING_WORKER_DEVICE_ENCODE,
+    WRING_WORKER_DEVICE_DECODE,
+    WRING_WORKER_CPU_ENCODE,
+    WRING_WORKER_CPU_DECODE, /* and sums of raw data, where the profile knows what they take */
+    WRING_WORKER_NODE,
+    WRING_WORKER_INTRA_IN,
+    WRING_WORKER_INTER, /* flat exchanges too, where there is more than one node */
+    WRING_WORKER_INTRA_OUT,
+};
+#define WRING_WORKERS 8
+
+struct wring_work {
+    struct wring_cost us[WRING_WORKERS]; /* by elements of a tensor; latency left out */
+    double latency_us[WRING_WORKERS];    /* of each tensor, whatever its size */
+};
+
+/** Whose option it is. A codec of two ways ("in>out") has one until the sum, the other after. */
+struct wring_work_params {
+    const struct wring_profile *profile;
+    uint32_t nodes, ranks_per_node;
+    double link_scale;                     /* of bandwidth between nodes */
+    const struct wring_profile_codec *in;  /* NULL: nothing is coded */
+    const struct wring_profile_codec *out; /* the same, unless the codec has two ways */
+};
+
+/** Work out one option. Threads: safe. */
+void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
+                       struct wring_work *out);
+
+/** Options that have a name of their own. */
+enum wring_known_option {
+    WRING_KNOWN_NONE,
+    WRING_KNOWN_RAW,        /* the baseline, uncompressed */
+    WRING_KNOWN_SUMMED,     /* codes that are summed on their whole way */
+    WRING_KNOWN_INTER_ONLY, /* coded between nodes, decoded, added and coded again there */
+    WRING_KNOWN_TWO_LEVEL,  /* the same, inside the nodes as well */
+};
+
+/** Which one is it? Where there is one level only, hierarchical ones are not among them. */
+enum wring_known_option wring_option_known(const struct wring_option *option, bool one_level);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What single options take, worked out by hand step by step. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/model/option_work.h"
+#include "tests/lib/test.h"
+
+#define E(where)                                                                             \
+    {                                                                                        \
+        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_##where, .place = WRING_PLACE_DEVICE \
+    }
+#define D(where)                                                                             \
+    {                                                                                        \
+        .kind = WRING_STEP_DECODE, .phase = WRING_PHASE_##where, .place = WRING_PLACE_DEVICE \
+    }
+#define RAW(at, how)                                                                       \
+    {                                                                                      \
+        .kind = WRING_STEP_COMM, .phase = WRING_PHASE_##at, .routine = WRING_ROUTINE_##how \
+    }
+#define CODED(at, how)                                                                      \
+    {                                                                                       \
+        .kind = WRING_STEP_COMM, .phase = WRING_PHASE_##at, .routine = WRING_ROUTINE_##how, \
+        .coded = true                                                                       \
+    }
+
+/* 4 nodes of 2 ranks; a kB takes 1 us inside and 10 us between nodes; latencies 6 and 20 us. A
+   code has 100 bytes and one for each element; encoding takes 3 us and 0.001 for each, decoding
+   half. A tensor of 8000 elements. */
+enum {
+    ELEMS = 8000
+};
+
+static struct wring_profile_codec codec = {
+    .spec = "test", .nmse = NAN, .at[WRING_PLACE_DEVICE].present = true};
+static struct wring_profile profile = {.name = "test", .chunked = true};
+static struct wring_work_params params = {
+    .profile = &profile, .nodes = 4, .ranks_per_node = 2, .link_scale = 1};
+
+static void set_up(void)
+{
+    codec.wire_bytes = wring_cost_line(100, 1);
+    for (int place = 0; place < WRING_PLACES; place++)
+        codec.at[place] = (struct wring_profile_coding){.present = true,
+                                                        .encode_us = wring_cost_line(3, 0.001),
+                                                        .decode_us = wring_cost_line(1.5, 0.0005)};
+    profile.links[WRING_LEVEL_INTRA] = (struct wring_profile_link){
+        .present = true, .latency_us = 6, .us = wring_cost_line(0, 0.001)};
+    profile.links[WRING_LEVEL_INTER] = (struct wring_profile_link){
+        .present = true, .latency_us = 20, .us = wring_cost_line(0, 0.01)};
+    params.in = params.out = &codec;
+}
+
+/** Bytes of a code. */
+static double code(double elems)
+{
+    return 100 + elems;
+}
+
+static double enc(double elems)
+{
+    return 3 + 0.001 * elems;
+}
+
+static double dec(double codes, double elems)
+{
+    return codes * (1.5 + 0.0005 * elems);
+}
+
+struct want {
+    double encode, decode, in, inter, out; /* us, latencies with them */
+};
+
+static void check(const char *what, const struct wring_option *option, struct want want)
+{
+    static const enum wring_worker workers[] = {WRING_WORKER_DEVICE_ENCODE,
+                                                WRING_WORKER_DEVICE_DECODE, WRING_WORKER_INTRA_IN,
+                                                WRING_WORKER_INTER, WRING_WORKER_INTRA_OUT};
+    const double wanted[] = {want.encode, want.decode, want.in, want.inter, want.out};
+    struct wring_work work;
+
+    wring_option_work(&params, option, &work);
+    for (size_t i = 0; i < sizeof(workers) / sizeof(workers[0]); i++) {
+        double got = wring_cost_at(&work.us[workers[i]], ELEMS) + work.latency_us[workers[i]];
+        CHECK(fabs(got - wanted[i]) < 1e-9, "%s: worker %u takes %g, not %g", what, workers[i], got,
+              wanted[i]);
+    }
+}
+
+static void raw(void)
+{
+    static const struct wring_option scattered = {
+        3, {RAW(INTRA_IN, REDUCE_SCATTER), RAW(INTER, ALLREDUCE), RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option rooted = {4,
+                                               {RAW(INTRA_IN, REDUCE), RAW(INTER, REDUCE),
+                                                RAW(INTER, BROADCAST), RAW(INTRA_OUT, BROADCAST)}};
+
+    /* 16 kB of 32 stay in each rank; both ranks of a node send 2 · 3 quarters of that */
+    check("scattered", &scattered, (struct want){.in = 16 + 3, .inter = 480 + 20, .out = 16 + 3});
+    /* roots take and give all */
+    check("rooted", &rooted, (struct want){.in = 32 + 3, .inter = 640 + 20, .out = 32 + 3});
+}
+
+static void between_nodes(void)
+{
+    static const struct wring_option recoded = {
+        8,
+        {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER), CODED(INTER, ALLTOALL), D(INTER), E(INTER),
+         CODED(INTER, ALLGATHER), D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option passed_on = {6,
+                                                  {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER),
+                                                   CODED(INTER, ALLTOALL), CODED(INTER, ALLGATHER),
+                                                   D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option whole = {5,
+                                              {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER),
+                                               CODED(INTER, ALLGATHER), D(INTRA_OUT),
+                                               RAW(INTRA_OUT, ALLGATHER)}};
+
+    /* a rank has 4000 elements, of them 1000 from each node; sends 3 codes of 1000, twice, as does
+       the other rank of the node */
+    check("recoded", &recoded,
+          (struct want){.encode = enc(4000) + enc(1000),
+                        .decode = dec(4, 1000) + dec(4, 1000),
+                        .in = 19,
+                        .inter = 2 * 2 * 3 * code(1000) * 0.01 + 20,
+                        .out = 19});
+    /* the 4 codes of its 1000 elements go to 3 others: it gets 4 of each of 4 parts */
+    check("passed on", &passed_on,
+          (struct want){.encode = enc(4000),
+                        .decode = dec(16, 1000),
+                        .in = 19,
+                        .inter = 2 * (3 + 3 * 4) * code(1000) * 0.01 + 20,
+                        .out = 19});
+    check("whole", &whole,
+          (struct want){.encode = enc(4000),
+                        .decode = dec(4, 4000),
+                        .in = 19,
+                        .inter = 2 * 3 * code(4000) * 0.01 + 20,
+                        .out = 19});
+}
+
+static void rooted_codes(void)
+{
+    static const struct wring_option gathered = {
+        9,
+        {E(INTRA_IN), CODED(INTRA_IN, GATHER), D(INTER), E(INTER), CODED(INTER, ALLGATHER),
+         D(INTRA_OUT), E(INTRA_OUT), CODED(INTRA_OUT, BROADCAST), D(INTRA_OUT)}};
+    static const struct wring_option carried = {5,
+                                                {E(INTRA_IN), CODED(INTRA_IN, GATHER),
+                                                 CODED(INTER, ALLGATHER),
+                                                 CODED(INTRA_OUT, BROADCAST), D(INTRA_OUT)}};
+
+    /* codes travel at both levels: twice the latency. One rank of a node is at work in between */
+    check("gathered", &gathered,
+          (struct want){.encode = 3 * enc(8000),
+                        .decode = dec(2, 8000) + dec(4, 8000) + dec(1, 8000),
+                        .in = code(8000) * 0.001 + 6,
+                        .inter = 3 * code(8000) * 0.01 + 40,
+                        .out = code(8000) * 0.001 + 6});
+    check("carried", &carried,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(8, 8000),
+                        .in = code(8000) * 0.001 + 6,
+                        .inter = 3 * 2 * code(8000) * 0.01 + 40,
+                        .out = 8 * code(8000) * 0.001 + 6});
+}
+
+static void flat(void)
+{
+    static const struct wring_option ring = {1, {RAW(FLAT, ALLREDUCE)}};
+    static const struct wring_option recoded = {
+        6, {E(FLAT), CODED(FLAT, ALLTOALL), D(FLAT), E(FLAT), CODED(FLAT, ALLGATHER), D(FLAT)}};
+    static const struct wring_option gathered = {
+        4, {E(FLAT), CODED(FLAT, GATHER), D(FLAT), RAW(FLAT, BROADCAST)}};
+
+    /* 2 · 7/8 of 32 kB pass each link; inside nodes half of that in each direction */
+    check("ring", &ring, (struct want){.in = 28 + 3, .inter = 560 + 20, .out = 28 + 3});
+    /* each of 8 ranks sends 7 codes of 1000, 6 of them to other nodes, as does its neighbour;
+       then the ring carries 7 */
+    check("recoded", &recoded,
+          (struct want){.encode = enc(8000) + enc(1000),
+                        .decode = 2 * dec(8, 1000),
+                        .in = 7 * code(1000) * 0.001 + 3,
+                        .inter = (12 + 7) * code(1000) * 0.01 + 20,
+                        .out = 7 * code(1000) * 0.001 + 3});
+    check("gathered", &gathered,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(8, 8000),
+                        .in = 7 * code(8000) * 0.001 + 3,
+                        .inter = 6 * code(8000) * 0.01 + 10 + 320 + 10,
+                        .out = 32 + 3});
+}
+
+static void summed(void)
+{
+    static const struct wring_option option = {5,
+                                               {E(INTRA_IN), CODED(INTRA_IN, REDUCE_SCATTER),
+                                                CODED(INTER, ALLREDUCE),
+                                                CODED(INTRA_OUT, ALLGATHER), D(INTRA_OUT)}};
+
+    /* nothing to decode before it is home, and no more than one code: of each half, since nobody
+       joins codes */
+    check("summed", &option,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(2, 4000),
+                        .in = code(4000) * 0.001 + 3,
+                        .inter = 2 * 2 * 3 * code(1000) * 0.01 + 20,
+                        .out = code(4000) * 0.001 + 3});
+}
+
+/** One codec in, another back. */
+static void two_ways(void)
+{
+    static const struct wring_option option = {
+        8,
+        {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER), CODED(INTER, ALLTOALL), D(INTER), E(INTER),
+         CODED(INTER, ALLGATHER), D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+    struct wring_profile_codec back = codec;
+
+    back.wire_bytes = wring_cost_line(0, 2);
+    for (int place = 0; place < WRING_PLACES; place++)
+        back.at[place] = (struct wring_profile_coding){.present = true,
+                                                       .encode_us = wring_cost_line(0, 0.01),
+                                                       .decode_us = wring_cost_line(0, 0.02)};
+    params.out = &back;
+    check("two ways", &option,
+          (struct want){.encode = enc(4000) + 10,
+                        .decode = dec(4, 1000) + 80,
+                        .in = 19,
+                        .inter = 2 * 3 * (code(1000) + 2000) * 0.01 + 20,
+                        .out = 19});
+    params.out = &codec;
+}
+
+/** The CPU of a node codes what all its ranks have, in pieces no smaller. */
+static void on_the_cpu(void)
+{
+    static const struct wring_step cpu = {
+        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_INTER, .place = WRING_PLACE_CPU};
+    struct wring_option option = {5,
+                                  {RAW(INTRA_IN, REDUCE_SCATTER), cpu, CODED(INTER, ALLGATHER), cpu,
+                                   RAW(INTRA_OUT, ALLGATHER)}};
+    struct wring_work work;
+
+    option.steps[3].kind = WRING_STEP_DECODE;
+    wring_option_work(&params, &option, &work);
+    double encode = wring_cost_at(&work.us[WRING_WORKER_CPU_ENCODE], ELEMS);
+    double decode = wring_cost_at(&work.us[WRING_WORKER_CPU_DECODE], ELEMS);
+    CHECK(fabs(encode - enc(8000)) < 1e-9, "encoding takes %g", encode);
+    CHECK(fabs(decode - dec(4, 8000)) < 1e-9, "decoding takes %g", decode);
+    CHECK(work.us[WRING_WORKER_DEVICE_ENCODE].n == 0, "the device works, too");
+}
+
+/** In built-in profiles raw data have 16 bits inside nodes while codes travel between them. */
+static void half_inside(void)
+{
+    static const struct wring_option half = {4,
+                                             {RAW(INTRA_IN, REDUCE_SCATTER),
+                                              RAW(INTER, REDUCE_SCATTER), RAW(INTER, ALLGATHER),
+                                              RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option coded = {
+        6,
+        {RAW(INTRA_IN, REDUCE_SCATTER), RAW(INTER, REDUCE_SCATTER), E(INTER),
+         CODED(INTER, ALLGATHER), D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+
+    profile.chunked = false;
+    check("raw", &half, (struct want){.in = 19, .inter = 500, .out = 19});
+    check("coded", &coded,
+          (struct want){.encode = enc(1000),
+                        .decode = dec(4, 1000),
+                        .in = 8 + 3,
+                        .inter = 240 + 10 + 2 * 3 * code(1000) * 0.01 + 10,
+                        .out = 8 + 3});
+    profile.chunked = true;
+}
+
+/* ---- all of them ---- */
+
+struct sweep {
+    size_t leaves;
+    uint32_t random;
+};
+
+/** Nothing is negative, and more elements never take less. */
+static void check_leaf(void *arg, const struct wring_option *option)
+{
+    struct sweep *sweep = arg;
+    struct wring_work work;
+    char text[WRING_OPTION_TEXT_MAX];
+    double before[WRING_WORKERS] = {0};
+
+    wring_option_text(option, text, sizeof(text));
+    wring_option_work(&params, option, &work);
+    for (double x = 1; x < 1e10; x *= 1 + (double)(wring_test_random(&sweep->random) % 100))
+        for (int worker = 0; worker < WRING_WORKERS; worker++) {
+            double us = wring_cost_at(&work.us[worker], x);
+            CHECK(isfinite(us) && us >= before[worker] * (1 - 1e-12), "%s: %g us after %g us", text,
+                  us, before[worker]);
+            CHECK(work.latency_us[worker] >= 0, "%s: negative latency", text);
+            before[worker] = us;
+            x += worker == 0;
+        }
+    sweep->leaves++;
+}
+
+static void every_leaf(void)
+{
+    struct wring_options_params tree = {3, true, true, true};
+    struct sweep sweep = {.random = 7};
+
+    codec.wire_bytes =
+        (struct wring_cost){.n = 3, .slope = 2, .corners = {{0, 10}, {1000, 10}, {5000, 9000}}};
+    codec.at[WRING_PLACE_DEVICE].encode_us =
+        (struct wring_cost){.n = 1, .slope = 0.25, .corners = {{4096, 33}}};
+    profile.links[WRING_LEVEL_INTER].us =
+        (struct wring_cost){.n = 3, .slope = 0.5, .corners = {{64, 1}, {65536, 4}, {1 << 20, 100}}};
+    profile.chunked = false;
+    for (int round = 0; round < 3; round++) {
+        params.nodes = round == 0 ? 1 : 5;
+        params.ranks_per_node = round == 1 ? 1 : 3;
+        wring_options_walk(&tree, check_leaf, &sweep);
+    }
+    CHECK(sweep.leaves > 3 * 4341, "%zu leaves", sweep.leaves);
+    params.nodes = 4;
+    params.ranks_per_node = 2;
+    profile.chunked = true;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"raw", raw},
+        {"between_nodes", between_nodes},
+        {"rooted_codes", rooted_codes},
+        {"flat", flat},
+        {"summed", summed},
+        {"two_ways", two_ways},
+        {"on_the_cpu", on_the_cpu},
+        {"half_inside", half_inside},
+        {"every_leaf", every_leaf},
+        {NULL, NULL},
+    };
+    set_up();
+    return wring_test_main(argc, argv, cases);
+}
