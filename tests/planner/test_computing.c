@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What exchanges lose to computing: the model's times against a simulation in which exchanges go
+ * on slower while backward runs.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "planner/model/computing.h"
+#include "planner/timeline.h"
+#include "tests/lib/test.h"
+
+#define TENSORS 9
+#define FIXED_US 20.0
+#define SLOPE_US 0.01
+
+static struct wring_log quiet = {.level = WRING_LOG_ERROR};
+
+/** A trace, a profile with one way, and the tensors each by itself. */
+struct subject {
+    struct wring_tensor tensors[TENSORS];
+    struct wring_tensor_trace trace;
+    struct wring_profile profile;
+    struct wring_profile_way way;
+    struct wring_cost_model *model;
+    uint32_t end[TENSORS], option[TENSORS];
+    struct wring_timeline_result result;
+};
+
+static void set_up(struct subject *s, uint32_t seed, enum wring_computing computing)
+{
+    static char name[] = "made";
+    uint32_t random = seed + 5;
+    double ready = 0;
+
+    memset(s, 0, sizeof(*s));
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        ready += wring_test_random(&random) % 4 == 0 ? 0 : wring_test_random(&random) % 200;
+        s->tensors[i] = (struct wring_tensor){
+            .name = name, .elems = 1 + wring_test_random(&random) % 20000, .ready_us = ready};
+    }
+    s->trace = (struct wring_tensor_trace){.model = name, .n = TENSORS, .tensors = s->tensors};
+    s->way = (struct wring_profile_way){.codec = "none", .run_as = "auto", .ranks = 2};
+    s->way.solo.us = s->way.busy.us = wring_cost_line(FIXED_US, SLOPE_US);
+    s->profile = (struct wring_profile){
+        .name = "made",
+        .nodes = 1,
+        .ranks_per_node = 2,
+        .chunked = true,
+        .links = {[WRING_LEVEL_INTRA] = {.present = true, .us = wring_cost_line(0, 1)}},
+        .computing = {.present = seed % 5 != 0, .wake_us = 30, .spin_lost = 0.6},
+        .n_ways = 1,
+        .ways = &s->way};
+    const struct wring_cost_model_params params = {
+        .trace = &s->trace, .profile = &s->profile, .computing = computing};
+    REQUIRE(wring_cost_model_create(&params, &quiet, &s->model) == WRING_OK, "no model");
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        s->end[i] = i + 1;
+        s->option[i] = s->model->uncompressed;
+    }
+    const struct wring_grouping grouping = {TENSORS, s->end, s->option};
+    REQUIRE(wring_timeline_init(s->model, &grouping, &s->result) == WRING_OK, "no timeline");
+}
+
+static void tear_down(struct subject *s)
+{
+    wring_timeline_finish(&s->result);
+    wring_cost_model_destroy(s->model);
+}
+
+/** Of an exchange's pace, what is left while tensor i is computed; none is after backward. */
+static double pace_during(const struct subject *s, enum wring_computing computing, uint32_t i)
+{
+    const struct wring_profile_computing *profile = &s->profile.computing;
+    double took = s->tensors[i].ready_us - (i > 0 ? s->tensors[i - 1].ready_us : 0);
+
+    if (!profile->present || i == 0)
+        return 1;
+    if (computing == WRING_COMPUTING_PROCESSOR)
+        return 1 - profile->spin_lost;
+    return took > 0 ? fmax(0, 1 - profile->wake_us / took) : 1;
+}
+
+/** When an exchange ends that begins at `at` and would take `left` us by itself. */
+static double end_of(const struct subject *s, enum wring_computing computing, double at,
+                     double left)
+{
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        double ready = s->tensors[i].ready_us, pace = pace_during(s, computing, i);
+        if (ready <= at)
+            continue;
+        if (pace > 0 && at + left / pace <= ready)
+            return at + left / pace;
+        left -= (ready - at) * pace;
+        at = ready;
+    }
+    return at + left;
+}
+
+static const struct wring_lane_task *exchange_of(const struct subject *s, uint32_t group)
+{
+    for (uint32_t i = 0; i < s->result.n; i++)
+        if (s->result.tasks[i].group == group && s->result.tasks[i].lane == 1)
+            return &s->result.tasks[i];
+    return NULL;
+}
+
+static void check_simulated(uint32_t seed, enum wring_computing computing)
+{
+    struct subject s;
+    double end = 0;
+
+    set_up(&s, seed, computing);
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        double begin = fmax(end, s.tensors[i].ready_us);
+        end = end_of(&s, computing, begin, FIXED_US + SLOPE_US * (double)s.tensors[i].elems);
+        const struct wring_lane_task *task = exchange_of(&s, i);
+        REQUIRE(task != NULL, "seed %u: group %u is not exchanged", seed, i);
+        CHECK(fabs(task->end_us - end) < 1e-6, "seed %u: group %u ends at %g, not %g", seed, i,
+              task->end_us, end);
+    }
+    CHECK(fabs(s.result.iteration_us - end) < 1e-6, "seed %u: %g, not %g", seed,
+          s.result.iteration_us, end);
+    CHECK(fabs(s.result.last_ready_us - s.tensors[TENSORS - 1].ready_us) < 1e-6,
+          "seed %u: backward takes %g", seed, s.result.last_ready_us);
+    tear_down(&s);
+}
+
+static void as_simulated(void)
+{
+    for (uint32_t seed = 0; seed < 300; seed++) {
+        check_simulated(seed, WRING_COMPUTING_DEVICE);
+        check_simulated(seed, WRING_COMPUTING_PROCESSOR);
+    }
+}
+
+static void other_timelines(void)
+{
+    struct subject s;
+    struct wring_cost_model *model;
+
+    set_up(&s, 1, WRING_COMPUTING_DEVICE);
+    CHECK(s.model->lost_us > 0, "something is lost");
+    const struct wring_cost_model_params params = {
+        .trace = &s.trace, .profile = &s.profile, .timeline = WRING_TIMELINE_PHASES};
+    REQUIRE(wring_cost_model_create(&params, &quiet, &model) == WRING_OK, "no model");
+    CHECK(model->lost_us == 0, "phases know nothing of it");
+    wring_cost_model_destroy(model);
+    tear_down(&s);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"as_simulated", as_simulated},
+        {"other_timelines", other_timelines},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
