@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/search/beam.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "planner/search/beam_block.h"
+#include "planner/search/beam_stop.h"
+
+struct wring_beam {
+    struct wring_beam_params params;
+    uint32_t n_lanes;
+    bool backward; /* the direction of the next pass */
+    bool lost;     /* a label of the last pass */
+    uint64_t evaluations;
+    struct wring_beam_stop *sides[2]; /* [n_stops + 1] heads, tails */
+    double *doubles;
+    struct wring_beam_origin *origins;
+};
+
+/** Labels on the way from one stop to another. */
+struct move {
+    struct wring_beam_stop *from, *to;
+    const struct wring_beam_stop *other; /* labels of the other side at `to` */
+    uint32_t from_index, begin, end;
+};
+
+static enum wring_status get_memory(struct wring_beam *beam)
+{
+    size_t labels = 2 * ((size_t)beam->params.n_stops + 1) * beam->params.width;
+
+    for (int i = 0; i < 2; i++)
+        beam->sides[i] = calloc((size_t)beam->params.n_stops + 1, sizeof(**beam->sides));
+    beam->doubles = calloc(labels * (beam->n_lanes + 1), sizeof(*beam->doubles));
+    beam->origins = calloc(labels, sizeof(*beam->origins));
+    bool all = beam->sides[0] != NULL && beam->sides[1] != NULL && beam->doubles != NULL &&
+               beam->origins != NULL;
+    return all ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+static void hand_out_memory(struct wring_beam *beam)
+{
+    uint32_t width = beam->params.width;
+    size_t at = 0;
+
+    for (int side = 0; side < 2; side++)
+        for (uint32_t i = 0; i <= beam->params.n_stops; i++, at += width)
+            beam->sides[side][i] = (struct wring_beam_stop){
+                .width = width,
+                .n_lanes = beam->n_lanes,
+                .lanes = beam->doubles + at * (beam->n_lanes + 1),
+                .worth = beam->doubles + at * (beam->n_lanes + 1) + (size_t)beam->n_lanes * width,
+                .origin = beam->origins + at};
+}
+
+/** Heads of a grouping at every stop; inside a group, as if it ended there. */
+static void leave_heads(struct wring_beam *beam, const struct wring_grouping *grouping)
+{
+    const struct wring_rates *rates = beam->params.rates;
+    double heads[WRING_PLAN_LANES_MAX] = {0}, cut[WRING_PLAN_LANES_MAX];
+    uint32_t group = 0, begin = 0;
+    struct wring_task task;
+
+    wring_beam_stop_leave(&beam->sides[0][0], heads);
+    for (uint32_t i = 1; i <= beam->params.n_stops; i++) {
+        uint32_t at = beam->params.stops[i];
+        for (; grouping->end[group] < at; begin = grouping->end[group++]) {
+            wring_rates_task(rates, begin, grouping->end[group], grouping->option[group], &task);
+            wring_task_advance(beam->n_lanes, &task, heads, heads);
+        }
+        wring_rates_task(rates, begin, at, grouping->option[group], &task);
+        wring_task_advance(beam->n_lanes, &task, heads, cut);
+        wring_beam_stop_leave(&beam->sides[0][i], cut);
+    }
+}
+
+/** Heads of computing alone: nothing waits on any lane. */
+static void leave_ready(struct wring_beam *beam)
+{
+    const struct wring_rates *rates = beam->params.rates;
+    double heads[WRING_PLAN_LANES_MAX];
+
+    for (uint32_t i = 0; i <= beam->params.n_stops; i++) {
+        for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
+            heads[lane] = rates->compute_us[beam->params.stops[i]];
+        wring_beam_stop_leave(&beam->sides[0][i], heads);
+    }
+}
+
+enum wring_status wring_beam_create(const struct wring_beam_params *params,
+                                    const struct wring_grouping *guide, struct wring_beam **out)
+{
+    struct wring_beam *beam = calloc(1, sizeof(*beam));
+
+    if (beam == NULL)
+        return WRING_ERR_NO_MEMORY;
+    beam->params = *params;
+    beam->params.width =
+        (params->width + WRING_BEAM_BLOCK - 1) / WRING_BEAM_BLOCK * WRING_BEAM_BLOCK;
+    beam->n_lanes = params->rates->n_lanes;
+    beam->backward = true;
+    if (get_memory(beam) != WRING_OK) {
+        wring_beam_destroy(beam);
+        return WRING_ERR_NO_MEMORY;
+    }
+    hand_out_memory(beam);
+    if (guide != NULL)
+        leave_heads(beam, guide);
+    else
+        leave_ready(beam);
+    for (uint32_t i = 0; i <= params->n_stops; i++)
+        wring_beam_stop_finish(&beam->sides[0][i]);
+    *out = beam;
+    return WRING_OK;
+}
+
+void wring_beam_destroy(struct wring_beam *beam)
+{
+    if (beam == NULL)
+        return;
+    free(beam->sides[0]);
+    free(beam->sides[1]);
+    free(beam->doubles);
+    free(beam->origins);
+    free(beam);
+}
+
+/** No lane serves the next group before that is computed: heads before then are all one. */
+static void lift(const struct wring_rates *rates, uint32_t at, double *heads)
+{
+    if (at == rates->n_tensors)
+        return;
+    double next = heads[0] + rates->compute_us[at + 1] - rates->compute_us[at];
+    for (uint32_t lane = 1; lane < rates->n_lanes; lane++)
+        heads[lane] = wring_later(heads[lane], next);
+}
+
+/** Keep those of a block that are worth it. */
+static void keep_block(struct wring_beam *beam, const struct move *move, const double *lanes,
+                       const double *worth, uint32_t first, uint32_t option)
+{
+    double one[WRING_PLAN_LANES_MAX];
+
+    for (uint32_t i = 0; i < WRING_BEAM_BLOCK && first + i < move->from->n; i++) {
+        if (worth[i] >= move->to->limit) {
+            beam->lost = true;
+            continue;
+        }
+        for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
+            one[lane] = lanes[lane * WRING_BEAM_BLOCK + i];
+        if (!beam->backward)
+            lift(beam->params.rates, move->end, one);
+        struct wring_beam_origin origin = {move->from_index, first + i, option};
+        beam->lost |= wring_beam_stop_keep(move->to, one, worth[i], origin);
+    }
+}
+
+/** Is the best of a block not worth it? */
+static bool hopeless(const double *worth, double limit)
+{
+    double best = worth[0];
+
+    for (uint32_t i = 1; i < WRING_BEAM_BLOCK; i++)
+        best = worth[i] < best ? worth[i] : best;
+    return best >= limit;
+}
+
+static void move_block(struct wring_beam *beam, const struct move *move,
+                       const struct wring_beam_task *task, uint32_t first, uint32_t option)
+{
+    const struct wring_beam_stop *from = move->from, *other = move->other;
+    wring_pair lanes[WRING_PLAN_LANES_MAX * WRING_BEAM_PAIRS];
+    double worth[WRING_BEAM_BLOCK];
+
+    wring_beam_block_step(beam->n_lanes, task, beam->backward,
+                          (const wring_pair *)(from->lanes + first), from->width / 2, lanes);
+    wring_beam_block_measure(beam->n_lanes, lanes, other->lanes + other->best, other->width, worth);
+    if (hopeless(worth, move->to->limit))
+        beam->lost = true;
+    else
+        keep_block(beam, move, (const double *)lanes, worth, first, option);
+}
+
+/** Would not even a label be worth it that had the best of all labels there, lane by lane? */
+static bool in_vain(const struct wring_beam *beam, const struct move *move,
+                    const struct wring_task *task)
+{
+    const struct wring_beam_stop *other = move->other;
+    double lanes[WRING_PLAN_LANES_MAX];
+
+    if (beam->backward)
+        wring_task_retreat(beam->n_lanes, task, move->from->least, lanes);
+    else
+        wring_task_advance(beam->n_lanes, task, move->from->least, lanes);
+    return wring_beam_worth(beam->n_lanes, lanes, other->lanes + other->best, other->width) >=
+           move->to->limit;
+}
+
+/** All labels of a stop with one option, if that may be. @return whether it may */
+static bool move_option(struct wring_beam *beam, const struct move *move, uint32_t option)
+{
+    const struct wring_rates *rates = beam->params.rates;
+    struct wring_beam_task task;
+
+    if (!wring_rates_allow(rates, move->begin, move->end, option))
+        return false;
+    wring_rates_task(rates, move->begin, move->end, option, &task.task);
+    beam->evaluations++;
+    if (move->to->limit < DBL_MAX && in_vain(beam, move, &task.task)) {
+        beam->lost = true;
+        return true;
+    }
+    wring_beam_task_finish(&task, beam->n_lanes);
+    for (uint32_t i = 0; i < move->from->n; i += WRING_BEAM_BLOCK)
+        move_block(beam, move, &task, i, option);
+    beam->evaluations += move->from->n;
+    return true;
+}
+
+/** With each option that is worth a thought; where none of those may be taken, with any other. */
+static void make_move(struct wring_beam *beam, const struct move *move)
+{
+    const struct wring_choices *choices =
+        wring_rates_choices(beam->params.rates, beam->params.choices, move->begin, move->end);
+    bool any = false;
+
+    for (uint32_t i = 0; i < choices->n; i++)
+        any |= move_option(beam, move, choices->options[i]);
+    for (uint32_t option = 0; !any && option < beam->params.rates->n_options; option++)
+        move_option(beam, move, option);
+}
+
+/** To one stop, from all those that a group reaches it from; the nearest first. */
+static void reach_stop(struct wring_beam *beam, uint32_t to)
+{
+    uint32_t n = beam->params.n_stops, far = beam->backward ? n - to : to, stride = 1;
+    const struct wring_rates *rates = beam->params.rates;
+    struct wring_beam_stop *side = beam->sides[beam->backward];
+    const uint32_t *stops = beam->params.stops;
+
+    for (uint32_t way = 1; way <= far; way += stride) {
+        uint32_t from = beam->backward ? to + way : to - way;
+        struct move move = {&side[from],
+                            &side[to],
+                            &beam->sides[!beam->backward][to],
+                            from,
+                            stops[from < to ? from : to],
+                            stops[from < to ? to : from]};
+        if (!wring_rates_fit(rates, move.begin, move.end) ||
+            (rates->barred != NULL && !wring_rates_allow_any(rates, move.begin, move.end)))
+            break; /* nor may longer ones */
+        make_move(beam, &move);
+        stride = way < beam->params.reach ? 1 : 1 + way / beam->params.reach;
+    }
+    wring_beam_stop_finish(&side[to]);
+}
+
+/** Follow the best label home. */
+static void read_back(const struct wring_beam *beam, struct wring_grouping *out)
+{
+    uint32_t n = beam->params.n_stops, goal = beam->backward ? n : 0, count = 0;
+    const struct wring_beam_stop *side = beam->sides[beam->backward];
+    uint32_t at = n - goal, label = side[at].best;
+
+    while (at != goal) {
+        const struct wring_beam_origin *origin = &side[at].origin[label];
+        out->option[count] = origin->option;
+        out->end[count++] = beam->params.stops[beam->backward ? origin->stop : at];
+        at = origin->stop;
+        label = origin->label;
+    }
+    out->n = count;
+    for (uint32_t i = 0; !beam->backward && i < count / 2; i++) {
+        uint32_t j = count - 1 - i, end = out->end[i], option = out->option[i];
+        out->end[i] = out->end[j], out->option[i] = out->option[j];
+        out->end[j] = end, out->option[j] = option;
+    }
+}
+
+bool wring_beam_pass(struct wring_beam *beam, struct wring_grouping *out)
+{
+    uint32_t n = beam->params.n_stops;
+    struct wring_beam_stop *side = beam->sides[beam->backward];
+    static const double nothing[WRING_PLAN_LANES_MAX];
+
+    for (uint32_t i = 0; i <= n; i++)
+        wring_beam_stop_clear(&side[i]);
+    beam->lost = false;
+    wring_beam_stop_leave(&side[beam->backward ? n : 0], nothing);
+    wring_beam_stop_finish(&side[beam->backward ? n : 0]);
+    for (uint32_t i = 1; i <= n; i++) {
+        reach_stop(beam, beam->backward ? n - i : i);
+        if (beam->params.deadline_ns != WRING_NEVER && wring_now_ns() > beam->params.deadline_ns)
+            return false;
+    }
+    read_back(beam, out);
+    beam->backward = !beam->backward;
+    return true;
+}
+
+bool wring_beam_complete(const struct wring_beam *beam)
+{
+    return !beam->lost;
+}
+
+uint64_t wring_beam_evaluations(const struct wring_beam *beam)
+{
+    return beam->evaluations;
+}
+
+void wring_beam_count_options(const struct wring_beam *beam, uint32_t *count)
+{
+    const struct wring_beam_stop *side = beam->sides[!beam->backward];
+
+    for (uint32_t i = 0; i <= beam->params.n_stops; i++)
+        for (uint32_t label = 0; label < side[i].n; label++)
+            count[side[i].origin[label].option]++;
+}

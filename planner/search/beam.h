@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A beam search over the places where groups may end. At each of them, a stop, it keeps as many
+ * labels as the beam is wide: ways to get there, of which none is later than another on every
+ * lane. A pass forwards keeps heads, one backwards keeps tails; what a label is worth is the time
+ * of the whole grouping that it makes together with the best label that the last pass in the other
+ * direction left at that stop. A pass in which no label had to be given up has found the best
+ * grouping that there is over these stops.
+ */
+#ifndef WRING_PLANNER_BEAM_H
+#define WRING_PLANNER_BEAM_H
+
+#include "planner/search/rates.h"
+
+struct wring_beam_params {
+    const struct wring_rates *rates;     /* borrowed, as are `stops` and `choices` */
+    const struct wring_choices *choices; /* [WRING_SIZES] options that are tried */
+    const uint32_t *stops;               /* [n_stops + 1] 0, … rising …, n_tensors */
+    uint32_t n_stops;
+    uint32_t width; /* labels at a stop */
+    uint32_t reach; /* groups over that many stops are tried one by one, longer ones at strides */
+    uint64_t deadline_ns;
+};
+
+struct wring_beam;
+
+/**
+ * @param guide  in: the first pass, backwards, goes by its heads; NULL: by those of computing
+ * alone, as if nothing ever waited
+ *
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_beam_create(const struct wring_beam_params *params,
+                                    const struct wring_grouping *guide, struct wring_beam **out);
+
+/** NULL is fine. */
+void wring_beam_destroy(struct wring_beam *beam);
+
+/** The next pass; the first is backwards, then in turn. @return false: the deadline came first */
+bool wring_beam_pass(struct wring_beam *beam, struct wring_grouping *out);
+
+/** Was no label given up in the last pass? */
+bool wring_beam_complete(const struct wring_beam *beam);
+
+/** How many labels of the last pass came by each option. @param count  in and out, [n_options] */
+void wring_beam_count_options(const struct wring_beam *beam, uint32_t *count);
+
+/** Groups put after a head or before a tail, so far. */
+uint64_t wring_beam_evaluations(const struct wring_beam *beam);
+
+#endif
