@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "tests/collective/bound.h"
+#include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
 #include "tests/lib/elements.h"
 #include "tests/lib/test.h"

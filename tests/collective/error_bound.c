@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/collective/bound.h"
+#include "tests/collective/error_bound.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/bound/bound_branch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "planner/bound/bound_labels.h"
+#include "planner/bound/bound_tails.h"
+
+enum {
+    STRIDE = WRING_PLAN_LANES_MAX,
+};
+
+enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_group_table *table,
+                                    struct wring_game *game, uint32_t labels)
+{
+    size_t rows = (size_t)table->problem->n_tensors + 1, room = labels / rows;
+    size_t label_bytes = rows * room * sizeof(struct wring_label);
+    size_t tail_bytes = rows * WRING_TAILS_MAX * sizeof(struct wring_tail);
+    size_t choice_bytes = table->problem->n_options * sizeof(struct wring_branch_choice);
+    char *memory =
+        malloc(label_bytes + tail_bytes + choice_bytes +
+               rows * ((2 * STRIDE + 1) * sizeof(double) + 2 * sizeof(uint32_t) + sizeof(bool)));
+
+    *branch = (struct wring_branch){
+        .table = table, .game = game, .room = (uint32_t)room, .memory = memory};
+    if (memory == NULL)
+        return WRING_ERR_NO_MEMORY;
+    branch->labels = (struct wring_label *)memory;
+    branch->tails = (struct wring_tail *)(memory + label_bytes);
+    branch->choices = (struct wring_branch_choice *)(memory + label_bytes + tail_bytes);
+    branch->masses.base = (double *)(memory + label_bytes + tail_bytes + choice_bytes);
+    branch->masses.sum = branch->masses.base + rows * STRIDE;
+    branch->head = branch->masses.sum + rows * STRIDE;
+    branch->count = (uint32_t *)(branch->head + rows);
+    branch->n_tails = branch->count + rows;
+    branch->full = (bool *)(branch->n_tails + rows);
+    memset(branch->n_tails, 0, rows * sizeof(uint32_t));
+    return WRING_OK;
+}
+
+void wring_branch_finish(struct wring_branch *branch)
+{
+    free(branch->memory);
+    branch->memory = NULL;
+}
+
+/** The ends after one group more. */
+static inline void advance(const struct wring_problem *problem, uint64_t chunks, const double *once,
+                           const double *each, const double *before, double *ends)
+{
+    memcpy(ends, before, STRIDE * sizeof(*ends));
+    wring_problem_advance(problem, chunks, once, each, ends);
+}
+
+static void round_down(double *ends, uint32_t lanes, double grain)
+{
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        ends[lane] = floor(ends[lane] / grain) * grain;
+}
+
+static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t end,
+                          uint32_t option, uint32_t width)
+{
+    const struct wring_problem *problem = branch->table->problem;
+    const struct wring_label *from = wring_branch_labels(branch, begin);
+    double once[STRIDE] = {0}, each[STRIDE] = {0};
+    uint64_t chunks = wring_problem_group(problem, begin, end, option, once, each);
+    struct wring_label label = {.begin = begin, .option = option};
+
+    for (uint32_t i = 0; i < branch->count[begin]; i++) {
+        advance(problem, chunks, once, each, from[i].ends, label.ends);
+        if (branch->grain_us > 0)
+            round_down(label.ends, problem->n_lanes, branch->grain_us);
+        double limit = branch->count[end] < width || !branch->full[end]
+                           ? branch->limit_us
+                           : wring_branch_labels(branch, end)->bound;
+        label.bound = wring_branch_bound(branch, end, label.ends, limit);
+        label.bound = label.bound > from[i].bound ? label.bound : from[i].bound;
+        label.parent = i;
+        if (label.bound < branch->limit_us)
+            wring_branch_keep(branch, end, width, &label);
+    }
+    branch->nodes += branch->count[begin];
+}
+
+static bool may_take(const struct wring_problem *problem, uint32_t begin, uint32_t end,
+                     uint32_t option)
+{
+    for (uint32_t i = begin; i < end && problem->allowed != NULL; i++)
+        if (!wring_problem_allows(problem, i, option))
+            return false;
+    return true;
+}
+
+/** Is a no longer than b on any lane? Said of groups that are one chunk only. */
+static bool beats(const struct wring_group_took *a, const struct wring_group_took *b)
+{
+    if (a->chunked || b->chunked)
+        return false;
+    for (uint32_t lane = 0; lane < STRIDE; lane++)
+        if (a->took[lane] > b->took[lane])
+            return false;
+    return true;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const struct wring_branch_choice *x = a, *y = b;
+    int order = (x->length > y->length) - (x->length < y->length);
+    return order != 0 ? order : (x->option > y->option) - (x->option < y->option);
+}
+
+/** The options of a group that are worth a try. @return how many choices */
+static uint32_t choose(struct wring_branch *branch, uint32_t begin, uint32_t end)
+{
+    const struct wring_group_table *table = branch->table;
+    double around = branch->head[begin] + branch->tails[(size_t)end * WRING_TAILS_MAX].rest;
+    double mass[STRIDE];
+    uint32_t n = 0, kept = 0;
+
+    wring_masses_of(&branch->masses, begin, end, mass);
+    for (uint32_t option = 0; option < table->problem->n_options; option++) {
+        struct wring_branch_choice *choice = &branch->choices[n];
+        if (!may_take(table->problem, begin, end, option))
+            continue;
+        choice->option = option;
+        wring_group_take(table, begin, end, option, &choice->group);
+        choice->length = wring_group_length(&choice->group, mass);
+        n += around + choice->length < branch->limit_us;
+    }
+    qsort(branch->choices, n, sizeof(*branch->choices), by_length);
+    for (uint32_t i = 0; i < n; i++) {
+        bool beaten = false;
+        for (uint32_t j = 0; j < kept && !beaten; j++)
+            beaten = beats(&branch->choices[j].group, &branch->choices[i].group);
+        if (!beaten)
+            branch->choices[kept++] = branch->choices[i];
+    }
+    return kept;
+}
+
+/** All labels of a prefix, with one group more. @return false: no time */
+static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
+{
+    const struct wring_group_table *table = branch->table;
+    const struct wring_group_pair *pairs = table->pairs + table->row[begin];
+
+    for (uint32_t i = 0; i < table->alive[begin] && branch->count[begin] > 0; i++) {
+        if (pairs[i].least >= branch->limit_us)
+            continue;
+        uint32_t n = choose(branch, begin, pairs[i].end);
+        for (uint32_t j = 0; j < n; j++) {
+            if (branch->deadline_ns != 0 && wring_now_ns() >= branch->deadline_ns)
+                return false;
+            expand_option(branch, begin, pairs[i].end, branch->choices[j].option, width);
+        }
+    }
+    return true;
+}
+
+static void trace_back(const struct wring_branch *branch, struct wring_grouping *out)
+{
+    uint32_t n = 0, prefix = branch->table->problem->n_tensors, at = 0;
+
+    while (prefix > 0) {
+        const struct wring_label *label = wring_branch_labels(branch, prefix) + at;
+        out->end[n] = prefix;
+        out->option[n++] = label->option;
+        prefix = label->begin;
+        at = label->parent;
+    }
+    out->n = n;
+    for (uint32_t i = 0; i < n / 2; i++) {
+        uint32_t end = out->end[i], option = out->option[i];
+        out->end[i] = out->end[n - 1 - i];
+        out->option[i] = out->option[n - 1 - i];
+        out->end[n - 1 - i] = end;
+        out->option[n - 1 - i] = option;
+    }
+}
+
+static void begin_run(struct wring_branch *branch, double limit_us, uint64_t deadline_ns)
+{
+    uint32_t n = branch->table->problem->n_tensors;
+
+    branch->dropped_us = INFINITY;
+    branch->limit_us = limit_us;
+    branch->deadline_ns = deadline_ns;
+    memset(branch->count, 0, (n + 1) * sizeof(*branch->count));
+    memset(branch->full, 0, (n + 1) * sizeof(*branch->full));
+    memset(branch->labels, 0, sizeof(*branch->labels));
+    branch->count[0] = 1;
+}
+
+/** Out of time: the labels that were not extended to the end count as dropped. */
+static void drop_open(struct wring_branch *branch, uint32_t prefix)
+{
+    for (; prefix <= branch->table->problem->n_tensors; prefix++)
+        for (uint32_t i = 0; i < branch->count[prefix]; i++)
+            wring_branch_drop(branch, wring_branch_labels(branch, prefix)[i].bound);
+}
+
+bool wring_branch_run(struct wring_branch *branch, double limit_us, double grain_us, uint32_t width,
+                      uint64_t deadline_ns, struct wring_grouping *best, double *bound)
+{
+    uint32_t n = branch->table->problem->n_tensors;
+
+    begin_run(branch, limit_us, deadline_ns);
+    branch->grain_us = grain_us;
+    for (uint32_t prefix = 0; prefix < n; prefix++) {
+        wring_branch_settle(branch, prefix);
+        wring_branch_learn_behind(branch, prefix);
+        if (!expand(branch, prefix, width < branch->room ? width : branch->room)) {
+            drop_open(branch, prefix);
+            break;
+        }
+    }
+    wring_branch_settle(branch, n);
+    *bound = branch->dropped_us < limit_us ? branch->dropped_us : limit_us;
+    if (branch->count[n] == 0)
+        return false;
+    double found = wring_branch_labels(branch, n)->ends[branch->table->problem->n_lanes - 1];
+    *bound = found < *bound ? found : *bound;
+    trace_back(branch, best);
+    return true;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Branch and bound over prefixes. A label is a grouping of the tensors before one, of which only
+ * the ends of the lanes matter for what follows: of two labels one that ends later on every lane
+ * may go. A flow bounds what follows: the mass that crosses from prefix to suffix on each lane
+ * waits for that lane's end, and then takes the least expected length of the suffix. Labels that
+ * come to no less than the limit go.
+ *
+ * With a grain ends are rounded down to multiples of it: fewer labels differ, and bounds still
+ * hold.
+ *
+ * Where a prefix has more labels than there is room for, those with the least bounds stay, and the
+ * least bound of those that went bounds the optimum.
+ *
+ * Owner and threads: one. All memory is taken by init.
+ */
+#ifndef WRING_PLANNER_BOUND_BRANCH_H
+#define WRING_PLANNER_BOUND_BRANCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/bound/bound_game.h"
+#include "planner/bound/bound_groups.h"
+
+struct wring_label {
+    double ends[WRING_PLAN_LANES_MAX];
+    double bound;    /* no completion takes less */
+    uint32_t parent; /* label */
+    uint32_t begin;  /* of its last group */
+    uint32_t option;
+    uint32_t unused;
+};
+
+/** What some flow says of a suffix: its least expected length, and by which lane it is entered. */
+struct wring_tail {
+    double cross[WRING_PLAN_LANES_MAX];
+    double rest;
+};
+
+#define WRING_TAILS_MAX 12 /* of a prefix */
+
+/** An option of one group that may lead to less than the limit. */
+struct wring_branch_choice {
+    uint32_t option;
+    double length; /* expected, under the whole flow */
+    struct wring_group_took group;
+};
+
+struct wring_branch {
+    struct wring_group_table *table; /* borrowed */
+    struct wring_game *game;         /* likewise */
+    struct wring_label *labels;      /* [(n + 1) × room] a heap per prefix, the worst on top */
+    uint32_t *count;                 /* [n + 1] */
+    uint32_t room;                   /* labels per prefix, at most */
+    struct wring_tail *tails;        /* [(n + 1) × WRING_TAILS_MAX] the first of the whole flow */
+    uint32_t *n_tails;               /* [n + 1] ever learnt; a ring but for the first */
+    struct wring_masses masses;      /* of the whole flow */
+    double *head;                    /* [n + 1] likewise */
+    struct wring_branch_choice *choices; /* [n_options] scratch */
+    uint64_t nodes;                      /* labels looked at */
+    double dropped_us;                   /* the least bound of what was dropped for want of room */
+    double limit_us;                     /* of the run under way: labels of this and more go */
+    double grain_us;                     /* likewise */
+    bool *full;                          /* [n + 1] no room even after those dominated went */
+    uint64_t deadline_ns;
+    void *memory;
+};
+
+/** Errors: WRING_ERR_NO_MEMORY. @param labels  in all */
+enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_group_table *table,
+                                    struct wring_game *game, uint32_t labels);
+
+void wring_branch_finish(struct wring_branch *branch);
+
+/** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. */
+void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *flow);
+
+/**
+ * One run over all prefixes.
+ *
+ * @param limit_us  only what takes less is looked for
+ * @param grain_us  0: what is found is exact
+ * @param width     labels per prefix, at most; branch->room bounds it
+ * @param deadline_ns  ends by then with what is known; 0: never
+ * @param best      out where found: the best grouping
+ * @param bound     out: no grouping of groups alive takes less than this, except for the limit
+ * @return whether one was found that takes less than the limit
+ */
+bool wring_branch_run(struct wring_branch *branch, double limit_us, double grain_us, uint32_t width,
+                      uint64_t deadline_ns, struct wring_grouping *best, double *bound);
+
+#endif
