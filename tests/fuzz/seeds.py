@@ -426,5 +426,52 @@ def shm_stream():
     write("shm_stream", "pieces", b"\3\x10" + bytes([4]) + bytes(15) + b"\3\x10" + bytes(16) + ring)
 
 
-for make in (shm_stream, channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
+def planner():
+    """The good file of each format's tests; each of its values as something else; and its parts."""
+    values = ["0", "-1", "9223372036854775808", "1e999", "1.5", "NaN", "null", '"x"', "[]", "{}"]
+    value = re.compile(r'(?<=[:\[ ])(?:-?\d[\d.]*|"[\w=:+ -]*"|null|true)(?=[,}\]\n])')
+    for target in ("plan", "profile", "tensor_trace"):
+        source = (HERE.parent / "planner" / f"test_{target}.c").read_text()
+        literal = re.search(r"good\[\] =(.*?);\n\n", source, re.S)[1]
+        good = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literal))
+        good = good.replace('\\"', '"').replace("\\n", "\n")
+        write(target, "good", good)
+        for i, place in enumerate(value.finditer(good)):
+            other = values[i % len(values)]
+            write(target, f"value-{i:02}", good[:place.start()] + other + good[place.end():])
+        for i in range(1, 8):
+            write(target, f"cut-{i}", good[:len(good) * i // 8])
+        write(target, "twice", good.replace('"version": 1,', '"version": 1, "version": 1,'))
+        write(target, "deep", "[" * 3000)
+        write(target, "empty", "")
+
+
+def gradients():
+    """A good file, each of its head's numbers as others, and its parts."""
+    def sized(text):
+        return struct.pack("<I", len(text)) + text
+    def make(version=1, tensors=2, steps=3, source=b"by hand", numbers=(4, 5, 9), kept=3,
+             elements=70000, name=b"b", value=0.5, more=b""):
+        body = b"".join(struct.pack("<Q", number) for number in numbers)
+        body += sized(b"a") + struct.pack("<QI", 1, 1)
+        body += sized(name) + struct.pack("<QI", elements, kept)
+        body += struct.pack("<12f", *[value * i for i in range(12)])
+        return (b"wring-gradients\n" + struct.pack("<III", version, tensors, steps) +
+                sized(source) + body + more)
+    good = make()
+    write("gradients", "good", good)
+    for i in range(1, 12):
+        write("gradients", f"cut-{i:02}", good[:len(good) * i // 12])
+    changes = [dict(version=2), dict(tensors=0), dict(tensors=2**32 - 1), dict(steps=0),
+               dict(steps=4096), dict(steps=2**31), dict(source=b"\xff"), dict(numbers=(4, 4, 9)),
+               dict(numbers=(2**64 - 1, 0, 1)), dict(kept=0), dict(kept=2**32 - 1),
+               dict(kept=2**26), dict(elements=0), dict(elements=2), dict(elements=2**64 - 1),
+               dict(name=b"a"), dict(name=b""), dict(name=b"\x00"), dict(name=b"x" * 513),
+               dict(value=float("nan")), dict(value=float("inf")), dict(more=b"!")]
+    for i, change in enumerate(changes):
+        write("gradients", f"value-{i:02}", make(**change))
+    write("gradients", "empty", b"")
+
+
+for make in (planner, gradients, shm_stream, channel, peer, rendezvous, verbs, shm, signature, codes, specs, config, tcp, handshake, control, settings, state):
     make()

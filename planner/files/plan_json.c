@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Plans as files. docs/planner-files.md has the fields. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/files/json_reader.h"
+#include "planner/files/json_writer.h"
+#include "planner/files/plan.h"
+
+#include "planner/files/profile.h"
+#include "planner/files/tensor_trace.h"
+
+#define FORMAT "wring-plan"
+#define VERSION 1
+#define NODES_MAX (1u << 20)
+#define RANKS_MAX (1u << 16)
+#define CORES_MAX 4096
+#define CHUNK_BYTES_MIN 4096 /* as WRING_CHUNK_BYTES may be */
+#define CHUNK_BYTES_MAX (1u << 26)
+
+/* ---- reading ---- */
+
+static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
+                      size_t min, char *text, size_t bytes)
+{
+    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
+    memcpy(text, value, strlen(value) + 1);
+}
+
+/** A text that is one of some words. @param words ended by NULL */
+static void read_word(struct wring_reading *reading, const json_t *object, const char *name,
+                      const char *const *words, char *text, size_t bytes)
+{
+    char known[200] = "";
+
+    read_text(reading, object, name, 0, text, bytes);
+    for (size_t i = 0; words[i] != NULL; i++) {
+        if (strcmp(words[i], text) == 0)
+            return;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "", words[i]);
+    }
+    wring_reading_enter(reading, name);
+    wring_reading_fault(reading, WRING_ERR_INVALID, "needs one of %s, is \"%s\"", known, text);
+    wring_reading_leave(reading);
+}
+
+static void read_names(struct wring_reading *reading, const json_t *object,
+                       struct wring_plan_group *out)
+{
+    const json_t *list =
+        wring_reading_array(reading, object, "tensors", 1, WRING_TRACE_TENSORS_MAX);
+
+    if (list == NULL)
+        return;
+    out->tensors = calloc(json_array_size(list), sizeof(*out->tensors));
+    wring_reading_enter(reading, "tensors");
+    for (size_t i = 0; i < json_array_size(list) && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        const char *name =
+            wring_reading_value_text(reading, json_array_get(list, i), 1, WRING_TRACE_NAME_MAX);
+        char *copy = out->tensors != NULL ? strdup(name) : NULL;
+        if (copy == NULL)
+            wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        else
+            out->tensors[out->n++] = copy;
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void read_group(struct wring_reading *reading, const json_t *value,
+                       struct wring_plan_group *out)
+{
+    const char *const places[] = {"", wring_place_name(WRING_PLACE_DEVICE),
+                                  wring_place_name(WRING_PLACE_CPU),
+                                  wring_place_name(WRING_PLACE_NODE), NULL};
+    static const char *const schemes[] = {"", "auto", "divisible", "indivisible", NULL};
+    char is[100];
+
+    if (!json_is_object(value))
+        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
+                            wring_reading_describe(value, is, sizeof(is)));
+    read_names(reading, value, out);
+    out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
+    read_text(reading, value, "codec", 1, out->codec, sizeof(out->codec));
+    read_word(reading, value, "where", places, out->where, sizeof(out->where));
+    read_text(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
+    out->chunk_elems =
+        wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, CORES_MAX);
+    read_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
+}
+
+static void check_count(struct wring_reading *reading, uint64_t tensors)
+{
+    if (tensors > WRING_TRACE_TENSORS_MAX)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "makes it %" PRIu64 " tensors with the groups before it; a plan may "
+                            "have %d",
+                            tensors, WRING_TRACE_TENSORS_MAX);
+}
+
+static void read_groups(struct wring_reading *reading, const json_t *object,
+                        struct wring_plan *plan)
+{
+    const json_t *list = wring_reading_array(reading, object, "groups", 1, WRING_TRACE_TENSORS_MAX);
+    uint64_t tensors = 0;
+
+    if (list == NULL)
+        return;
+    plan->groups = calloc(json_array_size(list), sizeof(*plan->groups));
+    if (plan->groups == NULL) {
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    wring_reading_enter(reading, "groups");
+    while (plan->n_groups < json_array_size(list) && reading->status == WRING_OK) {
+        struct wring_plan_group *group = &plan->groups[plan->n_groups];
+        wring_reading_enter_index(reading, plan->n_groups);
+        read_group(reading, json_array_get(list, plan->n_groups++), group);
+        tensors += group->n;
+        check_count(reading, tensors);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+struct place {
+    const char *name;
+    uint32_t group, tensor;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+
+    if (order != 0)
+        return order;
+    return x->group != y->group ? (x->group > y->group) - (x->group < y->group)
+                                : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static void report_twice(struct wring_reading *reading, const struct place *first,
+                         const struct place *second)
+{
+    wring_reading_enter(reading, "groups");
+    wring_reading_enter_index(reading, second->group);
+    wring_reading_enter(reading, "tensors");
+    wring_reading_enter_index(reading, second->tensor);
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "\"%.60s\" is in groups[%" PRIu32 "] already; a tensor travels once",
+                        second->name, first->group);
+    for (int i = 0; i < 4; i++)
+        wring_reading_leave(reading);
+}
+
+/** @return tensors in all */
+static uint32_t list_places(const struct wring_plan *plan, struct place *out)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < plan->n_groups; g++)
+        for (uint32_t t = 0; t < plan->groups[g].n; t++)
+            out[n++] = (struct place){plan->groups[g].tensors[t], g, t};
+    return n;
+}
+
+static void check_names(struct wring_reading *reading, const struct wring_plan *plan)
+{
+    struct place *places = calloc(WRING_TRACE_TENSORS_MAX, sizeof(*places));
+
+    if (places == NULL) {
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    uint32_t n = list_places(plan, places);
+    qsort(places, n, sizeof(*places), by_name);
+    for (uint32_t i = 1; i < n; i++)
+        if (strcmp(places[i - 1].name, places[i].name) == 0)
+            report_twice(reading, &places[i - 1], &places[i]);
+    free(places);
+}
+
+static void read_times(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+{
+    plan->iteration_us =
+        wring_reading_number(reading, object, "iteration_us", 0, WRING_TRACE_US_MAX) + 0.0;
+    plan->last_ready_us =
+        wring_reading_number(reading, object, "last_ready_us", 0, WRING_TRACE_US_MAX) + 0.0;
+    const json_t *baseline = wring_reading_object(reading, object, "baseline_us");
+    const struct {
+        const json_t *object;
+        const char *group, *name;
+        double *out;
+    } known[] = {
+        {baseline, "baseline_us", "fp32", &plan->fp32_us},
+        {baseline, "baseline_us", "fp16", &plan->fp16_us},
+        {object, "", "espresso_us", &plan->espresso_us},
+        {object, "", "bound_us", &plan->bound_us},
+        {object, "", "gap", &plan->gap},
+        {object, "", "selection_us", &plan->selection_us},
+        {object, "", "bound_time_us", &plan->bound_time_us},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        wring_reading_enter(reading, known[i].group);
+        *known[i].out = wring_reading_number_or_null(reading, known[i].object, known[i].name, 0,
+                                                     WRING_TRACE_US_MAX) +
+                        0.0;
+        wring_reading_leave(reading);
+    }
+}
+
+/** What all of a session has in common; both may be missing. */
+static void read_session(struct wring_reading *reading, const json_t *object,
+                         struct wring_plan *plan)
+{
+    if (wring_reading_has(reading, object, "executor"))
+        read_text(reading, object, "executor", 0, plan->executor, sizeof(plan->executor));
+    if (wring_reading_has(reading, object, "chunk_bytes"))
+        plan->chunk_bytes =
+            wring_reading_count(reading, object, "chunk_bytes", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+}
+
+static void read_plan(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+{
+    static const char *const timelines[] = {"serial", "phases", "full", NULL};
+
+    plan->trace_hash = wring_reading_hash(reading, object, "trace_hash");
+    plan->profile_hash = wring_reading_hash(reading, object, "profile_hash");
+    read_text(reading, object, "model", 1, plan->model, sizeof(plan->model));
+    read_text(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
+    read_text(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
+    read_word(reading, object, "timeline", timelines, plan->timeline, sizeof(plan->timeline));
+    plan->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
+    plan->ranks_per_node =
+        (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);
+    read_times(reading, object, plan);
+    read_session(reading, object, plan);
+    read_groups(reading, object, plan);
+    if (reading->status == WRING_OK)
+        check_names(reading, plan);
+}
+
+static enum wring_status load(struct wring_reading *reading, struct wring_plan **out)
+{
+    struct wring_plan *plan = calloc(1, sizeof(*plan));
+    json_t *object;
+
+    if (plan == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_reading_open(reading, FORMAT, VERSION, &object);
+    if (reading->status == WRING_OK)
+        read_plan(reading, object, plan);
+    json_decref(object);
+    if (reading->status != WRING_OK) {
+        wring_plan_destroy(plan);
+        return reading->status;
+    }
+    *out = plan;
+    return WRING_OK;
+}
+
+enum wring_status wring_plan_load(const char *path, const struct wring_log *log,
+                                  struct wring_plan **out)
+{
+    struct wring_reading reading = {.file = path, .log = log};
+
+    return load(&reading, out);
+}
+
+enum wring_status wring_plan_parse(const char *name, const char *text, size_t bytes,
+                                   const struct wring_log *log, struct wring_plan **out)
+{
+    struct wring_reading reading = {.file = name, .text = text, .bytes = bytes, .log = log};
+
+    return load(&reading, out);
+}
+
+/* ---- writing ---- */
+
+static json_t *names_to_json(const struct wring_plan_group *group)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < group->n; i++)
+        if (json_array_append_new(list, json_string(group->tensors[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *groups_to_json(const struct wring_plan *plan)
+{
+    json_t *list = json_array();
+
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const struct wring_plan_group *group = &plan->groups[g];
+        json_t *value = json_pack("{s:o, s:I, s:s, s:s, s:s, s:I, s:i, s:s}", "tensors",
+                                  names_to_json(group), "elements", (json_int_t)group->elems,
+                                  "codec", group->codec, "where", group->where, "scheme",
+                                  group->scheme, "chunk_elements", (json_int_t)group->chunk_elems,
+                                  "cores", (int)group->cores, "run_as", group->run_as);
+        if (json_array_append_new(list, value) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *baseline_to_json(const struct wring_plan *plan)
+{
+    return json_pack("{s:o, s:o}", "fp32", wring_json_number(plan->fp32_us), "fp16",
+                     wring_json_number(plan->fp16_us));
+}
+
+static json_t *head_to_json(const struct wring_plan *plan)
+{
+    return json_pack(
+        "{s:s, s:i, s:o, s:o, s:s, s:s, s:s, s:s, s:i, s:i, "
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "format", FORMAT, "version", VERSION, "trace_hash", wring_json_hash(plan->trace_hash),
+        "profile_hash", wring_json_hash(plan->profile_hash), "model", plan->model, "profile",
+        plan->profile, "machine", plan->machine, "timeline", plan->timeline, "nodes",
+        (int)plan->nodes, "ranks_per_node", (int)plan->ranks_per_node, "iteration_us",
+        wring_json_number(plan->iteration_us), "last_ready_us",
+        wring_json_number(plan->last_ready_us), "exposed_us",
+        wring_json_number(plan->iteration_us - plan->last_ready_us), "baseline_us",
+        baseline_to_json(plan), "espresso_us", wring_json_number(plan->espresso_us), "bound_us",
+        wring_json_number(plan->bound_us), "bound_exposed_us",
+        wring_json_number(plan->bound_us - plan->last_ready_us), "gap",
+        wring_json_number(plan->gap), "selection_us", wring_json_number(plan->selection_us),
+        "bound_time_us", wring_json_number(plan->bound_time_us));
+}
+
+static json_t *to_json(const struct wring_plan *plan)
+{
+    json_t *object = head_to_json(plan);
+    int failed = object == NULL;
+
+    if (!failed && plan->executor[0] != '\0')
+        failed = json_object_set_new(object, "executor", json_string(plan->executor));
+    if (!failed && plan->chunk_bytes > 0)
+        failed =
+            json_object_set_new(object, "chunk_bytes", json_integer((json_int_t)plan->chunk_bytes));
+    if (!failed)
+        failed = json_object_set_new(object, "groups", groups_to_json(plan));
+    if (failed != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file)
+{
+    return wring_json_write(file, to_json(plan));
+}

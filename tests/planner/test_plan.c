@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Plans: made from what a search found, as files, and against the job that is to execute them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/files/plan.h"
+#include "planner/files/plan_fits.h"
+#include "planner/model/cost_model.h"
+#include "tests/lib/test.h"
+#include "tests/planner/json_cases.h"
+
+static const char good[] =
+    "{\"format\": \"wring-plan\", \"version\": 1, \"trace_hash\": \"0123456789abcdef\",\n"
+    " \"profile_hash\": \"fedcba9876543210\", \"model\": \"M\", \"profile\": \"p\",\n"
+    " \"machine\": \"\", \"timeline\": \"phases\", \"nodes\": 8, \"ranks_per_node\": 1,\n"
+    " \"iteration_us\": 120.5, \"last_ready_us\": 100, \"baseline_us\": {\"fp32\": 300, "
+    "\"fp16\": null},\n"
+    " \"espresso_us\": 130, \"bound_us\": 119, \"gap\": 0.0126, \"selection_us\": 5,\n"
+    " \"bound_time_us\": 1000, \"executor\": \"pool:3\", \"chunk_bytes\": 131072, \"groups\": [\n"
+    "  {\"tensors\": [\"a\", \"b\"], \"elements\": 10, \"codec\": \"int8\", \"where\": \"cpu\",\n"
+    "   \"scheme\": \"encode cpu, flat allgather*, decode cpu\", \"chunk_elements\": 0,\n"
+    "   \"cores\": 0, \"run_as\": \"auto\"},\n"
+    "  {\"tensors\": [\"c\"], \"elements\": 3, \"codec\": \"none\", \"where\": \"\",\n"
+    "   \"scheme\": \"flat allreduce\", \"chunk_elements\": 65536, \"cores\": 2, "
+    "\"run_as\": \"auto\"}\n"
+    " ]}\n";
+
+static struct wring_log loud = {.level = WRING_LOG_ERROR};
+
+static enum wring_status load(const char *path, const struct wring_log *log)
+{
+    struct wring_plan *plan = NULL;
+    enum wring_status status = wring_plan_load(path, log, &plan);
+
+    CHECK((status == WRING_OK) == (plan != NULL), "status %d, and a plan or none", status);
+    wring_plan_destroy(plan);
+    return status;
+}
+
+static struct wring_plan *load_text(const char *text, size_t bytes)
+{
+    struct wring_plan *plan = NULL;
+    char path[64];
+    int fd = json_text_open(text, bytes, path);
+
+    CHECK(wring_plan_load(path, &loud, &plan) == WRING_OK, "%s", text);
+    close(fd);
+    return plan;
+}
+
+static enum wring_status save(const void *plan, FILE *file)
+{
+    return wring_plan_save(plan, file);
+}
+
+/** What is loaded and saved again is the same text. */
+static void check_round_trip(const struct wring_plan *plan)
+{
+    size_t bytes, bytes_again;
+    char *text = json_text_save(plan, save, &bytes);
+    struct wring_plan *copy = load_text(text, bytes);
+
+    REQUIRE(copy != NULL, "what was saved is refused: %s", text);
+    char *again = json_text_save(copy, save, &bytes_again);
+    CHECK(bytes == bytes_again && memcmp(text, again, bytes) == 0, "%s became %s", text, again);
+    free(again);
+    free(text);
+    wring_plan_destroy(copy);
+}
+
+static void fields(void)
+{
+    struct wring_plan *plan = load_text(good, strlen(good));
+
+    REQUIRE(plan != NULL, "the good plan is refused");
+    CHECK(plan->trace_hash == 0x0123456789abcdef && plan->profile_hash == 0xfedcba9876543210,
+          "hashes");
+    CHECK(plan->iteration_us == 120.5 && plan->fp32_us == 300 && isnan(plan->fp16_us) &&
+              plan->bound_us == 119 && plan->bound_time_us == 1000,
+          "times");
+    CHECK(plan->n_groups == 2 && plan->groups[0].n == 2 && plan->groups[0].elems == 10 &&
+              strcmp(plan->groups[0].tensors[1], "b") == 0 &&
+              strcmp(plan->groups[0].where, "cpu") == 0 && plan->groups[0].run_as[0] != '\0',
+          "groups[0]");
+    CHECK(strcmp(plan->executor, "pool:3") == 0 && plan->chunk_bytes == 131072, "session");
+    CHECK(plan->groups[1].chunk_elems == 65536 && plan->groups[1].cores == 2, "groups[1]");
+    check_round_trip(plan);
+    wring_plan_destroy(plan);
+    wring_plan_destroy(NULL);
+}
+
+/* ---- from what a search found ---- */
+
+#define TENSORS 3
+static struct wring_tensor tensors[TENSORS] = {
+    {(char[]){"a"}, 4, 0}, {(char[]){"b"}, 6, 10}, {(char[]){"c"}, 3, 100}};
+static char source[] = "", name[] = "Mod\xc3\xa8le";
+static struct wring_tensor_trace trace = {
+    .model = name, .source = source, .forward_us = 1, .n = TENSORS, .tensors = tensors};
+
+static const struct wring_option raw_option = {
+    1, {{.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLREDUCE}}};
+
+static struct wring_option coded_option(enum wring_place place)
+{
+    return (struct wring_option){
+        3,
+        {{.kind = WRING_STEP_ENCODE, .place = place},
+         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
+         {.kind = WRING_STEP_DECODE, .place = place}}};
+}
+
+/** Three tensors on a lane that computes and one that sends: raw, fp16, and a codec on a device. */
+struct made {
+    double compute_us[TENSORS];
+    uint64_t elems[TENSORS + 1];
+    struct wring_option_cost costs[3];
+    struct wring_cost_option options[3];
+    struct wring_profile_codec codecs[3];
+    struct wring_cost_model model;
+};
+
+static void make(struct made *made)
+{
+    *made =
+        (struct made){.compute_us = {0, 10, 90},
+                      .elems = {0, 4, 10, 13},
+                      .options = {{.option = raw_option},
+                                  {.codec = 1, .option = coded_option(WRING_PLACE_CPU), .cores = 2},
+                                  {.codec = 2,
+                                   .option = coded_option(WRING_PLACE_DEVICE),
+                                   .chunk_elems = 5,
+                                   .place = WRING_PLACE_DEVICE}},
+                      .codecs = {{.spec = "none"}, {.spec = "fp16"}, {.spec = "int8"}},
+                      .model = {.timeline = WRING_TIMELINE_PHASES,
+                                .nodes = 4,
+                                .ranks_per_node = 1,
+                                .uncompressed = 0,
+                                .fp16 = 1,
+                                .n_codecs = 3}};
+    made->options[1].place = WRING_PLACE_CPU;
+    for (int i = 0; i < 3; i++)
+        made->costs[i].each[1] = wring_cost_line(5, 4.0 / (1 << i));
+    made->model.options = made->options;
+    made->model.codecs = made->codecs;
+    made->model.problem = (struct wring_problem){.n_tensors = TENSORS,
+                                                 .n_lanes = 2,
+                                                 .n_options = 3,
+                                                 .compute_us = made->compute_us,
+                                                 .elems = made->elems,
+                                                 .options = made->costs};
+}
+
+static void created(void)
+{
+    struct made made;
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_plan *plan = NULL;
+    const struct wring_grouping grouping = {
+        .n = 2, .end = (uint32_t[]){2, 3}, .option = (uint32_t[]){1, 2}};
+
+    make(&made);
+    REQUIRE(profile != NULL && wring_tensor_trace_rehash(&trace) == WRING_OK, "no memory");
+    REQUIRE(wring_plan_create(&made.model, &trace, profile, &grouping, &plan) == WRING_OK, "none");
+    CHECK(plan->n_groups == 2 && plan->groups[0].n == 2 && plan->groups[0].elems == 10 &&
+              strcmp(plan->groups[0].tensors[1], "b") == 0,
+          "groups[0]");
+    CHECK(strcmp(plan->groups[0].codec, "fp16") == 0 && strcmp(plan->groups[0].where, "cpu") == 0 &&
+              plan->groups[0].cores == 2 && plan->groups[0].run_as[0] != '\0' &&
+              strcmp(plan->groups[0].scheme, "encode cpu, flat allgather*, decode cpu") == 0,
+          "groups[0]: %s %s %s", plan->groups[0].codec, plan->groups[0].where,
+          plan->groups[0].scheme);
+    CHECK(strcmp(plan->groups[1].where, "device") == 0 && plan->groups[1].chunk_elems == 5 &&
+              plan->groups[1].run_as[0] == '\0',
+          "groups[1]");
+    /* ready at 10 + 5 + 10 · 2; then at 100 + 5 + 3 · 1; alone: 100 + 5 + 3 · 4, 100 + 5 + 3 · 2 */
+    CHECK(plan->iteration_us == 108 && plan->fp32_us == 117 && plan->fp16_us == 111, "%g %g %g",
+          plan->iteration_us, plan->fp32_us, plan->fp16_us);
+    CHECK(plan->last_ready_us == 100 && isnan(plan->bound_us) && isnan(plan->espresso_us),
+          "what nobody knows yet");
+    CHECK(strcmp(plan->timeline, "phases") == 0 && plan->nodes == 4, "head");
+    CHECK(wring_plan_check(plan, &trace, profile, &loud) == WRING_OK, "not its own trace");
+    check_round_trip(plan);
+    wring_plan_destroy(plan);
+    wring_profile_destroy(profile);
+}
+
+static void run_as(void)
+{
+    struct wring_option cpu = coded_option(WRING_PLACE_CPU), other = cpu;
+
+    CHECK(strcmp(wring_plan_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
+    CHECK(strcmp(wring_plan_run_as(&cpu, "int8:block=512", 8), "indivisible") == 0,
+          "a plain allgather");
+    CHECK(wring_plan_run_as(&cpu, "randk:ratio=0.01", 8)[0] == 0, "a codec of nobody");
+    CHECK(wring_plan_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
+    CHECK(wring_plan_run_as(&raw_option, "int8", 8)[0] == 0, "a codec that codes nothing");
+    other.steps[1].phase = WRING_PHASE_INTER;
+    CHECK(wring_plan_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");
+    CHECK(strcmp(wring_plan_run_as(&other, "int8", 1), "indivisible") == 0, "nodes of one rank");
+    other.steps[1].routine = WRING_ROUTINE_GATHER;
+    CHECK(wring_plan_run_as(&other, "int8", 1)[0] == 0, "half a way");
+    other = coded_option(WRING_PLACE_NODE);
+    CHECK(wring_plan_run_as(&other, "int8", 1)[0] == 0, "an offload node");
+}
+
+/* ---- other buckets ---- */
+
+struct change {
+    struct wring_tensor tensors[TENSORS + 1];
+    uint32_t n;
+    const char *line;
+};
+
+static void check_change(const struct wring_plan *plan, const struct change *change)
+{
+    struct wring_tensor changed[TENSORS + 1];
+    struct wring_tensor_trace other = trace;
+    struct json_log log;
+
+    memcpy(changed, change->tensors, sizeof(changed));
+    other.tensors = changed;
+    other.n = change->n;
+    json_log_init(&log);
+    REQUIRE(wring_tensor_trace_rehash(&other) == WRING_OK, "no memory");
+    enum wring_status status = wring_plan_check(plan, &other, NULL, &log.log);
+    CHECK(status == WRING_ERR_MISMATCH && log.n == 1, "status %d, %u lines", status, log.n);
+    CHECK(strstr(log.line, change->line) != NULL, "%s", log.line);
+}
+
+static void mismatches(void)
+{
+    static char a[] = "a", b[] = "b", c[] = "c", d[] = "d";
+    const struct change changes[] = {
+        {{{a, 4, 0}, {d, 6, 10}, {c, 3, 100}},
+         3,
+         "number 1 of model M it has \"b\", and there is \"d\""},
+        {{{a, 4, 0}, {b, 6, 10}},
+         2,
+         "number 2 of model M it has \"c\", and there is \"nothing more\""},
+        {{{a, 4, 0}, {b, 6, 10}, {c, 3, 100}, {d, 1, 100}},
+         4,
+         "number 3 of model M it has \"nothing more\", and there is \"d\""},
+        {{{a, 4, 0}, {b, 7, 10}, {c, 3, 100}},
+         3,
+         "its group 0, from \"a\" on, has 10 elements, and there are 11"},
+        {{{a, 4, 0}, {b, 6, 10}, {c, 3, 101}},
+         3,
+         "made from another trace: its hash was 0123456789abcdef, that of Mod\xc3\xa8le is "},
+    };
+    struct wring_plan *plan = load_text(good, strlen(good));
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct json_log log;
+
+    REQUIRE(plan != NULL && profile != NULL, "the good plan is refused");
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        check_change(plan, &changes[i]);
+    json_log_init(&log);
+    REQUIRE(wring_tensor_trace_rehash(&trace) == WRING_OK, "no memory");
+    plan->trace_hash = trace.hash;
+    CHECK(wring_plan_check(plan, &trace, NULL, &log.log) == WRING_OK && log.n == 0, "%s", log.line);
+    CHECK(wring_plan_check(plan, &trace, profile, &log.log) == WRING_ERR_MISMATCH &&
+              strstr(log.line, "another profile: its hash was fedcba9876543210, that of "
+                               "espresso-pcie is ") != NULL,
+          "%s", log.line);
+    wring_profile_destroy(profile);
+    wring_plan_destroy(plan);
+}
+
+static void machines(void)
+{
+    struct wring_plan plan = {.profile = "espresso-pcie"};
+    struct json_log log;
+
+    json_log_init(&log);
+    CHECK(wring_plan_check_machine(&plan, "B", &log.log) == WRING_ERR_MISMATCH && log.n == 1 &&
+              strstr(log.line, "made from espresso-pcie, which is built in") != NULL,
+          "%s", log.line);
+    snprintf(plan.machine, sizeof(plan.machine), "A");
+    CHECK(wring_plan_check_machine(&plan, "B", &log.log) == WRING_ERR_MISMATCH && log.n == 2 &&
+              strstr(log.line, "made for \"A\", and this is \"B\"") != NULL,
+          "%s", log.line);
+    CHECK(wring_plan_check_machine(&plan, "A", &log.log) == WRING_OK && log.n == 2, "its own");
+}
+
+/** Times differ from one run to the next: buckets alone are asked for names and sizes. */
+static void tensors_alone(void)
+{
+    struct wring_plan *plan = load_text(good, strlen(good));
+    struct wring_tensor later[TENSORS];
+
+    REQUIRE(plan != NULL, "the good plan is refused");
+    memcpy(later, tensors, sizeof(later));
+    later[2].ready_us = 500;
+    CHECK(wring_plan_check_tensors(plan, later, TENSORS, &loud) == WRING_OK, "other times");
+    wring_plan_destroy(plan);
+}
+
+/** A bound of nothing leaves an endless gap, for which JSON has no number. */
+static void endless(void)
+{
+    struct wring_plan *plan = load_text(good, strlen(good));
+
+    REQUIRE(plan != NULL, "the good plan is refused");
+    plan->bound_us = 0;
+    plan->gap = INFINITY;
+    check_round_trip(plan);
+    wring_plan_destroy(plan);
+}
+
+#define I WRING_ERR_INVALID
+
+static void bad_files(void)
+{
+    static const struct json_case cases[] = {
+        {"wring-plan", "wring-trace", I, "format: needs \"wring-plan\", is \"wring-trace\""},
+        {"\"version\": 1", "\"version\": 2", WRING_ERR_VERSION,
+         "version: is 2; this wring reads version 1"},
+        {"0123456789abcdef", "0123456789ABCDEF", I,
+         "trace_hash: needs 16 hexadecimal digits, is \"0123456789ABCDEF\""},
+        {"\"fedcba9876543210\"", "7", I, "profile_hash: needs 16 hexadecimal digits, is 7"},
+        {"phases", "guess", I,
+         "timeline: needs one of \"serial\", \"phases\", \"full\", is \"guess\""},
+        {"\"nodes\": 8", "\"nodes\": 1.5", I,
+         "nodes: needs a whole number from 1 to 1048576, is 1.5"},
+        {"120.5", "null", I, "iteration_us: needs a number from 0 to 1000000000000, is null"},
+        {"120.5", "NaN", I, "iteration_us: line 4: invalid token near 'NaN'"},
+        {"{\"fp32\": 300, \"fp16\": null}", "300", I, "baseline_us: needs an object, is 300"},
+        {"\"fp32\": 300", "\"fp32\": -300", I,
+         "baseline_us.fp32: needs a number from 0 to 1000000000000, is -300"},
+        {"0.0126", "-0.0126", I, "gap: needs a number from 0 to 1000000000000, is -0.0126"},
+        {"[\"a\", \"b\"]", "[]", I, "groups[0].tensors: needs 1 to 65536 elements, has 0"},
+        {"[\"a\", \"b\"]", "[\"a\", 1]", I,
+         "groups[0].tensors[1]: needs a text of 1 to 512 bytes, is 1"},
+        {"[\"a\", \"b\"]", "[\"a\", \"a\"]", I,
+         "groups[0].tensors[1]: \"a\" is in groups[0] already; a tensor travels once"},
+        {"[\"c\"]", "[\"b\"]", I,
+         "groups[1].tensors[0]: \"b\" is in groups[0] already; a tensor travels once"},
+        {"\"elements\": 3", "\"elements\": 9223372036854775808", I,
+         "groups[1].elements: needs a whole number from 1 to 1099511627776, is "
+         "9.22337203685478e+18"},
+        {"\"cpu\"", "\"moon\"", I,
+         "groups[0].where: needs one of \"\", \"device\", \"cpu\", \"node\", is \"moon\""},
+        {"131072", "1", I, "chunk_bytes: needs a whole number from 4096 to 67108864, is 1"},
+        {"131072", "1e300", I,
+         "chunk_bytes: needs a whole number from 4096 to 67108864, is 1e+300"},
+        {"\"pool:3\"", "7", I, "executor: needs a text of 0 to 63 bytes, is 7"},
+        {"\"pool:3\"", "null", WRING_OK, ""},
+        {"\"cores\": 2", "\"cores\": -1", I,
+         "groups[1].cores: needs a whole number from 0 to 4096, is -1"},
+        {"\"codec\": \"int8\"", "\"codec\": \"\"", I,
+         "groups[0].codec: needs a text of 1 to 127 bytes, is \"\""},
+        {"65536", "1e300", I,
+         "groups[1].chunk_elements: needs a whole number from 0 to 1099511627776, is 1e+300"},
+        {"\"run_as\": \"auto\"}\n", "\"run_as\": true}\n", I,
+         "groups[1].run_as: needs a text of 0 to 15 bytes, is true"},
+        {"\"cores\": 2", NULL, I, "groups[1]: line 11: string or '}' expected near end of file"},
+        {"\"espresso_us\": 130,", "", WRING_OK, ""},
+        {0},
+    };
+    json_cases_check(good, cases, load);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"fields", fields},
+        {"created", created},
+        {"run_as", run_as},
+        {"mismatches", mismatches},
+        {"machines", machines},
+        {"endless", endless},
+        {"tensors_alone", tensors_alone},
+        {"bad_files", bad_files},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
