@@ -72,6 +72,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|neon|best"), FIELD(cpu), false },
     { "WRING_BYPASS",       "auto",    "",      "leave a bucket's codec out: where commit measures that it gains no time, never, or always", CHOICE("auto|never|always"), FIELD(bypass), false },
+    { "WRING_PLAN",         "",        "",      "file of a plan to execute, made by wring plan, whose codecs replace the buckets' own", STRING, FIELD(plan), false },
     { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
@@ -191,9 +192,25 @@ static enum wring_status set_text(struct wring_config *config, const struct wrin
     return WRING_OK;
 }
 
+_Static_assert(sizeof(vars) / sizeof(vars[0]) <= 128, "a bit for each");
+
+static void mark_given(struct wring_config *config, const struct wring_config_var *var)
+{
+    size_t i = (size_t)(var - vars);
+    config->given[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+bool wring_config_given(const struct wring_config *config, const char *name)
+{
+    const struct wring_config_var *var = find_var(name, strlen(name));
+    size_t i = var != NULL ? (size_t)(var - vars) : 0;
+    return var != NULL && (config->given[i / 64] >> i % 64 & 1) != 0;
+}
+
 static enum wring_status set_var(struct wring_config *config, const struct wring_log *log,
                                  const struct wring_config_var *var, const char *value)
 {
+    mark_given(config, var);
     switch (var->type) {
     case WRING_CONFIG_STRING:
     case WRING_CONFIG_CHOICE:
@@ -225,6 +242,7 @@ enum wring_status wring_config_defaults(struct wring_config *config, const struc
         if (status != WRING_OK)
             return status;
     }
+    memset(config->given, 0, sizeof(config->given));
     return WRING_OK;
 }
 

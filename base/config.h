@@ -72,6 +72,7 @@ struct wring_config {
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
     char bypass[WRING_CONFIG_TEXT];
+    char plan[WRING_CONFIG_TEXT]; /* a file */
     char rollback[WRING_CONFIG_TEXT];
     int64_t stats_every; /* steps; 0: never */
     char log_level[WRING_CONFIG_TEXT];
@@ -79,6 +80,8 @@ struct wring_config {
 
     /* the planner */
     char traces[WRING_CONFIG_TEXT];
+
+    uint64_t given[2]; /* bit per variable, in the table's order: somebody has set it */
 };
 
 enum wring_config_type {
@@ -117,6 +120,9 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
 /** Set one variable from text, as the environment would. Same errors as wring_config_load(). */
 enum wring_status wring_config_set(struct wring_config *config, const struct wring_log *log,
                                    const char *name, const char *value);
+
+/** Has somebody set this variable, be it to its default? @param name  of the table */
+bool wring_config_given(const struct wring_config *config, const char *name);
 
 /** The value of a variable as text; "(set)" for a secret one. @param text out, [bytes]. */
 void wring_config_show(const struct wring_config *config, const struct wring_config_var *var,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
-#include "runtime/session/session.h"
+#include "runtime/plan/joined.h"
+#include "runtime/residual.h"
 
 #include "base/clock.h"
 
@@ -15,7 +16,8 @@ uint32_t wring_bucket_id(const char *name)
     return hash;
 }
 
-struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name)
+struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
+                                                 const char *name)
 {
     struct wring_bucket *at = session->buckets;
     while (at != NULL && (at->dropped || strcmp(at->name, name) != 0))
@@ -23,12 +25,31 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
     return at;
 }
 
+struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name)
+{
+    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            if (!at->dropped && at->carries == NULL && strcmp(at->name, name) == 0)
+                return (struct wring_bucket *)at;
+    return NULL;
+}
+
+static bool is_left(struct wring_bucket *bucket);
+
+static bool joined_is_left(struct wring_bucket *bucket)
+{
+    return wring_bucket_under_way(bucket) &&
+           (!wring_joined_sent(bucket) || is_left(bucket->joined->carrier));
+}
+
 /** Is it under way, once what is here already has been seen to? By whoever may wait for it. */
 static bool is_left(struct wring_bucket *bucket)
 {
-    if (bucket->committed && bucket->collective.mapped != NULL)
-        return !wring_mapped_end(&bucket->collective);
-    return wring_bucket_under_way(bucket);
+    if (bucket->joined != NULL)
+        return joined_is_left(bucket);
+    return wring_bucket_under_way(bucket) &&
+           (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
 }
 
 enum wring_status wring_bucket_post(struct wring_bucket *bucket)
@@ -42,12 +63,16 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
                     bucket->name);
         return WRING_ERR_INVALID;
     }
+    if (bucket->joined != NULL)
+        return wring_joined_post(bucket);
     if (is_left(bucket))
         return WRING_ERR_BUSY;
     if (bucket->kept != NULL && !bucket->choice.bypass) {
         memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
         bucket->kept_step = bucket->collective.step;
     }
+    if (bucket->idle)
+        wring_residual_flush(bucket);
     if (bucket->collective.mapped != NULL && wring_mapped_begin(&bucket->collective)) {
         wring_progress_attend(session->progress);
         return WRING_OK;
@@ -64,6 +89,8 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket)
 
     if (!bucket->committed)
         return WRING_ERR_INVALID;
+    if (bucket->joined != NULL)
+        return wring_joined_test(bucket);
     if (is_left(bucket)) {
         if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
             wring_progress_post(progress, collective, true);
@@ -76,6 +103,8 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
+    if (bucket->joined != NULL)
+        return wring_joined_wait(bucket, timeout_ns);
     if (bucket->collective.mapped != NULL &&
         wring_progress_wait_alone(bucket->session->progress, &bucket->collective))
         return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
@@ -105,9 +134,13 @@ static size_t find_done(const struct any *any)
 /** What nobody has to see to so far is the engine's from now on. */
 static void give_all(const struct any *any)
 {
-    for (size_t i = 0; i < any->n; i++)
-        if (any->buckets[i] != NULL && any->buckets[i]->collective.mapped != NULL)
-            wring_mapped_wait(&any->buckets[i]->collective, 0);
+    for (size_t i = 0; i < any->n; i++) {
+        struct wring_bucket *bucket = any->buckets[i];
+        if (bucket != NULL && bucket->joined != NULL)
+            bucket = bucket->joined->carrier;
+        if (bucket != NULL && bucket->collective.mapped != NULL)
+            wring_mapped_wait(&bucket->collective, 0);
+    }
 }
 
 static bool any_is_done(const void *arg)
@@ -138,6 +171,8 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
                               wring_deadline_in(timeout_ns)))
         return WRING_ERR_TIMEOUT;
     *index = find_done(&any);
+    if (buckets[*index]->joined != NULL && wring_bucket_under_way(buckets[*index]))
+        wring_joined_take(buckets[*index]);
     return (enum wring_status)atomic_load_explicit(&buckets[*index]->collective.status,
                                                    memory_order_acquire);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
-#include "runtime/session/session.h"
+#include "runtime/plan/joined.h"
 #include "runtime/sized.h"
 
 #include <stdio.h>
@@ -11,8 +11,13 @@
 static enum wring_status check_params(struct wring_session *session,
                                       const struct wring_bucket_params *params)
 {
-    if (params->name == NULL || params->name[0] == '\0' || strlen(params->name) >= WRING_NAME_MAX) {
+    if (params->name == NULL || params->name[0] == '\0') {
         wring_error(&session->log, "a bucket needs a name of 1 to %d bytes", WRING_NAME_MAX - 1);
+        return WRING_ERR_INVALID;
+    }
+    if (strlen(params->name) >= WRING_NAME_MAX) {
+        wring_error(&session->log, "bucket '%s': its name has %zu bytes, at most %d may be",
+                    params->name, strlen(params->name), WRING_NAME_MAX - 1);
         return WRING_ERR_INVALID;
     }
     size_t elem_bytes = wring_dtype_bytes(params->dtype);
@@ -27,14 +32,13 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, elem_bytes);
         return WRING_ERR_INVALID;
     }
-    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        if (!at->dropped && strcmp(at->name, params->name) == 0) {
-            wring_error(&session->log, "two buckets are called '%s'", params->name);
-            return WRING_ERR_INVALID;
-        }
+    if (wring_bucket_find(session, params->name) != NULL) {
+        wring_error(&session->log, "two buckets are called '%s'", params->name);
+        return WRING_ERR_INVALID;
+    }
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_bucket_under_way(at))
             return WRING_ERR_BUSY;
-    }
     return WRING_OK;
 }
 
@@ -52,21 +56,21 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
     return WRING_ERR_UNSUPPORTED;
 }
 
-static float *zeros(uint64_t elems)
+float *wring_residual_alloc(uint64_t elems)
 {
     size_t bytes = (elems * sizeof(float) + 63) / 64 * 64;
     float *values = aligned_alloc(64, bytes);
     return values != NULL ? memset(values, 0, bytes) : NULL;
 }
 
-static enum wring_status make_residual(struct wring_bucket *bucket)
+enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket)
 {
     bool wanted = wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK;
     bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
     if (!wanted || bucket->elems == 0)
         return WRING_OK;
-    bucket->residual = zeros(bucket->elems);
-    bucket->kept = twice ? zeros(bucket->elems) : NULL;
+    bucket->residual = wring_residual_alloc(bucket->elems);
+    bucket->kept = twice ? wring_residual_alloc(bucket->elems) : NULL;
     return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
                                                                        : WRING_OK;
 }
@@ -104,18 +108,15 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     return WRING_OK;
 }
 
-static enum wring_status register_bucket(struct wring_session *session,
-                                         const struct wring_bucket_params *params,
-                                         struct wring_bucket **out)
+enum wring_status wring_bucket_make(struct wring_session *session,
+                                    const struct wring_bucket_params *params,
+                                    struct wring_bucket **out)
 {
-    enum wring_status status = check_params(session, params);
-    if (status != WRING_OK)
-        return status;
     struct wring_bucket *bucket = calloc(1, sizeof(*bucket));
     if (bucket == NULL)
         return WRING_ERR_NO_MEMORY;
     bucket->session = session;
-    strcpy(bucket->name, params->name); /* its length was checked */
+    snprintf(bucket->name, sizeof(bucket->name), "%s", params->name);
     bucket->data = params->data;
     bucket->elems = params->elems;
     bucket->dtype = params->dtype;
@@ -123,13 +124,27 @@ static enum wring_status register_bucket(struct wring_session *session,
     bucket->scheme = params->scheme;
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;
-    status = set_codec(session, bucket, params->codec);
+    enum wring_status status = set_codec(session, bucket, params->codec);
     if (status == WRING_OK)
-        status = make_residual(bucket);
+        status = wring_bucket_make_residual(bucket);
     if (status != WRING_OK) {
         wring_bucket_free(bucket);
         return status;
     }
+    *out = bucket;
+    return WRING_OK;
+}
+
+static enum wring_status register_bucket(struct wring_session *session,
+                                         const struct wring_bucket_params *params,
+                                         struct wring_bucket **out)
+{
+    struct wring_bucket *bucket;
+    enum wring_status status = check_params(session, params);
+    if (status == WRING_OK)
+        status = wring_bucket_make(session, params, &bucket);
+    if (status != WRING_OK)
+        return status;
     struct wring_bucket **at = &session->buckets;
     while (*at != NULL)
         at = &(*at)->next;
@@ -156,6 +171,9 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 
 void wring_bucket_free(struct wring_bucket *bucket)
 {
+    if (bucket->carries != NULL)
+        free(bucket->carries->members);
+    free(bucket->carries);
     wring_codec_destroy(bucket->codec);
     free(bucket->residual);
     free(bucket->kept);

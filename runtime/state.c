@@ -15,7 +15,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#include "runtime/session/session.h"
+#include "runtime/plan/joined.h"
 
 #define WRING_MODULE "state"
 #define DIGEST_BYTES 32
@@ -76,6 +76,27 @@ static const float *residual_after(const struct wring_bucket *bucket, uint64_t s
     return bucket->kept != NULL && bucket->kept_step == steps ? bucket->kept : NULL;
 }
 
+/** The bucket whose steps are made: its carrier where it travels with others. */
+static struct wring_bucket *exchanged(struct wring_bucket *bucket)
+{
+    return bucket->joined != NULL ? bucket->joined->carrier : bucket;
+}
+
+static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
+{
+    uint64_t past = at > begin ? at - begin : 0;
+    return past < elems ? past : elems;
+}
+
+/** The elements of a bucket whose sums this rank owns, counted from its own first one. */
+static struct wring_span owned_of(struct wring_bucket *bucket)
+{
+    struct wring_span owned = exchanged(bucket)->owned;
+    uint64_t begin = bucket->joined_at;
+    return (struct wring_span){part_of(owned.begin, begin, bucket->elems),
+                               part_of(owned.end, begin, bucket->elems)};
+}
+
 static void put_range(struct output *out, enum part part, uint64_t begin, uint64_t end,
                       const float *residual)
 {
@@ -85,19 +106,32 @@ static void put_range(struct output *out, enum part part, uint64_t begin, uint64
     put(out, residual + begin, (end - begin) * sizeof(*residual));
 }
 
-static void put_bucket(struct output *out, const struct wring_bucket *bucket, uint64_t steps,
+static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t steps,
                        const float *residual)
 {
-    struct wring_span own = bucket->owned;
+    struct wring_span own = owned_of(bucket);
+
+    residual += bucket->joined_at;
 
     put_text(out, bucket->name);
     put_u64(out, bucket->elems);
-    put_text(out, wring_codec_info(bucket->codec)->spec);
+    put_text(out, wring_codec_info(exchanged(bucket)->codec)->spec);
     put_u64(out, steps);
     put_u32(out, 3);
     put_range(out, PART_OWN, 0, own.begin, residual);
     put_range(out, PART_OWNER, own.begin, own.end, residual);
     put_range(out, PART_OWN, own.end, bucket->elems, residual);
+}
+
+/** Those that travel in it, or itself. */
+static void put_members(struct output *out, struct wring_bucket *bucket, uint64_t steps,
+                        const float *residual)
+{
+    if (bucket->carries == NULL)
+        put_bucket(out, bucket, steps, residual);
+    else
+        for (uint32_t i = 0; i < bucket->carries->n; i++)
+            put_bucket(out, bucket->carries->members[i], steps, residual);
 }
 
 /** After a failure, all buckets go back to the last step that every one of them completed. */
@@ -114,7 +148,7 @@ static enum wring_status put_buckets(struct wring_session *session, struct outpu
     bool failed = wring_session_check(session) != WRING_OK;
     uint64_t common = last_common_step(session);
 
-    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         uint64_t steps = failed ? common : at->collective.step;
         if (at->residual == NULL)
             continue;
@@ -126,7 +160,7 @@ static enum wring_status put_buckets(struct wring_session *session, struct outpu
                         at->name);
             return WRING_ERR_PEER;
         }
-        put_bucket(out, at, steps, residual);
+        put_members(out, at, steps, residual);
     }
     return WRING_OK;
 }
@@ -147,7 +181,8 @@ static uint32_t count_residuals(const struct wring_session *session)
 {
     uint32_t n = 0;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        n += at->residual != NULL;
+        if (at->residual != NULL)
+            n += at->carries != NULL ? at->carries->n : 1;
     return n;
 }
 
@@ -219,14 +254,15 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
         return;
     }
     const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
-    if (data == NULL || bucket == NULL || bucket->residual == NULL || !in->apply)
+    if (data == NULL || bucket == NULL || exchanged(bucket)->residual == NULL || !in->apply)
         return;
-    struct wring_span own = bucket->owned;
+    float *residual = exchanged(bucket)->residual + bucket->joined_at;
+    struct wring_span own = owned_of(bucket);
     if (part == PART_OWNER)
-        take(bucket->residual, data, begin, end, own.begin, own.end);
+        take(residual, data, begin, end, own.begin, own.end);
     else if (in->own) {
-        take(bucket->residual, data, begin, end, 0, own.begin);
-        take(bucket->residual, data, begin, end, own.end, elems);
+        take(residual, data, begin, end, 0, own.begin);
+        take(residual, data, begin, end, own.end, elems);
     }
 }
 
@@ -246,18 +282,18 @@ static enum wring_status read_bucket(struct input *in)
     struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
-    if (bucket != NULL &&
-        (bucket->elems != elems || strcmp(wring_codec_info(bucket->codec)->spec, spec) != 0)) {
+    const char *ours = bucket != NULL ? wring_codec_info(exchanged(bucket)->codec)->spec : "none";
+    if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
         wring_error(log,
                     "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
                     "has %" PRIu64 " by %s",
-                    name, elems, spec, bucket->elems, wring_codec_info(bucket->codec)->spec);
+                    name, elems, spec, bucket->elems, ours);
         return WRING_ERR_MISMATCH;
     }
     for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
         read_range(in, bucket, elems);
     if (bucket != NULL && in->apply)
-        bucket->collective.step = steps;
+        exchanged(bucket)->collective.step = steps;
     return in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "runtime/session/session.h"
+#include "runtime/plan/joined.h"
 #include "runtime/sized.h"
 
 static const struct wring_sized session_sized = {
@@ -69,11 +69,10 @@ enum wring_status wring_session_stats(struct wring_session *session,
     return wring_sized_write(&session_sized, &stats, out);
 }
 
-/** The providers that reach a bucket's members: "shm", or "shm,tcp" where they differ. */
-static void name_providers(const struct wring_bucket *bucket, char *text, size_t bytes)
+void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes)
 {
-    const struct wring_fabric *fabric = bucket->session->fabric;
-    const struct wring_members *members = &bucket->group->members;
+    const struct wring_fabric *fabric = group->session->fabric;
+    const struct wring_members *members = &group->members;
     uint32_t used = 0;
     size_t length = 0;
 
@@ -144,10 +143,14 @@ static const struct wring_sized bucket_sized = {
 
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
-    const struct wring_collective *collective = &bucket->collective;
-
     if (!bucket->committed)
         return WRING_ERR_INVALID;
+    if (wring_bucket_under_way(bucket))
+        return WRING_ERR_BUSY;
+    const char *asked = wring_codec_info(bucket->codec)->spec;
+    if (bucket->joined != NULL)
+        bucket = bucket->joined->carrier;
+    const struct wring_collective *collective = &bucket->collective;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
     struct wring_bucket_stats stats = {
@@ -162,11 +165,11 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
         .exchange_ns = of_all(collective, collective->cost.exchange_ns),
         .codec_ns = of_all(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
-        .codec_asked = wring_codec_info(bucket->codec)->spec,
+        .codec_asked = asked,
         .with_codec_ns = bucket->choice.with_ns,
         .without_codec_ns = bucket->choice.without_ns,
     };
     fill_measured(collective, &stats);
-    name_providers(bucket, stats.provider, sizeof(stats.provider));
+    wring_group_name_providers(bucket->group, stats.provider, sizeof(stats.provider));
     return wring_sized_write(&bucket_sized, &stats, out);
 }

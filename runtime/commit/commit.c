@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
 #include "runtime/commit/commit.h"
+#include "runtime/plan/joined.h"
+#include "runtime/plan/plan_apply.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,6 +22,8 @@ void wring_commit_undo(struct wring_session *session)
         wring_block_finish(&at->borrowed);
         at->block = NULL;
     }
+    for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+        at->committed = false;
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
     wring_block_finish(&session->sources);
@@ -117,15 +121,19 @@ enum wring_status wring_commit_connect(struct wring_session *session)
         at->committed = true;
         describe(session, at);
     }
+    for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+        at->committed = true;
     return WRING_OK;
 }
 
-/** Of the steps that go past the engine. */
+/** Of the steps that go past the engine, or have not come to it yet. */
 static bool any_under_way(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (at->committed &&
-            atomic_load_explicit(&at->collective.status, memory_order_acquire) == WRING_ERR_AGAIN)
+        if (wring_bucket_under_way(at))
+            return true;
+    for (const struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+        if (wring_bucket_under_way(at))
             return true;
     return false;
 }
@@ -137,10 +145,13 @@ static enum wring_status begin(struct wring_session *session)
     wring_progress_lock(session->progress);
     if (wring_engine_idle(session->engine) && !any_under_way(session)) {
         wring_commit_undo(session);
-        free_dropped(session);
-        status = find_data(session);
+        status = WRING_OK;
     }
     wring_progress_unlock(session->progress);
+    if (status == WRING_OK)
+        status = wring_part_all(session);
+    if (status == WRING_OK)
+        free_dropped(session);
     return status;
 }
 
@@ -168,15 +179,21 @@ void wring_commit_forget_passing(struct wring_session *session, struct wring_buc
     wring_progress_unlock(session->progress);
 }
 
-enum wring_status wring_session_commit(struct wring_session *session)
+/** What travels as one, and where it lies. Collective: it goes on where all ranks could. */
+static enum wring_status arrange(struct wring_session *session)
 {
-    enum wring_status status = wring_session_check(session);
-    if (status == WRING_OK)
-        status = begin(session);
+    enum wring_status status = wring_session_agree(session, wring_plan_apply(session), NULL);
     if (status != WRING_OK)
         return status;
+    return wring_commit_find_data(session);
+}
 
-    status = wring_commit_compare(session);
+/** All that follows the last commit's end. */
+static enum wring_status commit(struct wring_session *session)
+{
+    enum wring_status status = arrange(session);
+    if (status == WRING_OK)
+        status = wring_commit_compare(session);
     if (status == WRING_OK)
         status = wring_commit_choose(session);
     if (status == WRING_OK)
@@ -187,4 +204,12 @@ enum wring_status wring_session_commit(struct wring_session *session)
         wring_progress_unlock(session->progress);
     }
     return status;
+}
+
+enum wring_status wring_session_commit(struct wring_session *session)
+{
+    enum wring_status status = wring_session_check(session);
+    if (status == WRING_OK)
+        status = begin(session);
+    return status == WRING_OK ? commit(session) : status;
 }

@@ -161,7 +161,7 @@ static void choose(struct wring_session *session, struct wring_bucket *bucket)
 
 enum wring_status wring_commit_choose(struct wring_session *session)
 {
-    const char *how = session->config.bypass;
+    const char *how = session->plan == NULL ? session->config.bypass : "never";
     enum wring_status status = WRING_OK;
     bool any = false;
 

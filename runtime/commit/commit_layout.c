@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each bucket's exchange looks like, and the channels and slots that it runs on. */
 #include "runtime/commit/commit.h"
+#include "runtime/residual.h"
 
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4
@@ -195,6 +196,8 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
         struct layout layout = choose_layout(at);
         fill_collective(at, &layout);
         at->owned = find_owned(at);
+        wring_residual_settle(at);
+        at->idle = wring_residual_is_idle(at);
         total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
         if (layout.mapped)

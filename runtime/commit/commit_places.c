@@ -126,7 +126,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (in->failed || place.scatter >= WRING_CHANNELS_MAX || place.gather >= WRING_CHANNELS_MAX)
         return WRING_ERR_FRAME;
 
-    struct wring_bucket *bucket = wring_bucket_find(session, name);
+    struct wring_bucket *bucket = wring_bucket_find_exchanged(session, name);
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commit/commit_signature.h"
 
+#include "runtime/plan/plan_apply.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,14 +25,17 @@ static const char *scheme_name(enum wring_scheme scheme)
 void wring_signature_write(const struct wring_bucket *bucket, char *text)
 {
     const struct wring_config *config = &bucket->session->config;
+    char plan[2 * 16 + 2] = "none";
+
+    wring_plan_name(bucket->session, plan, sizeof(plan));
     snprintf(text, WRING_SIGNATURE_MAX,
              "elems=%" PRIu64 "\ntype=%s\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
-             "\nWRING_BYPASS=%s\n",
+             "\nWRING_BYPASS=%s\nWRING_PLAN=%s\n",
              bucket->elems, wring_dtype_name(bucket->dtype), wring_op_name(bucket->op),
              wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
              bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window,
-             config->bypass);
+             config->bypass, plan);
 }
 
 /** Take a line off the front, its end left out; empty where there is none. */

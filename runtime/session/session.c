@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session/session.h"
+
+#include "planner/files/plan.h"
 #include "runtime/commit/trials.h"
+#include "runtime/plan/plan_apply.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
 
@@ -42,6 +45,8 @@ static enum wring_status open_session(struct wring_session *session,
                                       const struct wring_session_params *params)
 {
     enum wring_status status = wring_session_configure(session, params);
+    if (status == WRING_OK)
+        status = wring_plan_open(session);
     if (status == WRING_OK)
         status = wring_session_meet(session, params);
     if (status == WRING_OK)
@@ -121,11 +126,13 @@ static void drop_work(struct wring_session *session)
 
 static void free_buckets(struct wring_session *session)
 {
-    while (session->buckets != NULL) {
-        struct wring_bucket *bucket = session->buckets;
-        session->buckets = bucket->next;
-        wring_bucket_free(bucket);
-    }
+    struct wring_bucket **const lists[] = {&session->joined, &session->buckets};
+    for (size_t i = 0; i < 2; i++)
+        while (*lists[i] != NULL) {
+            struct wring_bucket *bucket = *lists[i];
+            *lists[i] = bucket->next;
+            wring_bucket_free(bucket);
+        }
 }
 
 void wring_session_close(struct wring_session *session)
@@ -143,6 +150,7 @@ void wring_session_close(struct wring_session *session)
         wring_group_free(session->groups);
     wring_group_free(session->world);
     free_buckets(session);
+    wring_plan_destroy(session->plan);
     wring_trials_forget(session);
     while (session->buffers != NULL) {
         struct wring_buffer *buffer = session->buffers;

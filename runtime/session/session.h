@@ -17,6 +17,9 @@ struct wring_buffer {
     struct wring_buffer *next;
 };
 
+struct wring_joined;
+struct wring_plan;
+
 struct wring_bucket {
     struct wring_session *session;
     struct wring_bucket *next;
@@ -32,6 +35,8 @@ struct wring_bucket {
     float *residual;
     float *kept;        /* the residual as it was before the last post; NULL: not kept */
     uint64_t kept_step; /* how many steps it had seen then */
+    bool loose;         /* the residual is in units of contributions everywhere: residual.h */
+    bool idle;          /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
     bool dropped;                    /* to be freed by the next commit */
@@ -43,6 +48,11 @@ struct wring_bucket {
     struct wring_span owned; /* elements whose sums we own and encode again, when the codec runs */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
+    struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
+    struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
+    uint64_t joined_at;           /* its first element among theirs */
+    uint64_t joined_step;         /* of their carrier, that its last post belongs to */
+
     size_t memory_offset;  /* of its channels in the session's slots */
     size_t sources_offset; /* of its send slots in the session's sources */
 };
@@ -60,7 +70,10 @@ struct wring_session {
     struct wring_progress *progress;
     pthread_mutex_t buffers_mutex; /* of the list; immediate calls look there from any thread */
     struct wring_buffer *buffers;
-    struct wring_bucket *buckets; /* in the order of registration */
+    struct wring_bucket
+        *buckets;                /* that are exchanged: in the order of registration, or a plan's */
+    struct wring_bucket *joined; /* that travel in some of them */
+    struct wring_plan *plan;     /* NULL: there is none */
     struct wring_group *world;
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
@@ -136,8 +149,23 @@ static inline enum wring_status wring_session_check(const struct wring_session *
  */
 enum wring_status wring_commit_compare(struct wring_session *session);
 
-/** The bucket of that name, dropped ones passed over; or NULL. */
+/** The application's bucket of that name, dropped ones passed over; or NULL. */
 struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name);
+
+/** The same among those that ranks exchange: what others carry is not there, carriers are. */
+struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
+                                                 const char *name);
+
+/** A bucket of those params, checked already, which is in no list yet. Errors: of registration. */
+enum wring_status wring_bucket_make(struct wring_session *session,
+                                    const struct wring_bucket_params *params,
+                                    struct wring_bucket **out);
+
+/** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
+enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);
+
+/** Zeros, aligned for kernels, for free(); or NULL. @param elems  not 0 */
+float *wring_residual_alloc(uint64_t elems);
 
 /** What registration made; channels are gone already. */
 void wring_bucket_free(struct wring_bucket *bucket);
@@ -179,6 +207,10 @@ static inline bool wring_bucket_under_way(const struct wring_bucket *bucket)
 enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
                                            const struct wring_codec *codec, enum wring_dtype dtype,
                                            enum wring_op op);
+
+/** The providers that reach a group's members: "shm", or "shm,tcp" where they differ.
+ *  @param text out, [bytes] */
+void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes);
 
 /** Make a group without waiting for the engine: for session_open. */
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,

@@ -24,6 +24,7 @@ static void defaults_parse(void)
     REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
     CHECK(config.rank == -1, "rank %lld", (long long)config.rank);
     CHECK(config.chunk_bytes == 256 * 1024, "%llu", (unsigned long long)config.chunk_bytes);
+    CHECK(!wring_config_given(&config, "WRING_CHUNK_BYTES"), "a default that somebody has set");
     CHECK(config.heartbeat_ns == 1000000000ull, "%llu", (unsigned long long)config.heartbeat_ns);
     CHECK(config.spin_ns == 20000, "%llu", (unsigned long long)config.spin_ns);
     CHECK(strcmp(config.progress, "thread") == 0, "%s", config.progress);
@@ -35,6 +36,10 @@ static void suffixes_scale(void)
     REQUIRE(wring_config_load(&config, &quiet) == WRING_OK, "%s", last_line);
     CHECK(wring_config_set(&config, &quiet, "WRING_CHUNK_BYTES", "1M") == WRING_OK, "1M");
     CHECK(config.chunk_bytes == 1 << 20, "%llu", (unsigned long long)config.chunk_bytes);
+    CHECK(wring_config_given(&config, "WRING_CHUNK_BYTES") &&
+              !wring_config_given(&config, "WRING_EXECUTOR") &&
+              !wring_config_given(&config, "WRING_NOTHING"),
+          "who was set");
     CHECK(wring_config_set(&config, &quiet, "WRING_HEARTBEAT", "250ms") == WRING_OK, "250ms");
     CHECK(config.heartbeat_ns == 250000000ull, "%llu", (unsigned long long)config.heartbeat_ns);
 }

@@ -333,7 +333,8 @@ struct wring_session_stats {
 enum wring_status wring_session_stats(struct wring_session *session,
                                       struct wring_session_stats *out);
 
-/** What one bucket's steps really were since it was registered, and what they cost this rank. Start
+/** What one bucket's steps really were since it was registered, and what they cost this rank: of
+ * one that a plan lets travel with others, theirs together since the last commit. Start
  * from WRING_BUCKET_STATS_INIT. */
 struct wring_bucket_stats {
     size_t struct_bytes;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Buckets that travel as one, because a plan says so. A carrier, which the application does not
+ * see, has their elements one after another; it is posted with the last of them, and each takes
+ * its part back when it is tested or waited for. Where they lie one after another in memory
+ * already, nothing is copied.
+ */
+#ifndef WRING_RUNTIME_JOINED_H
+#define WRING_RUNTIME_JOINED_H
+
+#include "runtime/session/session.h"
+
+struct wring_joined {
+    struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */
+    struct wring_bucket **members; /* [n], in the carrier's order */
+    uint32_t n;
+    uint32_t posted; /* members, of the step to come */
+    uint64_t step;   /* how often the carrier was posted */
+    bool in_place;
+    bool owns_data; /* the carrier's memory is a buffer of its own */
+};
+
+/** How a carrier travels. */
+struct wring_joined_way {
+    const char *name;  /* of the carrier: unique, equal on all ranks */
+    const char *codec; /* spec */
+    enum wring_scheme scheme;
+    int32_t priority;
+};
+
+/**
+ * Join buckets, which leave the session's list for one carrier that comes in their place. What
+ * residuals hold goes with them. Before a commit; nothing is under way.
+ *
+ * @param members  [n], in the order of their elements; dtype, operation and group are equal
+ *
+ * Errors: WRING_ERR_UNSUPPORTED (the codec, for what they are), WRING_ERR_INVALID (codec and
+ * scheme), WRING_ERR_NO_MEMORY. The list is as it was then.
+ */
+enum wring_status wring_join(struct wring_session *session, struct wring_bucket *const *members,
+                             uint32_t n, const struct wring_joined_way *way);
+
+/** Part all that were joined: the list is as it was, what residuals hold is each bucket's own. */
+enum wring_status wring_part_all(struct wring_session *session);
+
+/** What wring_bucket_post(), _test() and _wait() do with a bucket that travels with others. */
+enum wring_status wring_joined_post(struct wring_bucket *bucket);
+enum wring_status wring_joined_test(struct wring_bucket *bucket);
+enum wring_status wring_joined_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
+
+/** Is its step under way as far as its mates have been posted? */
+static inline bool wring_joined_sent(const struct wring_bucket *bucket)
+{
+    return bucket->joined->step == bucket->joined_step;
+}
+
+/** Take its part of a carrier that is done. @return how that ended */
+enum wring_status wring_joined_take(struct wring_bucket *bucket);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/plan/plan_apply.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "planner/files/plan.h"
+#include "runtime/plan/joined.h"
+
+#define WRING_MODULE "plan"
+
+static enum wring_status check_ranks(const struct wring_session *session,
+                                     const struct wring_plan *plan)
+{
+    uint64_t ranks = (uint64_t)plan->nodes * plan->ranks_per_node;
+
+    if (ranks == session->size)
+        return WRING_OK;
+    wring_error(&session->log,
+                "WRING_PLAN=%s is for %" PRIu32 " nodes of %" PRIu32
+                " ranks, and the job has %" PRIu32
+                " ranks; plan again with --nodes and --gpus-per-node",
+                session->config.plan, plan->nodes, plan->ranks_per_node, session->size);
+    return WRING_ERR_MISMATCH;
+}
+
+static enum wring_status check_runnable(const struct wring_session *session,
+                                        const struct wring_plan *plan)
+{
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const struct wring_plan_group *group = &plan->groups[g];
+        if (group->run_as[0] != '\0')
+            continue;
+        wring_error(&session->log,
+                    "WRING_PLAN=%s: group %" PRIu32 " ('%s') cannot be run here: %s by '%s', %s; "
+                    "plan with a measured profile",
+                    session->config.plan, g, group->tensors[0], group->codec, group->where,
+                    group->scheme);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    return WRING_OK;
+}
+
+/** Somebody who asks for one thing and has a plan for another has to choose. */
+static enum wring_status refuse_setting(const struct wring_session *session, const char *name,
+                                        const char *asked, const char *planned)
+{
+    wring_error(&session->log, "%s=%s, and WRING_PLAN=%s is for %s: leave %s out, or plan for it",
+                name, asked, session->config.plan, planned, name);
+    return WRING_ERR_MISMATCH;
+}
+
+/** As the plan says, or as many pinned cores as one of its groups wants. "": as configured */
+static void name_executor(const struct wring_plan *plan, char *text, size_t bytes)
+{
+    uint32_t cores = 0;
+
+    snprintf(text, bytes, "%s", plan->executor);
+    for (uint32_t g = 0; g < plan->n_groups; g++)
+        if (plan->groups[g].cores > cores)
+            cores = plan->groups[g].cores;
+    if (text[0] == '\0' && cores > 0)
+        snprintf(text, bytes, "pool:%" PRIu32, cores);
+}
+
+static enum wring_status set_executor(struct wring_session *session)
+{
+    char *configured = session->config.executor, planned[sizeof(session->plan->executor)];
+
+    name_executor(session->plan, planned, sizeof(planned));
+    if (planned[0] == '\0' || strcmp(planned, configured) == 0)
+        return WRING_OK;
+    if (wring_config_given(&session->config, "WRING_EXECUTOR"))
+        return refuse_setting(session, "WRING_EXECUTOR", configured, planned);
+    snprintf(configured, sizeof(session->config.executor), "%s", planned);
+    return WRING_OK;
+}
+
+static enum wring_status set_chunk_bytes(struct wring_session *session)
+{
+    uint64_t planned = session->plan->chunk_bytes;
+    char text[2][32];
+
+    if (planned == 0 || planned == session->config.chunk_bytes)
+        return WRING_OK;
+    if (wring_config_given(&session->config, "WRING_CHUNK_BYTES")) {
+        snprintf(text[0], sizeof(text[0]), "%" PRIu64, session->config.chunk_bytes);
+        snprintf(text[1], sizeof(text[1]), "%" PRIu64, planned);
+        return refuse_setting(session, "WRING_CHUNK_BYTES", text[0], text[1]);
+    }
+    session->config.chunk_bytes = planned;
+    return WRING_OK;
+}
+
+enum wring_status wring_plan_open(struct wring_session *session)
+{
+    if (session->config.plan[0] == '\0')
+        return WRING_OK;
+    enum wring_status status = wring_plan_load(session->config.plan, &session->log, &session->plan);
+    if (status == WRING_OK)
+        status = check_ranks(session, session->plan);
+    if (status == WRING_OK)
+        status = check_runnable(session, session->plan);
+    if (status == WRING_OK)
+        status = set_executor(session);
+    if (status == WRING_OK)
+        status = set_chunk_bytes(session);
+    return status;
+}
+
+static enum wring_scheme scheme_of(const struct wring_plan_group *group)
+{
+    if (strcmp(group->run_as, "divisible") == 0)
+        return WRING_SCHEME_DIVISIBLE;
+    return strcmp(group->run_as, "indivisible") == 0 ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_AUTO;
+}
+
+void wring_plan_name(const struct wring_session *session, char *text, size_t bytes)
+{
+    const struct wring_plan *plan = session->plan;
+
+    if (plan == NULL)
+        snprintf(text, bytes, "none");
+    else
+        snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
+}
+
+/** @param members  out, [group->n] */
+static enum wring_status find_members(const struct wring_session *session,
+                                      const struct wring_plan_group *group,
+                                      struct wring_bucket **members)
+{
+    uint64_t elems = 0;
+
+    for (uint32_t i = 0; i < group->n; i++) {
+        members[i] = wring_bucket_find(session, group->tensors[i]);
+        if (members[i] == NULL) {
+            wring_error(&session->log,
+                        "WRING_PLAN=%s has a tensor '%s', and no bucket is called so; plan for "
+                        "the buckets of this job",
+                        session->config.plan, group->tensors[i]);
+            return WRING_ERR_MISMATCH;
+        }
+        elems += members[i]->elems;
+    }
+    if (elems == group->elems)
+        return WRING_OK;
+    wring_error(&session->log,
+                "WRING_PLAN=%s: the group from '%s' to '%s' has %" PRIu64
+                " elements, and the buckets have %" PRIu64 "; plan for the buckets of this job",
+                session->config.plan, group->tensors[0], group->tensors[group->n - 1], group->elems,
+                elems);
+    return WRING_ERR_MISMATCH;
+}
+
+/** Only what is of one kind can travel as one. */
+static enum wring_status check_kinds(const struct wring_session *session,
+                                     struct wring_bucket *const *members, uint32_t n)
+{
+    const struct wring_bucket *first = members[0];
+
+    for (uint32_t i = 1; i < n; i++) {
+        const struct wring_bucket *other = members[i];
+        if (other->dtype == first->dtype && other->op == first->op && other->group == first->group)
+            continue;
+        wring_error(&session->log,
+                    "WRING_PLAN=%s merges '%s' (%s of %s) with '%s' (%s of %s)%s, which cannot "
+                    "travel as one",
+                    session->config.plan, first->name, wring_op_name(first->op),
+                    wring_dtype_name(first->dtype), other->name, wring_op_name(other->op),
+                    wring_dtype_name(other->dtype),
+                    other->group != first->group ? " of another group" : "");
+        return WRING_ERR_MISMATCH;
+    }
+    return WRING_OK;
+}
+
+/** A bucket by itself keeps its name; the number makes that of several unique. */
+static void name_group(const struct wring_plan_group *group, uint32_t number, char *name)
+{
+    if (group->n == 1)
+        snprintf(name, WRING_NAME_MAX, "%s", group->tensors[0]);
+    else
+        snprintf(name, WRING_NAME_MAX, "%.30s + %" PRIu32 " (group %" PRIu32 ")", group->tensors[0],
+                 group->n - 1, number);
+}
+
+static enum wring_status join_group(struct wring_session *session, uint32_t number,
+                                    struct wring_bucket **members)
+{
+    const struct wring_plan_group *group = &session->plan->groups[number];
+    char name[WRING_NAME_MAX];
+    const struct wring_joined_way way = {.name = name,
+                                         .codec = group->codec,
+                                         .scheme = scheme_of(group),
+                                         .priority = (int32_t)number};
+
+    enum wring_status status = find_members(session, group, members);
+    if (status == WRING_OK)
+        status = check_kinds(session, members, group->n);
+    if (status != WRING_OK)
+        return status;
+    name_group(group, number, name);
+    return wring_join(session, members, group->n, &way);
+}
+
+/** Every bucket is in a group. */
+static enum wring_status check_all(const struct wring_session *session)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->carries == NULL) {
+            wring_error(&session->log,
+                        "bucket '%s' is not in WRING_PLAN=%s; plan for the buckets of this job",
+                        at->name, session->config.plan);
+            return WRING_ERR_MISMATCH;
+        }
+    return WRING_OK;
+}
+
+enum wring_status wring_plan_apply(struct wring_session *session)
+{
+    if (session->plan == NULL)
+        return WRING_OK;
+    uint32_t most = 1;
+    for (uint32_t g = 0; g < session->plan->n_groups; g++)
+        most = session->plan->groups[g].n > most ? session->plan->groups[g].n : most;
+    struct wring_bucket **members = calloc(most, sizeof(struct wring_bucket *));
+    if (members == NULL)
+        return WRING_ERR_NO_MEMORY;
+
+    enum wring_status status = WRING_OK;
+    for (uint32_t g = 0; g < session->plan->n_groups && status == WRING_OK; g++)
+        status = join_group(session, g, members);
+    free(members);
+    if (status == WRING_OK)
+        status = check_all(session);
+    return status;
+}

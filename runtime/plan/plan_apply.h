@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The plan that a session executes: WRING_PLAN. */
+#ifndef WRING_RUNTIME_PLAN_APPLY_H
+#define WRING_RUNTIME_PLAN_APPLY_H
+
+#include "runtime/session/session.h"
+
+/**
+ * Load the plan that the configuration names, if it names one, and see whether it is for as many
+ * ranks and can be executed here.
+ *
+ * Errors, with one log line: WRING_ERR_INVALID (the file), WRING_ERR_MISMATCH (another number of
+ * ranks), WRING_ERR_UNSUPPORTED (a group that this build cannot run), WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_plan_open(struct wring_session *session);
+
+/**
+ * Join the session's buckets as the plan says; nothing where there is none. Before a commit, with
+ * nothing under way. Local.
+ *
+ * Errors, with one log line: WRING_ERR_MISMATCH (a bucket that the plan has not, or lacks, or of
+ * another size), those of wring_join().
+ */
+enum wring_status wring_plan_apply(struct wring_session *session);
+
+/** What tells the session's plan from another one, by what they were made from; "none" without.
+ *  @param text out, [bytes] */
+void wring_plan_name(const struct wring_session *session, char *text, size_t bytes);
+
+#endif
