@@ -72,7 +72,11 @@ struct wring_config {
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
     char bypass[WRING_CONFIG_TEXT];
-    char plan[WRING_CONFIG_TEXT]; /* a file */
+    char plan[WRING_CONFIG_TEXT]; /* a file, or "auto" */
+    char plan_codecs[WRING_CONFIG_TEXT];
+    uint64_t plan_seconds_ns;
+    uint64_t plan_every_ns;
+    char cache[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
     int64_t stats_every; /* steps; 0: never */
     char log_level[WRING_CONFIG_TEXT];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
+#include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/residual.h"
 
@@ -52,7 +53,7 @@ static bool is_left(struct wring_bucket *bucket)
            (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
 }
 
-enum wring_status wring_bucket_post(struct wring_bucket *bucket)
+static enum wring_status post(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
     enum wring_status failed = wring_session_check(session);
@@ -82,7 +83,20 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     return WRING_OK;
 }
 
-enum wring_status wring_bucket_test(struct wring_bucket *bucket)
+enum wring_status wring_bucket_post(struct wring_bucket *bucket)
+{
+    if (bucket->tensor == NULL || !bucket->committed)
+        return post(bucket);
+    enum wring_status status = wring_autoplan_arrive(bucket);
+    uint64_t at_ns = wring_now_ns();
+    if (status == WRING_OK)
+        status = post(bucket);
+    if (status == WRING_OK)
+        wring_autoplan_posted(bucket, at_ns);
+    return status;
+}
+
+static enum wring_status test(struct wring_bucket *bucket)
 {
     struct wring_progress *progress = bucket->session->progress;
     struct wring_collective *collective = &bucket->collective;
@@ -99,7 +113,18 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket)
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
-enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+enum wring_status wring_bucket_test(struct wring_bucket *bucket)
+{
+    enum wring_status status;
+    if (bucket->tensor != NULL && wring_autoplan_is_over(bucket, &status))
+        return status;
+    status = test(bucket);
+    if (bucket->tensor != NULL && status != WRING_ERR_AGAIN)
+        wring_autoplan_waited(bucket, 0, true);
+    return status;
+}
+
+static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
@@ -114,6 +139,19 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
         bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
     wring_collective_trace_wait(&bucket->collective, began_ns);
     return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : status;
+}
+
+enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+{
+    if (bucket->tensor == NULL)
+        return wait(bucket, timeout_ns);
+    enum wring_status status;
+    if (wring_autoplan_is_over(bucket, &status))
+        return status;
+    uint64_t began_ns = wring_now_ns();
+    status = wait(bucket, timeout_ns);
+    wring_autoplan_waited(bucket, began_ns, status != WRING_ERR_TIMEOUT);
+    return status;
 }
 
 /** Several buckets of which one is waited for. */
@@ -165,6 +203,7 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
     }
     if (session == NULL)
         return WRING_OK;
+    uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
     if (find_done(&any) == n)
         give_all(&any);
     if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, &any},
@@ -173,6 +212,8 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
     *index = find_done(&any);
     if (buckets[*index]->joined != NULL && wring_bucket_under_way(buckets[*index]))
         wring_joined_take(buckets[*index]);
+    if (buckets[*index]->tensor != NULL)
+        wring_autoplan_waited(buckets[*index], began_ns, true);
     return (enum wring_status)atomic_load_explicit(&buckets[*index]->collective.status,
                                                    memory_order_acquire);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
 #include "runtime/commit/commit.h"
+#include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
 
@@ -195,6 +196,8 @@ static enum wring_status commit(struct wring_session *session)
     if (status == WRING_OK)
         status = wring_commit_compare(session);
     if (status == WRING_OK)
+        status = wring_autoplan_prepare(session);
+    if (status == WRING_OK)
         status = wring_commit_choose(session);
     if (status == WRING_OK)
         status = wring_commit_connect(session);
@@ -207,6 +210,16 @@ static enum wring_status commit(struct wring_session *session)
 }
 
 enum wring_status wring_session_commit(struct wring_session *session)
+{
+    enum wring_status status = wring_session_check(session);
+    if (status == WRING_OK)
+        status = begin(session);
+    if (status == WRING_OK)
+        status = wring_autoplan_begin(session);
+    return status == WRING_OK ? commit(session) : status;
+}
+
+enum wring_status wring_session_recommit(struct wring_session *session)
 {
     enum wring_status status = wring_session_check(session);
     if (status == WRING_OK)

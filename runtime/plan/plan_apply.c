@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "planner/files/plan.h"
+#include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 
 #define WRING_MODULE "plan"
@@ -97,6 +98,8 @@ enum wring_status wring_plan_open(struct wring_session *session)
 {
     if (session->config.plan[0] == '\0')
         return WRING_OK;
+    if (strcmp(session->config.plan, "auto") == 0)
+        return wring_autoplan_open(session);
     enum wring_status status = wring_plan_load(session->config.plan, &session->log, &session->plan);
     if (status == WRING_OK)
         status = check_ranks(session, session->plan);
@@ -120,7 +123,9 @@ void wring_plan_name(const struct wring_session *session, char *text, size_t byt
 {
     const struct wring_plan *plan = session->plan;
 
-    if (plan == NULL)
+    if (session->autoplan != NULL) /* which of its plans is in force, ranks know alike */
+        snprintf(text, bytes, "auto");
+    else if (plan == NULL)
         snprintf(text, bytes, "none");
     else
         snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
@@ -233,7 +238,7 @@ enum wring_status wring_plan_apply(struct wring_session *session)
     for (uint32_t g = 0; g < session->plan->n_groups && status == WRING_OK; g++)
         status = join_group(session, g, members);
     free(members);
-    if (status == WRING_OK)
+    if (status == WRING_OK && session->autoplan == NULL)
         status = check_all(session);
     return status;
 }

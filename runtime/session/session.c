@@ -3,6 +3,7 @@
 
 #include "planner/files/plan.h"
 #include "runtime/commit/trials.h"
+#include "runtime/plan/autoplan.h"
 #include "runtime/plan/plan_apply.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
@@ -149,6 +150,7 @@ void wring_session_close(struct wring_session *session)
     while (session->groups != NULL)
         wring_group_free(session->groups);
     wring_group_free(session->world);
+    wring_autoplan_close(session);
     free_buckets(session);
     wring_plan_destroy(session->plan);
     wring_trials_forget(session);

@@ -17,6 +17,8 @@ struct wring_buffer {
     struct wring_buffer *next;
 };
 
+struct wring_autoplan;
+struct wring_autoplan_tensor;
 struct wring_joined;
 struct wring_plan;
 
@@ -53,6 +55,8 @@ struct wring_bucket {
     uint64_t joined_at;           /* its first element among theirs */
     uint64_t joined_step;         /* of their carrier, that its last post belongs to */
 
+    struct wring_autoplan_tensor *tensor; /* it takes part in planning; NULL: it does not */
+
     size_t memory_offset;  /* of its channels in the session's slots */
     size_t sources_offset; /* of its send slots in the session's sources */
 };
@@ -74,6 +78,7 @@ struct wring_session {
         *buckets;                /* that are exchanged: in the order of registration, or a plan's */
     struct wring_bucket *joined; /* that travel in some of them */
     struct wring_plan *plan;     /* NULL: there is none */
+    struct wring_autoplan *autoplan; /* NULL: it does not plan for itself; else whose `plan` is */
     struct wring_group *world;
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */

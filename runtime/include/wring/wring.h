@@ -172,7 +172,9 @@ enum wring_status wring_session_commit(struct wring_session *session);
 /**
  * Hand the filled bucket over. Returns at once; the data belongs to wring until wait or test says
  * that it is done. Ranks may post their buckets in any order. A small raw bucket over shm ends in
- * whoever waits or tests: until then it counts as posted, for WRING_ERR_BUSY too.
+ * whoever waits or tests: until then it counts as posted, for WRING_ERR_BUSY too. With
+ * WRING_PLAN=auto the first post of an iteration waits for all ranks, now and then, to agree on a
+ * plan (docs/planning.md).
  * Errors: WRING_ERR_INVALID (not committed), WRING_ERR_BUSY (posted already), WRING_ERR_PEER.
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * WRING_PLAN=auto: a session that plans for itself while the job runs.
+ *
+ *     commit      a profile: from the cache if its exchanges still take what it says, else measured
+ *     record      a few iterations as registered: when buckets are posted, how long it all takes
+ *     try         each of a few plans for as many iterations, then the best and none once more
+ *     keep        the best one, or none where none is better; from time to time all ranks look
+ *                 whether iterations still take as long, and begin anew where they do not
+ *
+ * An iteration is over when every bucket that takes part has been posted and seen to end. The next
+ * one's first post is where ranks agree and buckets change their ways: after as many iterations on
+ * all ranks, so that nothing has to be said in between. Computing is the time that is not spent in
+ * posts and waits, from the end of one iteration on.
+ *
+ * Sums and averages of f32 among all ranks take part; other buckets travel as registered. Hooks are
+ * called by whoever posts and waits, from any thread.
+ */
+#ifndef WRING_RUNTIME_AUTOPLAN_H
+#define WRING_RUNTIME_AUTOPLAN_H
+
+#include "runtime/plan/measure_ways.h"
+#include "runtime/session/session.h"
+
+#define WRING_AUTOPLAN_WARM 2  /* iterations after a change that do not count */
+#define WRING_AUTOPLAN_TIMED 7 /* and those that do */
+#define WRING_AUTOPLAN_WAYS_MAX 4
+
+/** A bucket that takes part. */
+struct wring_autoplan_tensor {
+    struct wring_bucket *bucket;
+    uint64_t posts;                        /* since the last change */
+    bool pending;                          /* posted, and not seen to end */
+    double ready_us[WRING_AUTOPLAN_TIMED]; /* computing before its post, of each iteration */
+};
+
+/** A plan, or how buckets were registered, and what iterations take so. */
+struct wring_autoplan_way {
+    struct wring_plan *plan; /* NULL: as registered */
+    char name[64];           /* "the plan", "none alone" */
+    double predicted_us;     /* NAN: nothing was */
+    double measured_us[2];   /* medians of the slowest rank */
+    uint32_t measured;
+    double compute_us; /* of them in computing */
+};
+
+enum wring_autoplan_stage {
+    WRING_AUTOPLAN_RECORD,
+    WRING_AUTOPLAN_TRY,
+    WRING_AUTOPLAN_KEEP,
+    WRING_AUTOPLAN_OFF,
+};
+
+struct wring_autoplan {
+    struct wring_session *session;
+    pthread_mutex_t mutex;
+    enum wring_autoplan_stage stage;
+    uint32_t n; /* buckets that take part */
+    struct wring_autoplan_tensor *tensors;
+    double *ready_us;  /* [n] of the slowest rank, while ranks meet */
+    uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
+    uint32_t nodes, ranks_per_node, cores;
+    char machine[256];
+    struct wring_profile *profile; /* rank 0's */
+    bool known;                    /* ranks have found one, for this question */
+    bool measure;                  /* the next commit is to measure anew, whatever there is */
+
+    /* since the last change; under mutex */
+    uint64_t iteration; /* complete ones */
+    uint64_t due;       /* after which ranks meet */
+    uint32_t left;      /* buckets that the current one lacks */
+    uint64_t began_ns;  /* the end of the one before; 0: not known */
+    uint64_t ended_ns;  /* when a bucket was last seen to end */
+    uint64_t waited_ns; /* of the current one, in posts and in waits before all was posted */
+    bool early;         /* somebody waited before all was posted */
+    double took_us[WRING_AUTOPLAN_TIMED], compute_us[WRING_AUTOPLAN_TIMED]; /* the last ones */
+
+    uint32_t n_ways, at; /* the first is as registered; which one is in force */
+    struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
+    uint32_t best;                   /* of the second round: it comes after the first one's again */
+    double kept_us, kept_compute_us; /* what iterations took when it was settled */
+    uint32_t worse;                  /* looks in a row that found more than that */
+    uint32_t busy;                   /* meetings in a row at which something was under way */
+    uint64_t spent_ns;               /* rank 0: by measuring and planning, the last time */
+    uint64_t settled_ns;             /* rank 0: when that was over */
+};
+
+/** Does the session plan for itself? Make what that needs. Errors: WRING_ERR_NO_MEMORY, INVALID
+ *  (WRING_PLAN_CODECS; logged). */
+enum wring_status wring_autoplan_open(struct wring_session *session);
+void wring_autoplan_close(struct wring_session *session);
+
+/** A commit of the application begins, no bucket is joined: who takes part? A plan for others is
+ *  dropped. Local. */
+enum wring_status wring_autoplan_begin(struct wring_session *session);
+
+/** Buckets are compared: find a profile, together. Collective. */
+enum wring_status wring_autoplan_prepare(struct wring_session *session);
+
+/** Before a bucket that takes part is posted, and when it has been. Errors of the first: of ranks
+ *  that meet, and of a commit. */
+enum wring_status wring_autoplan_arrive(struct wring_bucket *bucket);
+void wring_autoplan_posted(struct wring_bucket *bucket, uint64_t at_ns);
+
+/** Has its last step been seen to end? Then how: nothing of the bucket is looked at, as it may be
+ *  changing its way. @param status out */
+bool wring_autoplan_is_over(struct wring_bucket *bucket, enum wring_status *status);
+
+/** A caller came to wait for a bucket at a time (0: it asked, and went on), and goes away.
+ *  @param ended  the bucket has; or the caller gave up */
+void wring_autoplan_waited(struct wring_bucket *bucket, uint64_t began_ns, bool ended);
+
+/** What came of it. */
+struct wring_autoplan_report {
+    bool settled;                             /* a plan is kept, or none */
+    bool planned;                             /* it is a plan */
+    double with_us, without_us, predicted_us; /* iterations; NAN: not known */
+    uint32_t groups;
+    char name[64];
+};
+void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out);
+
+/* ---- between the files of it ---- */
+
+/** Commit anew, as session->plan says; joined buckets are parted. Nothing is under way. */
+enum wring_status wring_session_recommit(struct wring_session *session);
+
+/** Ranks meet at an iteration's end. Under the mutex. */
+enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
+
+/** Counting begins anew, after a change. */
+void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations);
+
+/** Ways that are worth a try, by what was recorded, in rank 0. The first, as registered, is there.
+ *  @param early  buckets cannot be merged. Errors: logged */
+enum wring_status wring_autoplan_think(struct wring_autoplan *autoplan, bool early);
+
+/** Codecs that any of the buckets may take, canonical. Errors: INVALID (logged), NO_MEMORY. */
+enum wring_status wring_autoplan_codecs(const struct wring_session *session,
+                                        const struct wring_autoplan *autoplan,
+                                        struct wring_measure_params *out);
+
+/** The cache's profile of this machine; NULL: there is none that can be used. */
+struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan);
+
+/** Put the profile into the cache; what goes wrong is warned of. */
+void wring_autoplan_save(const struct wring_autoplan *autoplan);
+
+/** Destroy all plans but what was registered. */
+void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
+
+/** What iterations take so: the mean of both turns. */
+static inline double wring_autoplan_mean_us(const struct wring_autoplan_way *way)
+{
+    return way->measured > 1 ? (way->measured_us[0] + way->measured_us[1]) / 2
+                             : way->measured_us[0];
+}
+
+double wring_autoplan_median(const double *values, uint32_t n);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles that are kept between jobs, one for each machine, way of starting and version. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/plan/autoplan.h"
+
+#define WRING_MODULE "plan"
+#define PATH_BYTES 4096
+
+/** The folder. @return false: nothing is kept */
+static bool find_folder(const struct wring_config *config, char *path, size_t bytes)
+{
+    const char *xdg = wring_config_foreign("XDG_CACHE_HOME"), *home = wring_config_foreign("HOME");
+
+    if (strcmp(config->cache, "off") == 0)
+        return false;
+    if (config->cache[0] != '\0')
+        return (size_t)snprintf(path, bytes, "%s", config->cache) < bytes;
+    if (xdg != NULL && xdg[0] == '/')
+        return (size_t)snprintf(path, bytes, "%s/wring", xdg) < bytes;
+    return home != NULL && home[0] == '/' &&
+           (size_t)snprintf(path, bytes, "%s/.cache/wring", home) < bytes;
+}
+
+/** A file's name tells machines apart; what is in it is compared again. */
+static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t bytes)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    char folder[PATH_BYTES];
+
+    for (const char *at = autoplan->machine; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
+           (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
+}
+
+struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan)
+{
+    const struct wring_log *log = &autoplan->session->log;
+    struct wring_log heard = *log;
+    struct wring_profile *profile = NULL;
+    char path[PATH_BYTES + 64];
+
+    if (!find_file(autoplan, path, sizeof(path)) || access(path, F_OK) != 0)
+        return NULL;
+    enum wring_status status = wring_profile_load(path, &heard, &profile);
+    if (status == WRING_OK)
+        status = wring_profile_check_machine(profile, autoplan->machine, &heard);
+    if (status == WRING_OK)
+        return profile;
+    wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
+    wring_profile_destroy(profile);
+    return NULL;
+}
+
+/** All folders of a path. */
+static bool make_folders(char *path)
+{
+    for (char *at = path + 1; *at != '\0'; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        bool there = mkdir(path, 0700) == 0 || errno == EEXIST;
+        *at = '/';
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+/** Whole or not at all: others may read meanwhile. */
+static bool write_file(const struct wring_profile *profile, const char *path)
+{
+    char *draft = NULL;
+    int fd = asprintf(&draft, "%s.XXXXXX", path) < 0 ? -1 : mkstemp(draft);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool well = false;
+
+    if (file != NULL) {
+        well = wring_profile_save(profile, file) == WRING_OK;
+        well = fclose(file) == 0 && well && rename(draft, path) == 0;
+    }
+    if (!well && fd >= 0) {
+        int why = errno;
+        unlink(draft);
+        errno = why;
+    }
+    free(draft);
+    return well;
+}
+
+void wring_autoplan_save(const struct wring_autoplan *autoplan)
+{
+    char path[PATH_BYTES + 64];
+
+    if (!find_file(autoplan, path, sizeof(path)))
+        return;
+    if (!make_folders(path) || !write_file(autoplan->profile, path))
+        wring_warn(&autoplan->session->log,
+                   "WRING_PLAN=auto: %s cannot be written (%s): the next job measures again", path,
+                   strerror(errno));
+}

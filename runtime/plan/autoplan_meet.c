@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks meet after as many iterations, and tell each other what these took. All of them hear the
+ * same and so go on alike; only what to try is rank 0's to say.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "planner/files/plan.h"
+#include "runtime/plan/autoplan_said.h"
+
+#define WRING_MODULE "plan"
+#define PLAN_BYTES_MAX (16u << 20)
+#define BUSY_MAX 20  /* meetings in a row in which nothing can be changed */
+#define HOPELESS 1.1 /* times as long as without: needs no second look */
+#define CHANGED 0.25 /* of an iteration's time, more or less than before */
+#define LOOKS_WORSE 2
+
+/* ---- changing ways ---- */
+
+/** Nothing more is tried; buckets travel as they do now. */
+static void give_up(struct wring_autoplan *autoplan, const char *why)
+{
+    autoplan->stage = WRING_AUTOPLAN_OFF;
+    if (autoplan->session->rank == 0)
+        wring_warn(&autoplan->session->log, "WRING_PLAN=auto gives up: %s", why);
+}
+
+static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way)
+{
+    struct wring_session *session = autoplan->session;
+
+    autoplan->at = way;
+    session->plan = autoplan->ways[way].plan;
+    enum wring_status status = wring_session_recommit(session);
+    if (status != WRING_OK && session->plan != NULL && wring_session_check(session) == WRING_OK) {
+        give_up(autoplan, "a plan cannot be run; buckets travel as registered");
+        autoplan->at = 0;
+        session->plan = NULL;
+        status = wring_session_recommit(session);
+    }
+    wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
+    return status;
+}
+
+/** How many iterations until the next look; the same on all ranks. */
+static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us)
+{
+    double every_us = (double)autoplan->session->config.plan_every_ns / 1e3;
+    uint64_t least = WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED;
+    double iterations = us > 0 ? every_us / us : 0;
+
+    return iterations > 1e6 ? 1000000 : iterations > (double)least ? (uint64_t)iterations : least;
+}
+
+static void say_result(const struct wring_autoplan *autoplan)
+{
+    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at], *plan;
+    const struct wring_log *log = &autoplan->session->log;
+    double without_us = wring_autoplan_mean_us(&autoplan->ways[0]);
+
+    if (autoplan->session->rank != 0)
+        return;
+    if (way->plan == NULL) {
+        plan = &autoplan->ways[autoplan->best];
+        wring_warn(log,
+                   "WRING_PLAN=auto: no plan is faster: with the best one (%s) an iteration took "
+                   "%.3f ms, without %.3f ms; buckets travel as registered again",
+                   plan->name, wring_autoplan_mean_us(plan) / 1e3, without_us / 1e3);
+        return;
+    }
+    wring_info(log,
+               "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
+               " buckets: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
+               "predicted",
+               way->name, way->plan->n_groups, autoplan->n, wring_autoplan_mean_us(way) / 1e3,
+               without_us / 1e3, way->predicted_us / 1e3);
+    if (fabs(way->predicted_us - wring_autoplan_mean_us(way)) >
+        CHANGED * wring_autoplan_mean_us(way))
+        wring_warn(log,
+                   "WRING_PLAN=auto: the prediction is off by %+.0f %%: the profile does not tell "
+                   "what this job's iterations take",
+                   (way->predicted_us / wring_autoplan_mean_us(way) - 1) * 100);
+}
+
+/** The question is answered. */
+static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
+{
+    enum wring_status status = way != autoplan->at ? change_to(autoplan, way) : WRING_OK;
+
+    if (autoplan->stage == WRING_AUTOPLAN_OFF)
+        return status;
+    autoplan->stage = WRING_AUTOPLAN_KEEP;
+    autoplan->kept_us = wring_autoplan_mean_us(&autoplan->ways[way]);
+    autoplan->kept_compute_us = autoplan->ways[way].compute_us;
+    autoplan->worse = 0;
+    autoplan->settled_ns = wring_now_ns();
+    autoplan->due = autoplan->iteration + until_next_look(autoplan, autoplan->kept_us);
+    say_result(autoplan);
+    return status;
+}
+
+/* ---- what to try ---- */
+
+static void write_way(const struct wring_autoplan_way *way, struct wring_writer *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+
+    if (file == NULL || wring_plan_save(way->plan, file) != WRING_OK)
+        out->failed = true;
+    if (file != NULL && fclose(file) != 0)
+        out->failed = true;
+    wring_write_sized(out, way->name, strlen(way->name));
+    wring_write_sized(out, text, out->failed ? 0 : bytes);
+    free(text);
+}
+
+static enum wring_status read_way(struct wring_autoplan *autoplan, struct wring_reader *in)
+{
+    struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    size_t bytes;
+
+    *way = (struct wring_autoplan_way){.plan = NULL};
+    wring_read_text(in, way->name, sizeof(way->name));
+    const char *text = wring_read_sized(in, &bytes);
+    if (in->failed || bytes > PLAN_BYTES_MAX)
+        return WRING_ERR_FRAME;
+    enum wring_status status =
+        wring_plan_parse("rank 0's plan", text, bytes, &autoplan->session->log, &way->plan);
+    if (status != WRING_OK)
+        return status;
+    way->predicted_us = way->plan->iteration_us;
+    autoplan->n_ways++;
+    return WRING_OK;
+}
+
+static enum wring_status read_ways(struct wring_autoplan *autoplan, struct wring_reader in)
+{
+    enum wring_status status = (enum wring_status)wring_read_u32(&in);
+    uint32_t n = wring_read_u32(&in);
+
+    if (status != WRING_OK || in.failed)
+        return status != WRING_OK ? status : WRING_ERR_FRAME;
+    if (n == 0 || n > WRING_AUTOPLAN_WAYS_MAX)
+        return WRING_ERR_FRAME;
+    for (uint32_t i = 1; i < n && status == WRING_OK; i++)
+        status = read_way(autoplan, &in);
+    return status;
+}
+
+/** Rank 0 thinks, the others wait for what it says. */
+static enum wring_status find_ways(struct wring_autoplan *autoplan, bool early)
+{
+    struct wring_session *session = autoplan->session;
+    enum wring_status status = WRING_OK;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    if (session->rank == 0) {
+        uint64_t began_ns = wring_now_ns();
+        status = wring_autoplan_think(autoplan, early);
+        autoplan->spent_ns += wring_now_ns() - began_ns;
+        wring_write_u32(&writer, status);
+        wring_write_u32(&writer, autoplan->n_ways);
+        for (uint32_t i = 1; i < autoplan->n_ways && status == WRING_OK; i++)
+            write_way(&autoplan->ways[i], &writer);
+    }
+    enum wring_status exchanged = wring_session_exchange_writer(session, &writer, &blobs);
+    if (exchanged != WRING_OK)
+        return exchanged;
+    if (session->rank != 0)
+        status = read_ways(autoplan, wring_blobs_reader(&blobs, 0));
+    wring_blobs_finish(&blobs);
+    return wring_session_agree(session, status, NULL);
+}
+
+/* ---- the stages ---- */
+
+static enum wring_status end_record(struct wring_autoplan *autoplan,
+                                    const struct wring_autoplan_said *report)
+{
+    autoplan->n_ways = 1;
+    autoplan->ways[0] = (struct wring_autoplan_way){.name = "as registered",
+                                                    .predicted_us = NAN,
+                                                    .measured_us = {report->us},
+                                                    .compute_us = report->compute_us,
+                                                    .measured = 1};
+    enum wring_status status = find_ways(autoplan, report->early);
+    if (status != WRING_OK && wring_session_check(autoplan->session) == WRING_OK) {
+        give_up(autoplan, "no plan could be made");
+        return WRING_OK;
+    }
+    if (status != WRING_OK)
+        return status;
+    if (autoplan->n_ways == 1)
+        return settle(autoplan, 0);
+    autoplan->stage = WRING_AUTOPLAN_TRY;
+    return change_to(autoplan, 1);
+}
+
+static uint32_t find_best(const struct wring_autoplan *autoplan)
+{
+    uint32_t best = 1;
+
+    for (uint32_t i = 2; i < autoplan->n_ways; i++)
+        if (wring_autoplan_mean_us(&autoplan->ways[i]) <
+            wring_autoplan_mean_us(&autoplan->ways[best]))
+            best = i;
+    return best;
+}
+
+static void say_tried(const struct wring_autoplan *autoplan, double us)
+{
+    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    char predicted[64] = "";
+
+    if (autoplan->session->rank != 0)
+        return;
+    if (isfinite(way->predicted_us))
+        snprintf(predicted, sizeof(predicted), ", and %.3f ms were predicted",
+                 way->predicted_us / 1e3);
+    wring_info(&autoplan->session->log,
+               "WRING_PLAN=auto: %s, %" PRIu32 " groups: an iteration takes %.3f ms%s", way->name,
+               way->plan != NULL ? way->plan->n_groups : autoplan->n, us / 1e3, predicted);
+}
+
+/** One after another; then as registered and the best one again, so that both had an early turn and
+ *  a late one. */
+static enum wring_status end_try(struct wring_autoplan *autoplan,
+                                 const struct wring_autoplan_said *report)
+{
+    struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+
+    way->measured_us[way->measured++] = report->us;
+    way->compute_us = report->compute_us;
+    say_tried(autoplan, report->us);
+    if (way->measured == 1 && autoplan->at + 1 < autoplan->n_ways)
+        return change_to(autoplan, autoplan->at + 1);
+    if (way->measured == 1) {
+        autoplan->best = find_best(autoplan);
+        bool hopeless = wring_autoplan_mean_us(&autoplan->ways[autoplan->best]) >
+                        HOPELESS * wring_autoplan_mean_us(&autoplan->ways[0]);
+        return hopeless ? settle(autoplan, 0) : change_to(autoplan, 0);
+    }
+    if (autoplan->at == 0)
+        return change_to(autoplan, autoplan->best);
+    return settle(autoplan, wring_autoplan_mean_us(way) < wring_autoplan_mean_us(&autoplan->ways[0])
+                                ? autoplan->at
+                                : 0);
+}
+
+/** Links are not what they were: from the beginning. */
+static enum wring_status begin_anew(struct wring_autoplan *autoplan, double us)
+{
+    if (autoplan->session->rank == 0)
+        wring_warn(&autoplan->session->log,
+                   "WRING_PLAN=auto: an iteration takes %.3f ms, and took %.3f ms when the plan "
+                   "was chosen: exchanges are measured and planned anew",
+                   us / 1e3, autoplan->kept_us / 1e3);
+    wring_autoplan_forget_ways(autoplan);
+    autoplan->stage = WRING_AUTOPLAN_RECORD;
+    autoplan->measure = true;
+    enum wring_status status = wring_session_recommit(autoplan->session);
+    wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
+    return status;
+}
+
+/** What computing takes longer than before is not the links' fault. */
+static enum wring_status look(struct wring_autoplan *autoplan,
+                              const struct wring_autoplan_said *report)
+{
+    double more_us =
+        report->us - autoplan->kept_us - (report->compute_us - autoplan->kept_compute_us);
+
+    autoplan->worse = fabs(more_us) > CHANGED * autoplan->kept_us ? autoplan->worse + 1 : 0;
+    if (autoplan->worse >= LOOKS_WORSE && report->may)
+        return begin_anew(autoplan, report->us);
+    autoplan->due =
+        autoplan->iteration +
+        (autoplan->worse > 0 ? WRING_AUTOPLAN_TIMED : until_next_look(autoplan, report->us));
+    return WRING_OK;
+}
+
+static enum wring_status go_on(struct wring_autoplan *autoplan,
+                               const struct wring_autoplan_said *report)
+{
+    if (report->busy) { /* somewhere: buckets cannot change their ways, perhaps later */
+        autoplan->due = autoplan->iteration + WRING_AUTOPLAN_TIMED;
+        if (++autoplan->busy == BUSY_MAX)
+            give_up(autoplan, "something is always under way where an iteration ends");
+        return WRING_OK;
+    }
+    autoplan->busy = 0;
+    switch (autoplan->stage) {
+    case WRING_AUTOPLAN_RECORD:
+        return end_record(autoplan, report);
+    case WRING_AUTOPLAN_TRY:
+        return end_try(autoplan, report);
+    case WRING_AUTOPLAN_KEEP:
+        return look(autoplan, report);
+    case WRING_AUTOPLAN_OFF:
+        return WRING_OK;
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan)
+{
+    struct wring_autoplan_said report;
+    enum wring_status status = wring_autoplan_hear(autoplan, &report);
+
+    if (status == WRING_OK)
+        return go_on(autoplan, &report);
+    if (status != WRING_ERR_MISMATCH)
+        return status;
+    give_up(autoplan, "ranks do not post their buckets alike");
+    return WRING_OK;
+}

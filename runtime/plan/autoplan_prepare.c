@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the profile comes from. Rank 0 has it: of the cache, if a few exchanges still take what it
+ * says, else of measuring, in which all ranks take part.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "planner/files/machine.h"
+#include "runtime/plan/autoplan.h"
+
+#define WRING_MODULE "plan"
+#define HOST_BYTES 128
+#define STILL 2.0 /* times what a kept profile says, or that part of it */
+
+/** What rank 0 wants all to do. */
+enum word {
+    NOTHING,
+    PROBE,
+    MEASURE,
+    WORDS
+};
+
+/** Where a rank runs. */
+struct place {
+    char host[HOST_BYTES];
+    cpu_set_t cpus; /* that it may use */
+};
+
+/* ---- who is where ---- */
+
+static enum wring_status read_places(struct wring_session *session, const struct wring_blobs *blobs,
+                                     struct place *places)
+{
+    for (uint32_t i = 0; i < session->size; i++) {
+        struct wring_reader in = wring_blobs_reader(blobs, i);
+        const void *place = wring_read(&in, sizeof(*places));
+        if (place == NULL)
+            return WRING_ERR_FRAME;
+        memcpy(&places[i], place, sizeof(*places));
+        places[i].host[HOST_BYTES - 1] = '\0';
+    }
+    return WRING_OK;
+}
+
+static uint32_t count_alike(const struct place *places, uint32_t n, uint32_t rank)
+{
+    uint32_t alike = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        alike += strcmp(places[i].host, places[rank].host) == 0;
+    return alike;
+}
+
+/** Nodes of equal size, or each rank as if it were one. */
+static void find_nodes(struct wring_autoplan *autoplan, const struct place *places)
+{
+    uint32_t n = autoplan->session->size, each = count_alike(places, n, 0);
+    cpu_set_t cpus;
+
+    for (uint32_t i = 1; i < n; i++)
+        if (count_alike(places, n, i) != each)
+            each = 1;
+    autoplan->ranks_per_node = each;
+    autoplan->nodes = n / each;
+    CPU_ZERO(&cpus);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(places[i].host, places[0].host) == 0)
+            CPU_OR(&cpus, &cpus, &places[i].cpus);
+    autoplan->cores = (uint32_t)CPU_COUNT(&cpus);
+    autoplan->cores = autoplan->cores > 0 ? autoplan->cores : 1;
+}
+
+static void describe(struct wring_autoplan *autoplan)
+{
+    char provider[48];
+    const struct wring_machine_params params = {
+        .version = WRING_VERSION,
+        .provider = provider,
+        .nodes = autoplan->nodes,
+        .ranks_per_node = autoplan->ranks_per_node,
+        .cores = autoplan->cores,
+    };
+
+    wring_group_name_providers(autoplan->session->world, provider, sizeof(provider));
+    wring_machine_describe(&params, autoplan->machine, sizeof(autoplan->machine));
+}
+
+static enum wring_status meet(struct wring_autoplan *autoplan)
+{
+    struct wring_session *session = autoplan->session;
+    struct place own = {.host = ""}, *places = calloc(session->size, sizeof(*places));
+    struct wring_blobs blobs;
+
+    enum wring_status status =
+        wring_session_agree(session, places != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+    if (status != WRING_OK)
+        goto free_places;
+    if (!wring_host_identity(own.host, sizeof(own.host)))
+        snprintf(own.host, sizeof(own.host), "rank %" PRIu32, session->rank);
+    if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
+        CPU_ZERO(&own.cpus);
+    status = wring_session_exchange(session, &own, sizeof(own), &blobs);
+    if (status != WRING_OK)
+        goto free_places;
+    status = read_places(session, &blobs, places);
+    wring_blobs_finish(&blobs);
+    if (status == WRING_OK) {
+        find_nodes(autoplan, places);
+        describe(autoplan);
+    }
+free_places:
+    free(places);
+    return status;
+}
+
+/* ---- the profile ---- */
+
+static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
+{
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    if (profile == NULL)
+        return NULL;
+    snprintf(profile->name, sizeof(profile->name), "this job's");
+    snprintf(profile->machine, sizeof(profile->machine), "%s", autoplan->machine);
+    snprintf(profile->source, sizeof(profile->source), "WRING_PLAN=auto");
+    profile->nodes = autoplan->nodes;
+    profile->ranks_per_node = autoplan->ranks_per_node;
+    profile->chunked = true;
+    return profile;
+}
+
+static bool has_way(const struct wring_autoplan *autoplan, const char *spec, const char *run_as,
+                    uint64_t elems)
+{
+    const struct wring_profile_way *way =
+        wring_profile_way(autoplan->profile, spec, run_as, autoplan->session->size);
+
+    return way != NULL && way->max_elems >= elems;
+}
+
+/** All that a plan for these buckets asks? What took too long for larger sizes did so then, too. */
+static bool is_complete(const struct wring_autoplan *autoplan,
+                        const struct wring_measure_params *params)
+{
+    if (!has_way(autoplan, "none", "auto", 1))
+        return false;
+    for (uint32_t i = 0; i < params->n_codecs; i++)
+        if (!has_way(autoplan, params->codecs[i], "divisible", 1) &&
+            !has_way(autoplan, params->codecs[i], "indivisible", 1))
+            return false;
+    return true;
+}
+
+static enum word decide(struct wring_autoplan *autoplan, const struct wring_measure_params *params)
+{
+    if (autoplan->session->rank != 0)
+        return NOTHING;
+    if (autoplan->profile == NULL && !autoplan->measure)
+        autoplan->profile = wring_autoplan_load(autoplan);
+    bool kept = autoplan->profile != NULL && !autoplan->measure && is_complete(autoplan, params);
+    return kept ? PROBE : MEASURE;
+}
+
+/** Rank 0's word is everybody's. */
+static enum wring_status hear(struct wring_session *session, enum word *word)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u32(&writer, (uint32_t)*word);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    struct wring_reader in = wring_blobs_reader(&blobs, 0);
+    uint32_t said = wring_read_u32(&in);
+    if (in.failed || said >= WORDS)
+        status = WRING_ERR_FRAME;
+    else
+        *word = (enum word)said;
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** Is a kept profile still right? @param word  out: MEASURE if it is not */
+static enum wring_status probe(struct wring_autoplan *autoplan,
+                               const struct wring_measure_params *params, enum word *word)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_measure_params few = *params;
+    struct wring_profile *now = make_profile(autoplan);
+    double worst = 1;
+
+    few.probe = true;
+    enum wring_status status =
+        wring_session_agree(session, now != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+    if (status == WRING_OK)
+        status = wring_measure_ways(session, &few, now);
+    if (status != WRING_OK)
+        goto destroy;
+    *word = NOTHING;
+    if (session->rank == 0) {
+        const struct wring_profile_way *kept =
+            wring_profile_way(autoplan->profile, "none", "auto", session->size);
+        double elems = (double)now->ways[0].max_elems;
+        worst = wring_cost_at(&now->ways[0].solo.us, elems) / wring_cost_at(&kept->solo.us, elems);
+        *word = worst > STILL || worst < 1 / STILL ? MEASURE : NOTHING;
+        if (*word == MEASURE)
+            wring_info(
+                &session->log,
+                "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
+                "takes %.2f times what the kept profile says, so all is measured anew",
+                elems, worst);
+    }
+    status = hear(session, word);
+destroy:
+    wring_profile_destroy(now);
+    return status;
+}
+
+static enum wring_status measure(struct wring_autoplan *autoplan,
+                                 const struct wring_measure_params *params)
+{
+    struct wring_session *session = autoplan->session;
+    uint64_t began_ns = wring_now_ns();
+
+    wring_profile_destroy(autoplan->profile);
+    autoplan->profile = make_profile(autoplan);
+    enum wring_status status = wring_session_agree(
+        session, autoplan->profile != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+    if (status == WRING_OK)
+        status = wring_measure_ways(session, params, autoplan->profile);
+    autoplan->spent_ns = wring_now_ns() - began_ns;
+    if (status != WRING_OK || session->rank != 0)
+        return status;
+    wring_info(&session->log, "WRING_PLAN=auto: exchanges were measured in %.0f ms",
+               (double)autoplan->spent_ns / 1e6);
+    wring_autoplan_save(autoplan);
+    return WRING_OK;
+}
+
+static enum wring_status find_profile(struct wring_autoplan *autoplan)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_measure_params params = {
+        .cores = autoplan->cores,
+        .budget_ns = session->config.plan_seconds_ns,
+        .placed = autoplan->tensors[0].bucket->placed,
+    };
+    enum wring_status status = wring_autoplan_codecs(session, autoplan, &params);
+
+    for (uint32_t i = 0; i < autoplan->n; i++)
+        params.max_elems += autoplan->tensors[i].bucket->elems;
+    enum word word = decide(autoplan, &params);
+    if (status == WRING_OK)
+        status = hear(session, &word);
+    if (status == WRING_OK && word == PROBE)
+        status = probe(autoplan, &params, &word);
+    if (status == WRING_OK && word == MEASURE)
+        status = measure(autoplan, &params);
+    return status;
+}
+
+enum wring_status wring_autoplan_prepare(struct wring_session *session)
+{
+    struct wring_autoplan *autoplan = session->autoplan;
+
+    if (autoplan == NULL || (autoplan->known && !autoplan->measure))
+        return WRING_OK;
+    if (session->size == 1 || autoplan->n == 0) {
+        autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
+        return WRING_OK;
+    }
+    enum wring_status status = meet(autoplan);
+    if (status == WRING_OK)
+        status = find_profile(autoplan);
+    autoplan->known = status == WRING_OK;
+    autoplan->measure = false;
+    return status;
+}
