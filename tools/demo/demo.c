@@ -11,6 +11,7 @@
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
 #include "tools/demo/corpus.h"
+#include "tools/demo/training_trace.h"
 #include "tools/launch/launch.h"
 #include "tools/values.h"
 #include "transport/providers/fault/fault.h"
@@ -21,6 +22,8 @@ enum {
     OPTION_STEPS,
     OPTION_SEED,
     OPTION_REPORT,
+    OPTION_RECORD,
+    OPTION_GRADIENTS,
     OPTION_BATCH,
     OPTION_UNITS,
     OPTION_ONLY,
@@ -42,6 +45,10 @@ static const struct argp_option options[] = {
     {"only", OPTION_ONLY, "LIST", 0, "of fp32,bf16,int8,onebit+ef,topk+ef,onebit", 0},
     {"losses-only", OPTION_LOSSES, NULL, 0, "train without timing anything on the link", 0},
     {"report", OPTION_REPORT, "FILE", 0, "write pictures there (default wring-demo.html)", 0},
+    {"record-trace", OPTION_RECORD, "FILE", 0,
+     "write when each gradient was ready, as a trace for the planner", 0},
+    {"record-gradients", OPTION_GRADIENTS, "FILE", 0,
+     "write a sample of the gradients, for wring calibrate --gradients", 0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
@@ -124,6 +131,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_REPORT:
         o->report = arg;
         return 0;
+    case OPTION_RECORD:
+        o->record = arg;
+        return 0;
+    case OPTION_GRADIENTS:
+        o->record_gradients = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (o->losses_only && o->record[0] != '\0')
+            argp_error(state, "--record-trace needs times, which --losses-only leaves out");
+        return 0;
     case OPTION_JSON:
         o->json = true;
         return 0;
@@ -193,12 +210,18 @@ static int show(const struct demo_results *results)
     bool report = o->report[0] != '\0' && !o->losses_only;
     if (report && !demo_report_write(results, o->report))
         return WRING_EXIT_FAILURE;
+    if (o->record[0] != '\0' && !demo_training_trace_write(results, o->record))
+        return WRING_EXIT_FAILURE;
     if (o->json && demo_print_json(results) != 0)
         return WRING_EXIT_FAILURE;
     if (!o->json) {
         demo_print_table(results);
         if (report)
             printf("\nreport with pictures: %s\n", o->report);
+        if (o->record[0] != '\0')
+            printf("\ntrace for the planner: %s\n", o->record);
+        if (o->record_gradients[0] != '\0')
+            printf("\ngradients for calibration: %s\n", o->record_gradients);
     }
     return judge(results);
 }
@@ -212,6 +235,8 @@ int wring_cmd_demo(int argc, char **argv)
                              .timed_steps = 250,
                              .seed = 1,
                              .link = "1gbit",
+                             .record = "",
+                             .record_gradients = "",
                              .report = "wring-demo.html"};
     struct wring_config config;
     struct wring_log log = {.level = WRING_LOG_WARN};

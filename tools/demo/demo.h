@@ -20,9 +20,11 @@ struct demo_options {
     uint32_t n_texts;
     uint32_t ranks, steps, batch, hidden, timed_steps;
     uint64_t seed;
-    const char *link;   /* "1gbit" */
-    const char *report; /* path; "" for none */
-    const char *only;   /* names of configurations joined by ','; NULL: all */
+    const char *link;             /* "1gbit" */
+    const char *report;           /* path; "" for none */
+    const char *record;           /* likewise, of a trace for the planner */
+    const char *record_gradients; /* likewise, of gradients for calibration */
+    const char *only;             /* names of configurations joined by ','; NULL: all */
     bool json, losses_only;
 };
 
@@ -47,6 +49,12 @@ struct demo_timeline {
     struct demo_span buckets[DEMO_BUCKETS];
 };
 
+/** Of a step, in µs. */
+struct demo_times {
+    double forward_us;
+    double ready_us[DEMO_TENSORS]; /* each gradient, since backward began */
+};
+
 struct demo_measure {
     const struct demo_config *config;
     double compute_us, step_us;
@@ -64,7 +72,11 @@ struct demo_results {
     struct demo_measure measures[DEMO_CONFIGS];
     uint32_t n;
     uint64_t text_files, text_bytes, dropped_files, held_out_bytes, parameters;
-    double target_loss; /* bf16's last one; NAN where bf16 did not run */
+    uint64_t elems[DEMO_TENSORS];
+    struct demo_times
+        times;            /* of rank 0 where nothing is exchanged; zeros where nothing is timed */
+    uint32_t times_steps; /* of so many steps the median */
+    double target_loss;   /* bf16's last one; NAN where bf16 did not run */
 };
 
 /** The one of that name, or NULL. */

@@ -100,7 +100,8 @@ struct measuring {
 };
 
 static int run(struct measuring *m, const struct demo_config *config, const char *link,
-               uint32_t steps, bool evaluate, bool *same, struct demo_run_result *result)
+               uint32_t steps, bool evaluate, bool *same, struct demo_recording *recording,
+               struct demo_run_result *result)
 {
     struct demo_run run = {
         .options = m->options,
@@ -114,6 +115,7 @@ static int run(struct measuring *m, const struct demo_config *config, const char
         .evaluate = evaluate,
         .hash_step = config != NULL ? HASH_STEP : 0,
         .warm_steps = WARM_STEPS,
+        .recording = recording,
         .progress = show_progress,
         .progress_arg = &m->show,
     };
@@ -130,12 +132,14 @@ static int run(struct measuring *m, const struct demo_config *config, const char
     return status == WRING_OK ? 0 : demo_fail(m->control, m->rank, "between runs", status);
 }
 
+/** @param recording  to be filled; NULL: none */
 static int measure_losses(struct measuring *m, const struct demo_config *config,
-                          struct demo_measure *out, uint64_t *hash)
+                          struct demo_recording *recording, struct demo_measure *out,
+                          uint64_t *hash)
 {
     struct demo_run_result loss;
     *out = (struct demo_measure){.config = config, .same_bits = true, .time_to_target_s = NAN};
-    if (run(m, config, NULL, m->options->steps, true, &out->same_bits, &loss) != 0)
+    if (run(m, config, NULL, m->options->steps, true, &out->same_bits, recording, &loss) != 0)
         return 1;
     memcpy(out->losses, loss.losses, sizeof(out->losses));
     *hash = loss.hash;
@@ -164,17 +168,19 @@ static int measure_times(struct measuring *m, struct demo_results *out, const ui
     if (steps < HASH_STEP)
         steps = HASH_STEP;
     for (uint32_t r = 0; r < ROUNDS; r++) {
-        if (run(m, NULL, NULL, 3 * steps, false, &same, &compute[r]) != 0)
+        if (run(m, NULL, NULL, 3 * steps, false, &same, NULL, &compute[r]) != 0)
             return 1;
         for (uint32_t i = 0; i < out->n; i++) {
             struct demo_measure *measure = &out->measures[i];
-            if (run(m, measure->config, m->options->link, steps, false, &measure->same_bits,
+            if (run(m, measure->config, m->options->link, steps, false, &measure->same_bits, NULL,
                     &link[i][r]) != 0)
                 return 1;
             measure->same_bits &= link[i][r].hash == hashes[i];
         }
     }
     double compute_us = median_round(compute)->step_us;
+    out->times = median_round(compute)->times;
+    out->times_steps = median_round(compute)->timed_steps;
     for (uint32_t i = 0; i < out->n; i++) {
         const struct demo_run_result *median = median_round(link[i]);
         out->measures[i].compute_us = compute_us;
@@ -201,13 +207,29 @@ static void conclude(struct demo_results *results)
     }
 }
 
+/** The first configuration's gradients are those that are recorded, in rank 0. */
+static int measure_recorded(struct measuring *m, const struct demo_config *config,
+                            struct demo_results *out, uint64_t *hash)
+{
+    struct demo_recording recording;
+
+    if (m->rank != 0 || m->options->record_gradients[0] == '\0' || out->n > 0)
+        return measure_losses(m, config, NULL, &out->measures[out->n], hash);
+    if (demo_recording_init(&recording, out->elems, m->options->steps) != 0)
+        return demo_fail(m->control, m->rank, "recorded gradients", WRING_ERR_NO_MEMORY);
+    int failed = measure_losses(m, config, &recording, &out->measures[0], hash) != 0 ||
+                 !demo_recording_write(&recording, m->options, config);
+    demo_recording_finish(&recording);
+    return failed;
+}
+
 static int measure_wanted(struct measuring *m, struct demo_results *out)
 {
     uint64_t hashes[DEMO_CONFIGS];
     for (int i = 0; i < DEMO_CONFIGS; i++) {
         if (!is_wanted(m->options, demo_configs[i].name))
             continue;
-        if (measure_losses(m, &demo_configs[i], &out->measures[out->n], &hashes[out->n]) != 0)
+        if (measure_recorded(m, &demo_configs[i], out, &hashes[out->n]) != 0)
             return 1;
         out->n++;
     }
@@ -239,7 +261,7 @@ int demo_measure_all(const struct demo_options *options, struct demo_results *ou
         out->held_out_bytes = corpus.held_out_bytes;
         if (demo_model_init(&model, 1, options->hidden, 0) == 0) {
             for (int t = 0; t < DEMO_TENSORS; t++)
-                out->parameters += model.elems[t];
+                out->parameters += out->elems[t] = model.elems[t];
             demo_model_finish(&model);
         }
         failed = measure_wanted(&m, out);

@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "tools/demo/buckets.h"
 #include "tools/demo/random.h"
+#include "tools/demo/training_trace.h"
 
 #define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
 #define RATE_END 0.05 /* share of it that is left at the last step */
@@ -27,9 +28,12 @@ struct trainer {
     struct wring_bucket *buckets[DEMO_BUCKETS];
     float *own_gradients[DEMO_BUCKETS]; /* without a session */
     atomic_bool settled;                /* the session is committed */
+    uint32_t step;
     uint64_t step_began_ns;
     bool failed;
     struct demo_timeline now, kept[TIMELINES];
+    struct demo_times now_times;
+    struct demo_times *times; /* [steps] those of the timed ones */
 };
 
 static double us_since(uint64_t ns)
@@ -211,6 +215,11 @@ static void on_ready(void *arg, enum demo_tensor tensor)
     struct trainer *trainer = arg;
     int bucket = demo_bucket_completed_by(tensor);
     demo_model_momentum(&trainer->model, tensor, MOMENTUM);
+    trainer->now_times.ready_us[tensor] =
+        us_since(trainer->step_began_ns) - trainer->now.forward_us;
+    if (trainer->run->recording != NULL)
+        demo_recording_take(trainer->run->recording, trainer->step, tensor,
+                            trainer->model.gradients[tensor]);
     if (bucket < 0)
         return;
     trainer->now.buckets[bucket].ready_us = us_since(trainer->step_began_ns);
@@ -230,10 +239,11 @@ static int run_step(struct trainer *trainer, uint32_t step)
     struct demo_timeline *now = &trainer->now;
     float rate = rate_at(step, trainer->run->options->steps);
 
+    trainer->step = step;
     trainer->step_began_ns = wring_now_ns();
     draw_batch(trainer, step);
     demo_model_forward(&trainer->model, trainer->model.batch);
-    now->forward_us = us_since(trainer->step_began_ns);
+    now->forward_us = trainer->now_times.forward_us = us_since(trainer->step_began_ns);
     demo_model_backward(&trainer->model, on_ready, trainer);
     now->backward_us = us_since(trainer->step_began_ns);
     for (int b = 0; b < DEMO_BUCKETS; b++) {
@@ -300,6 +310,7 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
             return 1;
         if (step >= run->warm_steps) {
             trainer->kept[timed % TIMELINES] = trainer->now;
+            trainer->times[timed] = trainer->now_times;
             step_us[timed++] = trainer->now.step_us;
         }
         if (step + 1 == run->hash_step)
@@ -315,6 +326,8 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
     out->step_us = median_of_blocks(step_us, timed);
     out->wire_bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / timed;
     out->cpu_per_s = (double)(cpu_of(&after) - cpu_of(&before)) / wall_ns;
+    demo_times_median(trainer->times, timed, &out->times);
+    out->timed_steps = timed;
     uint32_t kept = timed < TIMELINES ? timed : TIMELINES;
     qsort(trainer->kept, kept, sizeof(*trainer->kept), by_step_us);
     out->timeline = trainer->kept[kept / 2];
@@ -343,12 +356,16 @@ int demo_train(const struct demo_run *run, struct demo_run_result *out)
     int failed = 1;
 
     *out = (struct demo_run_result){0};
-    if (trainer != NULL && step_us != NULL) {
+    if (trainer != NULL)
+        trainer->times = calloc(run->steps, sizeof(*trainer->times));
+    if (trainer != NULL && trainer->times != NULL && step_us != NULL) {
         trainer->run = run;
         failed = begin(trainer) || run_steps(trainer, step_us, out) || all_done(trainer);
         end(trainer);
     }
     free(step_us);
+    if (trainer != NULL)
+        free(trainer->times);
     free(trainer);
     return failed;
 }

@@ -7,6 +7,7 @@
 
 #include "tools/demo/corpus.h"
 #include "tools/demo/model.h"
+#include "tools/demo/training_gradients.h"
 
 struct demo_run {
     const struct demo_options *options;
@@ -16,9 +17,10 @@ struct demo_run {
     struct wring_session *control;    /* in which the ranks agree that a run is over */
     uint32_t rank, ranks;
     uint32_t steps;
-    bool evaluate;       /* held-out loss at DEMO_EVALS points */
-    uint32_t hash_step;  /* after which the weights are hashed; 0: never */
-    uint32_t warm_steps; /* not timed */
+    bool evaluate;                    /* held-out loss at DEMO_EVALS points */
+    uint32_t hash_step;               /* after which the weights are hashed; 0: never */
+    uint32_t warm_steps;              /* not timed */
+    struct demo_recording *recording; /* to be filled; NULL: none */
     void (*progress)(void *arg, uint32_t step, uint32_t steps);
     void *progress_arg;
 };
@@ -30,6 +32,8 @@ struct demo_run_result {
     double losses[DEMO_EVALS + 1];
     uint64_t hash;
     struct demo_timeline timeline; /* of a step of median length */
+    struct demo_times times;       /* median of the timed steps, each time by itself */
+    uint32_t timed_steps;
 };
 
 /** @return 0, or an exit status after a line on standard error */
