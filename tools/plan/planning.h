@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What `wring plan` and `wring simulate` have in common: what is asked, and one plan made. */
+#ifndef WRING_TOOLS_PLANNING_H
+#define WRING_TOOLS_PLANNING_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "planner/model/cost_model.h"
+#include "planner/search/search.h"
+
+#define WRING_PLANNING_CODECS_MAX 16
+
+/** The question. */
+struct wring_planning {
+    const char *trace_path, *profile_path; /* as given; also names of what is built in */
+    uint32_t nodes, ranks_per_node;        /* 0: the profile's */
+    char *codecs[WRING_PLANNING_CODECS_MAX];
+    size_t n_codecs;
+    double max_nmse; /* 0: no budget */
+    uint32_t places; /* bit per enum wring_place; 0: whoever the profile knows */
+    bool runnable;   /* only options that this build can execute */
+    enum wring_timeline timeline;
+    enum wring_computing computing;
+    enum wring_search_method search;
+    bool layers; /* no search: every tensor by itself, all with one option */
+    bool only;   /* every tensor takes a codec of the list: neither none nor fp16, unless listed */
+    uint64_t budget_ns, bound_ns; /* 0: no limit; no bound */
+
+    double scale; /* of tensors and times, against the trace */
+
+    struct wring_log log;
+    struct wring_tensor_trace *trace; /* once loaded */
+    struct wring_profile *profile;
+};
+
+/** --trace, --profile, --codec and what else both commands take; input: struct wring_planning. */
+extern const struct argp wring_planning_argp;
+
+/** The defaults. */
+#define WRING_PLANNING_INIT                                                           \
+    {                                                                                 \
+        .scale = 1, .profile_path = "espresso-pcie", .bound_ns = 1000000000, .log = { \
+            .level = WRING_LOG_WARN                                                   \
+        }                                                                             \
+    }
+
+/** Load trace and profile; a fault is logged in one line. */
+enum wring_status wring_planning_load(struct wring_planning *planning);
+
+/** Load the trace alone, to scale; likewise. */
+enum wring_status wring_planning_load_trace(struct wring_planning *planning);
+
+/** A log whose lines are those of a failed command, name and all. */
+struct wring_log wring_planning_log(char *name);
+
+/** Free what was loaded. */
+void wring_planning_finish(struct wring_planning *planning);
+
+/** Between nodes, of one rank one way, as the profile has it: 1e9 bits per second. */
+double wring_planning_link_gbit(const struct wring_profile *profile);
+
+/** Pass the status on; where it is an error, one line says of what. */
+enum wring_status wring_planning_said(const struct wring_planning *planning, const char *what,
+                                      enum wring_status status);
+
+/** Everything with one option. */
+struct wring_baseline {
+    double apart_us;                /* each tensor by itself, as the papers compare */
+    double merged_us;               /* in the best groups that the search finds */
+    struct wring_grouping grouping; /* the better of both */
+};
+
+/** The answer. All times in us; NaN where they were not worked out. */
+struct wring_planned {
+    struct wring_cost_model *model;
+    struct wring_found found;
+    double last_ready_us;
+    struct wring_baseline fp32, fp16;
+    double espresso_us;
+    struct wring_bound bound; /* time_us NaN where none was asked for */
+};
+
+/** How much to work out beside the plan. */
+struct wring_planned_want {
+    uint32_t nodes;   /* 0: as in the question */
+    double link_gbit; /* 0: the profile's */
+    bool espresso, bound;
+};
+
+/** Make a plan. Free it with wring_planned_finish(). A fault is logged in one line. */
+enum wring_status wring_planned_init(const struct wring_planning *planning,
+                                     const struct wring_planned_want *want,
+                                     struct wring_planned *out);
+
+/**
+ * A part of wring_planned_init(): search, try each codec alone where there is time, prove.
+ *
+ * @param params   of the model
+ * @param planned  in: the model; out: what was found, and the bound
+ */
+enum wring_status wring_planned_find(const struct wring_planning *planning,
+                                     const struct wring_planned_want *want,
+                                     const struct wring_cost_model_params *params,
+                                     struct wring_planned *planned);
+
+/**
+ * Instead of a search: every tensor by itself, all with the same option, the best one for that. So
+ * does who compresses without a planner.
+ *
+ * Errors, with one log line: WRING_ERR_INVALID (no option is for all tensors), WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_planned_layers(const struct wring_problem *problem,
+                                       const struct wring_log *log, struct wring_found *out);
+
+/** All tensors by themselves, with one option. @param grouping  out, with room for them */
+void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_grouping *grouping);
+
+/** A problem with some of another one's options. */
+struct wring_planned_part {
+    struct wring_problem problem;
+    uint32_t *whole;                   /* [problem.n_options] their indices there */
+    struct wring_option_cost *options; /* the problem's */
+    uint64_t *allowed;                 /* likewise; NULL: anything */
+};
+
+/**
+ * A model's problem with nothing but options of the codecs that were asked for. Free it with
+ * wring_planned_part_finish(). Errors, with one log line: WRING_ERR_INVALID (there are none),
+ * WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_planned_part_init(const struct wring_planning *planning,
+                                          const struct wring_cost_model *model,
+                                          struct wring_planned_part *out);
+
+/** The options of a grouping of the part made those of the whole. */
+void wring_planned_part_map(const struct wring_planned_part *part, struct wring_grouping *grouping);
+
+void wring_planned_part_finish(struct wring_planned_part *part);
+
+void wring_planned_finish(struct wring_planned *planned);
+
+#endif
