@@ -12,6 +12,8 @@
 static const struct wring_command commands[] = {
     {"info", "what this build and this machine can do", wring_cmd_info},
     {"bench", "measure codecs, providers and collectives, and check results", wring_cmd_bench},
+    {"calibrate", "measure what links, codecs and exchanges take here, for plan",
+     wring_cmd_calibrate},
     {"plan", "choose what to compress, where and how, and say what it gains", wring_cmd_plan},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},

@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <stdlib.h>
 
+#include "tools/calibrate/profile_show.h"
 #include "tools/commands.h"
 
 enum part {
@@ -16,6 +17,11 @@ enum part {
     PART_ALL = (1 << 5) - 1,
 };
 
+enum {
+    OPTION_PROFILE = 0x100,
+    OPTION_SVG,
+};
+
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "print one JSON object", 0},
     {"topology", 't', NULL, 0, "only the machine, and the cores chosen", 1},
@@ -23,18 +29,21 @@ static const struct argp_option options[] = {
     {"rdma", 'r', NULL, 0, "only the RDMA ports, and which of them would be used", 1},
     {"codecs", 'c', NULL, 0, "only the codecs and their kernels", 1},
     {"config", 'C', NULL, 0, "only the WRING_ variables", 1},
+    {"profile", OPTION_PROFILE, "P", 0,
+     "a wring-profile file, or the name of one that is built in, instead", 2},
+    {"svg", OPTION_SVG, "FILE", 0, "draw its curves, too", 2},
     {0},
 };
 
 struct info {
     bool json;
     unsigned parts;
+    const char *profile, *svg;
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct info *info = state->input;
-    (void)arg;
 
     switch (key) {
     case 'j':
@@ -54,6 +63,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'C':
         info->parts |= PART_CONFIG;
+        return 0;
+    case OPTION_PROFILE:
+        info->profile = arg;
+        return 0;
+    case OPTION_SVG:
+        info->svg = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (info->svg != NULL && info->profile == NULL)
+            argp_error(state, "--svg draws a profile: --profile is needed");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -117,6 +136,8 @@ int wring_cmd_info(int argc, char **argv)
     struct wring_log log = {.level = WRING_LOG_WARN};
 
     argp_parse(&info_argp, argc, argv, 0, NULL, &info);
+    if (info.profile != NULL)
+        return wring_profile_info(argv[0], info.profile, info.svg, info.json);
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
     json_t *all = gather(&config, info.parts != 0 ? info.parts : PART_ALL);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring calibrate: between its command line, the ranks and the parts that are measured. */
+#ifndef WRING_TOOLS_CALIBRATE_H
+#define WRING_TOOLS_CALIBRATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/files/gradients.h"
+#include "planner/files/profile.h"
+#include "planner/fit.h"
+#include <wring/codec.h>
+#include <wring/wring.h>
+
+#define WRING_CALIBRATE_CODECS_MAX 16
+#define WRING_CALIBRATE_SIZES 8
+
+/** Elements of the sizes that are measured: 1 Ki, 4 Ki, ... 16 Mi. */
+static inline uint64_t wring_calibrate_size(uint32_t i)
+{
+    return (uint64_t)1024 << 2 * i;
+}
+
+struct wring_calibrate_params {
+    const char *name;      /* of the command, before messages */
+    const char *into;      /* the profile's file; NULL: none */
+    const char *gradients; /* a file of recorded ones; NULL: none */
+    const char *profile_name;
+    const char *provider; /* NULL: as configured */
+    uint32_t ranks;       /* 0: not said */
+    char *codecs[WRING_CALIBRATE_CODECS_MAX];
+    size_t n_codecs;
+    bool codecs_given; /* on the command line: measured again if the file has them */
+    bool must_exist;   /* `into` does */
+    bool fresh;        /* whatever the file has */
+    double seconds;    /* for everything, about */
+    uint64_t max_elems;
+    double doubtful_max; /* the part of the points that may be in doubt; more is noise */
+};
+
+/** What is to be measured; rank 0 finds out and tells the others. */
+struct wring_calibrate_wants {
+    int32_t code; /* an exit status: other than 0, all ranks end */
+    uint32_t links, copies, computing;
+    uint32_t n_codecs;
+    char codecs[WRING_CALIBRATE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
+};
+
+/** A rank in its job. */
+struct wring_calibration {
+    const struct wring_calibrate_params *params;
+    struct wring_session *session;
+    struct wring_group *world;
+    struct wring_group *levels[WRING_LEVELS]; /* the ranks of our node; the first of each node.
+                                                 NULL: we are in none, or nobody is */
+    uint32_t level_ranks[WRING_LEVELS];       /* members of each; 0 or 1: there is no such level */
+    uint32_t rank, ranks;
+    uint32_t place[WRING_LEVELS]; /* ours among them */
+    uint32_t nodes, ranks_per_node;
+    uint32_t cores;    /* that the ranks of a node may use together */
+    char provider[32]; /* of the job: "shm", "shm,tcp" */
+    char machine[256];
+    struct wring_calibrate_wants wants;
+    uint64_t max_elems; /* the largest size, as memory allows */
+    uint64_t begin_ns;
+    struct wring_gradients *gradients; /* in rank 0, where they were asked for */
+    atomic_bool said;                  /* the library has logged an error */
+};
+
+/** Join the job, find out who shares a node, and meet in groups. @return an exit status; said */
+int wring_calibration_join(struct wring_calibration *job);
+void wring_calibration_leave(struct wring_calibration *job);
+
+/** Say why it cannot go on, unless the library has. @return WRING_EXIT_FAILURE */
+int wring_calibration_fail(struct wring_calibration *job, const char *what,
+                           enum wring_status status);
+
+/** The largest of all ranks' times, each of [n]. */
+enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
+                                            uint64_t n);
+
+/** Rank 0 says whether there is time left; all ranks hear the same. */
+enum wring_status wring_calibration_agree(struct wring_calibration *job, bool *more);
+
+/** On a terminal and in rank 0: what goes on, over the line before. "" ends that line. */
+__attribute__((format(printf, 2, 3))) void wring_calibration_tell(
+    const struct wring_calibration *job, const char *format, ...);
+
+/* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
+ * ---- */
+
+/** Points that were measured, and those whose doubt is more than WRING_PROFILE_NOISE. */
+struct wring_calibrate_noise {
+    uint32_t shaky, points;
+};
+
+/** One point more; sorts its samples. */
+void wring_calibrate_count(struct wring_fit_point *point, struct wring_calibrate_noise *noise);
+
+/** The links of the levels. @param noise  counted up, here and below */
+enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
+                                        struct wring_profile *profile,
+                                        struct wring_calibrate_noise *noise);
+
+/** Copies and codecs, on one core of rank 0 while all else rests. */
+enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
+                                         struct wring_profile *profile,
+                                         struct wring_calibrate_noise *noise);
+
+/** A codec by executor, number of cores and tier; in rank 0. */
+enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
+                                         struct wring_profile_codec *codec,
+                                         struct wring_calibrate_noise *noise);
+
+/** What the profile's codecs lose of recorded gradients; in rank 0. */
+enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
+                                         const struct wring_gradients *gradients,
+                                         struct wring_profile *profile);
+
+/** Whole exchanges. */
+enum wring_status wring_calibrate_ways(struct wring_calibration *job, double share,
+                                       struct wring_profile *profile,
+                                       struct wring_calibrate_noise *noise);
+
+/** What exchanges lose to an application beside them. Before the ways, as its buckets are few. */
+enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
+                                            struct wring_profile *profile);
+
+/* ---- the profile, in rank 0 ---- */
+
+/**
+ * The profile that the file holds, to be added to, or a new one; and what it lacks of what was
+ * asked for. A fault is said, and wants->code is not 0. @return the caller's; NULL then
+ */
+struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
+                                           struct wring_calibrate_wants *wants);
+
+/** Room for one more codec or way: the entry of that name, emptied, or a new one. NULL: no memory
+ */
+struct wring_profile_codec *wring_calibrate_codec(struct wring_profile *profile, const char *spec);
+struct wring_profile_way *wring_calibrate_way(struct wring_profile *profile, const char *codec,
+                                              const char *run_as, uint32_t ranks, uint32_t cores);
+
+/** Write it in place of the file, whole or not at all. @return an exit status; said */
+int wring_calibrate_write(const struct wring_calibrate_params *params,
+                          const struct wring_profile *profile);
+
+/** As one rank. @param out  the finished profile in rank 0, else NULL. @return an exit status */
+int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring calibrate: measure links, codecs and whole exchanges, and write a profile. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/bench_start.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/calibrate/profile_show.h"
+#include "tools/commands.h"
+#include "tools/values.h"
+
+enum {
+    OPTION_JSON = 0x100,
+    OPTION_INTO,
+    OPTION_NAME,
+    OPTION_SECONDS,
+    OPTION_ELEMENTS,
+    OPTION_DOUBT,
+    OPTION_FRESH,
+    OPTION_GRADIENTS,
+};
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "the profile; what it holds already is not measured again", 0},
+    {"into", OPTION_INTO, "FILE", 0, "the same, of a file that must be there", 0},
+    {"ranks", 'n', "N", 0, "ranks, started on this host unless a launcher did (default 2)", 0},
+    {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER)", 0},
+    {"codec", 'c', "LIST", 0,
+     "measure these, whether the file has them or not (default: what it lacks of none, bf16, "
+     "fp16, int8, onebit+ef and topk:ratio=0.01+ef)",
+     0},
+    {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 45)", 0},
+    {"elements", OPTION_ELEMENTS, "N", 0,
+     "of the largest bucket, up to the default 16m; suffixes k and m", 0},
+    {"doubt", OPTION_DOUBT, "PERCENT", 0,
+     "of the points that may be in doubt before nothing is written (default 25)", 0},
+    {"gradients", OPTION_GRADIENTS, "FILE", 0,
+     "measure what codecs lose of these, which wring demo --record-gradients wrote", 0},
+    {"name", OPTION_NAME, "NAME", 0, "of a new profile (default: calibrated)", 0},
+    {"fresh", OPTION_FRESH, NULL, 0, "begin anew, whatever the file holds", 0},
+    {"json", OPTION_JSON, NULL, 0, "print the profile, as it is written", 0},
+    {0},
+};
+
+struct command {
+    struct wring_calibrate_params params;
+    bool json;
+};
+
+static void parse_codecs(struct command *command, char *arg, struct argp_state *state)
+{
+    struct wring_calibrate_params *params = &command->params;
+
+    params->n_codecs = wring_value_list(arg, params->codecs, WRING_CALIBRATE_CODECS_MAX);
+    if (params->n_codecs == 0 || params->n_codecs > WRING_CALIBRATE_CODECS_MAX)
+        argp_error(state, "--codec needs 1 to %d specs", WRING_CALIBRATE_CODECS_MAX);
+    for (size_t i = 0; i < params->n_codecs; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(params->codecs[i], params->codecs[j]) == 0)
+                argp_error(state, "--codec names %s twice", params->codecs[i]);
+    params->codecs_given = state != NULL;
+}
+
+static void check_output(const struct command *command, struct argp_state *state)
+{
+    if (command->params.into == NULL && !command->json)
+        argp_error(state, "-o FILE is needed, or --json");
+    if (command->params.must_exist && command->params.fresh)
+        argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+    struct wring_calibrate_params *params = &command->params;
+
+    switch (key) {
+    case OPTION_INTO:
+    case 'o':
+        params->into = arg;
+        params->must_exist = key == OPTION_INTO;
+        return 0;
+    case 'n':
+        if (!wring_value_count(arg, 2, WRING_PATTERN_RANKS_MAX, &params->ranks))
+            argp_error(state, "--ranks needs a number from 2 to %d", WRING_PATTERN_RANKS_MAX);
+        return 0;
+    case 'p':
+        params->provider = arg;
+        return 0;
+    case 'c':
+        parse_codecs(command, arg, state);
+        return 0;
+    case OPTION_SECONDS:
+        if (!wring_value_real(arg, 0.1, 3600, &params->seconds))
+            argp_error(state, "--seconds needs a number from 0.1 to 3600");
+        return 0;
+    case OPTION_ELEMENTS:
+        if (!wring_value_bytes(arg, &params->max_elems) || params->max_elems < 4096 ||
+            params->max_elems > 16u << 20)
+            argp_error(state, "--elements needs a number from 4k to 16m");
+        return 0;
+    case OPTION_DOUBT:
+        if (!wring_value_real(arg, 0, 100, &params->doubtful_max))
+            argp_error(state, "--doubt needs a percentage, from 0 to 100");
+        params->doubtful_max /= 100;
+        return 0;
+    case OPTION_GRADIENTS:
+        params->gradients = arg;
+        return 0;
+    case OPTION_NAME:
+        params->profile_name = arg;
+        if (arg[0] == '\0' || strlen(arg) > 63)
+            argp_error(state, "--name needs 1 to 63 bytes");
+        return 0;
+    case OPTION_FRESH:
+        params->fresh = true;
+        return 0;
+    case OPTION_JSON:
+        command->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        check_output(command, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp calibrate_argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Measure what links, codecs and whole exchanges take here, for wring plan."
+        "\v"
+        "The ranks are those of the job to plan for: started here, or by a launcher on its "
+        "hosts. Samples are taken in rounds in which everything has its turn; medians count, "
+        "and how far they can be trusted is written beside them. A point is in doubt where its "
+        "value is not known to 25 %; if more than --doubt of the points are, nothing is written.",
+};
+
+/** Specs are refused before any rank starts. */
+static bool are_codecs(const struct wring_calibrate_params *params)
+{
+    for (size_t i = 0; i < params->n_codecs; i++) {
+        struct wring_codec *codec;
+        char reason[256] = "";
+        if (wring_codec_create(params->codecs[i], NULL, reason, sizeof(reason), &codec) !=
+            WRING_OK) {
+            wring_fail(params->name, "--codec %s: %s", params->codecs[i], reason);
+            return false;
+        }
+        wring_codec_destroy(codec);
+    }
+    return true;
+}
+
+/** In rank 0. */
+static int give(const struct command *command, const struct wring_profile *profile)
+{
+    int code = WRING_EXIT_OK;
+
+    if (command->params.into != NULL)
+        code = wring_calibrate_write(&command->params, profile);
+    if (code != WRING_EXIT_OK)
+        return code;
+    if (command->json)
+        return wring_profile_save(profile, stdout) == WRING_OK
+                   ? WRING_EXIT_OK
+                   : wring_fail(command->params.name, "standard output cannot be written");
+    wring_profile_show(stdout, profile);
+    return WRING_EXIT_OK;
+}
+
+/** As one rank of a job, or as the one who starts the ranks. */
+static int calibrate(struct command *command, int argc, char **argv)
+{
+    static const char *const words[] = {"calibrate", NULL};
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+    struct wring_config config;
+
+    if (wring_config_load(&config, &log) != WRING_OK || !are_codecs(&command->params))
+        return WRING_EXIT_FAILURE; /* which was said */
+    if (!wring_under_launcher(&config)) {
+        uint32_t ranks = command->params.ranks > 0 ? command->params.ranks : 2;
+        return wring_start_ranks(command->params.name, words, ranks, argc, argv);
+    }
+    int code = wring_calibrate_rank(&command->params, &profile);
+    if (code == WRING_EXIT_OK && profile != NULL)
+        code = give(command, profile);
+    wring_profile_destroy(profile);
+    return code;
+}
+
+int wring_cmd_calibrate(int argc, char **argv)
+{
+    char codecs[] = "none,bf16,fp16,int8,onebit+ef,topk:ratio=0.01+ef";
+    struct command command = {.params = {.name = argv[0],
+                                         .profile_name = "calibrated",
+                                         .seconds = 45,
+                                         .max_elems = 16u << 20,
+                                         .doubtful_max = 0.25}};
+    char **given = wring_arguments_copy(argc, argv);
+
+    if (given == NULL)
+        return wring_fail(argv[0], "out of memory");
+    parse_codecs(&command, codecs, NULL);
+    error_t error = argp_parse(&calibrate_argp, argc, argv, 0, NULL, &command);
+    int code =
+        error == 0 ? calibrate(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
+    wring_arguments_free(argc, given);
+    return code;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The profile that `wring calibrate` fills: begun or read, added to, written. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+
+static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level;
+    (void)module;
+    wring_fail(arg, "%s", text);
+}
+
+static struct wring_profile *begin(const struct wring_calibration *job)
+{
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    if (profile == NULL)
+        return NULL;
+    snprintf(profile->name, sizeof(profile->name), "%.63s", job->params->profile_name);
+    snprintf(profile->machine, sizeof(profile->machine), "%s", job->machine);
+    snprintf(profile->source, sizeof(profile->source), "wring calibrate");
+    profile->nodes = job->nodes;
+    profile->ranks_per_node = job->ranks_per_node;
+    profile->chunked = true;
+    return profile;
+}
+
+/** Is all there that calibration writes of a codec? */
+static bool has_codec(const struct wring_calibration *job, const struct wring_profile *profile,
+                      const char *spec)
+{
+    bool coding = strcmp(spec, "none") == 0;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        coding = coding || (strcmp(profile->codecs[i].spec, spec) == 0 &&
+                            profile->codecs[i].at[WRING_PLACE_CPU].present);
+    return coding && wring_profile_way(profile, spec, "auto", job->ranks) != NULL;
+}
+
+static bool has_links(const struct wring_calibration *job, const struct wring_profile *profile)
+{
+    for (int level = 0; level < WRING_LEVELS; level++)
+        if (job->level_ranks[level] > 1 && !profile->links[level].present)
+            return false;
+    return true;
+}
+
+static void find_wants(const struct wring_calibration *job, const struct wring_profile *profile,
+                       struct wring_calibrate_wants *wants)
+{
+    wants->links = !has_links(job, profile);
+    wants->copies = profile->copy_us.n == 0;
+    wants->computing = !profile->computing.present;
+    for (size_t i = 0; i < job->params->n_codecs; i++)
+        if (job->params->codecs_given || !has_codec(job, profile, job->params->codecs[i]))
+            snprintf(wants->codecs[wants->n_codecs++], WRING_CODEC_SPEC_MAX, "%s",
+                     job->params->codecs[i]);
+}
+
+/** The file's profile, if it was measured here. NULL: said */
+static struct wring_profile *read_file(const struct wring_calibration *job)
+{
+    struct wring_log log = {say, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+
+    if (wring_profile_load(job->params->into, &log, &profile) != WRING_OK)
+        return NULL;
+    if (strcmp(profile->machine, job->machine) == 0)
+        return profile;
+    wring_fail(job->params->name,
+               "%s was measured on \"%s\", and this is \"%s\": --fresh replaces it",
+               job->params->into, profile->machine, job->machine);
+    wring_profile_destroy(profile);
+    return NULL;
+}
+
+struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
+                                           struct wring_calibrate_wants *wants)
+{
+    const char *into = job->params->into;
+    bool old =
+        into != NULL && !job->params->fresh && (job->params->must_exist || access(into, F_OK) == 0);
+    struct wring_profile *profile = old ? read_file(job) : begin(job);
+
+    *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
+    if (profile != NULL)
+        find_wants(job, profile, wants);
+    else if (!old)
+        wring_fail(job->params->name, "out of memory");
+    if (profile == NULL)
+        wants->code = WRING_EXIT_FAILURE;
+    return profile;
+}
+
+/** A list with room for one more. */
+static void *grow(void *list, uint32_t n, size_t bytes)
+{
+    char *grown = realloc(list, (n + 1) * bytes);
+
+    if (grown != NULL)
+        memset(grown + n * bytes, 0, bytes);
+    return grown;
+}
+
+struct wring_profile_codec *wring_calibrate_codec(struct wring_profile *profile, const char *spec)
+{
+    uint32_t i = 0;
+
+    while (i < profile->n_codecs && strcmp(profile->codecs[i].spec, spec) != 0)
+        i++;
+    if (i == profile->n_codecs) {
+        struct wring_profile_codec *grown =
+            grow(profile->codecs, profile->n_codecs, sizeof(*profile->codecs));
+        if (grown == NULL || i == WRING_PROFILE_CODECS_MAX)
+            return NULL;
+        profile->codecs = grown;
+        profile->n_codecs++;
+    }
+    profile->codecs[i] = (struct wring_profile_codec){.nmse = NAN};
+    snprintf(profile->codecs[i].spec, WRING_CODEC_SPEC_MAX, "%s", spec);
+    return &profile->codecs[i];
+}
+
+struct wring_profile_way *wring_calibrate_way(struct wring_profile *profile, const char *codec,
+                                              const char *run_as, uint32_t ranks, uint32_t cores)
+{
+    uint32_t i = 0;
+
+    while (i < profile->n_ways &&
+           (strcmp(profile->ways[i].codec, codec) != 0 ||
+            strcmp(profile->ways[i].run_as, run_as) != 0 || profile->ways[i].ranks != ranks))
+        i++;
+    if (i == profile->n_ways) {
+        struct wring_profile_way *grown =
+            grow(profile->ways, profile->n_ways, sizeof(*profile->ways));
+        if (grown == NULL || i == WRING_PROFILE_WAYS_MAX)
+            return NULL;
+        profile->ways = grown;
+        profile->n_ways++;
+    }
+    profile->ways[i] = (struct wring_profile_way){.ranks = ranks, .cores = cores};
+    snprintf(profile->ways[i].codec, WRING_CODEC_SPEC_MAX, "%s", codec);
+    snprintf(profile->ways[i].run_as, sizeof(profile->ways[i].run_as), "%s", run_as);
+    return &profile->ways[i];
+}
+
+int wring_calibrate_write(const struct wring_calibrate_params *params,
+                          const struct wring_profile *profile)
+{
+    char *path = NULL;
+    int fd = asprintf(&path, "%s.XXXXXX", params->into) < 0 ? -1 : mkstemp(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool well = false;
+
+    if (file != NULL) {
+        well = wring_profile_save(profile, file) == WRING_OK && fchmod(fd, 0644) == 0;
+        well = fclose(file) == 0 && well && rename(path, params->into) == 0;
+    }
+    if (!well) {
+        int why = errno;
+        if (fd >= 0)
+            unlink(path);
+        free(path);
+        return wring_fail(params->name, "%s cannot be written: %s", params->into, strerror(why));
+    }
+    free(path);
+    return WRING_EXIT_OK;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** One rank of `wring calibrate`: part after part, as rank 0 wants them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+
+#define LINKS_SHARE 0.12
+#define CODECS_SHARE 0.2
+#define COMPUTING_SHARE 0.06
+
+static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level;
+    (void)module;
+    wring_fail(arg, "%s", text);
+}
+
+/** In rank 0, before anything is measured. @return an exit status; said */
+static int load_gradients(struct wring_calibration *job)
+{
+    struct wring_log log = {say, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
+
+    if (job->params->gradients == NULL)
+        return WRING_EXIT_OK;
+    return wring_gradients_load(job->params->gradients, &log, &job->gradients) == WRING_OK
+               ? WRING_EXIT_OK
+               : WRING_EXIT_FAILURE;
+}
+
+/** All ranks learn what rank 0 found missing. @return an exit status */
+static int agree_on_wants(struct wring_calibration *job, struct wring_profile **profile)
+{
+    if (job->rank == 0)
+        *profile = wring_calibrate_open(job, &job->wants);
+    if (job->rank == 0 && job->wants.code == WRING_EXIT_OK)
+        job->wants.code = load_gradients(job);
+    enum wring_status status =
+        wring_broadcast(job->world, &job->wants, sizeof(job->wants), 0, NULL, NULL);
+    if (status != WRING_OK)
+        return wring_calibration_fail(job, "cannot agree on what to measure", status);
+    return job->wants.code;
+}
+
+/** All memory together is half of what is free, at most: sizes that would need more are left out.
+ */
+static void fit_memory(struct wring_calibration *job)
+{
+    uint64_t room = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    uint64_t each = room / job->ranks_per_node;
+    uint64_t per_elem = (3 + 2 * 3 * (uint64_t)job->wants.n_codecs) * sizeof(float);
+
+    job->max_elems = job->params->max_elems;
+    while (job->max_elems > 1024 && job->max_elems * per_elem > each)
+        job->max_elems /= 4;
+}
+
+/** The smallest of all ranks'. */
+static enum wring_status agree_on_sizes(struct wring_calibration *job)
+{
+    fit_memory(job);
+    return wring_allreduce(job->world, &job->max_elems, 1, WRING_I64, WRING_MIN, NULL, NULL);
+}
+
+void wring_calibrate_count(struct wring_fit_point *point, struct wring_calibrate_noise *noise)
+{
+    noise->points++;
+    noise->shaky += wring_fit_look(point).doubt > WRING_PROFILE_NOISE;
+}
+
+/** What each part has measured. */
+struct parts {
+    struct wring_calibrate_noise links, codecs, ways;
+};
+
+static bool is_noise(const struct wring_calibration *job, const struct wring_calibrate_noise *noise)
+{
+    return noise->shaky > job->params->doubtful_max * noise->points;
+}
+
+static int refuse(const struct wring_calibration *job, const char *what,
+                  const struct wring_calibrate_noise *noise)
+{
+    return wring_fail(job->params->name,
+                      "this is noise, no measurement: of %s, at %u of %u points not even the "
+                      "median is known to %.0f %%; let the machine rest, give more --seconds, or "
+                      "accept it with --doubt 100",
+                      what, noise->shaky, noise->points, WRING_PROFILE_NOISE * 100);
+}
+
+/** Rank 0 knows, as only it has codecs. @return an exit status; said */
+static int judge(struct wring_calibration *job, const struct parts *parts)
+{
+    bool well = !is_noise(job, &parts->links) && !is_noise(job, &parts->codecs) &&
+                !is_noise(job, &parts->ways);
+    enum wring_status status = wring_calibration_agree(job, &well);
+
+    if (status != WRING_OK)
+        return wring_calibration_fail(job, "cannot agree", status);
+    if (well)
+        return WRING_EXIT_OK;
+    if (job->rank != 0)
+        return WRING_EXIT_FAILURE; /* rank 0 says it */
+    if (is_noise(job, &parts->links))
+        return refuse(job, "links", &parts->links);
+    return is_noise(job, &parts->codecs) ? refuse(job, "copies and codecs", &parts->codecs)
+                                         : refuse(job, "exchanges", &parts->ways);
+}
+
+static enum wring_status measure_parts(struct wring_calibration *job, struct wring_profile *profile,
+                                       struct parts *parts)
+{
+    enum wring_status status = agree_on_sizes(job);
+
+    if (status == WRING_OK && job->wants.links)
+        status = wring_calibrate_links(job, LINKS_SHARE, profile, &parts->links);
+    if (status == WRING_OK && (job->wants.copies || job->wants.n_codecs > 0))
+        status = wring_calibrate_codecs(job, CODECS_SHARE, profile, &parts->codecs);
+    if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0)
+        status = wring_calibrate_errors(job, job->gradients, profile);
+    if (status == WRING_OK && job->wants.computing)
+        status = wring_calibrate_computing(job, COMPUTING_SHARE, profile);
+    if (status == WRING_OK)
+        status = wring_calibrate_ways(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
+                                      profile, &parts->ways);
+    return status;
+}
+
+static int measure(struct wring_calibration *job, struct wring_profile *profile)
+{
+    struct parts parts = {0};
+    enum wring_status status = measure_parts(job, profile, &parts);
+
+    if (job->rank == 0 && isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+    if (status != WRING_OK)
+        return wring_calibration_fail(job, "cannot go on", status);
+    int code = judge(job, &parts);
+    if (code != WRING_EXIT_OK)
+        return code;
+    return profile == NULL || wring_profile_rehash(profile) == WRING_OK
+               ? WRING_EXIT_OK
+               : wring_fail(job->params->name, "out of memory");
+}
+
+int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out)
+{
+    struct wring_calibration job = {.params = params};
+    struct wring_profile *profile = NULL;
+    int code = wring_calibration_join(&job);
+
+    if (code == WRING_EXIT_OK)
+        code = agree_on_wants(&job, &profile);
+    if (code == WRING_EXIT_OK)
+        code = measure(&job, profile);
+    wring_calibration_leave(&job);
+    wring_gradients_destroy(job.gradients);
+    if (code != WRING_EXIT_OK) {
+        wring_profile_destroy(profile);
+        profile = NULL;
+    }
+    *out = profile;
+    return code;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/calibrate/profile_show.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "tools/commands.h"
+#include "tools/table.h"
+
+#define SMALL 1024.0
+#define MIDDLE 65536.0
+#define LARGE 4194304.0
+
+/** A few digits, whatever the size. */
+static void put_us(struct wring_table *table, const struct wring_cost *cost, double x)
+{
+    double us = wring_cost_at(cost, x);
+    wring_table_cell(table, us < 10 ? "%.2f" : us < 1000 ? "%.1f" : "%.0f", us);
+}
+
+static void show_links(FILE *file, const struct wring_profile *profile)
+{
+    static const struct wring_table_column columns[] = {
+        {"links", WRING_ALIGN_LEFT},       {"provider", WRING_ALIGN_LEFT},
+        {"latency us", WRING_ALIGN_RIGHT}, {"4 KiB us", WRING_ALIGN_RIGHT},
+        {"16 MiB us", WRING_ALIGN_RIGHT},  {"GB/s", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 6);
+
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        if (!link->present)
+            continue;
+        wring_table_cell(table, "%s", wring_level_name((enum wring_level)level));
+        wring_table_cell(table, "%s", link->provider);
+        wring_table_cell(table, "%.1f", link->latency_us);
+        put_us(table, &link->us, 4096);
+        put_us(table, &link->us, 16777216);
+        wring_table_cell(table, "%.2f", 16777216 / wring_cost_at(&link->us, 16777216) / 1e3);
+    }
+    wring_table_finish(table, file);
+}
+
+static void put_error(struct wring_table *table, double error)
+{
+    wring_table_cell(table, isnan(error) ? "-" : "%.3g", error);
+}
+
+static void show_codecs(FILE *file, const struct wring_profile *profile)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},          {"at", WRING_ALIGN_LEFT},
+        {"bytes of 4", WRING_ALIGN_RIGHT},    {"nmse", WRING_ALIGN_RIGHT},
+        {"on gradients", WRING_ALIGN_RIGHT},  {"encode 64k us", WRING_ALIGN_RIGHT},
+        {"decode 64k us", WRING_ALIGN_RIGHT}, {"encode 4m us", WRING_ALIGN_RIGHT},
+        {"decode 4m us", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 9);
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (int place = 0; place < WRING_PLACES; place++) {
+            const struct wring_profile_codec *codec = &profile->codecs[i];
+            const struct wring_profile_coding *coding = &codec->at[place];
+            if (!coding->present)
+                continue;
+            wring_table_cell(table, "%s", codec->spec);
+            wring_table_cell(table, "%s", wring_place_name((enum wring_place)place));
+            wring_table_cell(table, "%.3f", wring_cost_at(&codec->wire_bytes, LARGE) / LARGE);
+            put_error(table, codec->nmse);
+            put_error(table, wring_profile_error(profile, codec->spec, NULL));
+            put_us(table, &coding->encode_us, MIDDLE);
+            put_us(table, &coding->decode_us, MIDDLE);
+            put_us(table, &coding->encode_us, LARGE);
+            put_us(table, &coding->decode_us, LARGE);
+        }
+    wring_table_finish(table, file);
+}
+
+static void show_ways(FILE *file, const struct wring_profile *profile)
+{
+    static const struct wring_table_column columns[] = {
+        {"exchange", WRING_ALIGN_LEFT},  {"as", WRING_ALIGN_LEFT},
+        {"ranks", WRING_ALIGN_RIGHT},    {"1k us", WRING_ALIGN_RIGHT},
+        {"64k us", WRING_ALIGN_RIGHT},   {"4m us", WRING_ALIGN_RIGHT},
+        {"busy 64k", WRING_ALIGN_RIGHT}, {"busy 4m", WRING_ALIGN_RIGHT},
+        {"cpu 4m", WRING_ALIGN_RIGHT},   {"off", WRING_ALIGN_RIGHT},
+        {"spread", WRING_ALIGN_RIGHT},   {"doubt", WRING_ALIGN_RIGHT},
+        {"noisy", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 13);
+
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        wring_table_cell(table, "%s", way->codec);
+        wring_table_cell(table, "%s", way->run_as);
+        wring_table_cell(table, "%" PRIu32, way->ranks);
+        put_us(table, &way->solo.us, SMALL);
+        put_us(table, &way->solo.us, MIDDLE);
+        put_us(table, &way->solo.us, LARGE);
+        put_us(table, &way->busy.us, MIDDLE);
+        put_us(table, &way->busy.us, LARGE);
+        put_us(table, &way->cpu.us, LARGE);
+        wring_table_cell(table, "%.0f %%", way->solo.trust.error * 100);
+        wring_table_cell(table, "%.0f %%", way->solo.trust.spread * 100);
+        wring_table_cell(table, "%.0f %%", way->solo.trust.doubt * 100);
+        wring_table_cell(table, "%u of %u", way->solo.trust.noisy, way->solo.trust.points);
+    }
+    wring_table_finish(table, file);
+}
+
+void wring_profile_show(FILE *file, const struct wring_profile *profile)
+{
+    fprintf(file, "%s, %016" PRIx64 ": %u node%s of %u rank%s\n", profile->name, profile->hash,
+            profile->nodes, profile->nodes == 1 ? "" : "s", profile->ranks_per_node,
+            profile->ranks_per_node == 1 ? "" : "s");
+    if (profile->machine[0] != '\0')
+        fprintf(file, "  %s\n", profile->machine);
+    if (profile->source[0] != '\0')
+        fprintf(file, "  %s\n", profile->source);
+    if (profile->copy_us.n > 0)
+        fprintf(file, "  copies: %.1f GB/s of 16 KiB, %.1f GB/s of 16 MiB\n",
+                16384 / wring_cost_at(&profile->copy_us, 16384) / 1e3,
+                16777216 / wring_cost_at(&profile->copy_us, 16777216) / 1e3);
+    if (profile->errors.n_codecs > 0)
+        fprintf(file, "  errors on gradients, after feedback: %u steps of %u tensors; %s\n",
+                profile->errors.n_steps, profile->errors.n_tensors, profile->errors.source);
+    if (profile->computing.present)
+        fprintf(file,
+                "  beside computing exchanges take %.1f us longer for each gradient that wakes the "
+                "application, and lose %.0f %% of their pace where the processor computes\n",
+                profile->computing.wake_us, profile->computing.spin_lost * 100);
+    fputc('\n', file);
+    show_links(file, profile);
+    if (profile->n_codecs > 0) {
+        fputc('\n', file);
+        show_codecs(file, profile);
+    }
+    if (profile->n_ways > 0) {
+        fputc('\n', file);
+        show_ways(file, profile);
+    }
+}
+
+static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level;
+    (void)module;
+    wring_fail(arg, "%s", text);
+}
+
+static int draw(const char *name, const struct wring_profile *profile, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    bool well = file != NULL && wring_profile_write_svg(profile, file) == WRING_OK;
+
+    if (file != NULL)
+        well = fclose(file) == 0 && well;
+    return well ? WRING_EXIT_OK
+                : wring_fail(name, "%s cannot be written: %s", path, strerror(errno));
+}
+
+int wring_profile_info(const char *name, const char *path, const char *svg, int json)
+{
+    struct wring_log log = {say, (char *)(uintptr_t)name, WRING_LOG_WARN};
+    struct wring_profile *profile;
+    int code = WRING_EXIT_OK;
+
+    if (wring_profile_load(path, &log, &profile) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    if (svg != NULL)
+        code = draw(name, profile, svg);
+    if (code == WRING_EXIT_OK && json)
+        code = wring_profile_save(profile, stdout) == WRING_OK
+                   ? WRING_EXIT_OK
+                   : wring_fail(name, "standard output cannot be written");
+    else if (code == WRING_EXIT_OK)
+        wring_profile_show(stdout, profile);
+    wring_profile_destroy(profile);
+    return code;
+}
