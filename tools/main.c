@@ -15,6 +15,7 @@ static const struct wring_command commands[] = {
     {"calibrate", "measure what links, codecs and exchanges take here, for plan",
      wring_cmd_calibrate},
     {"plan", "choose what to compress, where and how, and say what it gains", wring_cmd_plan},
+    {"simulate", "plan for many clusters, and say how a model scales", wring_cmd_simulate},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
     {NULL, NULL, NULL},
