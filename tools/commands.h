@@ -26,6 +26,7 @@ int wring_cmd_bench(int argc, char **argv);
 int wring_cmd_calibrate(int argc, char **argv); /* tools/calibrate/ */
 int wring_cmd_plan(int argc, char **argv);      /* tools/plan/ */
 int wring_cmd_simulate(int argc, char **argv);  /* tools/plan/ */
+int wring_cmd_replay(int argc, char **argv);    /* tools/plan/ */
 int wring_cmd_run(int argc, char **argv);
 int wring_cmd_demo(int argc, char **argv); /* tools/demo/, or demo_absent.c */
 

@@ -16,6 +16,8 @@ static const struct wring_command commands[] = {
      wring_cmd_calibrate},
     {"plan", "choose what to compress, where and how, and say what it gains", wring_cmd_plan},
     {"simulate", "plan for many clusters, and say how a model scales", wring_cmd_simulate},
+    {"replay", "run the schedule of a plan for real, and compare with what it expects",
+     wring_cmd_replay},
     {"run", "start the ranks of a job on this host", wring_cmd_run},
     {"demo", "train a model over an emulated slow link, with and without codecs", wring_cmd_demo},
     {NULL, NULL, NULL},

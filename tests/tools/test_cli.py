@@ -15,12 +15,12 @@ class Help(unittest.TestCase):
     def test_lists_commands(self):
         result = wring("--help")
         self.assertEqual(result.returncode, 0)
-        for command in ("info", "bench", "calibrate", "plan", "simulate", "run", "demo"):
+        for command in ("info", "bench", "calibrate", "plan", "simulate", "replay", "run", "demo"):
             self.assertIn(f"\n  {command} ", result.stdout)
         self.assertEqual(result.stderr, "")
 
     def test_help_of_a_command_is_its_own_help(self):
-        for command in (["info"], ["run"], ["calibrate"], ["plan"], ["simulate"], ["bench"], ["bench", "allreduce"],
+        for command in (["info"], ["run"], ["calibrate"], ["plan"], ["simulate"], ["replay"], ["bench"], ["bench", "allreduce"],
                         ["bench", "codec"], ["bench", "p2p"]):
             asked = wring("help", *command)
             own = wring(*command, "--help")

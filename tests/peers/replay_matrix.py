@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Are predictions right? Models replayed in many settings, beside what wring plan says of them.
+
+    tests/peers/replay_matrix.py [--build DIR] [--folder DIR] [--settings LIST] [--ranks LIST]
+                                 [--models LIST] [--codecs LIST] [--rounds N] [--iterations N]
+                                 [--compute HOW] [--seconds S] [--auto] [--show]
+                                 [--json FILE] [--csv FILE]
+
+Settings: shm and tcp (this host, 2 ranks), 1g and 10g (2 and 4 hosts on links of so many Gbit/s,
+in network namespaces: links.py). For each setting and number of ranks there is one calibration,
+kept in the folder. A case is a model whose tensors all take one codec, in the groups that wring plan
+finds best; its runs are spread over the rounds, and each is the median of its iterations. "error" is
+predicted / measured - 1, with the median of the runs; "spread" is how far the runs lie apart.
+"backward" is the time without any exchange.
+
+With --auto each model runs three ways instead, in turns: tensor by tensor in float32, the same in
+bf16, and under WRING_PLAN=auto, which may take bf16 and the case's codec; ratios are within rounds,
+and their interval holds the median with the confidence beside it.
+
+A run during which the host disturbed the machine is made again (peer_watch.py). Every run is written
+down when it ends, so whoever starts it again goes on, and --seconds ends it early. Exit status: 0,
+1 if a run failed, 3 if runs are left. All cases in full size take about an hour, most of it at
+1 Gbit/s, which gradients of 1.9 GB pass in 15 s, in each of 9 iterations and each round; --models
+takes MODEL:SCALE, of tensors and times.
+"""
+import argparse
+import csv
+import dataclasses
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+
+import links
+import replay_cases as cases
+from peer_sides import Failed
+from peer_watch import Watch
+from replay_runs import Folder, place
+
+LEFT = 3
+WARM_UP = 2  # iterations of a replay that are not timed
+SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
+FIRST_US = 1e6  # a guess at an iteration that nobody predicted
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--folder", help="profiles, plans and runs (default: BUILD/replay-matrix)")
+    parser.add_argument("--settings", default=",".join(cases.SETTINGS))
+    parser.add_argument("--ranks", default="2,4", help="of the settings that have them")
+    parser.add_argument("--models", default=cases.MODELS)
+    parser.add_argument("--codecs", default=cases.CODECS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=7)
+    parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
+    parser.add_argument("--calibrate-seconds", type=float, default=45)
+    parser.add_argument("--calibrate-elements", help="of the largest bucket")
+    parser.add_argument("--seconds", type=float, help="begin nothing that would take longer")
+    parser.add_argument("--auto", action="store_true", help="WRING_PLAN=auto against fp32 and bf16")
+    parser.add_argument("--show", action="store_true", help="run nothing: print what is there")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--csv", metavar="FILE")
+    arguments = parser.parse_args()
+    try:
+        arguments.cases = cases.list_cases(
+            pick(arguments.settings, cases.SETTINGS), set(map(int, arguments.ranks.split(","))),
+            cases.read_models(arguments.models),
+            (cases.may_take if arguments.auto else list)(arguments.codecs.split(",")))
+    except ValueError as error:
+        parser.error(str(error))
+    if not arguments.cases or min(arguments.rounds, arguments.iterations) < 1:
+        parser.error("there is nothing to run")
+    return arguments
+
+
+def pick(text, known):
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no '{name}' among {', '.join(known)}")
+    return names
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure_line(limits):
+    """How long a cache line takes from core to core, in us."""
+    output = subprocess.run([limits, "line"], capture_output=True, text=True, check=True).stdout
+    return float(output.split()[1])
+
+
+class TimeOver(Exception):
+    pass
+
+
+class Clock:
+    def __init__(self, seconds):
+        self.begin, self.seconds, self.idle = time.monotonic(), seconds, True
+
+    def need(self, seconds):
+        """The first thing always begins, else there would be no end."""
+        spent = time.monotonic() - self.begin
+        if self.seconds is not None and not self.idle and spent + seconds > self.seconds:
+            raise TimeOver
+        self.idle = False
+
+
+class Bench:
+    """What both kinds of runs have in common."""
+
+    def __init__(self, arguments):
+        self.arguments, self.clock = arguments, Clock(arguments.seconds)
+        wring = os.path.abspath(f"{arguments.build}/tools/wring")
+        if not os.access(wring, os.X_OK):
+            sys.exit(f"{arguments.build} is not built: meson setup {arguments.build} && ninja -C "
+                     f"{arguments.build}")
+        self.folder = Folder(arguments.folder or f"{arguments.build}/replay-matrix", wring)
+        self.wring, self.failed = wring, {}
+        limits = os.path.abspath(f"{arguments.build}/tests/peers/machine_limits")
+        self.watch = Watch(functools.partial(measure_line, limits) if os.access(limits, os.X_OK)
+                           else float)
+
+    def same(self, case, **more):
+        """How a line names a case's run."""
+        return {"setting": case.setting, "ranks": case.ranks, "model": case.model,
+                "scale": case.scale, "compute": self.arguments.compute,
+                "iterations": self.arguments.iterations, **more}
+
+    def replay(self, run, case, words, expected_us, what, **environment):
+        """One run, written down."""
+        seen = [line["took_s"] for line in self.folder.find(**what)]
+        guess = max(seen) if seen else 2 + 1.3e-6 * expected_us * (self.arguments.iterations
+                                                                    + WARM_UP)
+        self.clock.need(guess)
+        begin = time.monotonic()
+        words = ["replay", "--json", "-t", case.model, "--scale", case.scale, "--compute",
+                 self.arguments.compute, "--iterations", self.arguments.iterations, *words]
+        got = json.loads(self.watch.run(
+            lambda: run(words, 60 + 10 * guess, **environment),
+            lambda text: say(f"{case.title}: {text}")))
+        self.folder.add({**what, "measured_us": got["measured_us"], "within": got["spread"],
+                         "predicted_us": got["predicted_us"], "wire_bytes": got["wire_bytes"],
+                         "chosen": got.get("chosen", ""),
+                         "took_s": round(time.monotonic() - begin, 2)})
+        return got["measured_us"]
+
+    def run(self):
+        """@return whether runs are left"""
+        places = list(dict.fromkeys((case.setting, case.ranks) for case in self.arguments.cases))
+        try:
+            for setting, ranks in places:
+                some = [case for case in self.arguments.cases
+                        if (case.setting, case.ranks) == (setting, ranks)]
+                if self.is_done(some):
+                    continue
+                with place(self.wring, setting, ranks) as run:
+                    self.run_place(run, setting, ranks, some)
+        except TimeOver:
+            return True
+        return False
+
+    def run_place(self, run, setting, ranks, some):
+        try:
+            self.prepare(run, setting, ranks)
+        except Failed as error:
+            self.fail(f"{setting} x{ranks}", error)
+            return
+        for turn in range(self.arguments.rounds):
+            self.run_round(run, some, turn)
+
+    def fail(self, what, error):
+        self.failed[what] = str(error)
+        say(f"{what}: failed: {error}")
+
+
+class Predictions(Bench):
+    def prepare(self, run, setting, ranks):
+        codecs = list(dict.fromkeys(["none", *self.arguments.codecs.split(",")]))
+        missing = self.folder.lacks(setting, ranks, codecs)
+        if not missing:
+            return
+        seconds = self.arguments.calibrate_seconds
+        self.clock.need(seconds + 10)
+        say(f"{setting} x{ranks}: calibrating {', '.join(missing)}")
+        self.folder.calibrate(run, setting, ranks, missing, seconds,
+                              self.arguments.calibrate_elements)
+
+    def plan(self, case):
+        return self.folder.plan(case, self.arguments.compute)
+
+    def runs_of(self, case, sent):
+        return self.folder.find(**self.same(case, kind="plan", codec=case.codec, sent=sent))
+
+    def is_done(self, some):
+        if any(self.folder.lacks(case.setting, case.ranks, [case.codec]) for case in some):
+            return False
+        return all(len(self.runs_of(case, self.plan(case)[2])) >= self.arguments.rounds
+                   for case in some)
+
+    def run_round(self, run, some, turn):
+        for case in some:
+            if case.title in self.failed:
+                continue
+            try:
+                path, plan, sent = self.plan(case)
+                if len(self.runs_of(case, sent)) > turn:
+                    continue
+                measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
+                                       self.same(case, kind="plan", codec=case.codec, sent=sent))
+            except Failed as error:
+                self.fail(case.title, error)
+                continue
+            error = plan["iteration_us"] / measured - 1
+            say(f"{case.title}, round {turn + 1}: predicted {cases.ms(plan['iteration_us'])} ms, "
+                f"measured {cases.ms(measured)}: {100 * error:+.1f} %")
+
+    def outcomes(self):
+        for case in self.arguments.cases:
+            if self.folder.lacks(case.setting, case.ranks, [case.codec]):
+                continue
+            _, plan, sent = self.plan(case)
+            runs = self.runs_of(case, sent)
+            if runs:
+                yield cases.Outcome(case, plan["iteration_us"], plan["last_ready_us"],
+                                    len(plan["groups"]), [line["measured_us"] for line in runs],
+                                    [line["within"] for line in runs])
+
+    def show(self):
+        """@return (a dictionary for each case, what they come to)"""
+        outcomes = list(self.outcomes())
+        print(f"{len(outcomes)} of {len(self.arguments.cases)} cases; each run the median of "
+              f"{self.arguments.iterations} iterations; compute: {self.arguments.compute}\n")
+        if not outcomes:
+            return [], {}
+        cases.show_outcomes(outcomes)
+        cases.show_judgement(outcomes)
+        return [outcome.as_json() for outcome in outcomes], cases.judge(outcomes)
+
+
+class Races(Bench):
+    """Each model in float32, in bf16, and as the job plans for itself."""
+
+    def prepare(self, run, setting, ranks):
+        """WRING_PLAN=auto measures by itself, once: what it learns stays in the folder."""
+
+    def sides_of(self, case):
+        """@return of each side: its name, the codecs, and what is said to wring replay"""
+        yield from ((side, codec, ["-c", codec]) for side, codec in SIDES.items())
+        yield "auto", case.codec, ["--plan", "auto", "-c", case.codec]
+
+    def line_of(self, case, side, codec, turn):
+        return self.same(case, kind="race", side=side, codec=codec, round=turn)
+
+    def settings_of(self, case, side):
+        cache = self.folder.path.resolve() / f"cache-{case.setting}-{case.ranks}"
+        cache.mkdir(exist_ok=True)
+        return {"WRING_CACHE": str(cache)} if side == "auto" else {}
+
+    def is_done(self, some):
+        return all(self.folder.find(**self.line_of(case, side, codec, turn)) for case in some
+                   for side, codec, _ in self.sides_of(case)
+                   for turn in range(self.arguments.rounds))
+
+    def run_round(self, run, some, turn):
+        models = {}
+        for case in some:
+            sides = models.setdefault((case.model, case.scale), {})
+            sides.update({(side, codec): (case, words)
+                          for side, codec, words in self.sides_of(case)})
+        for sides in models.values():
+            order, at = list(sides.items()), turn % len(sides)
+            for (side, codec), (case, words) in order[at:] + order[:at]:
+                self.run_side(run, case, side, codec, words, turn)
+
+    def run_side(self, run, case, side, codec, words, turn):
+        what = self.line_of(case, side, codec, turn)
+        title = f"{dataclasses.replace(case, codec=codec).title}, {side}"
+        if title in self.failed or self.folder.find(**what):
+            return
+        try:
+            measured = self.replay(run, case, words, FIRST_US, what,
+                                   **self.settings_of(case, side))
+        except Failed as error:
+            self.fail(title, error)
+            return
+        say(f"{title}, round {turn + 1}: {cases.ms(measured)} ms {self.folder.lines[-1]['chosen']}")
+
+    def races(self):
+        for case in self.arguments.cases:
+            found = {side: {line["round"]: line["measured_us"] for line in self.folder.find(
+                **self.same(case, kind="race", side=side, codec=codec))}
+                for side, codec, _ in self.sides_of(case)}
+            rounds = sorted(set.intersection(*(set(runs) for runs in found.values())))
+            if rounds:
+                chosen = [line["chosen"] for line in self.folder.find(
+                    **self.same(case, kind="race", side="auto", codec=case.codec))]
+                yield cases.Race(case, {side: [runs[turn] for turn in rounds]
+                                        for side, runs in found.items()}, chosen)
+
+    def show(self):
+        races = list(self.races())
+        print(f"{len(races)} of {len(self.arguments.cases)} cases; each run the median of "
+              f"{self.arguments.iterations} iterations; compute: {self.arguments.compute}\n")
+        if not races:
+            return [], {}
+        cases.show_races(races)
+        return [race.as_json() for race in races], cases.judge_races(races)
+
+
+def write(arguments, rows, summary):
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"summary": summary, "cases": rows}, file, indent=1)
+            file.write("\n")
+    if arguments.csv and rows:
+        with open(arguments.csv, "w", encoding="utf-8", newline="") as file:
+            plain = [{name: value for name, value in row.items()
+                      if not isinstance(value, (list, dict))} for row in rows]
+            writer = csv.DictWriter(file, plain[0])
+            writer.writeheader()
+            writer.writerows(plain)
+
+
+def main():
+    arguments = parse_arguments()
+    if not arguments.show and any(case.setting in cases.ON_LINKS for case in arguments.cases):
+        links.require_root()
+    bench = (Races if arguments.auto else Predictions)(arguments)
+    begin = time.monotonic()
+    left = bench.run() if not arguments.show else False
+    write(arguments, *bench.show())
+    for what, why in bench.failed.items():
+        print(f"\nfailed: {what}: {why}")
+    say(f"took {time.monotonic() - begin:.0f} s" + (", and runs are left" if left else ""))
+    sys.exit(1 if bench.failed else LEFT if left else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where replay_matrix.py runs wring, and what it keeps in its folder from one time to the next."""
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+
+import links
+from peer_sides import Failed
+from replay_cases import ON_LINKS
+
+TRIES = 4  # of a calibration that finds nothing but noise
+NOISE = "this is noise"
+
+
+def run_here(wring, provider, ranks, words, timeout, **settings):
+    """A command of wring whose ranks are all on this host."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("WRING_")}
+    command = [wring, *map(str, words), "-n", str(ranks), "-p", provider]
+    try:
+        done = subprocess.run(command, env={**bare, **settings}, text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command)}: no end within {timeout:.0f} s") from None
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def run_there(wring, hosts, words, timeout, **settings):
+    """The same with a rank on each host."""
+    try:
+        return links.run_ranks(hosts, [wring, *words], timeout, **settings)
+    except SystemExit as error:
+        raise Failed(f"{' '.join(map(str, words))}: {error}") from None
+
+
+@contextlib.contextmanager
+def place(wring, setting, ranks):
+    """@return a function (words, timeout, **environment): what rank 0 of so many printed"""
+    if setting not in ON_LINKS:
+        yield functools.partial(run_here, wring, setting, ranks)
+        return
+    with links.Hosts(ranks, links.LINKS[setting], bound=True) as hosts:
+        yield functools.partial(run_there, wring, hosts)
+
+
+class Folder:
+    """Profiles, plans, and a line for each run."""
+
+    def __init__(self, path, wring):
+        self.path, self.wring = pathlib.Path(path), wring
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.log = self.path / "runs.jsonl"
+        self.lines = self.read()
+
+    def read(self):
+        if not self.log.exists():
+            return []
+        with open(self.log, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+    def add(self, line):
+        self.lines.append(line)
+        with open(self.log, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def find(self, **what):
+        return [line for line in self.lines
+                if all(line.get(name) == value for name, value in what.items())]
+
+    def profile(self, setting, ranks):
+        return self.path / f"profile-{setting}-{ranks}.json"
+
+    def lacks(self, setting, ranks, codecs):
+        """Codecs whose exchanges the profile has not."""
+        path = self.profile(setting, ranks)
+        if not path.exists():
+            return list(codecs)
+        with open(path, encoding="utf-8") as file:
+            known = {way["codec"] for way in json.load(file)["ways"]}
+        return [codec for codec in codecs if codec not in known]
+
+    def calibrate(self, run, setting, ranks, codecs, seconds, elements=None):
+        """What the profile lacks; a machine that others use may be too noisy at first."""
+        words = ["calibrate", "-o", self.profile(setting, ranks), "-c", ",".join(codecs),
+                 "--name", f"{setting}, {ranks} ranks", "--seconds", seconds]
+        if elements is not None:
+            words += ["--elements", elements]
+        for attempt in range(TRIES):
+            try:
+                return run(words, 2 * seconds + 60)
+            except Failed as error:
+                if NOISE not in str(error) or attempt + 1 == TRIES:
+                    raise
+
+    def plan(self, case, compute):
+        """@return (the plan's file, the plan, a name for how it groups and sends)"""
+        path = self.path / ("plan-" + case.title.translate(str.maketrans(" /:=", "----")) + ".json")
+        words = [self.wring, "plan", "--json", "-t", case.model, "--scale", str(case.scale),
+                 "--profile", str(self.profile(case.setting, case.ranks)), "-c", case.codec,
+                 "--only", "--where", "cpu", "--runnable", "--bound-ms", "0", "-o", str(path)]
+        if compute != "sleep":
+            words += ["--compute", compute]
+        done = subprocess.run(words, text=True, capture_output=True, stdin=subprocess.DEVNULL,
+                              timeout=120, check=False)
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
+        plan = json.loads(done.stdout)
+        sent = json.dumps(plan["groups"], sort_keys=True)
+        return path, plan, hashlib.sha256(sent.encode()).hexdigest()[:12]

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""replay_matrix.py: its arithmetic on made-up figures and, given wring's program, one small case.
+
+    test_replay_matrix.py [BUILD]
+"""
+import contextlib
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
+
+import links
+import replay_cases as cases
+from replay_cases import Case, Outcome, Race
+
+
+def case(codec="none", scale=0.125):
+    return Case("1g", 4, "vgg16", scale, codec)
+
+
+def outcome(predicted, measured, codec="none"):
+    return Outcome(case(codec), predicted, 1.0, 2, measured, [0.01] * len(measured))
+
+
+class Arithmetic(unittest.TestCase):
+    def test_error_is_of_the_median_run(self):
+        one = outcome(110, [90, 100, 130])
+        self.assertAlmostEqual(one.error, 0.1)
+        self.assertAlmostEqual(one.spread, 0.4)
+        self.assertAlmostEqual(one.allowed, 0.4)
+        self.assertEqual(outcome(1, [100]).allowed, 0.05)
+
+    def test_quantile_is_a_value_that_so_many_are_not_above(self):
+        self.assertEqual(cases.quantile(range(1, 11), 0.9), 9)
+        self.assertEqual(cases.quantile(range(1, 12), 0.9), 10)
+        self.assertEqual(cases.quantile([3], 0.9), 3)
+
+    def test_intervals(self):
+        low, high, sure = cases.interval([3, 1, 2])
+        self.assertEqual((low, high, sure), (1, 3, 0.75))
+        low, high, sure = cases.interval(range(1, 7))
+        self.assertEqual((low, high), (1, 6))
+        self.assertAlmostEqual(sure, 0.96875)
+        low, high, sure = cases.interval(range(1, 11))
+        self.assertEqual((low, high), (2, 9))  # 1 - 2 * 11 / 1024
+        self.assertAlmostEqual(sure, 1 - 22 / 1024)
+
+    def test_bars(self):
+        near = [outcome(102, [100]), outcome(104, [100])]
+        got = cases.judge([*near, outcome(50, [100])])
+        self.assertTrue(got["median_met"])
+        self.assertFalse(got["p90_met"])
+        self.assertEqual((got["within"], got["worst"]), (2, -0.5))
+        wide = outcome(80, [80, 100, 120])  # within what its own runs differ by
+        self.assertEqual(cases.judge([wide])["within"], 1)
+        self.assertFalse(cases.judge([outcome(120, [100]), outcome(80, [100]),
+                                      *near[:1]])["median_met"])
+
+    def test_races_are_paired(self):
+        race = Race(case(), {"fp32": [10, 20, 30], "bf16": [30, 60, 90], "auto": [11, 20, 33]}, [])
+        self.assertEqual((race.best, race.rounds), ("fp32", 3))
+        self.assertAlmostEqual(race.ratio, 1.1)
+        self.assertFalse(cases.judge_races([race])["met"])
+        other = Race(case(), {"fp32": [10, 20], "bf16": [5, 6], "auto": [5, 6, 7]}, [])
+        self.assertEqual((other.best, other.ratios), ("bf16", [1, 1]))
+        self.assertTrue(cases.judge_races([other])["met"])
+
+    def test_models(self):
+        self.assertEqual(cases.read_models("vgg16:0.125,lstm"), [("vgg16", 0.125), ("lstm", 1)])
+        for bad in ("", "lstm:0", "lstm:2", "lstm:x", ":1"):
+            with self.assertRaises(ValueError):
+                cases.read_models(bad)
+
+    def test_auto_may_take_what_it_is_compared_with(self):
+        self.assertEqual(cases.may_take(["none", "bf16", "onebit"]), ["bf16", "bf16,onebit"])
+
+    def test_cases_are_those_of_the_bar(self):
+        models = cases.read_models(cases.MODELS)
+        some = cases.list_cases(cases.SETTINGS, {2, 4}, models, cases.CODECS.split(","))
+        self.assertEqual(len(some), 6 * 4 * (4 + 2))
+        self.assertEqual({one.setting for one in some if one.ranks == 4}, {"1g", "10g"})
+
+
+class Hosts(unittest.TestCase):
+    def test_cores_are_shared_as_the_launcher_does(self):
+        def shares(count, cores):
+            hosts = links.Hosts(count, links.LINKS["none"], bound=True)
+            return [hosts.share(host, list(range(cores))) for host in range(count)]
+        self.assertEqual(shares(2, 2), [[0], [1]])
+        self.assertEqual(shares(4, 2), [[0], [1], [0], [1]])
+        self.assertEqual(shares(2, 5), [[0, 1], [2, 3, 4]])
+        self.assertEqual(shares(3, 2), [[0, 1]] * 3)
+
+
+class Tables(unittest.TestCase):
+    def test_misses_are_said(self):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            cases.show_outcomes([outcome(2000, [4000, 4100], "bf16")])
+            cases.show_judgement([outcome(2000, [4000, 4100], "bf16")])
+            cases.show_races([Race(case(), {"fp32": [10], "bf16": [30], "auto": [20]}, ["none"])])
+        text = output.getvalue()
+        self.assertIn("| 1g | 4 | vgg16 /8 | bf16 | 2 | 0.00 | 2.00 | 4.05 | -50.6 | 2.5 | 2 | far |",
+                      text)
+        self.assertEqual(text.count("**missed**"), 3)
+
+
+class Runs(unittest.TestCase):
+    """A tiny model over shared memory; the machine is not quiet, so that no time is judged."""
+
+    def setUp(self):
+        if not os.access(f"{BUILD}/tools/wring", os.X_OK):
+            self.skipTest(f"no {BUILD}/tools/wring")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def matrix(self, *more):
+        return subprocess.run(
+            [sys.executable, "-B", HERE / "replay_matrix.py", "--build", BUILD, "--folder",
+             f"{self.folder}/kept", "--settings", "shm", "--models", "lstm:0.001", "--iterations",
+             "3", "--rounds", "2", "--calibrate-seconds", "2", "--calibrate-elements", "64k",
+             "--json", f"{self.folder}/out.json", "--csv", f"{self.folder}/out.csv", *more],
+            env={**os.environ, "HWLOC_COMPONENTS": "-pci"},  # libpciaccess never frees its names
+            text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=250, check=False)
+
+    def written(self):
+        with open(f"{self.folder}/out.json", encoding="utf-8") as file:
+            return json.load(file)
+
+    def lines(self):
+        with open(f"{self.folder}/kept/runs.jsonl", encoding="utf-8") as file:
+            return file.readlines()
+
+    def test_goes_on_where_it_was_ended(self):
+        result = self.matrix("--codecs", "bf16,onebit", "--seconds", "0")
+        self.assertEqual(result.returncode, 3, result)  # the calibration, at least
+        self.assertIn("runs are left", result.stderr)
+        result = self.matrix("--codecs", "bf16,onebit")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertEqual(len(self.lines()), 4)
+        self.assertIn("2 of 2 cases", result.stdout)
+        rows = self.written()["cases"]
+        self.assertEqual([(row["codec"], len(row["runs_us"])) for row in rows],
+                         [("bf16", 2), ("onebit", 2)])
+        for row in rows:
+            self.assertGreater(row["measured_us"], 5.3)  # backward
+            self.assertAlmostEqual(row["error"], row["predicted_us"] / row["measured_us"] - 1)
+        with open(f"{self.folder}/out.csv", encoding="utf-8", newline="") as file:
+            self.assertEqual([row["codec"] for row in csv.DictReader(file)], ["bf16", "onebit"])
+        again = self.matrix("--codecs", "bf16,onebit")
+        self.assertEqual((again.returncode, len(self.lines())), (0, 4), again)
+
+    def test_auto_races_with_fp32_and_bf16(self):
+        told = subprocess.run([f"{BUILD}/tools/wring", "replay", "--help"], text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL, check=True).stdout
+        if "auto" not in told:
+            self.skipTest("this wring replay has no --plan auto")
+        result = self.matrix("--codecs", "none", "--auto", "--rounds", "1")
+        self.assertEqual(result.returncode, 0, result)
+        row, = self.written()["cases"]
+        self.assertEqual({side: len(runs) for side, runs in row["runs_us"].items()},
+                         {"fp32": 1, "bf16": 1, "auto": 1})
+        self.assertTrue(row["chosen"][0])
+        runs = row["runs_us"]
+        self.assertAlmostEqual(row["ratio"], runs["auto"][0] / runs[row["best"]][0])
+
+    def test_a_run_that_fails_is_said(self):
+        result = self.matrix("--codecs", "nonsense")
+        self.assertEqual(result.returncode, 1, result)
+        self.assertIn("nonsense", result.stdout)
+        self.assertNotIn("Traceback", result.stderr)
+
+    def test_refusals(self):
+        for arguments in (("--settings", "moon"), ("--ranks", "3"), ("--models", "lstm:7")):
+            result = self.matrix(*arguments)
+            self.assertEqual(result.returncode, 2, result)
+
+
+if __name__ == "__main__":
+    unittest.main()

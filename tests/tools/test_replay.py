@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wring replay: what is planned runs in real processes, and its sums are right."""
+import json
+import os
+import tempfile
+import unittest
+
+import wringtest
+from wringtest import wring
+
+SHARED = ("-t", "lstm", "--scale", "0.001")
+
+
+class Replays(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "plan.json")
+
+    def make_plan(self, *arguments, nodes="2"):
+        result = wring("plan", "--json", *SHARED, "-N", nodes, "-g", "1", "--runnable", "--where",
+                       "cpu", "--bound-ms", "0", "-o", self.path, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def replay(self, *arguments, **extra):
+        result = wring("replay", "--json", *SHARED, "--iterations", "3", *arguments, **extra)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_without_a_plan(self):
+        for codec in ("none", "bf16", "onebit+ef"):
+            answer = self.replay("-p", "shm", "-n", "3", "-c", codec)
+            self.assertEqual((answer["ranks"], answer["wrong"]), (3, 0))
+            self.assertIsNone(answer["predicted_us"])
+            self.assertGreater(answer["measured_us"], 71.4) # as long as backward takes
+
+    def test_a_plan_runs(self):
+        for provider in ("shm", "tcp"):
+            plan = self.make_plan("-c", "onebit+ef,onebit")
+            self.assertTrue(all(group["run_as"] for group in plan["groups"]), plan)
+            answer = self.replay("--plan", self.path, "-p", provider, "-n", "2")
+            self.assertEqual(answer["wrong"], 0)
+            self.assertAlmostEqual(answer["predicted_us"], plan["iteration_us"], 6)
+            self.assertAlmostEqual(answer["error"],
+                                   answer["predicted_us"] / answer["measured_us"] - 1, 6)
+
+    def test_a_job_plans_for_itself(self):
+        with tempfile.TemporaryDirectory() as cache:
+            answer = self.replay("--plan", "auto", "-c", "bf16", "-p", "tcp", "-n", "2",
+                                 WRING_CACHE=cache)
+            kept = os.listdir(cache)
+        self.assertEqual((answer["wrong"], answer["settled"]), (0, True), answer)
+        self.assertGreater(answer["end_to_end_us"]["with"], 0)
+        self.assertLessEqual(answer["end_to_end_us"]["with"], answer["end_to_end_us"]["without"])
+        self.assertNotEqual(answer["chosen"], "")
+        self.assertGreaterEqual(answer["chosen_groups"], 1)
+        self.assertEqual([name[:8] for name in kept], ["profile-"])
+
+    def test_computing_by_the_processor(self):
+        self.assertEqual(self.replay("-p", "shm", "-n", "2", "--compute", "spin")["wrong"], 0)
+
+    def test_what_is_coded_is_sent_smaller(self):
+        raw, coded = (self.replay("-p", "tcp", "-n", "2", "-c", codec)["wire_bytes"]
+                      for codec in ("none", "onebit"))
+        self.assertLess(coded, raw / 10)
+
+    def test_refusals(self):
+        self.make_plan("-c", "onebit+ef")
+        for arguments, status, says in (
+                (("--plan", self.path, "-n", "3"), 1, "the job has 3"),
+                (("--plan", self.path, "--scale", "0.002"), 1, "other sizes"),
+                (("--plan", "/nowhere.json"), 1, "/nowhere.json"),
+                (("-c", "nonsense", "-n", "1"), 1, "nonsense"),
+                (("--compute", "guess"), 2, "--compute")):
+            result = wring("replay", *SHARED, *arguments)
+            self.assertEqual(result.returncode, status, (arguments, result))
+            self.assertIn(says, result.stderr)
+        self.assertEqual(wring("replay").returncode, 2)
+
+
+wringtest.main()

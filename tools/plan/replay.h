@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring replay: between its command line and each rank's part. */
+#ifndef WRING_TOOLS_REPLAY_H
+#define WRING_TOOLS_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/files/tensor_trace.h"
+#include "runtime/plan/autoplan.h"
+#include "tools/bench/bench.h"
+
+enum wring_replay_compute {
+    WRING_REPLAY_SLEEP, /* as a device computes: the processor is free meanwhile */
+    WRING_REPLAY_SPIN,  /* as the processor computes */
+};
+
+struct wring_replay_params {
+    const char *name;                       /* of the command, before messages */
+    const struct wring_tensor_trace *trace; /* to scale already */
+    const char *plan;     /* file, or "auto"; NULL: each tensor by itself, by `codec` */
+    bool automatic;       /* it is "auto" */
+    const char *codec;    /* then a list of those that may be taken */
+    const char *provider; /* NULL: as configured */
+    uint32_t ranks;       /* 0: not said */
+    uint32_t iterations;
+    enum wring_replay_compute compute;
+};
+
+/** What came out; the same on every rank. */
+struct wring_replay_result {
+    uint32_t rank, ranks;
+    struct wring_spread
+        time_us; /* of an iteration's slowest rank, backward and what is left then */
+    double p10_us, p90_us;
+    uint64_t wrong;    /* tensors that are not the sum, or not the same everywhere */
+    double wire_bytes; /* an iteration, mean over the ranks */
+    struct wring_autoplan_report automatic; /* what was chosen, if anything was */
+};
+
+/** Be one rank of the replay. @return an exit status; failures are said */
+int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring replay: the schedule of a plan, run for real over the links at hand. */
+#include <argp.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "planner/files/plan.h"
+#include "tools/bench/bench_start.h"
+#include "tools/commands.h"
+#include "tools/plan/planning.h"
+#include "tools/plan/replay.h"
+#include "tools/values.h"
+
+enum {
+    OPTION_JSON = 0x100,
+    OPTION_PLAN,
+    OPTION_SCALE,
+    OPTION_COMPUTE,
+    OPTION_ITERATIONS,
+};
+
+static const struct argp_option options[] = {
+    {"trace", 't', "T", 0, "the model: a wring-trace file, or the name of one that is shipped", 0},
+    {"plan", OPTION_PLAN, "FILE", 0,
+     "the plan to run, or auto: let the job plan for itself, as WRING_PLAN=auto does (default: "
+     "each "
+     "tensor by itself)",
+     0},
+    {"codec", 'c', "SPEC", 0,
+     "without a plan: of every tensor (default none); with auto: those that may be taken, as "
+     "bf16,onebit+ef",
+     0},
+    {"ranks", 'n', "N", 0, "ranks, started on this host unless a launcher did (default 2)", 0},
+    {"provider", 'p', "NAME", 0, "transport provider; see wring info", 0},
+    {"scale", OPTION_SCALE, "X", 0,
+     "tensors and times are so much smaller, as in wring plan --scale (default 1)", 0},
+    {"compute", OPTION_COMPUTE, "HOW", 0,
+     "sleep, as where a device computes (default), or spin, as where the processor does", 0},
+    {"iterations", OPTION_ITERATIONS, "R", 0, "that are timed, after two (default 9)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
+    {0},
+};
+
+struct command {
+    struct wring_replay_params params;
+    struct wring_planning planning; /* for its trace */
+    bool json;
+};
+
+static void parse_compute(struct command *command, const char *arg, struct argp_state *state)
+{
+    command->params.compute = strcmp(arg, "spin") == 0 ? WRING_REPLAY_SPIN : WRING_REPLAY_SLEEP;
+    if (strcmp(arg, "spin") != 0 && strcmp(arg, "sleep") != 0)
+        argp_error(state, "--compute needs sleep or spin");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+
+    switch (key) {
+    case 't':
+        command->planning.trace_path = arg;
+        return 0;
+    case OPTION_PLAN:
+        command->params.plan = arg;
+        command->params.automatic = strcmp(arg, "auto") == 0;
+        return 0;
+    case 'c':
+        command->params.codec = arg;
+        return 0;
+    case 'n':
+        if (!wring_value_count(arg, 1, WRING_PATTERN_RANKS_MAX, &command->params.ranks))
+            argp_error(state, "--ranks needs a number from 1 to %d", WRING_PATTERN_RANKS_MAX);
+        return 0;
+    case 'p':
+        command->params.provider = arg;
+        return 0;
+    case OPTION_SCALE:
+        if (!wring_value_real(arg, 1e-6, 1, &command->planning.scale))
+            argp_error(state, "--scale needs a number from 0.000001 to 1, such as 0.125");
+        return 0;
+    case OPTION_COMPUTE:
+        parse_compute(command, arg, state);
+        return 0;
+    case OPTION_ITERATIONS:
+        if (!wring_value_count(arg, 1, 10000, &command->params.iterations))
+            argp_error(state, "--iterations needs a number from 1 to 10000");
+        return 0;
+    case OPTION_JSON:
+        command->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (command->planning.trace_path == NULL)
+            argp_error(state, "--trace is needed: a wring-trace file, or a name such as vgg16");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp replay_argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Run a model's iterations: its computing is slept or spun away, and its gradients are "
+        "exchanged for real, as the plan says."
+        "\v"
+        "An iteration begins with backward and ends when every gradient has come, on the slowest "
+        "rank; the median counts. 'error' is (predicted - measured) / measured; 'spread' is how "
+        "far the 90th percentile is from the 10th, over the median. Afterwards raw sums are "
+        "compared with the exact ones, and coded ones between the ranks.",
+};
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static double spread_of(const struct wring_replay_result *result)
+{
+    return (result->p90_us - result->p10_us) / result->time_us.median;
+}
+
+static void add_choice(json_t *object, const struct wring_autoplan_report *report)
+{
+    json_object_set_new(object, "settled", json_boolean(report->settled));
+    json_object_set_new(object, "chosen", wring_json_text(report->name));
+    json_object_set_new(object, "chosen_groups", json_integer(report->groups));
+    json_object_set_new(object, "end_to_end_us",
+                        json_pack("{s:o, s:o, s:o}", "with", number_or_null(report->with_us),
+                                  "without", number_or_null(report->without_us), "predicted",
+                                  number_or_null(report->predicted_us)));
+}
+
+static int print_json(const struct command *command, const struct wring_replay_result *result,
+                      double predicted_us)
+{
+    double measured_us = result->time_us.median;
+    json_t *object = json_pack(
+        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:I}", "model",
+        wring_json_text(command->params.trace->model), "ranks", (int)result->ranks, "iterations",
+        (int)command->params.iterations, "scale", command->planning.scale, "compute",
+        command->params.compute == WRING_REPLAY_SPIN ? "spin" : "sleep", "measured_us", measured_us,
+        "time_us", "min", result->time_us.min, "median", measured_us, "p90", result->p90_us,
+        "spread", spread_of(result), "predicted_us", number_or_null(predicted_us), "error",
+        number_or_null(predicted_us / measured_us - 1), "wire_bytes", result->wire_bytes, "wrong",
+        (json_int_t)result->wrong);
+
+    if (command->params.automatic)
+        add_choice(object, &result->automatic);
+    return wring_json_print(stdout, object) == WRING_OK
+               ? WRING_EXIT_OK
+               : wring_fail(command->params.name, "standard output cannot be written");
+}
+
+/** What the job chose for itself, by iterations as it sees them: from end to end. */
+static void print_choice(const struct wring_autoplan_report *report)
+{
+    if (!report->settled) {
+        printf("  chosen     nothing: there were too few iterations\n");
+        return;
+    }
+    printf("  chosen     %s; from end to end %.3f ms with it, %.3f ms without", report->name,
+           report->with_us / 1e3, report->without_us / 1e3);
+    if (isfinite(report->predicted_us))
+        printf(", %.3f ms predicted", report->predicted_us / 1e3);
+    printf("\n");
+}
+
+static void print_text(const struct command *command, const struct wring_replay_result *result,
+                       double predicted_us)
+{
+    const struct wring_tensor_trace *trace = command->params.trace;
+    double measured_us = result->time_us.median;
+
+    printf("%s, %" PRIu32 " tensors, %" PRIu32 " ranks, %" PRIu32 " iterations\n", trace->model,
+           trace->n, result->ranks, command->params.iterations);
+    printf("  measured   %10.3f ms   %.3f ms of it after backward; spread %.1f %%\n",
+           measured_us / 1e3, (measured_us - trace->tensors[trace->n - 1].ready_us) / 1e3,
+           spread_of(result) * 100);
+    if (isfinite(predicted_us))
+        printf("  predicted  %10.3f ms   off by %+.1f %%\n", predicted_us / 1e3,
+               (predicted_us / measured_us - 1) * 100);
+    printf("  sent       %10.3f MB   a rank and iteration\n", result->wire_bytes / 1e6);
+    if (command->params.automatic)
+        print_choice(&result->automatic);
+}
+
+/** In one rank. @param predicted_us  NaN where there is no plan */
+static int run(struct command *command, double predicted_us)
+{
+    struct wring_replay_result result;
+    int code = wring_replay_rank(&command->params, &result);
+
+    if (code != WRING_EXIT_OK || result.rank != 0)
+        return code;
+    if (command->json)
+        code = print_json(command, &result, predicted_us);
+    else
+        print_text(command, &result, predicted_us);
+    if (code == WRING_EXIT_OK && result.wrong > 0)
+        return wring_fail(command->params.name, "%" PRIu64 " tensors are wrong", result.wrong);
+    return code;
+}
+
+/** What the plan expects; it is read, and compared with the trace, before any rank starts. */
+static enum wring_status read_plan(const struct command *command, double *predicted_us)
+{
+    struct wring_plan *plan;
+
+    if (command->params.plan == NULL || command->params.automatic)
+        return WRING_OK;
+    enum wring_status status = wring_plan_load(command->params.plan, &command->planning.log, &plan);
+    if (status != WRING_OK)
+        return status;
+    status = wring_plan_check(plan, command->params.trace, NULL, &command->planning.log);
+    *predicted_us = plan->iteration_us;
+    wring_plan_destroy(plan);
+    return status;
+}
+
+/** As one rank of a job, or as the one who starts the ranks. */
+static int replay(struct command *command, int argc, char **argv)
+{
+    static const char *const words[] = {"replay", NULL};
+    uint32_t ranks = command->params.ranks > 0 ? command->params.ranks : 2;
+    double predicted_us = NAN;
+    struct wring_config config;
+
+    if (wring_config_load(&config, &command->planning.log) != WRING_OK ||
+        wring_planning_load_trace(&command->planning) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    command->params.trace = command->planning.trace;
+    if (read_plan(command, &predicted_us) != WRING_OK)
+        return WRING_EXIT_FAILURE;
+    if (!wring_under_launcher(&config))
+        return wring_start_ranks(command->params.name, words, ranks, argc, argv);
+    return run(command, predicted_us);
+}
+
+int wring_cmd_replay(int argc, char **argv)
+{
+    struct command command = {.params = {.name = argv[0], .codec = "none", .iterations = 9},
+                              .planning = WRING_PLANNING_INIT};
+    char **given = wring_arguments_copy(argc, argv);
+
+    if (given == NULL)
+        return wring_fail(argv[0], "out of memory");
+    command.planning.log = wring_planning_log(argv[0]);
+    error_t error = argp_parse(&replay_argp, argc, argv, 0, NULL, &command);
+    int code =
+        error == 0 ? replay(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
+    wring_planning_finish(&command.planning);
+    wring_arguments_free(argc, given);
+    return code;
+}

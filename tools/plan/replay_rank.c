@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** One rank of `wring replay`: computing is slept or spun away, what is exchanged is real. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <wring/wring.h>
+
+#include "base/clock.h"
+#include "tools/commands.h"
+#include "tools/plan/replay.h"
+
+#define WARM_UP 2      /* iterations that are not counted */
+#define SETTLE_MAX 400 /* until a session that plans for itself has chosen */
+#define WAIT_NS (600 * WRING_NS_PER_S)
+
+struct replay {
+    const struct wring_replay_params *params;
+    struct wring_session *session;
+    struct wring_group *world;
+    uint32_t rank, ranks;
+    uint32_t n;                    /* tensors */
+    float **data;                  /* [n] one after another in one buffer */
+    struct wring_bucket **buckets; /* [n] */
+    uint64_t round;                /* iterations so far */
+    double *times_us;              /* [iterations] of this rank, then of the slowest */
+    atomic_bool said;              /* the library has logged an error */
+};
+
+static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    struct replay *replay = arg;
+    fprintf(stderr, "wring: %s: %s\n", module, text);
+    if (level == WRING_LOG_ERROR)
+        atomic_store(&replay->said, true);
+}
+
+static int fail(struct replay *replay, const char *what, enum wring_status status)
+{
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+
+    if (atomic_load(&replay->said))
+        return WRING_EXIT_FAILURE;
+    if (replay->session == NULL || wring_session_error(replay->session, &detail) == WRING_OK)
+        return wring_fail(replay->params->name, "%s: %s", what, wring_status_text(status));
+    return wring_fail(replay->params->name, "rank %u: %s: %s", replay->rank, what, detail.text);
+}
+
+static uint64_t elems_of(const struct replay *replay, uint32_t tensor)
+{
+    return replay->params->trace->tensors[tensor].elems;
+}
+
+static enum wring_status make_tensors(struct replay *replay)
+{
+    uint64_t total = 0;
+    float *all;
+
+    for (uint32_t i = 0; i < replay->n; i++)
+        total += elems_of(replay, i);
+    enum wring_status status =
+        wring_buffer_alloc(replay->session, total * sizeof(float), (void **)&all);
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
+        struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+        params.name = replay->params->trace->tensors[i].name;
+        params.data = replay->data[i] = all;
+        params.elems = elems_of(replay, i);
+        params.codec = replay->params->plan == NULL ? replay->params->codec : "none";
+        params.priority = (int32_t)i;
+        all += params.elems;
+        status = wring_bucket_register(replay->session, &params, &replay->buckets[i]);
+    }
+    return status == WRING_OK ? wring_session_commit(replay->session) : status;
+}
+
+/**
+ * Numbers of a rank and an iteration: four dice together, as codecs depend on how gradients are
+ * shaped, and whole ones below 2^13, so that the sums of 1024 ranks are exact.
+ */
+static float number(uint32_t rank, uint64_t round, uint64_t i)
+{
+    uint64_t bits = (i + ((uint64_t)rank << 44) + (round << 54)) * 0x9e3779b97f4a7c15;
+
+    bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93;
+    bits ^= bits >> 32;
+    uint64_t dice =
+        (bits & 0xfff) + (bits >> 12 & 0xfff) + (bits >> 24 & 0xfff) + (bits >> 36 & 0xfff);
+    return (float)((int)dice - 2 * 0xfff);
+}
+
+static void write_gradients(struct replay *replay)
+{
+    replay->round++;
+    for (uint32_t t = 0; t < replay->n; t++)
+        for (uint64_t i = 0; i < elems_of(replay, t); i++)
+            replay->data[t][i] = number(replay->rank, replay->round, i);
+}
+
+static void sleep_until(uint64_t at_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
+                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
+
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+/** Backward, up to a time. */
+static void compute_until(const struct replay *replay, uint64_t at_ns)
+{
+    if (replay->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
+        sleep_until(at_ns); /* of a time that is over, too, the kernel makes a turn of the core */
+    while (wring_now_ns() < at_ns)
+        ;
+}
+
+static enum wring_status run_backward(struct replay *replay, uint64_t begin_ns)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
+        double ready_us = replay->params->trace->tensors[i].ready_us;
+        compute_until(replay, begin_ns + (uint64_t)(ready_us * 1e3));
+        status = wring_bucket_post(replay->buckets[i]);
+    }
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
+        status = wring_bucket_wait(replay->buckets[i], WAIT_NS);
+    return status;
+}
+
+/** One iteration with fresh gradients, all ranks beginning together. */
+static enum wring_status run_iteration(struct replay *replay, double *us)
+{
+    write_gradients(replay);
+    enum wring_status status = wring_barrier(replay->world);
+    if (status != WRING_OK)
+        return status;
+    uint64_t begin_ns = wring_now_ns();
+    status = run_backward(replay, begin_ns);
+    *us = (double)(wring_now_ns() - begin_ns) / 1e3;
+    return status;
+}
+
+static bool is_sum(const struct replay *replay, uint32_t tensor)
+{
+    for (uint64_t i = 0; i < elems_of(replay, tensor); i++) {
+        float sum = 0;
+        for (uint32_t rank = 0; rank < replay->ranks; rank++)
+            sum += number(rank, replay->round, i);
+        if (replay->data[tensor][i] != sum)
+            return false;
+    }
+    return true;
+}
+
+/** FNV-1a of its bits, in words. */
+static int64_t digest(const struct replay *replay, uint32_t tensor)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (uint64_t i = 0; i < elems_of(replay, tensor); i++) {
+        uint32_t bits;
+        memcpy(&bits, &replay->data[tensor][i], sizeof(bits));
+        hash = (hash ^ bits) * 1099511628211u;
+    }
+    return (int64_t)(hash >> 1);
+}
+
+/** Raw sums are exact, coded ones the same on all ranks. @param wrong  out: tensors that are not */
+static enum wring_status check(struct replay *replay, uint64_t *wrong)
+{
+    int64_t *least = calloc(3 * (size_t)replay->n, sizeof(*least));
+    int64_t *most = least + replay->n, *bad = most + replay->n;
+    enum wring_status status = least != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
+        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+        status = wring_bucket_stats(replay->buckets[i], &stats);
+        least[i] = most[i] = digest(replay, i);
+        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 && !is_sum(replay, i);
+    }
+    if (status == WRING_OK)
+        status = wring_allreduce(replay->world, least, replay->n, WRING_I64, WRING_MIN, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_allreduce(replay->world, most, 2 * (uint64_t)replay->n, WRING_I64, WRING_MAX,
+                                 NULL, NULL);
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
+        *wrong += bad[i] != 0 || least[i] != most[i];
+    free(least);
+    return status;
+}
+
+static double quantile(const double *sorted, uint32_t n, double part)
+{
+    return sorted[(uint32_t)(part * (n - 1) + 0.5)];
+}
+
+/** Until a way is chosen, which is in the same iteration on all ranks. */
+static enum wring_status let_settle(struct replay *replay, struct wring_autoplan_report *report)
+{
+    enum wring_status status = WRING_OK;
+    double unused;
+
+    for (uint32_t i = 0; i < SETTLE_MAX && status == WRING_OK && !report->settled; i++) {
+        status = run_iteration(replay, &unused);
+        wring_autoplan_tell(replay->session, report);
+    }
+    for (uint32_t i = 0; i < WARM_UP && status == WRING_OK; i++)
+        status = run_iteration(replay, &unused);
+    return status;
+}
+
+static enum wring_status measure(struct replay *replay, struct wring_replay_result *out)
+{
+    uint32_t n = replay->params->iterations;
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
+    double unused, bytes;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < WARM_UP && status == WRING_OK; i++)
+        status = run_iteration(replay, &unused);
+    if (replay->params->automatic && status == WRING_OK)
+        status = let_settle(replay, &out->automatic);
+    wring_session_stats(replay->session, &before);
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        status = run_iteration(replay, &replay->times_us[i]);
+    wring_session_stats(replay->session, &after);
+    bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / n / replay->ranks;
+    if (status == WRING_OK) /* the time of an iteration is that of its slowest rank */
+        status =
+            wring_allreduce(replay->world, replay->times_us, n, WRING_F64, WRING_MAX, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_allreduce(replay->world, &bytes, 1, WRING_F64, WRING_SUM, NULL, NULL);
+    if (status != WRING_OK)
+        return status;
+    out->time_us = wring_spread_of(replay->times_us, n);
+    out->p10_us = quantile(replay->times_us, n, 0.1);
+    out->p90_us = quantile(replay->times_us, n, 0.9);
+    out->wire_bytes = bytes;
+    return check(replay, &out->wrong);
+}
+
+static int join(struct replay *replay)
+{
+    prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    char plan[WRING_CONFIG_TEXT + 16], codecs[WRING_CONFIG_TEXT + 32];
+    const char *const settings[] = {plan, codecs, "WRING_BYPASS=never", NULL};
+
+    snprintf(plan, sizeof(plan), "WRING_PLAN=%s",
+             replay->params->plan != NULL ? replay->params->plan : "");
+    snprintf(codecs, sizeof(codecs), "WRING_PLAN_CODECS=%s",
+             replay->params->automatic ? replay->params->codec : "");
+    params.provider = replay->params->provider;
+    params.settings = settings;
+    params.log = log_line;
+    params.log_arg = replay;
+    enum wring_status status = wring_session_open(&params, &replay->session);
+    if (status != WRING_OK)
+        return fail(replay, "cannot join", status);
+    replay->world = wring_session_world(replay->session);
+    replay->rank = wring_session_rank(replay->session);
+    replay->ranks = wring_session_size(replay->session);
+    if (replay->params->ranks != 0 && replay->params->ranks != replay->ranks)
+        return wring_fail(replay->params->name, "the launcher started %u ranks; asked for were %u",
+                          replay->ranks, replay->params->ranks);
+    status = make_tensors(replay);
+    return status == WRING_OK ? WRING_EXIT_OK : fail(replay, "cannot prepare", status);
+}
+
+int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
+{
+    struct replay replay = {.params = params, .n = params->trace->n};
+    int code = WRING_EXIT_FAILURE;
+
+    replay.data = calloc(replay.n, sizeof(*replay.data));
+    replay.buckets = calloc(replay.n, sizeof(struct wring_bucket *));
+    replay.times_us = calloc(params->iterations, sizeof(*replay.times_us));
+    if (replay.data == NULL || replay.buckets == NULL || replay.times_us == NULL)
+        wring_fail(params->name, "out of memory");
+    else
+        code = join(&replay);
+    if (code == WRING_EXIT_OK) {
+        *out = (struct wring_replay_result){.rank = replay.rank, .ranks = replay.ranks};
+        enum wring_status status = measure(&replay, out);
+        code = status == WRING_OK ? WRING_EXIT_OK : fail(&replay, "cannot go on", status);
+    }
+    wring_session_close(replay.session);
+    free(replay.data);
+    free(replay.buckets);
+    free(replay.times_us);
+    return code;
+}
