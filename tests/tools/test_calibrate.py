@@ -108,10 +108,12 @@ class Calibrates(unittest.TestCase):
                                      ("none", "bf16", "topk:ratio=0.01+ef")
                                      for scheme in ("auto", "divisible", "indivisible")})
         for key, way in ways.items():
-            self.assertEqual((way["ranks"], way["max_elements"]), (2, 65536), key)
+            self.assertEqual(way["ranks"], 2, key)
+            # sizes that take long where others use the machine as well are left out
+            self.assertIn(way["max_elements"], (4096, 16384, 65536), key)
             self.assertGreater(way["solo_us"]["corners"][0][1], 0, key)
             self.assertGreaterEqual(way["solo_us"]["samples"], 5, key)
-            self.assertEqual(way["solo_us"]["points"], 4, key)
+            self.assertEqual(1024 * 4 ** (way["solo_us"]["points"] - 1), way["max_elements"], key)
         # with two ranks a code is sent once, whole
         self.assertEqual(ways["bf16", "auto"], ways["bf16", "indivisible"] | {"run_as": "auto"})
         sent = ways["bf16", "indivisible"]["wire_bytes"]["corners"][-1]
