@@ -60,6 +60,8 @@ def parse_arguments():
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=45)
     parser.add_argument("--calibrate-elements", help="of the largest bucket")
+    parser.add_argument("--calibrate-doubt", type=float,
+                        help="percent of the points that may be in doubt")
     parser.add_argument("--seconds", type=float, help="begin nothing that would take longer")
     parser.add_argument("--auto", action="store_true", help="WRING_PLAN=auto against fp32 and bf16")
     parser.add_argument("--show", action="store_true", help="run nothing: print what is there")
@@ -190,7 +192,8 @@ class Predictions(Bench):
         self.clock.need(seconds + 10)
         say(f"{setting} x{ranks}: calibrating {', '.join(missing)}")
         self.folder.calibrate(run, setting, ranks, missing, seconds,
-                              self.arguments.calibrate_elements)
+                              elements=self.arguments.calibrate_elements,
+                              doubt=self.arguments.calibrate_doubt)
 
     def plan(self, case):
         return self.folder.plan(case, self.arguments.compute)

@@ -129,6 +129,7 @@ class Runs(unittest.TestCase):
             [sys.executable, "-B", HERE / "replay_matrix.py", "--build", BUILD, "--folder",
              f"{self.folder}/kept", "--settings", "shm", "--models", "lstm:0.001", "--iterations",
              "3", "--rounds", "2", "--calibrate-seconds", "2", "--calibrate-elements", "64k",
+             "--calibrate-doubt", "100",
              "--json", f"{self.folder}/out.json", "--csv", f"{self.folder}/out.csv", *more],
             env={**os.environ, "HWLOC_COMPONENTS": "-pci"},  # libpciaccess never frees its names
             text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=250, check=False)
