@@ -106,7 +106,7 @@ static void check_exact(const struct wring_problem *problem, double want, uint32
 
 static void equals_exhaustion(void)
 {
-    for (uint32_t seed = 1; seed <= 600; seed++) {
+    for (uint32_t seed = 1; seed <= 600; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make(seed, 6, &made);
         check_exact(&made.problem, optimum(&made.problem), seed);
@@ -156,7 +156,7 @@ static void check_narrow(const struct wring_problem *problem, double want, uint3
 
 static void narrow_branching(void)
 {
-    for (uint32_t seed = 1; seed <= 300; seed++) {
+    for (uint32_t seed = 1; seed <= 300; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make(seed, 6, &made);
         check_narrow(&made.problem, optimum(&made.problem), seed);
@@ -195,7 +195,7 @@ static void any_flow_bounds(void)
     struct wring_edges flow = {.down = down, .along = along};
     uint32_t random = 5;
 
-    for (uint32_t seed = 1; seed <= 300; seed++) {
+    for (uint32_t seed = 1; seed <= 300; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         struct wring_group_table table;
         make(seed, 5, &made);
@@ -296,7 +296,7 @@ static void make_fabric(uint32_t seed, uint32_t n, struct wring_made_problem *ma
 
 static void fabrics(void)
 {
-    for (uint32_t seed = 1; seed <= 100; seed++) {
+    for (uint32_t seed = 1; seed <= 100; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make_fabric(seed, 1 + seed % 5, &made);
         double all = optimum(&made.problem), front = optimum_by_dominance(&made.problem);
@@ -308,7 +308,7 @@ static void fabrics(void)
 
 static void fabrics_of_twelve(void)
 {
-    for (uint32_t seed = 1; seed <= 60; seed++) {
+    for (uint32_t seed = 1; seed <= 60; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make_fabric(seed, 6 + seed % 7, &made);
         check_exact(&made.problem, optimum_by_dominance(&made.problem), seed);

@@ -5,7 +5,7 @@
 Each positional argument is SETUP=TESTLOG, a testlog.json of meson's. A test that tells of several in
 the Test Anything Protocol counts as these. Failures and skips are listed with their reasons; the
 last line is "N passed, N failed, N skipped". A skip in a suite that is required counts as a failure.
-Exits 1 when anything failed, or when nothing passed.
+Exits 1 when anything failed, or when nothing passed. --slowest names what took longest, too.
 """
 import argparse
 import json
@@ -53,6 +53,19 @@ def read_tap(name, planned, result, output):
         yield f"{name}: told of {len(found)} of {planned} tests", result, output
 
 
+def slowest(arguments, number):
+    """'matrix 45 s, report 23 s': the tests that took longest."""
+    took = []
+    for argument in arguments:
+        try:
+            with open(argument.split("=", 1)[1], encoding="utf-8", errors="replace") as file:
+                took += [(test["duration"], test["name"]) for test in map(json.loads, file)]
+        except OSError:
+            pass  # read_results() tells of it
+    return ", ".join(f"{name.rpartition(' / ')[2]} {seconds:.0f} s"
+                     for seconds, name in sorted(took, reverse=True)[:number])
+
+
 def suites_of(name):
     """'gcc: wring:unit+long / config' is in the suites unit and long."""
     if " / " not in name or "wring:" not in name:
@@ -72,6 +85,7 @@ def main():
     parser.add_argument("--passed", action="append", default=[], metavar="CHECK")
     parser.add_argument("--failed", action="append", default=[], metavar="CHECK")
     parser.add_argument("--line", action="store_true", help="print only the last line")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N")
     parser.add_argument("logs", nargs="*", metavar="SETUP=TESTLOG")
     arguments = parser.parse_args()
 
@@ -92,7 +106,9 @@ def main():
             print(f"failed: {name} {why.splitlines()[0] if why else ''}")
             for line in why.splitlines()[1:][-25:]:
                 print(f"    {line}")
-    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
+    most = slowest(arguments.logs, arguments.slowest)
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped" +
+          (f"; slowest: {most}" if most else ""))
     return 1 if failed or not passed else 0
 
 

@@ -8,7 +8,7 @@
 
 #define WARM_SEEDS 4       /* until there is a round of each number of queue pairs */
 #define AT 100             /* arrivals before something happens */
-#define RESTING_SEEDS 16   /* each takes more than a second */
+#define RESTING_SEEDS 10   /* each takes more than a second */
 #ifdef __SANITIZE_THREAD__ /* which makes all of it slow */
 #define SEEDS 6
 #define CYCLES 100
