@@ -17,6 +17,7 @@ mount -t tmpfs run /run
 . "$run/settings"
 . "$RIG/guest/network.sh"
 echo "machine$MACHINE" >/proc/sys/kernel/hostname
+echo 0 >/proc/sys/kernel/randomize_va_space # what is translated for one process serves the next
 
 load_modules() {
     mkdir -p "/lib/modules/$RELEASE"
