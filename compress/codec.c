@@ -8,8 +8,10 @@
 #include "compress/pair.h"
 #include "compress/spec.h"
 
+/* clang-format off */
 static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_none,
+    &wring_codec_lossless,
     &wring_codec_bf16,
     &wring_codec_fp16,
     &wring_codec_int8,
@@ -17,6 +19,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_topk,
     NULL,
 };
+/* clang-format on */
 
 const struct wring_codec_ops *const *wring_codec_list(void)
 {

@@ -30,6 +30,7 @@ static inline uint64_t wring_codec_unit_length(uint64_t unit, uint64_t left)
 }
 
 extern const struct wring_codec_ops wring_codec_none;
+extern const struct wring_codec_ops wring_codec_lossless;
 extern const struct wring_codec_ops wring_codec_bf16;
 extern const struct wring_codec_ops wring_codec_fp16;
 extern const struct wring_codec_ops wring_codec_int8;

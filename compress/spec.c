@@ -175,7 +175,7 @@ static enum wring_status parse_suffix(struct parser *parser, const char **rest)
         return refuse(parser, "%s: parameters stand before +ef", codec->ops->name);
     if (codec->info.flags & WRING_CODEC_FEEDBACK)
         return refuse(parser, "%s: +ef is given twice", codec->ops->name);
-    if (codec->ops->flags & WRING_CODEC_RAW)
+    if (codec->ops->flags & WRING_CODEC_EXACT)
         return refuse(parser, "%s+ef: %s loses nothing that could be fed back; leave +ef away",
                       codec->ops->name, codec->ops->name);
     codec->info.flags |= WRING_CODEC_FEEDBACK;

@@ -54,7 +54,8 @@ static enum wring_status none_decode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_none = {
     .name = "none",
     .doc = "float32 as it is",
-    .flags = WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED,
+    .flags = WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
+             WRING_CODEC_EXACT,
     .init = none_init,
     .unit = none_unit,
     .bound = none_bound,

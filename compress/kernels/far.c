@@ -37,7 +37,7 @@ static void stream_line(char *to, const char *from)
                          _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
 }
 
-void wring_far_copy(void *to, const void *from, size_t bytes)
+void wring_far_stream(void *to, const void *from, size_t bytes)
 {
     size_t done = WRING_TO_LINE(to) < bytes ? WRING_TO_LINE(to) : bytes;
     const char *in = from;
@@ -46,12 +46,26 @@ void wring_far_copy(void *to, const void *from, size_t bytes)
     memcpy(out, in, done);
     for (; done + WRING_LINE <= bytes; done += WRING_LINE)
         stream_line(out + done, in + done);
-    _mm_sfence();
     memcpy(out + done, in + done, bytes - done);
 }
+
+void wring_far_settle(void)
+{
+    _mm_sfence();
+}
 #else
-void wring_far_copy(void *to, const void *from, size_t bytes)
+void wring_far_stream(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);
 }
+
+void wring_far_settle(void)
+{
+}
 #endif
+
+void wring_far_copy(void *to, const void *from, size_t bytes)
+{
+    wring_far_stream(to, from, bytes);
+    wring_far_settle();
+}

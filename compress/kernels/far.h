@@ -47,7 +47,13 @@ void wring_far_fetch(const void *at, size_t bytes);
  */
 void wring_far_read(const void *at, size_t bytes);
 
-/** Copy so many bytes past the caches; the runs do not overlap. */
+/** Copy so many bytes past the caches; the runs do not overlap. Others may see them later … */
+void wring_far_stream(void *to, const void *from, size_t bytes);
+
+/** … than after this. */
+void wring_far_settle(void);
+
+/** Both. */
 void wring_far_copy(void *to, const void *from, size_t bytes);
 
 #endif

@@ -10,7 +10,7 @@
 /** How far one encoding of a value may be off, in a block whose largest magnitude is `peak`. */
 static long double codec_error(const char *codec, long double x, long double peak)
 {
-    if (strcmp(codec, "none") == 0)
+    if (strcmp(codec, "none") == 0 || strncmp(codec, "lossless", 8) == 0)
         return 0;
     if (strcmp(codec, "bf16") == 0)
         return fabsl(x) * 0x1p-8L + 1e-40L;
@@ -23,8 +23,9 @@ static bool has_bound(const struct wring_matrix_case *c)
 {
     bool reduces = c->what == WRING_MATRIX_BUCKET || c->what == WRING_MATRIX_ALLREDUCE ||
                    c->what == WRING_MATRIX_REDUCE_SCATTER;
-    bool known = strcmp(c->codec, "none") == 0 || strcmp(c->codec, "bf16") == 0 ||
-                 strcmp(c->codec, "fp16") == 0 || strncmp(c->codec, "int8", 4) == 0;
+    bool known = strcmp(c->codec, "none") == 0 || strncmp(c->codec, "lossless", 8) == 0 ||
+                 strcmp(c->codec, "bf16") == 0 || strcmp(c->codec, "fp16") == 0 ||
+                 strncmp(c->codec, "int8", 4) == 0;
     return reduces && known && c->special == 0 && strpbrk(c->codec, "+>") == NULL;
 }
 

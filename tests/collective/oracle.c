@@ -221,7 +221,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
 
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
-    o.raw = (info->flags & WRING_CODEC_RAW) != 0;
+    o.raw = (info->flags & WRING_CODEC_EXACT) != 0; /* as without a codec, bit for bit */
     o.inputs = calloc(c->ranks, sizeof(*o.inputs));
     o.residuals = calloc(c->ranks, sizeof(*o.residuals));
     for (uint32_t r = 0; r < c->ranks; r++) {

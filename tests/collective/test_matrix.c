@@ -20,10 +20,11 @@
 
 /* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
  * the last ones, with a way back, only into allreduces */
-#define EXCHANGE_CODECS 7
-#define IMMEDIATE_CODECS 9
+#define EXCHANGE_CODECS 8
+#define IMMEDIATE_CODECS 10
 static const char *const codecs[] = {
     "none",
+    "lossless:block=64",
     "bf16",
     "fp16",
     "int8:block=64",
@@ -40,6 +41,7 @@ static const char *const codecs[] = {
     "topk:ratio=0.01:select=exact+ef",
     "topk:ratio=1:block=1024",
     "onebit+ef>int8",
+    "onebit+ef>lossless",
     "topk:ratio=0.1:block=256+ef>bf16",
     "none>int8:block=64+ef",
     "int8:block=64+ef>onebit:block=128+ef",

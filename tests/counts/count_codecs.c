@@ -132,6 +132,8 @@ void counts_codecs(const char *tier)
         if ((*at)->flags & WRING_CODEC_RAW)
             continue; /* nothing to run */
         count_spec((*at)->name, tier);
+        if ((*at)->flags & WRING_CODEC_EXACT)
+            continue; /* no error to feed back */
         snprintf(spec, sizeof(spec), "%s+ef", (*at)->name);
         count_spec(spec, tier);
     }

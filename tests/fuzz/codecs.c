@@ -22,6 +22,8 @@ static const char *const specs[] = {
     "onebit:block=128+ef",
     "topk:block=512:ratio=0.1+ef",
     "onebit:block=64+ef>int8:block=32",
+    "lossless",
+    "lossless:block=32",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

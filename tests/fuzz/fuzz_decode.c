@@ -109,7 +109,9 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
     float *want = exact_floats(subject->elems);
     enum wring_status status = decode(codec->tiers[0], subject, false, want);
 
-    for (uint64_t i = 0; status == WRING_OK && i < subject->elems; i++)
+    const char *name = wring_codec_info(codec->tiers[0])->name;
+    bool one_nan = strcmp(name, "lossless") != 0; /* that one brings each NaN as it was */
+    for (uint64_t i = 0; status == WRING_OK && one_nan && i < subject->elems; i++)
         FUZZ_CHECK(want[i] == want[i] || bits_of(want[i]) == 0x7FC00000, "element %zu: NaN %x",
                    (size_t)i, bits_of(want[i]));
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++)

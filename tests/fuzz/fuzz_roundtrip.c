@@ -65,6 +65,16 @@ static void check_feedback(const struct subject *subject, const struct outcome *
     }
 }
 
+/** Every bit comes back; none alone makes each NaN the one NaN. */
+static void check_exact(const struct subject *subject, const float *decoded, const char *spec)
+{
+    bool one_nan = strcmp(spec, "none") == 0;
+    for (uint64_t i = 0; i < subject->elems; i++)
+        FUZZ_CHECK(same_bytes(&subject->input[i], &decoded[i], sizeof(*decoded)) ||
+                       (one_nan && subject->input[i] != subject->input[i]),
+                   "%s: element %zu is %a, not %a", spec, (size_t)i, decoded[i], subject->input[i]);
+}
+
 static void check_decodes(const struct wring_codec *codec, const struct subject *subject,
                           const struct outcome *outcome)
 {
@@ -76,6 +86,8 @@ static void check_decodes(const struct wring_codec *codec, const struct subject 
                "%s: its own code is refused", spec);
     if (subject->residual != NULL)
         check_feedback(subject, outcome, decoded, spec);
+    if (wring_codec_info(codec)->flags & WRING_CODEC_EXACT)
+        check_exact(subject, decoded, spec);
     free(decoded);
 }
 

@@ -98,6 +98,62 @@ class NoCodec(Whole):
         return NAN if b & ABS > INF else b
 
 
+class Lossless:
+    def __init__(self, block=512):
+        self.unit = int(block)
+
+    @staticmethod
+    def rotated(x):
+        return (x << 1 | x >> 31) & 0xFFFFFFFF
+
+    def encode_unit(self, v, phase, fed):
+        r, n = [self.rotated(x) for x in v], len(v)
+        if not any(r):
+            return bytes(4)
+        plane, top = (n + 7) // 8, max(r) >> 24
+        distances = [top - (y >> 24) for y in r]
+        sizes = {w: w * plane + sum(d >= 2**w - 1 for d in distances) for w in (3, 4)}
+        width = min((3, 4), key=lambda w: sizes[w])
+        if sizes[width] >= n:
+            return bytes([8, 0, 0, 0]) + b"".join(map(u32, v))
+        planes, others = bytearray(width * plane), bytearray()
+        for i, d in enumerate(distances):
+            d = min(d, 2**width - 1)
+            if d == 2**width - 1:
+                others.append(r[i] >> 24)
+            for j in range(width):
+                planes[j * plane + i // 8] |= (d >> j & 1) << i % 8
+        code = struct.pack("<BBH", width, top, len(others))
+        code += b"".join(struct.pack("<H", y & 0xFFFF) for y in r)
+        code += bytes(y >> 16 & 0xFF for y in r) + bytes(planes) + bytes(others)
+        return code + bytes(-len(code) % 4)
+
+    def decode_unit(self, code, n):
+        require(len(code) >= 4, "bytes are missing")
+        width, top, count = struct.unpack_from("<BBH", code)
+        require(width in (0, 3, 4, 8), "the width")
+        if width in (0, 8):
+            require(top == 0 and count == 0, "the head")
+            require(len(code) >= 4 + n * width // 2, "bytes are missing")
+            return [read_u32(code, 4 + 4 * i) if width else 0 for i in range(n)], 4 + n * width // 2
+        plane = (n + 7) // 8
+        require(count <= n, "the count")
+        size = (4 + 3 * n + width * plane + count + 3) // 4 * 4
+        require(len(code) >= size, "bytes are missing")
+        planes = code[4 + 3 * n:]
+        others = list(planes[width * plane:width * plane + count])
+        out = []
+        for i in range(n):
+            d = sum((planes[j * plane + i // 8] >> i % 8 & 1) << j for j in range(width))
+            if d == 2**width - 1:
+                require(others, "others are missing")
+            exponent = others.pop(0) if d == 2**width - 1 else (top - d) % 256
+            y = struct.unpack_from("<H", code, 4 + 2 * i)[0] | code[4 + 2 * n + i] << 16 | exponent << 24
+            out.append(y >> 1 | (y & 1) << 31)
+        require(not others, "others are left over")
+        return out, size
+
+
 class Bf16(Whole):
     bytes = 2
 
@@ -280,7 +336,7 @@ class Topk:
         return out, size
 
 
-CODECS = {"none": NoCodec, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk}
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk}
 
 
 def parse(spec, phase):

@@ -85,6 +85,27 @@ def none_cases():
     yield refused("none", 2, bytes(9))
 
 
+def lossless_cases():
+    block = "lossless:block=32"
+    yield record("lossless", ODD + LOST + random(3, 600) + random(5, 300, 2.0**-13))
+    yield record(block, random(7, 45) + [0] * 51 + ODD + LOST + random(8, 36, 2.0**-127))
+    yield record(block, floats(1, -1.5, 0.25, -0.0, 1 / 3))
+    yield record(block, [0x80000000] * 32 + [0] * 32 + [0x3F800000] * 3)
+    yield record(block, floats(*(2.0**-i for i in range(14))) + random(9, 82), phase=1)
+    yield record("lossless:block=64", [(i * 0x9E3779B1) % 2**32 for i in range(100)])
+    yield record("lossless:block=4096", random(10, 5000), said="random 10 5000")
+    for head in (0x00007F02, 0x00007F05, 0x00000100, 0x00010000, 0x00007F08):
+        yield refused(block, 4, words(head) + bytes(4 * 4))
+    yield refused(block, 4, words(0x00057F03, 0, 0, 0, 0xFFFFFF, 0))
+    yield refused(block, 4, words(0x00017F03, 0, 0, 0, 0))
+    yield refused(block, 4, words(0x00007F03, 0, 0, 0, 0x070707))
+    yield refused(block, 4, words(0x00007F03, 0, 0, 0))
+    yield refused(block, 4, words(0x00007F03, 0, 0, 0, 0, 0))
+    yield refused(block, 4, words(8, 0, 0, 0))
+    yield refused(block, 4, words(0, 0))
+    yield refused(block, 33, words(0))
+
+
 def sixteen_bit_cases(name):
     yield record(name, ODD + LOST + random(3, 30) + random(5, 30, 2.0**-13))
     yield record(name, ODD + random(7, 30, 2.0**17), phase=1)
@@ -169,6 +190,7 @@ def pair_cases():
 
 FILES = {
     "none": none_cases,
+    "lossless": lossless_cases,
     "bf16": lambda: sixteen_bit_cases("bf16"),
     "fp16": lambda: sixteen_bit_cases("fp16"),
     "int8": int8_cases,

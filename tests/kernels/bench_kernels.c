@@ -6,6 +6,7 @@
 #include "compress/kernels/pick.h"
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
+#include "compress/kernels/split.h"
 #include "compress/kernels/sum.h"
 #include "tests/kernels/time_kernels.h"
 
@@ -30,12 +31,29 @@ CALL(sign, signs, m->code, m->src, NULL, n)
 CALL(sign, keep, m->residual, m->src, n, 0.5f, -0.5f)
 CALL(sign, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(sign, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
+CALL(split, peak, m->src, n)
+CALL(split, pack, m->code, m->src, n, WRING_SPLIT_WIDE, 126)
 CALL(pick, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(pick, retain, m->residual, m->src, m->map, n)
 
 static void quant_encode_feedback(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     ((const struct wring_quant_tier *)tier)->kernels->encode(m->code, m->src, m->residual, n, 512);
+}
+
+/** Numbers serve as a packed block and as its others: most of their bits are random. */
+static void split_unpack(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_split_kernels *kernels = ((const struct wring_split_tier *)tier)->kernels;
+    kernels->unpack(m->dst, (const uint8_t *)m->src, (const uint8_t *)m->other, n, WRING_SPLIT_WIDE,
+                    126);
+}
+
+static void split_unpack_add(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_split_kernels *kernels = ((const struct wring_split_tier *)tier)->kernels;
+    kernels->unpack_add(m->dst, (const uint8_t *)m->src, (const uint8_t *)m->other, n,
+                        WRING_SPLIT_WIDE, 126);
 }
 
 static void sign_signs_split(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -127,6 +145,10 @@ const struct bench_kernel bench_kernels[] = {
     {"sign keep",              TIERS(sign),   1024,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sign_keep},
     {"sign spread",            TIERS(sign),   1024,  {CODE = 1},                   {DST = 32},                   sign_spread},
     {"sign spread_add",        TIERS(sign),   1024,  {CODE = 1, DST = 32},         {DST = 32},                   sign_spread_add},
+    {"split peak",             TIERS(split),  512,   {SRC = 32},                   {0},                          split_peak},
+    {"split pack",             TIERS(split),  512,   {SRC = 32},                   {CODE = 28},                  split_pack},
+    {"split unpack",           TIERS(split),  512,   {SRC = 28},                   {DST = 32},                   split_unpack},
+    {"split unpack_add",       TIERS(split),  512,   {SRC = 28, DST = 32},         {DST = 32},                   split_unpack_add},
     {"pick rank",              TIERS(pick),   65536, {SRC = 32},                   {0},                          pick_rank},
     {"pick mark",              TIERS(pick),   65536, {SRC = 32},                   {MAP = 1},                    pick_mark},
     {"pick retain",            TIERS(pick),   65536, {SRC = 32, RESIDUAL = 32, MAP = 1}, {RESIDUAL = 32},        pick_retain},

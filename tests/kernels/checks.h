@@ -8,5 +8,6 @@ void check_half_every_code(void);
 void check_half_rounding(void);
 void check_half_in_any_mode(void);
 void check_long(void);
+void check_split(void);
 
 #endif

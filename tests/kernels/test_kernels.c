@@ -322,6 +322,7 @@ static const struct wring_test_case cases[] = {
     {"quant", quant},
     {"long", check_long},
     {"sign", sign},
+    {"split", check_split},
     {"pick", pick},
     {0},
 };

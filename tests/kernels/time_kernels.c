@@ -62,9 +62,9 @@ static void open_memory(struct bench_memory *memory, uint64_t n)
     memory->residual = new_floats(n, 2);
     memory->dst = new_floats(n, 3);
     memory->other = new_floats(n, 4);
-    memory->code = new_stream(n * 2);
+    memory->code = new_stream(n * 4);
     memory->map = new_stream(n / 8);
-    memset(memory->code, 0x2F, n * 2); /* a finite number in every format */
+    memset(memory->code, 0x2F, n * 4); /* a finite number in every format */
     memset(memory->map, 1, n / 8);
 }
 

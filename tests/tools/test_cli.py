@@ -76,8 +76,10 @@ class Info(unittest.TestCase):
             self.assertLessEqual({"name", "available", "reason"}, provider.keys())
             self.assertEqual(provider["available"], provider["reason"] == "")
         for codec in info["codecs"]:
-            self.assertLessEqual({"name", "tier", "summable", "unbiased", "params"}, codec.keys())
-        self.assertLessEqual({"none", "bf16", "int8", "onebit", "topk"},
+            self.assertLessEqual({"name", "tier", "summable", "unbiased", "exact", "params"},
+                                 codec.keys())
+            self.assertEqual(codec["exact"], codec["name"] in ("none", "lossless"))
+        self.assertLessEqual({"none", "lossless", "bf16", "int8", "onebit", "topk"},
                              {codec["name"] for codec in info["codecs"]})
         self.assertLessEqual({"packages", "numa", "cores", "nics", "gpus"},
                              info["topology"].keys())

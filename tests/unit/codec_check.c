@@ -8,6 +8,9 @@
 
 const char *const codec_specs[] = {
     "none",
+    "lossless",
+    "lossless:block=32",
+    "lossless:block=4096",
     "bf16",
     "fp16",
     "int8",

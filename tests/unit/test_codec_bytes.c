@@ -25,8 +25,11 @@ static void worked_bytes(void)
     static const float halves[] = {1, 1.00390625f, -1.01171875f};
     static const float steps[32] = {127, -64, 0.5f, 1.5f};
     static const float signs[32] = {1, -3};
+    static const float near[32] = {1, -1.5f, 0.25f, -0.0f, 1.0f / 3};
     static const float sparse[256] = {[5] = 1, [9] = -2};
 
+    WORKED("lossless:block=32", near, 5, 3, 127, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0x56, 0x55, 0, 0x80,
+           0, 0, 0x55, 0x08, 0x1C, 0x08, 0, 0);
     WORKED("bf16", halves, 3, 0x80, 0x3F, 0x80, 0x3F, 0x82, 0xBF);
     WORKED("fp16", thirds, 4, 0x55, 0x35, 0xFF, 0xFB, 0x02, 0x00, 0x00, 0x7C);
     WORKED("int8:block=32", steps, 32, 0, 0, 0x80, 0x3F, 0x7F, 0xC0, 0x00, 0x02, 0x00);
@@ -91,8 +94,8 @@ static void refuse(const char *spec, uint64_t n, const uint32_t *words, size_t n
                    const char *what)
 {
     struct wring_codec *codec = codec_make(spec, NULL);
-    size_t bytes = strcmp(wring_codec_info(codec)->name, "topk") == 0 ? n_words * sizeof(*words)
-                                                                      : wring_codec_bound(codec, n);
+    bool fixed = wring_codec_info(codec)->flags & WRING_CODEC_FIXED;
+    size_t bytes = fixed ? wring_codec_bound(codec, n) : n_words * sizeof(*words);
     unsigned char *code = wring_test_guarded(bytes);
     float *out = wring_test_guarded(n * sizeof(*out));
 
@@ -109,6 +112,13 @@ static void refuse(const char *spec, uint64_t n, const uint32_t *words, size_t n
 
 static void malformed(void)
 {
+    REFUSE("lossless", 4, "another width", 0x00007F02, 0, 0, 0, 0, 0);
+    REFUSE("lossless", 4, "zeros with an exponent", 0x00000100);
+    REFUSE("lossless", 4, "zeros and others", 0x00010000);
+    REFUSE("lossless", 4, "numbers with an exponent", 0x00007F08, 0, 0, 0, 0);
+    REFUSE("lossless", 4, "more others than elements", 0x00057F03, 0, 0, 0, 0xFFFFFF, 0, 0);
+    REFUSE("lossless", 4, "others that no distance asks for", 0x00017F03, 0, 0, 0, 0, 0);
+    REFUSE("lossless", 4, "distances without others", 0x00007F03, 0, 0, 0, 0x070707);
     REFUSE("int8", 32, "a negative scale", 0xBF800000);
     REFUSE("int8", 32, "an infinite scale", 0x7F800000);
     REFUSE("int8", 32, "another NaN", 0x7FC00001);

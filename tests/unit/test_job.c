@@ -127,6 +127,7 @@ static void sums(void)
         {"bf16", NULL, "bf16", NULL},
         {"fp16", "fp16", NULL, "bf16"},
         {NULL, "int8", "onebit", "topk"},
+        {"lossless", NULL, "lossless:block=32", "bf16"},
         {"onebit", "onebit", "onebit", "onebit"},
         {"topk:block=256:ratio=0.1", "topk", "int8", NULL},
     };
@@ -467,7 +468,8 @@ static void shrink(struct reduction *r)
 static void callers_mode(void)
 {
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
-    static const char *const outs[] = {NULL, "bf16", "fp16", "int8", "onebit", "topk:ratio=0.1"};
+    static const char *const outs[] = {NULL,   "lossless", "bf16",          "fp16",
+                                       "int8", "onebit",   "topk:ratio=0.1"};
     for (size_t o = 0; o < sizeof(outs) / sizeof(outs[0]); o++) {
         struct reduction *plain = set_up(specs, outs[o]), *flushed = set_up(specs, outs[o]);
         plain->job.divisor = flushed->job.divisor = 3;

@@ -14,7 +14,12 @@ static void canonical_form(void)
         unsigned flags;
     } good[] = {
         {"none", "none", 1,
-         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
+         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
+             WRING_CODEC_EXACT},
+        {"lossless", "lossless", 512, WRING_CODEC_UNBIASED | WRING_CODEC_EXACT},
+        {"lossless:block=64", "lossless:block=64", 64, WRING_CODEC_UNBIASED | WRING_CODEC_EXACT},
+        {"onebit+ef>lossless", "onebit+ef>lossless", 1024,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
         {"bf16+ef", "bf16+ef", 1, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
         {"fp16", "fp16", 1, WRING_CODEC_FIXED},
         {"int8", "int8", 512, WRING_CODEC_FIXED},
@@ -35,7 +40,8 @@ static void canonical_form(void)
         {"int8:block=512>int8", "int8", 512, WRING_CODEC_FIXED},
         {"topk:ratio=.01+ef>topk+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
         {"none>none", "none", 1,
-         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED},
+         WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
+             WRING_CODEC_EXACT},
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct wring_codec *codec = NULL;
@@ -55,9 +61,12 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"", "no codec ''; there are none, bf16, fp16, int8, onebit, topk"},
-        {"int9", "no codec 'int9'; there are none, bf16, fp16, int8, onebit, topk"},
+        {"", "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk"},
+        {"int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk"},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
+        {"lossless+ef",
+         "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
+        {"lossless:block=4128", "lossless:block=4128: needs a multiple of 32 from 32 to 4096"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},
         {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
         {"int8:", "int8:: a parameter is written name=value"},
@@ -83,7 +92,7 @@ static void refusals(void)
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},
         {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
-        {"int8>int9", "no codec 'int9'; there are none, bf16, fp16, int8, onebit, topk"},
+        {"int8>int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk"},
         {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
         {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"int8:block=96>onebit",

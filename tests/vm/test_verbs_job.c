@@ -161,7 +161,7 @@ static void codecs(void)
         for (int feedback = 0; feedback < 2; feedback++) {
             char spec[64];
             struct wring_matrix_case c = plain_case();
-            if (feedback && ((*ops)->flags & WRING_CODEC_RAW) != 0)
+            if (feedback && ((*ops)->flags & WRING_CODEC_EXACT) != 0)
                 continue;
             snprintf(spec, sizeof(spec), "%s%s", (*ops)->name, feedback ? "+ef" : "");
             c.codec = spec;

@@ -69,9 +69,10 @@ static json_t *describe_codec(const struct wring_codec_ops *ops, const char *tie
     for (size_t i = 0; i < ops->n_params; i++)
         json_array_append_new(params, describe_param(&ops->params[i]));
     json_t *json =
-        json_pack("{s:s, s:s, s:b, s:b, s:i, s:I, s:s, s:o}", "name", ops->name, "tier", info->tier,
-                  "summable", (info->flags & WRING_CODEC_SUMMABLE) != 0, "unbiased",
-                  (info->flags & WRING_CODEC_UNBIASED) != 0, "rounds", (int)info->rounds, "unit",
+        json_pack("{s:s, s:s, s:b, s:b, s:b, s:i, s:I, s:s, s:o}", "name", ops->name, "tier",
+                  info->tier, "summable", (info->flags & WRING_CODEC_SUMMABLE) != 0, "unbiased",
+                  (info->flags & WRING_CODEC_UNBIASED) != 0, "exact",
+                  (info->flags & WRING_CODEC_EXACT) != 0, "rounds", (int)info->rounds, "unit",
                   (json_int_t)info->unit, "doc", ops->doc, "params", params);
     wring_codec_destroy(codec);
     return json;

@@ -73,13 +73,11 @@ static void add_description(struct wring_table *table, json_t *codec)
 void wring_info_show_codecs(FILE *file, json_t *codecs)
 {
     static const struct wring_table_column columns[] = {
-        {"codec", WRING_ALIGN_LEFT},
-        {"kernels", WRING_ALIGN_LEFT},
-        {"sums codes", WRING_ALIGN_LEFT},
-        {"unbiased", WRING_ALIGN_LEFT},
-        {"what it keeps; parameters", WRING_ALIGN_LEFT},
+        {"codec", WRING_ALIGN_LEFT},      {"kernels", WRING_ALIGN_LEFT},
+        {"sums codes", WRING_ALIGN_LEFT}, {"unbiased", WRING_ALIGN_LEFT},
+        {"exact", WRING_ALIGN_LEFT},      {"what it keeps; parameters", WRING_ALIGN_LEFT},
     };
-    struct wring_table *table = wring_table_create(columns, 5);
+    struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
     json_t *codec;
     size_t i;
 
@@ -90,6 +88,7 @@ void wring_info_show_codecs(FILE *file, json_t *codecs)
         wring_table_cell(table, "%s", text_of(codec, "tier"));
         wring_table_cell(table, "%s", is_true(codec, "summable") ? "yes" : "no");
         wring_table_cell(table, "%s", is_true(codec, "unbiased") ? "yes" : "no");
+        wring_table_cell(table, "%s", is_true(codec, "exact") ? "yes" : "no");
         add_description(table, codec);
     }
     wring_table_finish(table, file);

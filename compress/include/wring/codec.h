@@ -40,6 +40,7 @@ enum wring_codec_flag {
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
     WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
     WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
+    WRING_CODEC_EXACT = 1 << 6,    /* a code loses nothing, so nothing could be fed back */
 };
 
 /**
@@ -86,7 +87,7 @@ struct wring_codec_info {
 struct wring_codec_ops {
     const char *name;
     const char *doc; /* one line */
-    unsigned flags;  /* RAW, SUMMABLE, UNBIASED, FIXED */
+    unsigned flags;  /* RAW, SUMMABLE, UNBIASED, FIXED, EXACT */
     unsigned rounds;
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
@@ -103,7 +104,8 @@ struct wring_codec_ops {
      * code = encode(src + residual); residual = src + residual − decode(code).
      *
      * residual may be NULL (no error feedback). A unit in which src or residual holds NaN or
-     * infinity decodes to NaN and leaves its part of the residual as it was.
+     * infinity decodes to NaN and leaves its part of the residual as it was. One that is EXACT
+     * carries what is not finite as it is, and looks at no residual.
      * @return bytes written
      */
     size_t (*encode)(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -158,7 +160,8 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
  * @return bytes written
  *
  * A unit in which src or residual holds NaN or infinity decodes to NaN and leaves its part of the
- * residual as it was. Threads: safe on different buffers.
+ * residual as it was; a codec that is EXACT carries it as it is. Threads: safe on different
+ * buffers.
  */
 size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,

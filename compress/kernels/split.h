@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Kernels of the lossless codec: float32 taken apart into sign and fraction, which are random, and
+ * the exponent, which is not. With r = bits(x) rotated left by 1, the lower 24 bits of r are the
+ * former and the upper 8 the latter. A packed block of n elements is, one after the other:
+ *
+ *     low     2 n bytes                   r & 0xFFFF
+ *     high    n bytes                     r >> 16 & 0xFF
+ *     planes  width * ceil(n / 8) bytes   the bits of each element's distance, lowest first
+ *     others  a byte for each element whose distance has all bits set: its exponent
+ *
+ * An element's distance is that of its exponent from the block's largest, at most 2^width - 1.
+ * FORMAT.md, "lossless", has the blocks around these.
+ */
+#ifndef WRING_KERNELS_SPLIT_H
+#define WRING_KERNELS_SPLIT_H
+
+#include <stdbool.h>
+
+#include "compress/kernels/kernels.h"
+
+#define WRING_SPLIT_BLOCK_MAX 4096
+#define WRING_SPLIT_SLACK                                                  \
+    64 /* bytes behind what is packed or read that a kernel may touch, too \
+        */
+
+#define WRING_SPLIT_NARROW 3 /* the two widths of a distance */
+#define WRING_SPLIT_WIDE 4
+#define WRING_SPLIT_FAR(width)                                         \
+    ((1u << (width)) - 1) /* the distance from which it is written out \
+                           */
+
+#define WRING_SPLIT_PLANE(n) (((n) + 7) / 8) /* bytes */
+#define WRING_SPLIT_PLANES(n) ((n)*3)        /* where in a packed block they begin */
+#define WRING_SPLIT_OTHERS(n, width) (WRING_SPLIT_PLANES(n) + (width)*WRING_SPLIT_PLANE(n))
+#define WRING_SPLIT_ROOM(n) (WRING_SPLIT_OTHERS(n, WRING_SPLIT_WIDE) + (n) + WRING_SPLIT_SLACK)
+
+/** Elements of a block whose distance is too long for either width. */
+struct wring_split_far {
+    uint32_t narrow, wide;
+};
+
+struct wring_split_kernels {
+    /** The largest r: its exponent in the upper 8 bits; 0: only +0. */
+    uint32_t (*peak)(const float *src, uint64_t n);
+    /**
+     * Pack a block.
+     * @param packed  out, WRING_SPLIT_ROOM(n) bytes, of which all may be written
+     * @param n       1 to WRING_SPLIT_BLOCK_MAX
+     * @param width   of a distance: one of the two
+     * @param top     the largest exponent
+     * @return what either width leaves to the others
+     */
+    struct wring_split_far (*pack)(uint8_t *packed, const float *src, uint64_t n, unsigned width,
+                                   uint32_t top);
+    /**
+     * dst = what was packed. Any bytes give something: an exponent that would be below 0 wraps.
+     * @param packed  in, up to where the others begin
+     * @param others  in, n + WRING_SPLIT_SLACK readable bytes, whatever is said to be there
+     * @return how many others were taken
+     */
+    uint64_t (*unpack)(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+                       unsigned width, uint32_t top);
+    /** dst += what was packed. */
+    uint64_t (*unpack_add)(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+                           unsigned width, uint32_t top);
+};
+
+struct wring_split_tier {
+    struct wring_kernel_tier head;
+    const struct wring_split_kernels *kernels;
+};
+
+extern const struct wring_split_tier wring_split_tiers[];
+
+extern const struct wring_split_kernels wring_split_avx2;
+extern const struct wring_split_kernels wring_split_avx512;
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Packing float32 losslessly: the scalar kernels give back each bit, the other tiers do as they.
+ */
+#include <string.h>
+
+#include "compress/kernels/split.h"
+#include "tests/kernels/checks.h"
+#include "tests/kernels/trial.h"
+
+static const unsigned widths[] = {WRING_SPLIT_NARROW, WRING_SPLIT_WIDE};
+#define WIDTHS (sizeof(widths) / sizeof(widths[0]))
+
+static uint32_t exponent_of(float value)
+{
+    return wring_bits_of(value) >> 23 & 0xFF;
+}
+
+/** What packing says of a block, counted straight from what it means. */
+static bool counts_are_right(const struct trial *trial, const float *src, uint32_t peak,
+                             struct wring_split_far far)
+{
+    uint32_t largest = 0, narrow = 0, wide = 0;
+
+    for (uint64_t i = 0; i < trial->n; i++) {
+        uint32_t bits = wring_bits_of(src[i]), rotated = bits << 1 | bits >> 31;
+        largest = rotated > largest ? rotated : largest;
+        narrow += (peak >> 24) - exponent_of(src[i]) >= 7;
+        wide += (peak >> 24) - exponent_of(src[i]) >= 15;
+    }
+    return peak == largest && far.narrow == narrow && far.wide == wide;
+}
+
+/** A block packed by the reference. @param others  out, [n + slack], zeros behind them */
+static size_t pack(uint8_t *packed, uint8_t *others, const float *src, uint64_t n, unsigned width)
+{
+    const struct wring_split_kernels *ref = wring_split_tiers[0].kernels;
+    struct wring_split_far far = ref->pack(packed, src, n, width, ref->peak(src, n) >> 24);
+    size_t count = width == WRING_SPLIT_NARROW ? far.narrow : far.wide;
+
+    memset(others, 0, n + WRING_SPLIT_SLACK);
+    memcpy(others, packed + WRING_SPLIT_OTHERS(n, width), count);
+    return count;
+}
+
+static void check_unpack(const struct wring_split_kernels *kernels, const struct trial *trial,
+                         const uint8_t *packed, const uint8_t *others, unsigned width, uint32_t top)
+{
+    const struct wring_split_kernels *ref = wring_split_tiers[0].kernels;
+    uint64_t n = trial->n;
+    float *want = wring_test_guarded(n * 4), *got = wring_test_guarded(n * 4);
+    float *sum = trial_fill(n, trial->kind, 5), *other_sum = trial_copy(sum, n * 4);
+
+    uint64_t taken = ref->unpack(want, packed, others, n, width, top);
+    CHECK(kernels->unpack(got, packed, others, n, width, top) == taken, "%s n=%zu: other others",
+          trial->tier, (size_t)n);
+    AGREE("unpack", want, got, n * 4);
+    ref->unpack_add(sum, packed, others, n, width, top);
+    CHECK(kernels->unpack_add(other_sum, packed, others, n, width, top) == taken,
+          "%s n=%zu: other others added", trial->tier, (size_t)n);
+    AGREE_BUT_NAN("unpack_add", sum, other_sum, n);
+}
+
+static void check_tier(const void *entry, const struct trial *trial)
+{
+    const struct wring_split_kernels *ref = wring_split_tiers[0].kernels;
+    const struct wring_split_kernels *kernels = ((const struct wring_split_tier *)entry)->kernels;
+    uint64_t n = trial->n;
+    float *src = trial_fill(n, trial->kind, trial->seed), *back = wring_test_guarded(n * 4);
+    uint8_t *others = wring_test_guarded(n + WRING_SPLIT_SLACK);
+    uint32_t peak = kernels->peak(src, n), top = peak >> 24, random = trial->seed;
+
+    for (size_t w = 0; w < WIDTHS; w++) {
+        size_t planes = WRING_SPLIT_OTHERS(n, widths[w]), room = WRING_SPLIT_ROOM(n);
+        uint8_t *want = wring_test_guarded(room), *got = wring_test_guarded(room);
+        uint8_t *tight = wring_test_guarded(planes);
+        size_t count = pack(want, others, src, n, widths[w]);
+        CHECK(counts_are_right(trial, src, peak, kernels->pack(got, src, n, widths[w], top)),
+              "%s counts n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+        AGREE("pack", want, got, planes + count);
+        memcpy(tight, want, planes);
+        CHECK(ref->unpack(back, tight, others, n, widths[w], top) == count, "others are lost");
+        AGREE("unpacked", src, back, n * 4);
+        check_unpack(kernels, trial, tight, others, widths[w], top);
+        for (uint64_t i = 0; i < planes; i++) /* what no encoder writes, too */
+            tight[i] = (uint8_t)wring_test_random(&random);
+        check_unpack(kernels, trial, tight, others, widths[w], top / 64);
+    }
+}
+
+void check_split(void)
+{
+    for (const struct wring_split_tier *tier = wring_split_tiers; tier->head.name; tier++)
+        trial_sweep(&tier->head, check_tier, WRING_SPLIT_BLOCK_MAX);
+}
