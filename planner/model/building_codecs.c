@@ -52,8 +52,9 @@ static enum wring_status check_error(const struct wring_building *building,
                                      const struct wring_profile_codec *codec,
                                      enum wring_budget *out)
 {
-    double budget = building->params->max_nmse;
+    double least = WRING_BUDGET_NOTHING, budget = building->params->max_nmse;
 
+    budget = budget > least ? budget : 0; /* as it was asked for */
     *out = wring_building_budget(building, codec);
     if (*out == WRING_BUDGET_UNKNOWN) {
         wring_error(building->log,
@@ -87,7 +88,7 @@ static void warn_of_made_up(const struct wring_building *building)
     bool any = false;
 
     for (uint32_t i = 1; i < model->n_codecs; i++)
-        any = any || (!building->barred[i] &&
+        any = any || (!building->barred[i] && model->codecs[i].nmse != 0 && /* exact on any */
                       isnan(wring_profile_error(profile, model->codecs[i].spec, NULL)));
     if (any && building->params->max_nmse > 0)
         wring_warn(building->log,

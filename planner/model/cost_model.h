@@ -30,6 +30,9 @@ enum wring_computing {
     WRING_COMPUTING_PROCESSOR, /* on which the exchange runs, too */
 };
 
+/** The least budget that is one: nothing but 0 is below it. */
+#define WRING_BUDGET_NOTHING 0x1p-1022
+
 struct wring_cost_model_params {
     const struct wring_tensor_trace *trace; /* borrowed for the model's life */
     const struct wring_profile *profile;    /* likewise */
@@ -41,7 +44,8 @@ struct wring_cost_model_params {
     uint32_t n_codecs;
     uint32_t places;      /* bit per enum wring_place: who may code; 0: whoever the profile knows */
     double max_nmse;      /* a tensor takes no codec that loses more of it than that, as
-                             wring_profile_error() knows it; 0: no budget */
+                             wring_profile_error() knows it; 0: no budget;
+                             WRING_BUDGET_NOTHING: only what loses nothing */
     double link_scale;    /* of bandwidth between nodes, against the profile's; 0: 1 */
     uint64_t chunk_bytes; /* of timeline full, as WRING_CHUNK_BYTES; 0: its default, 256 KiB */
     enum wring_computing computing;

@@ -337,6 +337,34 @@ static void refusals(void)
     wring_profile_destroy(profile);
 }
 
+/** A budget of nothing leaves what loses nothing, and is another than none. */
+static void nothing_may_be_lost(void)
+{
+    static const uint64_t elems[] = {5000000};
+    static const double ready[] = {0};
+    static const char *const codecs[] = {"onebit", "onebit+ef"};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {.trace = &made.trace,
+                                             .profile = profile,
+                                             .codecs = codecs,
+                                             .n_codecs = 2,
+                                             .max_nmse = WRING_BUDGET_NOTHING};
+
+    wring_made_trace(1, elems, ready, &made);
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        profile->codecs[i].nmse = strcmp(profile->codecs[i].spec, "onebit") == 0 ? 0 : 1e-30;
+    struct wring_cost_model *model = wring_made_model(&params);
+    CHECK(model->n_codecs == 3 && strcmp(model->codecs[2].spec, "onebit") == 0, "%u codecs",
+          model->n_codecs);
+    wring_cost_model_destroy(model);
+    params.max_nmse = 0;
+    model = wring_made_model(&params);
+    CHECK(model->n_codecs == 4, "no budget leaves %u codecs", model->n_codecs);
+    wring_cost_model_destroy(model);
+    wring_profile_destroy(profile);
+}
+
 /** Codecs of more error than the budget go, fp16 of unknown error is there to compare with. */
 static void budget(void)
 {
@@ -501,6 +529,7 @@ int main(int argc, char **argv)
         {"one_level", one_level},
         {"refusals", refusals},
         {"budget", budget},
+        {"nothing_may_be_lost", nothing_may_be_lost},
         {"budget_by_tensor", budget_by_tensor},
         {"fp16_elsewhere", fp16_elsewhere},
         {NULL, NULL},

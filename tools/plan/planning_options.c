@@ -26,7 +26,9 @@ static const struct argp_option options[] = {
     {"gpus-per-node", 'g', "G", 0, "ranks in each node (default: the profile's)", 1},
     {"codec", 'c', "LIST", 0, "codecs that may be taken, besides none and fp16", 1},
     {"max-nmse", OPTION_MAX_NMSE, "X", 0,
-     "no tensor takes a codec that loses a larger share of its gradient's power", 1},
+     "no tensor takes a codec that loses a larger share of its gradient's power; 0: none that "
+     "loses anything",
+     1},
     {"where", OPTION_WHERE, "LIST", 0,
      "who may code: device,cpu,node (default: whoever the profile knows)", 1},
     {"runnable", OPTION_RUNNABLE, NULL, 0, "only take options that this build can execute", 1},
@@ -137,8 +139,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         parse_codecs(planning, arg, state);
         return 0;
     case OPTION_MAX_NMSE:
-        if (!wring_value_real(arg, 1e-12, 1e6, &planning->max_nmse))
-            argp_error(state, "--max-nmse needs a number above 0, such as 0.01");
+        if (!wring_value_real(arg, 0, 1e6, &planning->max_nmse))
+            argp_error(state, "--max-nmse needs a number, such as 0.01; 0: nothing may be lost");
+        if (planning->max_nmse < WRING_BUDGET_NOTHING)
+            planning->max_nmse = WRING_BUDGET_NOTHING;
         return 0;
     case OPTION_RUNNABLE:
         planning->runnable = true;
