@@ -20,9 +20,8 @@
 #define AWAKE_PART 4     /* one of so many steps at least, in some round of them */
 #define LATE_PART 10     /* one of so many at most ends a sleep of a step that was not awake */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
-#define LOOK_NS                                                                      \
-    (100 * WRING_NS_PER_MS) /* of silence, after which a provider looks at its peers \
-                             */
+/* Of silence where something is owed, after which a provider looks at its peers' streams. */
+#define LOOK_NS (2 * WRING_NS_PER_MS)
 
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {
@@ -86,7 +85,7 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     struct sleeps after = sleeps_now();
 
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
-    bool quiet = nobody_slept(&before, &after) && calls.yields == 0 && took_ns < LOOK_NS / 2;
+    bool quiet = nobody_slept(&before, &after) && calls.yields == 0 && took_ns < LOOK_NS;
     bool awake = quiet && !the.disturbed;
     the.disturbed = !quiet;
     ledger->steps++;
