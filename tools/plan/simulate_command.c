@@ -25,6 +25,8 @@ enum {
     OPTION_OVERSUBSCRIPTION,
     OPTION_JITTER,
     OPTION_STRAGGLER,
+    OPTION_LINK_JITTER,
+    OPTION_LINK_STRAGGLER,
     OPTION_ITERATIONS,
     OPTION_SEED,
     OPTION_LOCAL,
@@ -43,6 +45,12 @@ static const struct argp_option options[] = {
     {"jitter", OPTION_JITTER, "SIGMA", 0,
      "each node's computing takes exp(SIGMA * normal) times as long, anew each iteration", 0},
     {"straggler", OPTION_STRAGGLER, "X", 0, "one node computes X times as long", 0},
+    {"link-jitter", OPTION_LINK_JITTER, "LIST", 0,
+     "each link takes exp(SIGMA * normal) times as long, anew in each exchange, for each SIGMA of "
+     "the list (default 0)",
+     0},
+    {"link-straggler", OPTION_LINK_STRAGGLER, "X", 0,
+     "one node's link to the others takes X times as long", 0},
     {"iterations", OPTION_ITERATIONS, "R", 0, "drawn with jitter (default 101)", 0},
     {"seed", OPTION_SEED, "S", 0, "of what is drawn (default 1)", 0},
     {"csv", OPTION_CSV, "FILE", 0, "write the points as a table", 0},
@@ -76,17 +84,20 @@ static uint32_t parse_counts(const char *option, char *arg, uint32_t max, uint32
     return (uint32_t)n;
 }
 
-static void parse_links(struct wring_sweep *sweep, char *arg, struct argp_state *state)
+/** @param what  the numbers are, such as "rates in Gbit/s" */
+static uint32_t parse_reals(const char *option, const char *what, char *arg, double min, double max,
+                            double *out, struct argp_state *state)
 {
     char *words[WRING_SWEEP_MAX];
     size_t n = wring_value_list(arg, words, WRING_SWEEP_MAX);
 
     if (n == 0 || n > WRING_SWEEP_MAX)
-        argp_error(state, "--link needs 1 to %d rates in Gbit/s", WRING_SWEEP_MAX);
+        argp_error(state, "%s needs 1 to %d %s", option, WRING_SWEEP_MAX, what);
     for (size_t i = 0; i < n && n <= WRING_SWEEP_MAX; i++)
-        if (!wring_value_real(words[i], 1e-3, 1e5, &sweep->link_gbit[i]))
-            argp_error(state, "--link needs Gbit/s from 0.001 to 100000, not '%s'", words[i]);
-    sweep->n_links = (uint32_t)n;
+        if (!wring_value_real(words[i], min, max, &out[i]))
+            argp_error(state, "%s needs %s from %.15g to %.15g, not '%s'", option, what, min, max,
+                       words[i]);
+    return (uint32_t)n;
 }
 
 static void parse_real(const char *option, const char *arg, double min, double max, double *out,
@@ -105,6 +116,15 @@ static void parse_seed(struct wring_sweep *sweep, const char *arg, struct argp_s
     sweep->seed = seed;
 }
 
+/** The one lane of a serial timeline has codec work on it, too. */
+static void check_links(const struct wring_sweep *sweep, struct argp_state *state)
+{
+    if (sweep->planning.timeline == WRING_TIMELINE_SERIAL &&
+        (sweep->n_link_jitters > 0 || sweep->link_straggler > 1))
+        argp_error(state, "--timeline serial does not tell links apart, which --link-jitter and "
+                          "--link-straggler are about");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
@@ -118,7 +138,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         sweep->n_nodes = parse_counts("--nodes", arg, 1 << 20, sweep->nodes, state);
         return 0;
     case 'l':
-        parse_links(sweep, arg, state);
+        sweep->n_links =
+            parse_reals("--link", "rates in Gbit/s", arg, 1e-3, 1e5, sweep->link_gbit, state);
         return 0;
     case OPTION_EACH:
         sweep->each = true;
@@ -140,6 +161,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_STRAGGLER:
         parse_real("--straggler", arg, 1, 1000, &sweep->straggler, state);
         return 0;
+    case OPTION_LINK_JITTER:
+        sweep->n_link_jitters =
+            parse_reals("--link-jitter", "numbers", arg, 0, 2, sweep->link_jitter, state);
+        return 0;
+    case OPTION_LINK_STRAGGLER:
+        parse_real("--link-straggler", arg, 1, 1000, &sweep->link_straggler, state);
+        return 0;
     case OPTION_ITERATIONS:
         if (!wring_value_count(arg, 1, 100000, &command->iterations))
             argp_error(state, "--iterations needs a number from 1 to 100000");
@@ -159,6 +187,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (sweep->planning.trace_path == NULL)
             argp_error(state, "--trace is needed: a wring-trace file, or a name such as vgg16");
+        check_links(sweep, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -178,10 +207,19 @@ static const struct argp simulate_argp = {
         "that of one rank alone, forward included; speed-ups are of training, too, against "
         "float32 and against fp16, each in the best groups. Where the trace does not say how "
         "long forward takes, half of backward is assumed, and said. With jitter or a straggler "
-        "all wait for the slowest node, and times are medians of iterations drawn by --seed. "
+        "all wait for the slowest node, an exchange waits for its slowest link, and times are "
+        "medians of iterations drawn by --seed. Plans are made for nodes and links as usual. "
         "What every node exchanges with all others leaves its rack for the larger part: the "
         "link between nodes counts as that much slower.",
 };
+
+static bool jitters(const struct wring_sweep *sweep)
+{
+    for (uint32_t i = 0; i < sweep->n_link_jitters; i++)
+        if (sweep->link_jitter[i] > 0)
+            return true;
+    return false;
+}
 
 static void set_defaults(struct command *command)
 {
@@ -193,7 +231,9 @@ static void set_defaults(struct command *command)
         sweep->link_gbit[sweep->n_links++] = wring_planning_link_gbit(sweep->planning.profile);
     if (sweep->n_local_steps == 0)
         sweep->local_steps[sweep->n_local_steps++] = 1;
-    sweep->iterations = sweep->jitter > 0 ? 101 : 1;
+    if (sweep->n_link_jitters == 0)
+        sweep->link_jitter[sweep->n_link_jitters++] = 0;
+    sweep->iterations = sweep->jitter > 0 || jitters(sweep) ? 101 : 1;
     if (command->iterations > 0)
         sweep->iterations = command->iterations;
 }
@@ -262,6 +302,7 @@ int wring_cmd_simulate(int argc, char **argv)
     struct command command = {.sweep = {.planning = WRING_PLANNING_INIT,
                                         .oversubscription = 1,
                                         .straggler = 1,
+                                        .link_straggler = 1,
                                         .seed = 1},
                               .progress = isatty(STDERR_FILENO)};
 

@@ -12,20 +12,23 @@ struct wring_sweep {
     uint32_t nodes[WRING_SWEEP_MAX];
     double link_gbit[WRING_SWEEP_MAX];
     uint32_t local_steps[WRING_SWEEP_MAX];
-    uint32_t n_nodes, n_links, n_local_steps; /* 0: the profile's; no local steps */
-    bool each;                                /* each codec by itself, too */
-    uint32_t rack;                            /* nodes of a rack; 0: one network for all */
-    double oversubscription;                  /* of what leaves a rack */
-    double jitter;       /* sigma of the logarithm of a node's computing time, each iteration */
-    double straggler;    /* how much longer one node computes; 1: no longer */
-    uint32_t iterations; /* that are drawn, with jitter */
+    double
+        link_jitter[WRING_SWEEP_MAX]; /* sigma of the logarithm of a link's time, each exchange */
+    uint32_t n_nodes, n_links, n_local_steps, n_link_jitters; /* 0: the profile's; none */
+    bool each;                                                /* each codec by itself, too */
+    uint32_t rack;           /* nodes of a rack; 0: one network for all */
+    double oversubscription; /* of what leaves a rack */
+    double jitter;           /* sigma of the logarithm of a node's computing time, each iteration */
+    double straggler;        /* how much longer one node computes; 1: no longer */
+    double link_straggler;   /* the same of one link between nodes */
+    uint32_t iterations;     /* that are drawn, with jitter */
     uint64_t seed;
 };
 
 /** One simulated set-up. Times in us, of an iteration without forward unless said. */
 struct wring_point {
     uint32_t nodes, ranks, local_steps; /* local_steps: 1 where every step is exchanged */
-    double link_gbit;
+    double link_gbit, link_jitter;
     const char *codec; /* borrowed: of the sweep; "all" for a choice among all of them */
     double forward_us; /* counted where speeds are compared */
     double last_ready_us;

@@ -13,11 +13,12 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
                                    const struct wring_point *points, size_t n, FILE *file)
 {
     static const struct wring_table_column columns[] = {
-        {"nodes", WRING_ALIGN_RIGHT},     {"ranks", WRING_ALIGN_RIGHT},
-        {"Gbit/s", WRING_ALIGN_RIGHT},    {"local steps", WRING_ALIGN_RIGHT},
-        {"iteration", WRING_ALIGN_RIGHT}, {"9 of 10", WRING_ALIGN_RIGHT},
-        {"scaling", WRING_ALIGN_RIGHT},   {"x float32", WRING_ALIGN_RIGHT},
-        {"x fp16", WRING_ALIGN_RIGHT},    {"codecs", WRING_ALIGN_LEFT},
+        {"nodes", WRING_ALIGN_RIGHT},       {"ranks", WRING_ALIGN_RIGHT},
+        {"Gbit/s", WRING_ALIGN_RIGHT},      {"local steps", WRING_ALIGN_RIGHT},
+        {"link jitter", WRING_ALIGN_RIGHT}, {"iteration", WRING_ALIGN_RIGHT},
+        {"9 of 10", WRING_ALIGN_RIGHT},     {"scaling", WRING_ALIGN_RIGHT},
+        {"x float32", WRING_ALIGN_RIGHT},   {"x fp16", WRING_ALIGN_RIGHT},
+        {"codecs", WRING_ALIGN_LEFT},
     };
     const struct wring_tensor_trace *trace = sweep->planning.trace;
     struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
@@ -31,6 +32,7 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
         wring_table_cell(table, "%" PRIu32, points[i].ranks);
         wring_table_cell(table, "%g", points[i].link_gbit);
         wring_table_cell(table, "%" PRIu32, points[i].local_steps);
+        wring_table_cell(table, "%g", points[i].link_jitter);
         wring_table_cell(table, "%.3f ms", points[i].iteration_us / 1e3);
         wring_table_cell(table, "%.3f ms", points[i].p90_us / 1e3);
         wring_table_cell(table, "%.3f", points[i].scaling_factor);
@@ -44,13 +46,13 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
 
 static json_t *point_json(const struct wring_point *point)
 {
-    return json_pack("{s:i, s:i, s:f, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nodes",
+    return json_pack("{s:i, s:i, s:f, s:i, s:f, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nodes",
                      (int)point->nodes, "ranks", (int)point->ranks, "link_gbit", point->link_gbit,
-                     "local_steps", (int)point->local_steps, "codec", wring_json_text(point->codec),
-                     "iteration_us", point->iteration_us, "p90_us", point->p90_us, "fp32_us",
-                     point->fp32_us, "fp16_us", point->fp16_us, "scaling_factor",
-                     point->scaling_factor, "speedup_fp32", point->speedup_fp32, "speedup_fp16",
-                     point->speedup_fp16);
+                     "local_steps", (int)point->local_steps, "link_jitter", point->link_jitter,
+                     "codec", wring_json_text(point->codec), "iteration_us", point->iteration_us,
+                     "p90_us", point->p90_us, "fp32_us", point->fp32_us, "fp16_us", point->fp16_us,
+                     "scaling_factor", point->scaling_factor, "speedup_fp32", point->speedup_fp32,
+                     "speedup_fp16", point->speedup_fp16);
 }
 
 enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
@@ -61,28 +63,30 @@ enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
 
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, point_json(&points[i]));
-    return wring_json_print(file, json_pack("{s:o, s:o, s:f, s:b, s:f, s:I, s:o}", "model",
-                                            wring_json_text(trace->model), "profile",
-                                            wring_json_text(sweep->planning.profile->name),
-                                            "forward_us", points[0].forward_us, "forward_assumed",
-                                            isnan(trace->forward_us), "last_ready_us",
-                                            points[0].last_ready_us, "seed",
-                                            (json_int_t)sweep->seed, "points", list));
+    return wring_json_print(
+        file, json_pack("{s:o, s:o, s:f, s:b, s:f, s:I, s:i, s:f, s:f, s:f, s:o}", "model",
+                        wring_json_text(trace->model), "profile",
+                        wring_json_text(sweep->planning.profile->name), "forward_us",
+                        points[0].forward_us, "forward_assumed", isnan(trace->forward_us),
+                        "last_ready_us", points[0].last_ready_us, "seed", (json_int_t)sweep->seed,
+                        "iterations", (int)sweep->iterations, "jitter", sweep->jitter, "straggler",
+                        sweep->straggler, "link_straggler", sweep->link_straggler, "points", list));
 }
 
 enum wring_status wring_sweep_write_csv(const struct wring_sweep *sweep,
                                         const struct wring_point *points, size_t n, FILE *file)
 {
     (void)sweep;
-    fputs("nodes,ranks,link_gbit,local_steps,codec,iteration_us,p90_us,fp32_us,fp16_us,"
+    fputs("nodes,ranks,link_gbit,local_steps,link_jitter,codec,iteration_us,p90_us,fp32_us,fp16_us,"
           "scaling_factor,speedup_fp32,speedup_fp16\r\n",
           file);
     for (size_t i = 0; i < n; i++)
         fprintf(file,
-                "%" PRIu32 ",%" PRIu32 ",%g,%" PRIu32 ",%s,%.3f,%.3f,%.3f,%.3f,%.6f,%.6f,%.6f\r\n",
+                "%" PRIu32 ",%" PRIu32 ",%g,%" PRIu32
+                ",%g,%s,%.3f,%.3f,%.3f,%.3f,%.6f,%.6f,%.6f\r\n",
                 points[i].nodes, points[i].ranks, points[i].link_gbit, points[i].local_steps,
-                points[i].codec, points[i].iteration_us, points[i].p90_us, points[i].fp32_us,
-                points[i].fp16_us, points[i].scaling_factor, points[i].speedup_fp32,
-                points[i].speedup_fp16);
+                points[i].link_jitter, points[i].codec, points[i].iteration_us, points[i].p90_us,
+                points[i].fp32_us, points[i].fp16_us, points[i].scaling_factor,
+                points[i].speedup_fp32, points[i].speedup_fp16);
     return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
 }

@@ -73,7 +73,7 @@ static bool same_curve(const struct chart *chart, const struct wring_point *a,
                        const struct wring_point *b)
 {
     return strcmp(a->codec, b->codec) == 0 && a->local_steps == b->local_steps &&
-           (chart->by_link || a->link_gbit == b->link_gbit);
+           a->link_jitter == b->link_jitter && (chart->by_link || a->link_gbit == b->link_gbit);
 }
 
 /** Which curves there are, as far as they can be told apart. @return how many are left out */
@@ -167,6 +167,8 @@ static void put_curve(FILE *file, const struct chart *chart, const struct measur
         fprintf(file, ", %g Gbit/s", first->link_gbit);
     if (first->local_steps > 1)
         fprintf(file, ", %" PRIu32 " local steps", first->local_steps);
+    if (first->link_jitter > 0)
+        fprintf(file, ", link jitter %g", first->link_jitter);
     fputs("</text>\n", file);
 }
 
