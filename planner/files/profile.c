@@ -213,6 +213,7 @@ static void write_measured(struct wring_writer *writer, const struct wring_profi
     if (profile->copy_us.n == 0 && profile->n_ways == 0)
         return;
     write_cost(writer, &profile->copy_us);
+    write_trust(writer, &profile->copy_trust);
     wring_write_u32(writer, profile->n_ways);
     for (uint32_t i = 0; i < profile->n_ways; i++)
         write_way(writer, &profile->ways[i]);

@@ -174,6 +174,7 @@ struct wring_profile {
     uint32_t n_codecs;
     struct wring_profile_codec *codecs;
     struct wring_cost copy_us; /* of memory, by bytes, by one core; n = 0: not known */
+    struct wring_profile_trust copy_trust;
     struct wring_profile_computing computing;
     uint32_t n_ways;
     struct wring_profile_way *ways; /* no two alike in codec, run_as, ranks and cores */

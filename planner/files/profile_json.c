@@ -194,8 +194,10 @@ static void read_profile(struct wring_reading *reading, const json_t *object,
     profile->chunked = wring_reading_bool(reading, object, "chunked");
     read_links(reading, object, profile);
     read_codecs(reading, object, profile);
-    if (wring_reading_has(reading, object, "copy_us"))
+    if (wring_reading_has(reading, object, "copy_us")) {
         profile->copy_us = wring_reading_cost(reading, object, "copy_us");
+        profile->copy_trust = wring_profile_read_trust(reading, object, "copy_us");
+    }
     wring_profile_read_computing(reading, object, profile);
     wring_profile_read_ways(reading, object, profile);
     wring_profile_read_errors(reading, object, profile);
@@ -343,7 +345,8 @@ enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *
     int failed = object == NULL;
 
     if (!failed && profile->copy_us.n > 0)
-        failed = json_object_set_new(object, "copy_us", wring_json_cost(&profile->copy_us));
+        failed = json_object_set_new(
+            object, "copy_us", wring_profile_cost_json(&profile->copy_us, &profile->copy_trust));
     if (!failed && profile->computing.present)
         failed = json_object_set_new(object, "computing",
                                      wring_profile_computing_json(&profile->computing));

@@ -23,7 +23,8 @@ static const char good[] =
     "  {\"spec\": \"topk:ratio=R+ef\", \"summable\": false, \"feedback\": true, \"nmse\": null,\n"
     "   \"wire_bytes\": {\"corners\": [[0, 16]], \"slope\": 8}}\n"
     " ],\n"
-    " \"copy_us\": {\"corners\": [[0, 0]], \"slope\": 0.0001},\n"
+    " \"copy_us\": {\"corners\": [[0, 0]], \"slope\": 0.0001, \"error\": 0.01,\n"
+    "   \"spread\": 0.06, \"doubt\": 0.02, \"samples\": 11, \"points\": 7, \"noisy\": 2},\n"
     " \"computing\": {\"wake_us\": 19, \"wake_doubt_us\": 2, \"spin_lost\": 0.625,\n"
     "   \"spin_doubt\": 0.03, \"samples\": 20},\n"
     " \"ways\": [\n"
@@ -118,6 +119,10 @@ static void fields(void)
           "its trust");
     const struct wring_profile_codec *int8 = &profile->codecs[0];
     CHECK(int8->at[WRING_PLACE_CPU].encode_trust.samples == 0, "who said so?");
+    const struct wring_profile_trust *copies = &profile->copy_trust;
+    CHECK(copies->error == 0.01 && copies->spread == 0.06 && copies->doubt == 0.02 &&
+              copies->samples == 11 && copies->points == 7 && copies->noisy == 2,
+          "trust in copies");
     CHECK(int8->nmse == 0.001 && isnan(profile->codecs[1].nmse), "nmse");
     CHECK(!int8->at[WRING_PLACE_DEVICE].present && int8->at[WRING_PLACE_CPU].present &&
               !int8->two_level[WRING_PLACE_CPU].present,
@@ -439,6 +444,8 @@ static void bad_files(void)
          "codecs[1].wire_bytes: line 12: string or '}' expected near end of file"},
         {"\"slope\": 0.0001", "\"slope\": \"steep\"", I,
          "copy_us.slope: needs a number from 0 to 1000000000, is \"steep\""},
+        {"\"points\": 7, \"noisy\": 2", "\"points\": 7, \"noisy\": 8", I,
+         "copy_us: 8 of 7 points cannot be noisy"},
         {"\"wake_us\": 19", "\"wake_us\": -19", I,
          "computing.wake_us: needs a number from 0 to 1000000000, is -19"},
         {"\"spin_lost\": 0.625", "\"spin_lost\": 1.5", I,

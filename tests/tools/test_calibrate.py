@@ -85,8 +85,9 @@ class Calibrates(unittest.TestCase):
         self.assertAlmostEqual(codecs["bf16"]["wire_bytes"]["slope"], 2, 1)
 
     def test_trust(self):
-        """Links and codecs say how far they can be trusted, as exchanges do."""
+        """Links, copies and codecs say how far they can be trusted, as exchanges do."""
         costs = [link["us_by_bytes"] for link in self.first["links"].values()]
+        costs.append(self.first["copy_us"])
         for codec in self.first["codecs"]:
             coders = codec["coders"]
             self.assertEqual([coder["cores"] for coder in coders[:2]], [0, 1])

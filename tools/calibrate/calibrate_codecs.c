@@ -136,7 +136,6 @@ static enum wring_status fit_bytes(struct bench *bench, struct wring_cost *out)
 static enum wring_status put(struct bench *bench, const char *spec, struct wring_profile *profile)
 {
     const struct wring_codec_info *info = wring_codec_info(bench->codec);
-    struct wring_profile_trust copy_trust; /* not kept: plans do not depend on copies */
     enum wring_status status = WRING_OK;
 
     if (strcmp(spec, "none") != 0) {
@@ -157,7 +156,7 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
             status = fit(bench, TASK_DECODE_ADD, 1, &coding->decode_us, &coding->decode_trust);
     }
     if (status == WRING_OK && bench->copies)
-        status = fit(bench, TASK_COPY, sizeof(float), &profile->copy_us, &copy_trust);
+        status = fit(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);
     return status;
 }
 

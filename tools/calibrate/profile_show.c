@@ -110,6 +110,20 @@ static void show_ways(FILE *file, const struct wring_profile *profile)
     wring_table_finish(table, file);
 }
 
+static void show_copies(FILE *file, const struct wring_profile *profile)
+{
+    const struct wring_profile_trust *trust = &profile->copy_trust;
+
+    fprintf(file, "  copies: %.1f GB/s of 16 KiB, %.1f GB/s of 16 MiB",
+            16384 / wring_cost_at(&profile->copy_us, 16384) / 1e3,
+            16777216 / wring_cost_at(&profile->copy_us, 16777216) / 1e3);
+    if (trust->samples > 0)
+        fprintf(file, "; off %.0f %%, spread %.0f %%, doubt %.0f %%, noisy %u of %u",
+                trust->error * 100, trust->spread * 100, trust->doubt * 100, trust->noisy,
+                trust->points);
+    fputc('\n', file);
+}
+
 void wring_profile_show(FILE *file, const struct wring_profile *profile)
 {
     fprintf(file, "%s, %016" PRIx64 ": %u node%s of %u rank%s\n", profile->name, profile->hash,
@@ -120,9 +134,7 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
     if (profile->source[0] != '\0')
         fprintf(file, "  %s\n", profile->source);
     if (profile->copy_us.n > 0)
-        fprintf(file, "  copies: %.1f GB/s of 16 KiB, %.1f GB/s of 16 MiB\n",
-                16384 / wring_cost_at(&profile->copy_us, 16384) / 1e3,
-                16777216 / wring_cost_at(&profile->copy_us, 16777216) / 1e3);
+        show_copies(file, profile);
     if (profile->errors.n_codecs > 0)
         fprintf(file, "  errors on gradients, after feedback: %u steps of %u tensors; %s\n",
                 profile->errors.n_steps, profile->errors.n_tensors, profile->errors.source);
