@@ -11,6 +11,7 @@
 #include "planner/bound/bound_groups.h"
 #include "planner/search/search.h"
 #include "tests/lib/test.h"
+#include "tests/planner/exhaust.h"
 #include "tests/planner/made_problem.h"
 
 enum {
@@ -68,6 +69,15 @@ static void alone(const struct wring_problem *problem, struct wring_grouping *gr
         grouping->end[i] = i + 1;
         grouping->option[i] = option;
     }
+}
+
+static double alone_us(const struct wring_problem *problem)
+{
+    uint32_t end[TENSORS_MAX], option[TENSORS_MAX];
+    struct wring_grouping grouping = {.end = end, .option = option};
+
+    alone(problem, &grouping);
+    return wring_problem_time(problem, &grouping);
 }
 
 /** @param seed  tells all of a problem */
@@ -213,71 +223,6 @@ static void any_flow_bounds(void)
     }
 }
 
-/** Prefixes with all that may still be best of them: no bounds, dominance alone. */
-struct front {
-    uint32_t n, room;
-    double (*ends)[WRING_PLAN_LANES_MAX];
-};
-
-static bool dominates(const double *a, const double *b, uint32_t lanes)
-{
-    for (uint32_t lane = 0; lane < lanes; lane++)
-        if (a[lane] > b[lane])
-            return false;
-    return true;
-}
-
-static void front_add(struct front *front, const double *ends, uint32_t lanes)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < front->n; i++)
-        if (dominates(front->ends[i], ends, lanes))
-            return;
-    for (uint32_t i = 0; i < front->n; i++)
-        if (!dominates(ends, front->ends[i], lanes))
-            memmove(front->ends[kept++], front->ends[i], sizeof(*front->ends));
-    if (kept == front->room) {
-        front->room = 2 * front->room + 64;
-        front->ends = realloc(front->ends, front->room * sizeof(*front->ends));
-        if (front->ends == NULL)
-            abort();
-    }
-    memcpy(front->ends[kept], ends, sizeof(*front->ends));
-    front->n = kept + 1;
-}
-
-static void extend(const struct wring_problem *problem, const struct front *from, uint32_t begin,
-                   uint32_t end, struct front *to)
-{
-    for (uint32_t option = 0; option < problem->n_options; option++) {
-        double once[WRING_PLAN_LANES_MAX], each[WRING_PLAN_LANES_MAX], after[WRING_PLAN_LANES_MAX];
-        uint64_t chunks = wring_problem_group(problem, begin, end, option, once, each);
-        for (uint32_t i = 0; i < from->n; i++) {
-            memcpy(after, from->ends[i], sizeof(after));
-            wring_problem_advance(problem, chunks, once, each, after);
-            front_add(to, after, problem->n_lanes);
-        }
-    }
-}
-
-static double optimum_by_dominance(const struct wring_problem *problem)
-{
-    struct front fronts[TENSORS_MAX + 1] = {{0}};
-    double start[WRING_PLAN_LANES_MAX] = {0}, least = INFINITY;
-    uint32_t n = problem->n_tensors;
-
-    front_add(&fronts[0], start, problem->n_lanes);
-    for (uint32_t begin = 0; begin < n; begin++)
-        for (uint32_t end = begin + 1; end <= n; end++)
-            extend(problem, &fronts[begin], begin, end, &fronts[end]);
-    for (uint32_t i = 0; i < fronts[n].n; i++)
-        least = fmin(least, fronts[n].ends[i][problem->n_lanes - 1]);
-    for (uint32_t i = 0; i <= n; i++)
-        free(fronts[i].ends);
-    return least;
-}
-
 /** Tensors like a network's, on a fabric like a cluster's. */
 static void make_fabric(uint32_t seed, uint32_t n, struct wring_made_problem *made)
 {
@@ -299,7 +244,8 @@ static void fabrics(void)
     for (uint32_t seed = 1; seed <= 100; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make_fabric(seed, 1 + seed % 5, &made);
-        double all = optimum(&made.problem), front = optimum_by_dominance(&made.problem);
+        double all = optimum(&made.problem),
+               front = wring_exhaust_prefixes(&made.problem, alone_us(&made.problem));
         CHECK(fabs(all - front) <= 1e-12 * all, "seed %u: %.12g, not %.12g", seed, front, all);
         check_exact(&made.problem, all, seed);
         wring_made_finish(&made);
@@ -311,7 +257,8 @@ static void fabrics_of_twelve(void)
     for (uint32_t seed = 1; seed <= 60; seed += WRING_TEST_STRIDE) {
         struct wring_made_problem made;
         make_fabric(seed, 6 + seed % 7, &made);
-        check_exact(&made.problem, optimum_by_dominance(&made.problem), seed);
+        check_exact(&made.problem, wring_exhaust_prefixes(&made.problem, alone_us(&made.problem)),
+                    seed);
         wring_made_finish(&made);
     }
 }
