@@ -84,6 +84,8 @@ const char *wring_plan_run_as(const struct wring_option *option, const char *cod
         if (!step_runs(&option->steps[i], !is_raw, ranks_per_node))
             return "";
     bool first = matches(option, &patterns[0]), second = matches(option, &patterns[1]);
+    if (first && strchr(codec, '>') != NULL)
+        return ""; /* the way back, which has a codec of its own, is missing */
     if ((!first && !second) || !has_codec(codec))
         return "";
     if (is_raw)

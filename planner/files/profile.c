@@ -48,10 +48,15 @@ static void list_codecs(const struct wring_profile *profile, char *text, size_t 
         used += (size_t)snprintf(text + used, bytes - used, ", %s", profile->codecs[i].spec);
 }
 
+/** Whoever codes one way of a pair leaves the other as it is in no time. */
 static struct wring_profile_codec uncoded(void)
 {
-    return (struct wring_profile_codec){
+    struct wring_profile_codec none = {
         .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, sizeof(float))};
+
+    for (int place = 0; place < WRING_PLACES; place++)
+        none.at[place].present = true;
+    return none;
 }
 
 enum wring_status wring_profile_codec(const struct wring_profile *profile, const char *spec,

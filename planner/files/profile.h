@@ -195,9 +195,9 @@ struct wring_profile *wring_profile_builtin(const char *name);
 const char *const *wring_profile_builtin_names(void);
 
 /**
- * The codec of that spec: "none", which needs no entry, and "randk:ratio=0.01" from
- * "randk:ratio=R", whose wire_bytes are those of R = 1, filled in. Errors: WRING_ERR_INVALID, with
- * a log line that names those there are.
+ * The codec of that spec: "none", which needs no entry and is coded by anybody in no time, and
+ * "randk:ratio=0.01" from "randk:ratio=R", whose wire_bytes are those of R = 1, filled in. Errors:
+ * WRING_ERR_INVALID, with a log line that names those there are.
  */
 enum wring_status wring_profile_codec(const struct wring_profile *profile, const char *spec,
                                       const struct wring_log *log, struct wring_profile_codec *out);

@@ -92,6 +92,8 @@ double wring_profile_error(const struct wring_profile *profile, const char *spec
 
     if (loss != NULL)
         return loss->fed;
+    if (profile->errors.n_codecs > 0 && strcmp(spec, "none") == 0)
+        return 0;
     if (two == NULL || strlen(spec) >= sizeof(first))
         return NAN;
     memcpy(first, spec, (size_t)(two - spec));

@@ -124,6 +124,43 @@ static void two_ways(void)
     wring_profile_destroy(profile);
 }
 
+/** A pair of which one way is left as it is: of a reduce-scatter and an allgather only one is coded.
+ */
+static void one_way_coded(void)
+{
+    static const uint64_t elems[] = {1 << 20};
+    static const double ready[] = {0};
+    static const char *const codecs[] = {"none>onebit", "onebit>none"};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {.trace = &made.trace,
+                                             .profile = profile,
+                                             .codecs = codecs,
+                                             .n_codecs = 2,
+                                             .places = PLACE(DEVICE),
+                                             .keep_dominated = true};
+    int found = 0;
+
+    wring_made_trace(1, elems, ready, &made);
+    struct wring_cost_model *model = wring_made_model(&params);
+    for (uint32_t i = 0; model != NULL && i < model->problem.n_options; i++) {
+        if (model->options[i].codec < 2 ||
+            wring_option_known(&model->options[i].option, false) != WRING_KNOWN_INTER_ONLY)
+            continue;
+        double kb = 7 / 8.0 * 4194.304, want = 150 + 0.8 * kb * (1 + 1 / 32.0);
+        CHECK(wring_near(wring_made_model_lane(model, i, "inter", 1 << 20), want),
+              "inter: %g, not %g", wring_made_model_lane(model, i, "inter", 1 << 20), want);
+        CHECK(wring_near(wring_made_model_lane(model, i, "device", 1 << 20), 450), "encoding: %g",
+              wring_made_model_lane(model, i, "device", 1 << 20));
+        CHECK(wring_near(wring_made_model_lane(model, i, "decode", 1 << 20), 8 * 170),
+              "decoding: %g", wring_made_model_lane(model, i, "decode", 1 << 20));
+        found++;
+    }
+    CHECK(found == 2, "%d options found", found);
+    wring_cost_model_destroy(model);
+    wring_profile_destroy(profile);
+}
+
 /** A pair that was measured as one is taken as it was measured. */
 static void pair_of_its_own(void)
 {
@@ -522,6 +559,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"full", full},
         {"two_ways", two_ways},
+        {"one_way_coded", one_way_coded},
         {"pair_of_its_own", pair_of_its_own},
         {"offload_node", offload_node},
         {"faster_links", faster_links},

@@ -189,6 +189,14 @@ static void created(void)
 
 static void run_as(void)
 {
+    static const struct wring_option both_ways = {
+        6,
+        {{.kind = WRING_STEP_ENCODE, .place = WRING_PLACE_CPU},
+         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLTOALL, .coded = true},
+         {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_CPU},
+         {.kind = WRING_STEP_ENCODE, .place = WRING_PLACE_CPU},
+         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
+         {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_CPU}}};
     struct wring_option cpu = coded_option(WRING_PLACE_CPU), other = cpu;
 
     CHECK(strcmp(wring_plan_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
@@ -196,6 +204,8 @@ static void run_as(void)
           "a plain allgather");
     CHECK(wring_plan_run_as(&cpu, "randk:ratio=0.01", 8)[0] == 0, "a codec of nobody");
     CHECK(wring_plan_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
+    CHECK(wring_plan_run_as(&cpu, "int8>bf16", 8)[0] == 0, "a pair without a way back");
+    CHECK(strcmp(wring_plan_run_as(&both_ways, "int8>none", 8), "divisible") == 0, "a pair");
     CHECK(wring_plan_run_as(&raw_option, "int8", 8)[0] == 0, "a codec that codes nothing");
     other.steps[1].phase = WRING_PHASE_INTER;
     CHECK(wring_plan_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");

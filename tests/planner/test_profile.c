@@ -179,6 +179,9 @@ static void errors(void)
               wring_profile_error(profile, "int8", NULL) == 0.25,
           "int8");
     CHECK(wring_profile_error(profile, "onebit+ef>int8", "w") == 0.53125, "two ways");
+    CHECK(wring_profile_error(profile, "none>int8", "w") == 0.5 &&
+              wring_profile_error(profile, "int8>none", "b") == 0.125,
+          "one way coded");
     CHECK(isnan(wring_profile_error(profile, "bf16", "w")) &&
               isnan(wring_profile_error(profile, "bf16>int8", NULL)) &&
               isnan(wring_profile_error(profile, "", "w")),

@@ -46,6 +46,14 @@ class Replays(unittest.TestCase):
             self.assertAlmostEqual(answer["error"],
                                    answer["predicted_us"] / answer["measured_us"] - 1, 6)
 
+    def test_a_codec_for_each_way(self):
+        """One until the sum, another one after it, and either may be none."""
+        for codec in ("none>onebit", "onebit>none", "onebit>onebit+ef"):
+            plan = self.make_plan("-c", codec, "--only")
+            self.assertEqual({(group["codec"], group["run_as"]) for group in plan["groups"]},
+                             {(codec, "divisible")})
+            self.assertEqual(self.replay("--plan", self.path, "-p", "shm", "-n", "2")["wrong"], 0)
+
     def test_a_job_plans_for_itself(self):
         with tempfile.TemporaryDirectory() as cache:
             answer = self.replay("--plan", "auto", "-c", "bf16", "-p", "tcp", "-n", "2",
