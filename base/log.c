@@ -11,9 +11,13 @@ static void log_to_stderr(const char *module, const char *text)
 
 void wring_text_clean(char *text)
 {
-    for (; *text != '\0'; text++)
+    for (; *text != '\0'; text++) {
+        unsigned char second = (unsigned char)text[1];
         if ((unsigned char)*text < ' ' || *text == 0x7F)
             *text = '?';
+        else if ((unsigned char)*text == 0xc2 && second >= 0x80 && second < 0xa0) /* U+0080... */
+            text[0] = text[1] = '?';
+    }
 }
 
 void wring_log_line(const struct wring_log *log, enum wring_log_level level, const char *module,

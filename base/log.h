@@ -18,8 +18,8 @@ __attribute__((format(printf, 4, 5))) void wring_log_line(const struct wring_log
                                                           ...);
 
 /**
- * Put '?' for control characters: lines quote names that peers send, and are shown on terminals.
- * wring_log_line() does so itself.
+ * Put '?' for control characters, those from U+0080 to U+009F among them: lines quote names that
+ * peers send, and are shown on terminals. wring_log_line() does so itself.
  */
 void wring_text_clean(char *text);
 

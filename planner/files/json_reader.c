@@ -220,6 +220,15 @@ static uint64_t value_count(struct wring_reading *reading, const json_t *value, 
     return 0;
 }
 
+/** What moves a terminal's cursor or begins a line: below U+0020, and from U+007F to U+009F. */
+static bool has_control(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++)
+        if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+            return true;
+    return false;
+}
+
 const char *wring_reading_value_text(struct wring_reading *reading, const json_t *value, size_t min,
                                      size_t max)
 {
@@ -228,9 +237,11 @@ const char *wring_reading_value_text(struct wring_reading *reading, const json_t
     if (reading->status != WRING_OK)
         return "";
     size_t bytes = json_string_length(value);
-    if (json_is_string(value) && bytes >= min && bytes <= max)
+    bool fits = json_is_string(value) && bytes >= min && bytes <= max;
+    if (fits && !has_control(json_string_value(value)))
         return json_string_value(value);
-    snprintf(needs, sizeof(needs), "a text of %zu to %zu bytes", min, max);
+    snprintf(needs, sizeof(needs), "a text of %zu to %zu bytes%s", min, max,
+             fits ? " without control characters" : "");
     fault_of(reading, value, needs);
     return "";
 }

@@ -60,7 +60,8 @@ const char *wring_reading_describe(const json_t *value, char *text, size_t bytes
 
 double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,
                                   double max);
-/** @return borrowed from value, "" after a fault. min and max in bytes. */
+/** Without control characters, so that it can be printed. @return borrowed from value, "" after a
+ *  fault. min and max in bytes. */
 const char *wring_reading_value_text(struct wring_reading *reading, const json_t *value, size_t min,
                                      size_t max);
 

@@ -47,6 +47,18 @@ static void read_word(struct wring_reading *reading, const json_t *object, const
     wring_reading_leave(reading);
 }
 
+/** As WRING_EXECUTOR; whether this machine has the cores is not the file's to say. */
+static void check_executor(struct wring_reading *reading, const char *executor)
+{
+    if (executor[0] == '\0' || strcmp(executor, "inline") == 0 || strcmp(executor, "pool") == 0 ||
+        strncmp(executor, "pool:", 5) == 0)
+        return;
+    wring_reading_enter(reading, "executor");
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"%s\"", executor);
+    wring_reading_leave(reading);
+}
+
 static void read_names(struct wring_reading *reading, const json_t *object,
                        struct wring_plan_group *out)
 {
@@ -220,6 +232,7 @@ static void read_session(struct wring_reading *reading, const json_t *object,
 {
     if (wring_reading_has(reading, object, "executor"))
         read_text(reading, object, "executor", 0, plan->executor, sizeof(plan->executor));
+    check_executor(reading, plan->executor);
     if (wring_reading_has(reading, object, "chunk_bytes"))
         plan->chunk_bytes =
             wring_reading_count(reading, object, "chunk_bytes", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);

@@ -124,8 +124,7 @@ static void two_ways(void)
     wring_profile_destroy(profile);
 }
 
-/** A pair of which one way is left as it is: of a reduce-scatter and an allgather only one is coded.
- */
+/** Of a reduce-scatter and an allgather only one is coded. */
 static void one_way_coded(void)
 {
     static const uint64_t elems[] = {1 << 20};

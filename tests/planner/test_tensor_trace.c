@@ -181,6 +181,14 @@ static void bad_fields(void)
         {"\"a\"", "\"a\\u0000\"", I,
          "tensors[1].name: line 5: \\u0000 is not allowed without JSON_ALLOW_NUL near "
          "'\"a\\u0000\"'"},
+        {"\"a\"", "\"a\\nb\"", I,
+         "tensors[1].name: needs a text of 1 to 512 bytes without control characters, is \"a?b\""},
+        {"\"nowhere\"", "\"a\\u001b[2J\"", I,
+         "source: needs a text of 0 to 4096 bytes without control characters, is \"a?[2J\""},
+        {"\"nowhere\"", "\"a\\u009b2J\"", I,
+         "source: needs a text of 0 to 4096 bytes without control characters, is \"a??"
+         "2J\""},
+        {"\"nowhere\"", "\"Mod\\u00e8le\\u00a0\"", WRING_OK, ""},
         {"\"a\"", "\"\xff\"", I, "tensors[1].name: line 5: unable to decode byte 0xff near '\"'"},
         {"\"name\": \"a\"", "\"name\": \"a\", \"name\": \"d\"", I,
          "tensors[1].name: line 5: duplicate object key near '\"name\"'"},
