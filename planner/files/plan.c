@@ -90,21 +90,27 @@ enum wring_status wring_plan_check(const struct wring_plan *plan,
     return status;
 }
 
+enum wring_status wring_plan_check_ranks(const struct wring_plan *plan, const char *name,
+                                         uint32_t ranks, const struct wring_log *log)
+{
+    if ((uint64_t)plan->nodes * plan->ranks_per_node == ranks)
+        return WRING_OK;
+    wring_error(log,
+                "%s is for %" PRIu32 " nodes of %" PRIu32 " ranks, and the job has %" PRIu32
+                " ranks; plan again with --nodes and --gpus-per-node",
+                name, plan->nodes, plan->ranks_per_node, ranks);
+    return WRING_ERR_MISMATCH;
+}
+
 enum wring_status wring_plan_check_machine(const struct wring_plan *plan, const char *machine,
                                            const struct wring_log *log)
 {
-    if (plan->machine[0] != '\0' && strcmp(plan->machine, machine) == 0)
+    if (plan->machine[0] == '\0' || strcmp(plan->machine, machine) == 0)
         return WRING_OK;
-    if (plan->machine[0] == '\0')
-        wring_error(log,
-                    "the plan was made from %s, which is built in and of no machine; this is "
-                    "\"%s\": plan with what wring calibrate measures here",
-                    plan->profile, machine);
-    else
-        wring_error(log,
-                    "the plan was made for \"%s\", and this is \"%s\": plan with what wring "
-                    "calibrate measures here",
-                    plan->machine, machine);
+    wring_error(log,
+                "the plan was made for \"%s\", and this is \"%s\": plan with what wring calibrate "
+                "measures here",
+                plan->machine, machine);
     return WRING_ERR_MISMATCH;
 }
 

@@ -89,7 +89,17 @@ enum wring_status wring_plan_check(const struct wring_plan *plan,
                                    const struct wring_profile *profile,
                                    const struct wring_log *log);
 
-/** Was it made for this machine, as wring_profile_check_machine()? Errors: likewise. */
+/**
+ * Is it for as many ranks? Errors: WRING_ERR_MISMATCH, with a log line that says both.
+ * @param name  of the plan, for that line
+ */
+enum wring_status wring_plan_check_ranks(const struct wring_plan *plan, const char *name,
+                                         uint32_t ranks, const struct wring_log *log);
+
+/**
+ * May the plan run on a machine, as wring_machine_describe() has it? One whose profile is built in
+ * is of none, and may run on any. Errors: WRING_ERR_MISMATCH, with a log line that names both.
+ */
 enum wring_status wring_plan_check_machine(const struct wring_plan *plan, const char *machine,
                                            const struct wring_log *log);
 

@@ -196,6 +196,8 @@ static enum wring_status commit(struct wring_session *session)
     if (status == WRING_OK)
         status = wring_commit_compare(session);
     if (status == WRING_OK)
+        status = wring_plan_check_job(session);
+    if (status == WRING_OK)
         status = wring_autoplan_prepare(session);
     if (status == WRING_OK)
         status = wring_commit_choose(session);

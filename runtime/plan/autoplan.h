@@ -19,6 +19,7 @@
 #ifndef WRING_RUNTIME_AUTOPLAN_H
 #define WRING_RUNTIME_AUTOPLAN_H
 
+#include "runtime/plan/job_machine.h"
 #include "runtime/plan/measure_ways.h"
 #include "runtime/session/session.h"
 
@@ -59,8 +60,7 @@ struct wring_autoplan {
     struct wring_autoplan_tensor *tensors;
     double *ready_us;  /* [n] of the slowest rank, while ranks meet */
     uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
-    uint32_t nodes, ranks_per_node, cores;
-    char machine[256];
+    struct wring_job_machine machine;
     struct wring_profile *profile; /* rank 0's */
     bool known;                    /* ranks have found one, for this question */
     bool measure;                  /* the next commit is to measure anew, whatever there is */

@@ -33,7 +33,7 @@ static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t 
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     char folder[PATH_BYTES];
 
-    for (const char *at = autoplan->machine; *at != '\0'; at++)
+    for (const char *at = autoplan->machine.text; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
     return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
@@ -50,7 +50,7 @@ struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan)
         return NULL;
     enum wring_status status = wring_profile_load(path, &heard, &profile);
     if (status == WRING_OK)
-        status = wring_profile_check_machine(profile, autoplan->machine, &heard);
+        status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
     if (status == WRING_OK)
         return profile;
     wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);

@@ -15,7 +15,6 @@
 #include "runtime/plan/autoplan.h"
 
 #define WRING_MODULE "plan"
-#define HOST_BYTES 128
 #define STILL 2.0 /* times what a kept profile says, or that part of it */
 
 /** What rank 0 wants all to do. */
@@ -26,99 +25,6 @@ enum word {
     WORDS
 };
 
-/** Where a rank runs. */
-struct place {
-    char host[HOST_BYTES];
-    cpu_set_t cpus; /* that it may use */
-};
-
-/* ---- who is where ---- */
-
-static enum wring_status read_places(struct wring_session *session, const struct wring_blobs *blobs,
-                                     struct place *places)
-{
-    for (uint32_t i = 0; i < session->size; i++) {
-        struct wring_reader in = wring_blobs_reader(blobs, i);
-        const void *place = wring_read(&in, sizeof(*places));
-        if (place == NULL)
-            return WRING_ERR_FRAME;
-        memcpy(&places[i], place, sizeof(*places));
-        places[i].host[HOST_BYTES - 1] = '\0';
-    }
-    return WRING_OK;
-}
-
-static uint32_t count_alike(const struct place *places, uint32_t n, uint32_t rank)
-{
-    uint32_t alike = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        alike += strcmp(places[i].host, places[rank].host) == 0;
-    return alike;
-}
-
-/** Nodes of equal size, or each rank as if it were one. */
-static void find_nodes(struct wring_autoplan *autoplan, const struct place *places)
-{
-    uint32_t n = autoplan->session->size, each = count_alike(places, n, 0);
-    cpu_set_t cpus;
-
-    for (uint32_t i = 1; i < n; i++)
-        if (count_alike(places, n, i) != each)
-            each = 1;
-    autoplan->ranks_per_node = each;
-    autoplan->nodes = n / each;
-    CPU_ZERO(&cpus);
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(places[i].host, places[0].host) == 0)
-            CPU_OR(&cpus, &cpus, &places[i].cpus);
-    autoplan->cores = (uint32_t)CPU_COUNT(&cpus);
-    autoplan->cores = autoplan->cores > 0 ? autoplan->cores : 1;
-}
-
-static void describe(struct wring_autoplan *autoplan)
-{
-    char provider[48];
-    const struct wring_machine_params params = {
-        .version = WRING_VERSION,
-        .provider = provider,
-        .nodes = autoplan->nodes,
-        .ranks_per_node = autoplan->ranks_per_node,
-        .cores = autoplan->cores,
-    };
-
-    wring_group_name_providers(autoplan->session->world, provider, sizeof(provider));
-    wring_machine_describe(&params, autoplan->machine, sizeof(autoplan->machine));
-}
-
-static enum wring_status meet(struct wring_autoplan *autoplan)
-{
-    struct wring_session *session = autoplan->session;
-    struct place own = {.host = ""}, *places = calloc(session->size, sizeof(*places));
-    struct wring_blobs blobs;
-
-    enum wring_status status =
-        wring_session_agree(session, places != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
-    if (status != WRING_OK)
-        goto free_places;
-    if (!wring_host_identity(own.host, sizeof(own.host)))
-        snprintf(own.host, sizeof(own.host), "rank %" PRIu32, session->rank);
-    if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
-        CPU_ZERO(&own.cpus);
-    status = wring_session_exchange(session, &own, sizeof(own), &blobs);
-    if (status != WRING_OK)
-        goto free_places;
-    status = read_places(session, &blobs, places);
-    wring_blobs_finish(&blobs);
-    if (status == WRING_OK) {
-        find_nodes(autoplan, places);
-        describe(autoplan);
-    }
-free_places:
-    free(places);
-    return status;
-}
-
 /* ---- the profile ---- */
 
 static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
@@ -128,10 +34,10 @@ static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
     if (profile == NULL)
         return NULL;
     snprintf(profile->name, sizeof(profile->name), "this job's");
-    snprintf(profile->machine, sizeof(profile->machine), "%s", autoplan->machine);
+    snprintf(profile->machine, sizeof(profile->machine), "%s", autoplan->machine.text);
     snprintf(profile->source, sizeof(profile->source), "WRING_PLAN=auto");
-    profile->nodes = autoplan->nodes;
-    profile->ranks_per_node = autoplan->ranks_per_node;
+    profile->nodes = autoplan->machine.nodes;
+    profile->ranks_per_node = autoplan->machine.ranks_per_node;
     profile->chunked = true;
     return profile;
 }
@@ -249,7 +155,7 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
 {
     struct wring_session *session = autoplan->session;
     struct wring_measure_params params = {
-        .cores = autoplan->cores,
+        .cores = autoplan->machine.cores,
         .budget_ns = session->config.plan_seconds_ns,
         .placed = autoplan->tensors[0].bucket->placed,
     };
@@ -277,7 +183,7 @@ enum wring_status wring_autoplan_prepare(struct wring_session *session)
         autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
         return WRING_OK;
     }
-    enum wring_status status = meet(autoplan);
+    enum wring_status status = wring_job_machine_find(session, &autoplan->machine);
     if (status == WRING_OK)
         status = find_profile(autoplan);
     autoplan->known = status == WRING_OK;

@@ -165,8 +165,8 @@ static enum wring_status make_model(struct thought *thought, bool early)
     struct wring_cost_model_params params = {
         .trace = &thought->trace,
         .profile = autoplan->profile,
-        .nodes = autoplan->nodes,
-        .ranks_per_node = autoplan->ranks_per_node,
+        .nodes = autoplan->machine.nodes,
+        .ranks_per_node = autoplan->machine.ranks_per_node,
         .timeline = WRING_TIMELINE_FULL,
         .codecs = specs,
         .n_codecs = thought->codecs.n_codecs,

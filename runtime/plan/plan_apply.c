@@ -4,41 +4,47 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/files/plan.h"
 #include "runtime/plan/autoplan.h"
+#include "runtime/plan/job_machine.h"
 #include "runtime/plan/joined.h"
 
 #define WRING_MODULE "plan"
 
-static enum wring_status check_ranks(const struct wring_session *session,
-                                     const struct wring_plan *plan)
+/** Does this build have the group's codec? @param why out, [bytes] */
+static bool has_codec(const struct wring_plan_group *group, char *why, size_t bytes)
 {
-    uint64_t ranks = (uint64_t)plan->nodes * plan->ranks_per_node;
+    struct wring_codec *codec = NULL;
 
-    if (ranks == session->size)
-        return WRING_OK;
-    wring_error(&session->log,
-                "WRING_PLAN=%s is for %" PRIu32 " nodes of %" PRIu32
-                " ranks, and the job has %" PRIu32
-                " ranks; plan again with --nodes and --gpus-per-node",
-                session->config.plan, plan->nodes, plan->ranks_per_node, session->size);
-    return WRING_ERR_MISMATCH;
+    if (strcmp(group->codec, "none") == 0)
+        return true;
+    bool has = wring_codec_create(group->codec, NULL, why, bytes, &codec) == WRING_OK;
+    wring_codec_destroy(codec);
+    return has;
 }
 
 static enum wring_status check_runnable(const struct wring_session *session,
                                         const struct wring_plan *plan)
 {
+    char why[256] = "";
+
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const struct wring_plan_group *group = &plan->groups[g];
-        if (group->run_as[0] != '\0')
-            continue;
-        wring_error(&session->log,
-                    "WRING_PLAN=%s: group %" PRIu32 " ('%s') cannot be run here: %s by '%s', %s; "
-                    "plan with a measured profile",
-                    session->config.plan, g, group->tensors[0], group->codec, group->where,
-                    group->scheme);
-        return WRING_ERR_UNSUPPORTED;
+        if (group->run_as[0] == '\0') {
+            wring_error(&session->log,
+                        "WRING_PLAN=%s: group %" PRIu32
+                        " ('%s') cannot be run here: %s by '%s', %s; plan with a measured profile",
+                        session->config.plan, g, group->tensors[0], group->codec, group->where,
+                        group->scheme);
+            return WRING_ERR_UNSUPPORTED;
+        }
+        if (!has_codec(group, why, sizeof(why))) {
+            wring_error(&session->log, "WRING_PLAN=%s: groups[%" PRIu32 "].codec: %s",
+                        session->config.plan, g, why);
+            return WRING_ERR_UNSUPPORTED;
+        }
     }
     return WRING_OK;
 }
@@ -102,7 +108,8 @@ enum wring_status wring_plan_open(struct wring_session *session)
         return wring_autoplan_open(session);
     enum wring_status status = wring_plan_load(session->config.plan, &session->log, &session->plan);
     if (status == WRING_OK)
-        status = check_ranks(session, session->plan);
+        status = wring_plan_check_ranks(session->plan, session->config.plan, session->size,
+                                        &session->log);
     if (status == WRING_OK)
         status = check_runnable(session, session->plan);
     if (status == WRING_OK)
@@ -110,6 +117,21 @@ enum wring_status wring_plan_open(struct wring_session *session)
     if (status == WRING_OK)
         status = set_chunk_bytes(session);
     return status;
+}
+
+enum wring_status wring_plan_check_job(struct wring_session *session)
+{
+    const struct wring_plan *plan = session->plan;
+    struct wring_job_machine machine;
+
+    if (plan == NULL || session->autoplan != NULL || plan->machine[0] == '\0' || session->size == 1)
+        return WRING_OK;
+    enum wring_status status = wring_job_machine_find(session, &machine);
+    if (status != WRING_OK)
+        return status;
+    if (session->rank == 0)
+        status = wring_plan_check_machine(plan, machine.text, &session->log);
+    return wring_session_agree(session, status, NULL);
 }
 
 static enum wring_scheme scheme_of(const struct wring_plan_group *group)

@@ -15,6 +15,15 @@
 enum wring_status wring_plan_open(struct wring_session *session);
 
 /**
+ * Was the plan made from a profile of this machine, its links and this build? One that was made
+ * from a built-in profile, which is of no machine, is taken. Collective, in a commit, once ranks
+ * know that they have the same plan; rank 0's machine counts.
+ *
+ * Errors: WRING_ERR_MISMATCH, with a log line of rank 0 that names both; those of an exchange.
+ */
+enum wring_status wring_plan_check_job(struct wring_session *session);
+
+/**
  * Join the session's buckets as the plan says; nothing where there is none. Before a commit, with
  * nothing under way. Local.
  *

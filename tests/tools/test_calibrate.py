@@ -236,6 +236,18 @@ class Calibrates(unittest.TestCase):
         result = wring("info", "--json", "--profile", self.path)
         self.assertEqual(json.loads(result.stdout)["ways"], self.first["ways"])
 
+    def test_plans_are_for_this_machine(self):
+        """What was calibrated over shared memory plans no job over tcp."""
+        plan = os.path.join(self.folder.name, "plan.json")
+        shared = ("-t", "lstm", "--scale", "0.001")
+        made = wring("plan", *shared, "-p", self.path, "--runnable", "--bound-ms", "0", "-o", plan)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for provider, status, says in (("shm", 0, ""), ("tcp", 1, 'ranks over shm", and this is "')):
+            result = wring("replay", *shared, "--plan", plan, "-n", "2", "-p", provider,
+                           "--iterations", "2")
+            self.assertEqual(result.returncode, status, result.stderr)
+            self.assertIn(says, result.stderr)
+
     def test_refusals(self):
         bad, new = (os.path.join(self.folder.name, name) for name in ("bad.json", "new.json"))
         with open(bad, "w", encoding="utf-8") as file:

@@ -74,6 +74,30 @@ class Replays(unittest.TestCase):
                       for codec in ("none", "onebit"))
         self.assertLess(coded, raw / 10)
 
+    def changed(self, **fields):
+        """A plan's path, with other fields."""
+        plan = self.make_plan("-c", "onebit+ef")
+        plan["groups"] = [group | fields.pop("group", {}) for group in plan["groups"]]
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump(plan | fields, file)
+        return self.path
+
+    def test_plans_for_others(self):
+        """A fault that the file shows is said once, before any rank starts; else by a rank."""
+        for fields, says in (
+                ({"nodes": 5}, r"^wring replay: \S*plan.json is for 5 nodes of 1 ranks, .* has 2"),
+                ({"executor": "moon"}, r"plan.json: executor: needs .* is \"moon\"\n$"),
+                ({"trace_hash": "0" * 16}, r"made from another trace: its hash was 0{16}, that of")):
+            result = wring("replay", *SHARED, "--plan", self.changed(**fields), "-n", "2", "-p", "shm")
+            self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1), result.stderr)
+            self.assertRegex(result.stderr, says)
+        for fields, says in (
+                ({"machine": "a moon"}, r"the plan was made for \"a moon\", and this is \"wring .*2 ranks"),
+                ({"group": {"codec": "nosuch"}}, r"plan.json: groups\[0\].codec: no codec 'nosuch'")):
+            result = wring("replay", *SHARED, "--plan", self.changed(**fields), "-n", "2", "-p", "shm")
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertRegex(result.stderr, says)
+
     def test_refusals(self):
         self.make_plan("-c", "onebit+ef")
         for arguments, status, says in (

@@ -208,8 +208,12 @@ static int run(struct command *command, double predicted_us)
     return code;
 }
 
-/** What the plan expects; it is read, and compared with the trace, before any rank starts. */
-static enum wring_status read_plan(const struct command *command, double *predicted_us)
+/**
+ * What the plan expects; it is read, and compared with the trace, before any rank starts.
+ * @param ranks  0: sessions will know how many there are
+ */
+static enum wring_status read_plan(const struct command *command, uint32_t ranks,
+                                   double *predicted_us)
 {
     struct wring_plan *plan;
 
@@ -219,6 +223,8 @@ static enum wring_status read_plan(const struct command *command, double *predic
     if (status != WRING_OK)
         return status;
     status = wring_plan_check(plan, command->params.trace, NULL, &command->planning.log);
+    if (status == WRING_OK && ranks > 0)
+        status = wring_plan_check_ranks(plan, command->params.plan, ranks, &command->planning.log);
     *predicted_us = plan->iteration_us;
     wring_plan_destroy(plan);
     return status;
@@ -236,9 +242,10 @@ static int replay(struct command *command, int argc, char **argv)
         wring_planning_load_trace(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.trace = command->planning.trace;
-    if (read_plan(command, &predicted_us) != WRING_OK)
+    bool launched = wring_under_launcher(&config);
+    if (read_plan(command, launched ? 0 : ranks, &predicted_us) != WRING_OK)
         return WRING_EXIT_FAILURE;
-    if (!wring_under_launcher(&config))
+    if (!launched)
         return wring_start_ranks(command->params.name, words, ranks, argc, argv);
     return run(command, predicted_us);
 }

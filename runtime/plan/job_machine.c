@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/plan/job_machine.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host.h"
+#include "planner/files/machine.h"
+
+#define HOST_BYTES 128
+
+/** Where a rank runs. */
+struct place {
+    char host[HOST_BYTES];
+    cpu_set_t cpus; /* that it may use */
+};
+
+static enum wring_status read_places(struct wring_session *session, const struct wring_blobs *blobs,
+                                     struct place *places)
+{
+    for (uint32_t i = 0; i < session->size; i++) {
+        struct wring_reader in = wring_blobs_reader(blobs, i);
+        const void *place = wring_read(&in, sizeof(*places));
+        if (place == NULL)
+            return WRING_ERR_FRAME;
+        memcpy(&places[i], place, sizeof(*places));
+        places[i].host[HOST_BYTES - 1] = '\0';
+    }
+    return WRING_OK;
+}
+
+static uint32_t count_alike(const struct place *places, uint32_t n, uint32_t rank)
+{
+    uint32_t alike = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        alike += strcmp(places[i].host, places[rank].host) == 0;
+    return alike;
+}
+
+/** Nodes of equal size, or each rank as if it were one. */
+static void find_nodes(const struct place *places, uint32_t n, struct wring_job_machine *out)
+{
+    uint32_t each = count_alike(places, n, 0);
+    cpu_set_t cpus;
+
+    for (uint32_t i = 1; i < n; i++)
+        if (count_alike(places, n, i) != each)
+            each = 1;
+    out->ranks_per_node = each;
+    out->nodes = n / each;
+    CPU_ZERO(&cpus);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(places[i].host, places[0].host) == 0)
+            CPU_OR(&cpus, &cpus, &places[i].cpus);
+    out->cores = (uint32_t)CPU_COUNT(&cpus);
+    out->cores = out->cores > 0 ? out->cores : 1;
+}
+
+static void describe(const struct wring_session *session, struct wring_job_machine *out)
+{
+    char provider[48];
+    const struct wring_machine_params params = {
+        .version = WRING_VERSION,
+        .provider = provider,
+        .nodes = out->nodes,
+        .ranks_per_node = out->ranks_per_node,
+        .cores = out->cores,
+    };
+
+    wring_group_name_providers(session->world, provider, sizeof(provider));
+    wring_machine_describe(&params, out->text, sizeof(out->text));
+}
+
+enum wring_status wring_job_machine_find(struct wring_session *session,
+                                         struct wring_job_machine *out)
+{
+    struct place own = {.host = ""}, *places = calloc(session->size, sizeof(*places));
+    struct wring_blobs blobs;
+
+    enum wring_status status =
+        wring_session_agree(session, places != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+    if (status != WRING_OK)
+        goto free_places;
+    if (!wring_host_identity(own.host, sizeof(own.host)))
+        snprintf(own.host, sizeof(own.host), "rank %" PRIu32, session->rank);
+    if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
+        CPU_ZERO(&own.cpus);
+    status = wring_session_exchange(session, &own, sizeof(own), &blobs);
+    if (status != WRING_OK)
+        goto free_places;
+    status = read_places(session, &blobs, places);
+    wring_blobs_finish(&blobs);
+    if (status == WRING_OK) {
+        find_nodes(places, session->size, out);
+        describe(session, out);
+    }
+free_places:
+    free(places);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The machine that a job runs on, as profiles and plans name theirs. */
+#ifndef WRING_RUNTIME_JOB_MACHINE_H
+#define WRING_RUNTIME_JOB_MACHINE_H
+
+#include "runtime/session/session.h"
+
+struct wring_job_machine {
+    uint32_t nodes, ranks_per_node; /* nodes of equal size, or each rank as if it were one */
+    uint32_t cores;                 /* processors that the ranks of rank 0's node may use */
+    char text[256];                 /* as wring_machine_describe() has it */
+};
+
+/**
+ * Find out where all ranks run. Collective. Processor and cores are those of each rank's own host:
+ * rank 0's count.
+ *
+ * Errors: WRING_ERR_NO_MEMORY, and those of an exchange.
+ */
+enum wring_status wring_job_machine_find(struct wring_session *session,
+                                         struct wring_job_machine *out);
+
+#endif
