@@ -3,6 +3,8 @@
 
 #include <float.h>
 
+#include "planner/search/two_doubles.h"
+
 void wring_beam_stop_clear(struct wring_beam_stop *stop)
 {
     stop->n = 0;
@@ -25,21 +27,45 @@ void wring_beam_stop_leave(struct wring_beam_stop *stop, const double *lanes)
     stop->n++;
 }
 
-/** Is label i no later than `lanes`, on any lane? */
-static bool no_later(const struct wring_beam_stop *stop, uint32_t i, const double *lanes)
+/**
+ * Which of two labels that stand side by side are later than `lanes` on some lane? Most are on the
+ * first or the second.
+ * @param at, stride  the labels, and pairs from one lane to the next
+ */
+static int which_later(const wring_pair *at, uint32_t stride, const wring_pair *lanes,
+                       const wring_pair *end)
 {
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
-        if (stop->lanes[lane * stop->width + i] > lanes[lane])
-            return false;
-    return true;
+    int later = wring_pair_above(*at, *lanes);
+
+    while (later != 3 && ++lanes < end)
+        later |= wring_pair_above(*(at += stride), *lanes);
+    return later;
 }
 
-static bool no_earlier(const struct wring_beam_stop *stop, uint32_t i, const double *lanes)
+static int which_earlier(const wring_pair *at, uint32_t stride, const wring_pair *lanes,
+                         const wring_pair *end)
 {
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
-        if (stop->lanes[lane * stop->width + i] < lanes[lane])
-            return false;
-    return true;
+    int earlier = wring_pair_above(*lanes, *at);
+
+    while (earlier != 3 && ++lanes < end)
+        earlier |= wring_pair_above(*lanes, *(at += stride));
+    return earlier;
+}
+
+/** Is some label no later than `lanes`, on any lane? */
+static bool is_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+{
+    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
+    uint32_t stride = stop->width / 2, pairs = stop->n / 2;
+
+    if (stop->beat < pairs && which_later(first + stop->beat, stride, lanes, end) != 3)
+        return true;
+    for (uint32_t i = 0; i < pairs; i++)
+        if (which_later(first + i, stride, lanes, end) != 3) {
+            stop->beat = i;
+            return true;
+        }
+    return stop->n % 2 != 0 && (which_later(first + pairs, stride, lanes, end) & 1) == 0;
 }
 
 static void move_label(struct wring_beam_stop *stop, uint32_t from, uint32_t to)
@@ -48,6 +74,23 @@ static void move_label(struct wring_beam_stop *stop, uint32_t from, uint32_t to)
         stop->lanes[lane * stop->width + to] = stop->lanes[lane * stop->width + from];
     stop->worth[to] = stop->worth[from];
     stop->origin[to] = stop->origin[from];
+}
+
+/** Drop labels that are no earlier than `lanes`, on any lane; the last of all takes their place. */
+static void drop_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+{
+    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
+    uint32_t stride = stop->width / 2, pair = stop->n / 2;
+
+    if (stop->n % 2 != 0 && (which_earlier(first + pair, stride, lanes, end) & 1) == 0)
+        stop->n--;
+    while (pair-- > 0) {
+        int earlier = which_earlier(first + pair, stride, lanes, end);
+        if ((earlier & 2) == 0)
+            move_label(stop, --stop->n, 2 * pair + 1);
+        if ((earlier & 1) == 0)
+            move_label(stop, --stop->n, 2 * pair);
+    }
 }
 
 static void find_worst(struct wring_beam_stop *stop)
@@ -62,12 +105,13 @@ static void find_worst(struct wring_beam_stop *stop)
 bool wring_beam_stop_keep(struct wring_beam_stop *stop, const double *lanes, double worth,
                           struct wring_beam_origin origin)
 {
-    for (uint32_t i = 0; i < stop->n; i++)
-        if (no_later(stop, i, lanes))
-            return false;
-    for (uint32_t i = stop->n; i-- > 0;)
-        if (no_earlier(stop, i, lanes))
-            move_label(stop, --stop->n, i);
+    wring_pair twice[WRING_PLAN_LANES_MAX];
+
+    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
+        twice[lane] = (wring_pair){lanes[lane], lanes[lane]};
+    if (is_beaten(stop, twice))
+        return false;
+    drop_beaten(stop, twice);
     bool full = stop->n == stop->width;
     uint32_t at = full ? stop->worst : stop->n++;
     put_lanes(stop, at, lanes);

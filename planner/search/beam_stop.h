@@ -14,10 +14,11 @@ struct wring_beam_origin {
 };
 
 struct wring_beam_stop {
-    uint32_t n, width, n_lanes;         /* labels, room for them, and their lanes */
+    uint32_t n, width, n_lanes;         /* labels, room for them (even), and their lanes */
+    uint32_t beat;                      /* pair of labels that was as good as one, the last time */
     uint32_t worst;                     /* label; where there is no more room */
     double limit;                       /* labels worth no less need not be kept */
-    double *lanes;                      /* [n_lanes × width] lane by lane */
+    double *lanes;                      /* [n_lanes × width] lane by lane, aligned to 16 bytes */
     double *worth;                      /* [width] the less, the better */
     struct wring_beam_origin *origin;   /* [width] */
     uint32_t best;                      /* label, once all are there */

@@ -88,13 +88,33 @@ static bool beaten(const struct wring_rates *rates, uint32_t option, double low,
     return false;
 }
 
-/** Sums over each set of lanes, a bit per lane. @param sum  out, [1 << n_lanes] */
+/** Sums over each set of lanes, a bit per lane, n_lanes ≥ 1. @param sum  out, [1 << n_lanes] */
 static void sum_sets(uint32_t n_lanes, const double *us, double *sum)
 {
     sum[0] = 0;
-    for (uint32_t lane = 0; lane < n_lanes; lane++)
-        for (uint32_t i = 0; i < 1u << lane; i++)
-            sum[i + (1u << lane)] = sum[i] + us[lane];
+    sum[1] = us[0];
+    for (uint32_t lane = 1; lane < n_lanes; lane++) {
+        wring_pair more = {us[lane], us[lane]};
+        for (uint32_t i = 0; i < 1u << lane; i += 2)
+            wring_pair_store(sum + i + (1u << lane), wring_pair_load(sum + i) + more);
+    }
+}
+
+/** Of which sets does this option take less than those before? Seldom of many. */
+static void take_least(const struct finding *finding, uint32_t sets, const double *sum,
+                       uint32_t option)
+{
+    double *least = finding->least;
+
+    for (uint32_t i = 0; i < sets; i += 2) {
+        if (wring_pair_above(wring_pair_load(least + i), wring_pair_load(sum + i)) == 0)
+            continue;
+        for (uint32_t j = i; j < i + 2; j++)
+            if (sum[j] < least[j]) {
+                least[j] = sum[j];
+                finding->who[j] = option;
+            }
+    }
 }
 
 /** Mark the options of a kind that take least on some set of lanes together, at a size. */
@@ -104,6 +124,7 @@ static void mark_least(const struct finding *finding, uint64_t elems, enum kind 
     uint32_t sets = 1u << rates->n_lanes;
     double us[WRING_PLAN_LANES_MAX], sum[SETS_MAX];
 
+    finding->least[0] = 0; /* no lanes: nothing takes less */
     for (uint32_t i = 1; i < sets; i++)
         finding->least[i] = DBL_MAX;
     for (uint32_t option = 0; option < rates->n_options; option++) {
@@ -111,11 +132,7 @@ static void mark_least(const struct finding *finding, uint64_t elems, enum kind 
             continue;
         wring_rate_loads(&rates->rate[option], elems, rates->n_lanes, us);
         sum_sets(rates->n_lanes, us, sum);
-        for (uint32_t i = 1; i < sets; i++)
-            if (sum[i] < finding->least[i]) {
-                finding->least[i] = sum[i];
-                finding->who[i] = option;
-            }
+        take_least(finding, sets, sum, option);
     }
     for (uint32_t i = 1; i < sets && finding->least[i] < DBL_MAX; i++)
         finding->marked[finding->who[i]] = true;

@@ -83,8 +83,8 @@ static bool below_at(const struct wring_rate_table *a, const struct wring_rate_t
 {
     double us_a[WRING_PLAN_LANES_MAX], us_b[WRING_PLAN_LANES_MAX];
 
-    wring_rate_look_up(a, x, n_lanes, us_a);
-    wring_rate_look_up(b, x, n_lanes, us_b);
+    wring_rate_look_up(a, x, us_a);
+    wring_rate_look_up(b, x, us_b);
     for (uint32_t lane = 0; lane < n_lanes; lane++)
         if (us_a[lane] > us_b[lane])
             return false;

@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 #include "planner/problem.h"
+#include "planner/search/two_doubles.h"
 #include <wring/status.h>
 
-/** Between two corners. */
+/** Between two corners. Lanes that the problem does not have cost nothing. */
 struct wring_rate_piece {
     double from;                        /* elements */
     double us[WRING_PLAN_LANES_MAX];    /* there */
@@ -39,29 +40,33 @@ void wring_rate_finish(struct wring_rate *rate);
 bool wring_rate_below(const struct wring_rate *a, const struct wring_rate *b, double low,
                       double high, uint32_t n_lanes);
 
-/** Costs at a size. @param us  out, [n_lanes] */
-static inline void wring_rate_look_up(const struct wring_rate_table *table, double x,
-                                      uint32_t n_lanes, double *us)
+/** Costs at a size, on all lanes that there may be: no count to look at. @param us  out, of those
+ */
+static inline void wring_rate_look_up(const struct wring_rate_table *table, double x, double *us)
 {
     const struct wring_rate_piece *piece = table->pieces + table->n - 1;
 
     while (piece->from > x)
         piece--;
     double over = x - piece->from;
-    for (uint32_t lane = 0; lane < n_lanes; lane++)
-        us[lane] = piece->us[lane] + over * piece->slope[lane];
+#pragma GCC unroll 4
+    for (uint32_t lane = 0; lane < WRING_PLAN_LANES_MAX; lane += 2)
+        wring_pair_store(us + lane,
+                         wring_pair_load(piece->us + lane) +
+                             (wring_pair){over, over} * wring_pair_load(piece->slope + lane));
 }
 
-/** What a group of `elems` takes on each lane in all, however many chunks it has. */
+/** What a group of `elems` takes on each lane in all, however many chunks it has.
+ *  @param us  out, [WRING_PLAN_LANES_MAX] */
 static inline void wring_rate_loads(const struct wring_rate *rate, uint64_t elems, uint32_t n_lanes,
                                     double *us)
 {
-    wring_rate_look_up(&rate->first, (double)elems, n_lanes, us);
+    wring_rate_look_up(&rate->first, (double)elems, us);
     if (rate->chunk_elems == 0)
         return;
     double each[WRING_PLAN_LANES_MAX];
     double chunks = (double)((elems + rate->chunk_elems - 1) / rate->chunk_elems);
-    wring_rate_look_up(&rate->each, (double)elems / chunks, n_lanes, each);
+    wring_rate_look_up(&rate->each, (double)elems / chunks, each);
     for (uint32_t lane = 0; lane < n_lanes; lane++)
         us[lane] += chunks * each[lane];
 }

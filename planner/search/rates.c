@@ -75,11 +75,11 @@ void wring_rates_task(const struct wring_rates *rates, uint32_t begin, uint32_t 
     const struct wring_rate *rate = &rates->rate[option];
     uint64_t elems = rates->problem->elems[end] - rates->problem->elems[begin];
 
-    wring_rate_look_up(&rate->first, (double)elems, rates->n_lanes, task->took);
+    wring_rate_look_up(&rate->first, (double)elems, task->took);
     task->more = 0;
     if (rate->chunk_elems != 0) {
         uint64_t chunks = (elems + rate->chunk_elems - 1) / rate->chunk_elems;
-        wring_rate_look_up(&rate->each, (double)elems / (double)chunks, rates->n_lanes, task->each);
+        wring_rate_look_up(&rate->each, (double)elems / (double)chunks, task->each);
         for (uint32_t lane = 0; lane < rates->n_lanes; lane++)
             task->took[lane] += task->each[lane];
         task->more = (double)(chunks - 1);
