@@ -6,9 +6,9 @@
 
 #include "compress/kernels/far.h"
 
-#define STEP 1024 /* elements that are listed between two looks at the list's end */
-#define RUN 4096  /* elements that a first cache holds, beside what is made of them */
-#define LOOK 4096 /* elements after which a take knows how dense the block is */
+#define STEP WRING_PAGE /* elements that are listed between two looks at the list's end */
+#define RUN 4096        /* elements that a first cache holds, beside what is made of them */
+#define LOOK 4096       /* elements after which a take knows how dense the block is */
 
 /** 64 elements' marks of 16 each. */
 static inline uint64_t join(__mmask16 a, __mmask16 b, __mmask16 c, __mmask16 d)
@@ -80,10 +80,25 @@ static uint32_t peak_of(const struct wring_pick_list *list)
     return _mm512_reduce_max_epu32(peak);
 }
 
-/** A step from element i on. @return the list's end */
+/**
+ * Ask for the first line of the page after this one: its address is translated meanwhile, and who
+ * fetches ahead has where to begin. wring_far_enter() would do, but a call from here puts away the
+ * registers and takes as long as it saves.
+ */
+static inline void enter_next_page(const float *at)
+{
+    _mm_prefetch((const char *)(((uintptr_t)at | (WRING_PAGE * sizeof(*at) - 1)) + 1), _MM_HINT_T0);
+}
+
+/**
+ * A step from element i on. Where a residual is read, too, its stream comes by before the next page
+ * is needed, and asking early only disturbs both. @return the list's end
+ */
 static inline uint16_t *list_step(uint16_t *out, const float *src, const float *residual,
                                   uint64_t i, __m512i limit)
 {
+    if (residual == NULL)
+        enter_next_page(src + i);
     for (uint64_t end = i + STEP; i < end; i += 64)
         out = list_64(out, reach_64(src + i, residual == NULL ? NULL : residual + i, limit), i, 3);
     return out;
