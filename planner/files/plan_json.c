@@ -16,9 +16,6 @@
 #define VERSION 1
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
-#define CORES_MAX 4096
-#define CHUNK_BYTES_MIN 4096 /* as WRING_CHUNK_BYTES may be */
-#define CHUNK_BYTES_MAX (1u << 26)
 
 /* ---- reading ---- */
 
@@ -102,7 +99,7 @@ static void read_group(struct wring_reading *reading, const json_t *value,
     read_text(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
     out->chunk_elems =
         wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
-    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, CORES_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
     read_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
 }
 
@@ -235,7 +232,8 @@ static void read_session(struct wring_reading *reading, const json_t *object,
     check_executor(reading, plan->executor);
     if (wring_reading_has(reading, object, "chunk_bytes"))
         plan->chunk_bytes =
-            wring_reading_count(reading, object, "chunk_bytes", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+            wring_reading_count(reading, object, "chunk_bytes", WRING_SETTING_CHUNK_BYTES_MIN,
+                                WRING_SETTING_CHUNK_BYTES_MAX);
 }
 
 static void read_plan(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)

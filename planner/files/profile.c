@@ -88,17 +88,47 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
     return WRING_ERR_INVALID;
 }
 
-const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
-                                                  const char *codec, const char *run_as,
-                                                  uint32_t ranks)
+struct wring_setting wring_profile_way_setting(const struct wring_profile_way *way)
+{
+    return (struct wring_setting){.cores = way->coder_cores,
+                                  .chunk_bytes = way->chunk_bytes != 0 ? way->chunk_bytes
+                                                                       : WRING_SETTING_CHUNK_BYTES};
+}
+
+static bool is_at(const struct wring_profile_way *way, const struct wring_setting *setting)
+{
+    struct wring_setting measured = wring_profile_way_setting(way);
+
+    return measured.cores == setting->cores && measured.chunk_bytes == setting->chunk_bytes;
+}
+
+/** @param setting  NULL: any */
+static const struct wring_profile_way *find_way(const struct wring_profile *profile,
+                                                const char *codec, const char *run_as,
+                                                uint32_t ranks, const struct wring_setting *setting)
 {
     for (uint32_t i = 0; i < profile->n_ways; i++) {
         const struct wring_profile_way *way = &profile->ways[i];
         if (strcmp(way->codec, codec) == 0 && strcmp(way->run_as, run_as) == 0 &&
-            (ranks == 0 || way->ranks == ranks))
+            (ranks == 0 || way->ranks == ranks) && (setting == NULL || is_at(way, setting)))
             return way;
     }
     return NULL;
+}
+
+const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
+                                                  const char *codec, const char *run_as,
+                                                  uint32_t ranks)
+{
+    return find_way(profile, codec, run_as, ranks, NULL);
+}
+
+const struct wring_profile_way *wring_profile_way_at(const struct wring_profile *profile,
+                                                     const char *codec, const char *run_as,
+                                                     uint32_t ranks,
+                                                     const struct wring_setting *setting)
+{
+    return find_way(profile, codec, run_as, ranks, setting);
 }
 
 const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,
@@ -198,6 +228,10 @@ static void write_way(struct wring_writer *writer, const struct wring_profile_wa
     write_curve(writer, &way->busy);
     write_curve(writer, &way->cpu);
     write_cost(writer, &way->wire_bytes);
+    if (way->chunk_bytes == 0 && way->coder_cores == 0)
+        return; /* nobody has said */
+    wring_write_u32(writer, way->coder_cores);
+    wring_write_double(writer, (double)way->chunk_bytes);
 }
 
 static void write_computing(struct wring_writer *writer,

@@ -80,6 +80,16 @@ struct wring_profile_coder {
 };
 #define WRING_PROFILE_CODERS_MAX 16
 
+/** How a session is set where a plan chooses that: it holds for all that the session exchanges. */
+struct wring_setting {
+    uint32_t cores;       /* pinned for codecs, in each rank; 0: inline */
+    uint64_t chunk_bytes; /* of a piece that travels, as WRING_CHUNK_BYTES */
+};
+#define WRING_SETTING_CORES_MAX 4096
+#define WRING_SETTING_CHUNK_BYTES_MIN 4096
+#define WRING_SETTING_CHUNK_BYTES_MAX (1u << 26)
+#define WRING_SETTING_CHUNK_BYTES (256u << 10) /* the default */
+
 struct wring_profile_codec {
     char spec[WRING_CODEC_SPEC_MAX]; /* with randk:ratio=R, dgc:ratio=R for those that match */
     bool summable, feedback;
@@ -110,6 +120,8 @@ struct wring_profile_way {
                                          takes at each size */
     uint32_t ranks;                   /* of the group that was measured */
     uint32_t cores;                   /* processors that its ranks on one node had together */
+    uint32_t coder_cores;             /* pinned for codecs, in each rank; 0: inline */
+    uint64_t chunk_bytes;             /* of a piece; 0: nobody said, and it counts as the default */
     uint64_t max_elems;               /* of the largest bucket measured; at least 1 */
     struct wring_profile_curve solo;  /* one bucket alone: from post to the end of wait, of the
                                          slowest rank */
@@ -177,7 +189,7 @@ struct wring_profile {
     struct wring_profile_trust copy_trust;
     struct wring_profile_computing computing;
     uint32_t n_ways;
-    struct wring_profile_way *ways; /* no two alike in codec, run_as, ranks and cores */
+    struct wring_profile_way *ways; /* no two alike in codec, run_as, ranks, cores and setting */
     struct wring_profile_errors errors;
     uint64_t hash; /* of all but name and source: what a plan depends on */
 };
@@ -222,6 +234,15 @@ const struct wring_profile_coder *wring_profile_coder(const struct wring_profile
 const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
                                                   const char *codec, const char *run_as,
                                                   uint32_t ranks);
+
+/** The same, of those measured with such a setting. */
+const struct wring_profile_way *wring_profile_way_at(const struct wring_profile *profile,
+                                                     const char *codec, const char *run_as,
+                                                     uint32_t ranks,
+                                                     const struct wring_setting *setting);
+
+/** The setting that a way was measured with. */
+struct wring_setting wring_profile_way_setting(const struct wring_profile_way *way);
 
 /**
  * Read and check a profile: a file, or the name of one that is built in.

@@ -15,7 +15,6 @@
 #define VERSION 1
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
-#define CORES_MAX 4096
 
 /* ---- reading ---- */
 
@@ -62,7 +61,7 @@ static void read_coder(struct wring_reading *reading, const json_t *value,
     if (!json_is_object(value))
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
                             wring_reading_describe(value, is, sizeof(is)));
-    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, CORES_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
     read_text(reading, value, "tier", 1, out->tier, sizeof(out->tier));
     out->encode = wring_profile_read_curve(reading, value, "encode_us");
     out->decode = wring_profile_read_curve(reading, value, "decode_us");

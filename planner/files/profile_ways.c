@@ -78,7 +78,10 @@ static void check_scheme(struct wring_reading *reading, const char *run_as)
 
 static bool are_alike(const struct wring_profile_way *a, const struct wring_profile_way *b)
 {
-    return strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
+    struct wring_setting x = wring_profile_way_setting(a), y = wring_profile_way_setting(b);
+
+    return x.cores == y.cores && x.chunk_bytes == y.chunk_bytes &&
+           strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
            a->ranks == b->ranks && a->cores == b->cores;
 }
 
@@ -88,7 +91,21 @@ static void check_new(struct wring_reading *reading, const struct wring_profile 
     for (uint32_t before = 0; before < i; before++)
         if (are_alike(&profile->ways[before], &profile->ways[i]))
             wring_reading_fault(reading, WRING_ERR_INVALID,
-                                "codec, run_as, ranks and cores are those of ways[%u]", before);
+                                "codec, run_as, ranks, cores and setting are those of ways[%u]",
+                                before);
+}
+
+/** What coded, and how large pieces were; both may be missing. */
+static void read_setting(struct wring_reading *reading, const json_t *value,
+                         struct wring_profile_way *out)
+{
+    if (wring_reading_has(reading, value, "coder_cores"))
+        out->coder_cores = (uint32_t)wring_reading_count(reading, value, "coder_cores", 0,
+                                                         WRING_SETTING_CORES_MAX);
+    if (wring_reading_has(reading, value, "chunk_bytes"))
+        out->chunk_bytes =
+            wring_reading_count(reading, value, "chunk_bytes", WRING_SETTING_CHUNK_BYTES_MIN,
+                                WRING_SETTING_CHUNK_BYTES_MAX);
 }
 
 static void read_way(struct wring_reading *reading, const json_t *value,
@@ -104,6 +121,7 @@ static void read_way(struct wring_reading *reading, const json_t *value,
     check_scheme(reading, out->run_as);
     out->ranks = (uint32_t)wring_reading_count(reading, value, "ranks", 1, RANKS_MAX);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 1, CORES_MAX);
+    read_setting(reading, value, out);
     out->max_elems = wring_reading_count(reading, value, "max_elements", 1, ELEMS_MAX);
     out->solo = wring_profile_read_curve(reading, value, "solo_us");
     out->busy = wring_profile_read_curve(reading, value, "busy_us");
@@ -182,6 +200,19 @@ static json_t *curve_json(const struct wring_profile_curve *curve)
     return wring_profile_cost_json(&curve->us, &curve->trust);
 }
 
+/** @return 0; else there is no memory */
+static int put_setting(json_t *value, const struct wring_profile_way *way)
+{
+    int failed = 0;
+
+    if (way->chunk_bytes != 0 || way->coder_cores != 0)
+        failed = json_object_set_new(value, "coder_cores", json_integer(way->coder_cores));
+    if (failed == 0 && way->chunk_bytes != 0)
+        failed =
+            json_object_set_new(value, "chunk_bytes", json_integer((json_int_t)way->chunk_bytes));
+    return failed;
+}
+
 json_t *wring_profile_ways_json(const struct wring_profile *profile)
 {
     json_t *list = json_array();
@@ -194,7 +225,8 @@ json_t *wring_profile_ways_json(const struct wring_profile *profile)
                       (json_int_t)way->cores, "max_elements", (json_int_t)way->max_elems, "solo_us",
                       curve_json(&way->solo), "busy_us", curve_json(&way->busy), "cpu_us",
                       curve_json(&way->cpu), "wire_bytes", wring_json_cost(&way->wire_bytes));
-        if (json_array_append_new(list, value) != 0) {
+        int failed = put_setting(value, way); /* NULL is refused */
+        if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;
         }

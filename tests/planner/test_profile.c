@@ -39,6 +39,7 @@ static const char good[] =
     "   \"wire_bytes\": {\"corners\": [[0, 0]], \"slope\": 4}},\n"
     "  {\"codec\": \"bf16\", \"run_as\": \"divisible\", \"ranks\": 2, \"cores\": 1, "
     "\"max_elements\": 1024,\n"
+    "   \"coder_cores\": 2, \"chunk_bytes\": 65536,\n"
     "   \"solo_us\": {\"corners\": [[1024, 9]], \"slope\": 0, \"error\": 0,\n"
     "    \"spread\": 0, \"doubt\": 0, \"samples\": 5, \"points\": 1, \"noisy\": 0},\n"
     "   \"busy_us\": {\"corners\": [[1024, 3]], \"slope\": 0, \"error\": 0,\n"
@@ -158,6 +159,29 @@ static void ways(void)
     uint64_t hash = profile->hash;
     profile->ways[1].cpu.us.slope = 1e-9;
     CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "hashed to the end");
+    wring_profile_destroy(profile);
+}
+
+/** With which setting a way was measured; nobody having said so counts as the default. */
+static void settings(void)
+{
+    const struct wring_setting usual = {0, 256 << 10}, other = {2, 1 << 16};
+    struct wring_profile *profile = load_text(good, strlen(good));
+
+    REQUIRE(profile != NULL, "the good profile is refused");
+    const struct wring_profile_way *way = &profile->ways[0];
+    CHECK(way->coder_cores == 0 && way->chunk_bytes == 0, "nobody said");
+    CHECK(wring_profile_way_at(profile, "none", "auto", 8, &usual) == way &&
+              wring_profile_way_at(profile, "none", "auto", 8, &other) == NULL,
+          "the default");
+    uint64_t hash = profile->hash;
+    profile->ways[0].chunk_bytes = usual.chunk_bytes;
+    CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "that it is said");
+    CHECK(wring_profile_way_at(profile, "none", "auto", 8, &usual) == way, "said");
+    check_round_trip(profile);
+    CHECK(wring_profile_way_at(profile, "bf16", "divisible", 2, &usual) == NULL &&
+              wring_profile_way_at(profile, "bf16", "divisible", 2, &other) == &profile->ways[1],
+          "another one");
     wring_profile_destroy(profile);
 }
 
@@ -467,6 +491,10 @@ static void bad_files(void)
          "ways[0].run_as: needs auto, divisible or indivisible, is \"rooted\""},
         {"\"ranks\": 8", "\"ranks\": 0", I,
          "ways[0].ranks: needs a whole number from 1 to 1048576, is 0"},
+        {"\"max_elements\": 4096", "\"coder_cores\": -1, \"max_elements\": 4096", I,
+         "ways[0].coder_cores: needs a whole number from 0 to 4096, is -1"},
+        {"\"max_elements\": 4096", "\"chunk_bytes\": 4095, \"max_elements\": 4096", I,
+         "ways[0].chunk_bytes: needs a whole number from 4096 to 67108864, is 4095"},
         {"\"max_elements\": 4096", "\"max_elements\": 1.5", I,
          "ways[0].max_elements: needs a whole number from 1 to 1099511627776, is 1.5"},
         {"[1024, 9], [4096, 15]", "", I,
@@ -502,6 +530,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"fields", fields},
         {"ways", ways},
+        {"settings", settings},
         {"errors", errors},
         {"computing", computing},
         {"builtin_codecs", builtin_codecs},
