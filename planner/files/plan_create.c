@@ -116,6 +116,18 @@ static double time_of_all(const struct wring_problem *problem, uint32_t option)
     return us;
 }
 
+/** What the session has to be set to; nothing where any will do. */
+static void fill_setting(const struct wring_cost_model *model, struct wring_plan *plan)
+{
+    if (!model->settled)
+        return;
+    plan->chunk_bytes = model->setting.chunk_bytes;
+    if (model->setting.cores > 0)
+        snprintf(plan->executor, sizeof(plan->executor), "pool:%u", model->setting.cores);
+    else
+        snprintf(plan->executor, sizeof(plan->executor), "inline");
+}
+
 static void fill_times(const struct wring_cost_model *model, const struct wring_tensor_trace *trace,
                        const struct wring_grouping *grouping, struct wring_plan *plan)
 {
@@ -144,6 +156,7 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     snprintf(plan->timeline, sizeof(plan->timeline), "%s", timeline_name(model->timeline));
     plan->nodes = model->nodes;
     plan->ranks_per_node = model->ranks_per_node;
+    fill_setting(model, plan);
     fill_times(model, trace, grouping, plan);
     enum wring_status status = fill_groups(model, trace, grouping, plan);
     if (status != WRING_OK) {

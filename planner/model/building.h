@@ -6,6 +6,7 @@
 #include "planner/model/candidates.h"
 #include "planner/model/cost_model.h"
 #include "planner/model/lanes.h"
+#include "planner/model/pinned.h"
 
 struct wring_building {
     const struct wring_cost_model_params *params;
@@ -18,6 +19,9 @@ struct wring_building {
     struct wring_lanes lanes; /* of the options */
     struct wring_candidates candidates;
 };
+
+/** What the model is for, as those ask who know what a setting makes of costs. */
+struct wring_pinned wring_building_pinned(const struct wring_building *building);
 
 /** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
 enum wring_status wring_building_codecs(struct wring_building *building);

@@ -48,6 +48,15 @@ static enum wring_status find_codec(const struct wring_building *building, const
     return WRING_OK;
 }
 
+/** Without whole exchanges a codec costs what the cores take that code it. */
+static void settle(const struct wring_building *building, struct wring_profile_codec *codec)
+{
+    const struct wring_pinned pinned = wring_building_pinned(building);
+
+    if (!wring_building_has_ways(building))
+        wring_pinned_code(&pinned, codec);
+}
+
 static enum wring_status check_error(const struct wring_building *building,
                                      const struct wring_profile_codec *codec,
                                      enum wring_budget *out)
@@ -133,8 +142,11 @@ static enum wring_status add_codec(struct wring_building *building, const char *
                    ? check_codec(building, &model->codecs[known], &model->codecs[known], &budget)
                    : WRING_OK;
     enum wring_status status = find_codec(building, spec, &in, &back);
-    if (status == WRING_OK)
-        status = check_codec(building, &in, &back, &budget);
+    if (status != WRING_OK)
+        return status;
+    settle(building, &in);
+    settle(building, &back);
+    status = check_codec(building, &in, &back, &budget);
     if (status != WRING_OK || budget == WRING_BUDGET_BEYOND)
         return status;
     building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
@@ -153,16 +165,17 @@ static void add_fp16(struct wring_building *building)
     struct wring_cost_model *model = building->model;
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
-        const struct wring_profile_codec *codec = &profile->codecs[i];
-        if (strcmp(codec->spec, "fp16") != 0)
+        if (strcmp(profile->codecs[i].spec, "fp16") != 0)
             continue;
-        enum wring_budget budget = wring_building_budget(building, codec);
+        struct wring_profile_codec codec = profile->codecs[i];
+        settle(building, &codec);
+        enum wring_budget budget = wring_building_budget(building, &codec);
         building->barred[model->n_codecs] = budget == WRING_BUDGET_BEYOND ||
                                             budget == WRING_BUDGET_UNKNOWN ||
-                                            !may_code(building, codec);
+                                            !may_code(building, &codec);
         building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
-        building->back[model->n_codecs] = *codec;
-        model->codecs[model->n_codecs++] = *codec;
+        building->back[model->n_codecs] = codec;
+        model->codecs[model->n_codecs++] = codec;
         return;
     }
 }

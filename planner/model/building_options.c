@@ -7,7 +7,13 @@
 #include "planner/model/building.h"
 #include "planner/model/dominance.h"
 
-#define CHUNK_BYTES (256 << 10)
+static uint64_t chunk_bytes(const struct wring_building *building)
+{
+    if (building->model->settled)
+        return building->model->setting.chunk_bytes;
+    return building->params->chunk_bytes != 0 ? building->params->chunk_bytes
+                                              : WRING_SETTING_CHUNK_BYTES;
+}
 
 static struct wring_candidates_params codec_params(const struct wring_building *building,
                                                    uint32_t codec)
@@ -16,19 +22,22 @@ static struct wring_candidates_params codec_params(const struct wring_building *
     const struct wring_cost_model *model = building->model;
     const struct wring_profile_codec *in = codec > 0 ? &model->codecs[codec] : NULL;
     bool two_ways = in != NULL && strchr(in->spec, '>') != NULL;
+    const struct wring_profile_codec *out = two_ways ? &building->back[codec] : in;
+    const struct wring_pinned pinned = wring_building_pinned(building);
 
     return (struct wring_candidates_params){
         .work = {.profile = params->profile,
                  .nodes = model->nodes,
                  .ranks_per_node = model->ranks_per_node,
                  .link_scale = building->link_scale,
+                 .own_cores = wring_pinned_knows(&pinned, in) && wring_pinned_knows(&pinned, out),
                  .in = in,
-                 .out = two_ways ? &building->back[codec] : in},
+                 .out = out},
         .timeline = model->timeline,
         .runnable = params->runnable,
         .codec = codec,
         .places = params->places != 0 && !building->barred[codec] ? params->places : ~0u,
-        .chunk_bytes = params->chunk_bytes != 0 ? params->chunk_bytes : CHUNK_BYTES,
+        .chunk_bytes = chunk_bytes(building),
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
         .barred = building->barred[codec],
         .somewhere = building->somewhere[codec]};
@@ -61,6 +70,15 @@ static bool codes_on(const struct wring_option *option, enum wring_place place)
         if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place != place)
             return false;
     return true;
+}
+
+/** Does the CPU code any of it? */
+static bool needs_cores(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place == WRING_PLACE_CPU)
+            return true;
+    return false;
 }
 
 static struct wring_option moved_to(const struct wring_option *option, enum wring_place place)
@@ -123,6 +141,8 @@ static void fill(const struct wring_building *building)
         const struct wring_candidate *candidate = &building->candidates.list[i];
         model->costs[i] = candidate->cost;
         model->options[i] = candidate->option;
+        if (model->settled && needs_cores(&candidate->option.option))
+            model->options[i].cores = model->setting.cores;
         model->offload[i] = find_offload(building, i);
         model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
         if (candidate->baseline)

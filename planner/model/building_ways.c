@@ -63,9 +63,10 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
                                    const char *run_as, bool baseline)
 {
     const struct wring_cost_model *model = building->model;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_cost busy;
     const struct wring_profile_way *way =
-        wring_profile_way(building->params->profile, model->codecs[codec].spec, run_as,
-                          model->nodes * model->ranks_per_node);
+        wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &busy);
     struct wring_candidate candidate = {.baseline = baseline,
                                         .barred = building->barred[codec],
                                         .somewhere = building->somewhere[codec],
@@ -74,18 +75,29 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
     if (way == NULL || (candidate.barred && !baseline))
         return WRING_OK;
     candidate.option.option = steps_of(way);
-    candidate.cost.each[EXCHANGE] = way->busy.us;
+    candidate.cost.each[EXCHANGE] = busy;
     candidate.cost.each[REST] = rest_of(&way->solo.us, &way->busy.us);
     return wring_candidates_offer(&building->candidates, &candidate);
 }
 
-bool wring_building_has_ways(const struct wring_building *building)
+struct wring_pinned wring_building_pinned(const struct wring_building *building)
 {
     const struct wring_cost_model *model = building->model;
 
-    return model->timeline == WRING_TIMELINE_FULL &&
-           wring_profile_way(building->params->profile, "none", "auto",
-                             model->nodes * model->ranks_per_node) != NULL;
+    return (struct wring_pinned){.profile = building->params->profile,
+                                 .nodes = model->nodes,
+                                 .ranks_per_node = model->ranks_per_node,
+                                 .computing = building->params->computing,
+                                 .setting = model->settled ? &model->setting : NULL};
+}
+
+bool wring_building_has_ways(const struct wring_building *building)
+{
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_cost busy;
+
+    return building->model->timeline == WRING_TIMELINE_FULL &&
+           wring_pinned_way(&pinned, "none", "auto", &busy) != NULL;
 }
 
 enum wring_status wring_building_ways(struct wring_building *building)

@@ -54,21 +54,35 @@ static enum wring_status check_links(const struct wring_building *building)
     return WRING_OK;
 }
 
+struct wring_cluster wring_cost_model_cluster(const struct wring_cost_model_params *params)
+{
+    const struct wring_profile *profile = params->profile;
+    struct wring_cluster cluster = {params->nodes, params->ranks_per_node, params->timeline};
+
+    if (cluster.nodes == 0)
+        cluster.nodes = profile->nodes;
+    if (cluster.ranks_per_node == 0)
+        cluster.ranks_per_node = profile->ranks_per_node;
+    if (cluster.timeline == WRING_TIMELINE_AUTO)
+        cluster.timeline = profile->chunked ? WRING_TIMELINE_FULL : WRING_TIMELINE_PHASES;
+    return cluster;
+}
+
 static enum wring_status set_cluster(struct wring_building *building)
 {
     const struct wring_cost_model_params *params = building->params;
-    const struct wring_profile *profile = params->profile;
+    const struct wring_cluster cluster = wring_cost_model_cluster(params);
     struct wring_cost_model *model = building->model;
 
-    model->nodes = params->nodes != 0 ? params->nodes : profile->nodes;
-    model->ranks_per_node =
-        params->ranks_per_node != 0 ? params->ranks_per_node : profile->ranks_per_node;
+    model->nodes = cluster.nodes;
+    model->ranks_per_node = cluster.ranks_per_node;
+    model->timeline = cluster.timeline;
+    model->settled = params->setting != NULL && model->timeline == WRING_TIMELINE_FULL;
+    if (model->settled)
+        model->setting = *params->setting;
     building->link_scale = params->link_scale != 0 ? params->link_scale : 1;
     model->trace = params->trace;
     model->profile = params->profile;
-    model->timeline = params->timeline;
-    if (model->timeline == WRING_TIMELINE_AUTO)
-        model->timeline = profile->chunked ? WRING_TIMELINE_FULL : WRING_TIMELINE_PHASES;
     if (model->nodes == 0 || model->ranks_per_node == 0 || model->nodes > RANKS_MAX ||
         model->ranks_per_node > RANKS_MAX / model->nodes) {
         wring_error(building->log, "%u nodes of %u ranks are not a cluster of 1 to %u ranks",

@@ -48,6 +48,9 @@ struct wring_cost_model_params {
                              WRING_BUDGET_NOTHING: only what loses nothing */
     double link_scale;    /* of bandwidth between nodes, against the profile's; 0: 1 */
     uint64_t chunk_bytes; /* of timeline full, as WRING_CHUNK_BYTES; 0: its default, 256 KiB */
+    const struct wring_setting *setting; /* of timeline full: the session's, which goes before
+                                            chunk_bytes, and into the plan; borrowed for the call.
+                                            NULL: as the job is configured */
     enum wring_computing computing;
     bool runnable;       /* only options that this build's runtime can execute */
     bool keep_dominated; /* prune nothing: for those who want to see all options */
@@ -59,7 +62,7 @@ struct wring_cost_option {
     struct wring_option option; /* its steps */
     enum wring_place place;     /* of its first encode, for a short name */
     uint64_t chunk_elems;       /* of a piece that travels; 0: nothing is cut */
-    uint32_t cores;             /* pinned for the codec; 0: as the profile was measured */
+    uint32_t cores;             /* pinned for the codec; 0: none, or nobody said */
 };
 
 struct wring_cost_model {
@@ -68,6 +71,8 @@ struct wring_cost_model {
     const struct wring_profile *profile;
     enum wring_timeline timeline;
     uint32_t nodes, ranks_per_node;
+    bool settled; /* for sessions with this setting, and no other */
+    struct wring_setting setting;
     const char *lanes[WRING_PLAN_LANES_MAX]; /* names, static */
     struct wring_cost_option *options;       /* [problem.n_options] */
     struct wring_profile_codec *codecs;      /* [n_codecs] "none", "fp16", then the allow-list */
@@ -83,6 +88,14 @@ struct wring_cost_model {
     uint64_t *elems, *allowed;
     struct wring_option_cost *costs;
 };
+
+/** What parameters leave to the profile. */
+struct wring_cluster {
+    uint32_t nodes, ranks_per_node;
+    enum wring_timeline timeline; /* not AUTO */
+};
+
+struct wring_cluster wring_cost_model_cluster(const struct wring_cost_model_params *params);
 
 /**
  * Build a model. Lanes that no option needs are left out. Of two codecs' worth of options with the

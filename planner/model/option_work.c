@@ -243,9 +243,12 @@ static void communicate(struct walk *walk, const struct wring_step *step)
 
 /* ---- codec work ---- */
 
-/** On a device a rank codes what is its own, elsewhere a node what is of all its ranks. */
+/** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
+ *  of them has cores for that. */
 static double coders_share(const struct walk *walk, enum wring_place place)
 {
+    if (place == WRING_PLACE_CPU && walk->params->own_cores)
+        return 1;
     return place == WRING_PLACE_DEVICE ? 1 : walk->active;
 }
 

@@ -32,7 +32,8 @@ struct wring_work {
 struct wring_work_params {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node;
-    double link_scale;                     /* of bandwidth between nodes */
+    double link_scale; /* of bandwidth between nodes */
+    bool own_cores;    /* each rank's CPU codes what is the rank's, not one the node's all */
     const struct wring_profile_codec *in;  /* NULL: nothing is coded */
     const struct wring_profile_codec *out; /* the same, unless the codec has two ways */
 };

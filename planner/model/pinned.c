@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/model/pinned.h"
+
+#include <string.h>
+
+/* of the time: who rests longer waits for something else than the processor */
+#define AT_WORK 0.9
+
+uint32_t wring_pinned_processors(const struct wring_profile *profile)
+{
+    uint32_t most = 1;
+
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        most = profile->ways[i].cores > most ? profile->ways[i].cores : most;
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
+            uint32_t cores = profile->codecs[i].coders[j].cores;
+            most = cores > most ? cores : most;
+        }
+    return most;
+}
+
+/** Threads that code on a node: pinned ones, or else the one of each rank. */
+static double threads(const struct wring_pinned *pinned)
+{
+    uint32_t each = pinned->setting->cores > 0 ? pinned->setting->cores : 1;
+    return (double)pinned->ranks_per_node * each;
+}
+
+bool wring_pinned_fits(const struct wring_pinned *pinned)
+{
+    return pinned->setting->cores == 0 ||
+           threads(pinned) <= wring_pinned_processors(pinned->profile);
+}
+
+bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec)
+{
+    return pinned->setting != NULL && codec != NULL &&
+           wring_profile_coder(codec, pinned->setting->cores) != NULL;
+}
+
+void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec)
+{
+    struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
+    double share;
+
+    if (pinned->setting == NULL || (codec->n_coders == 0 && pinned->setting->cores == 0))
+        return;
+    const struct wring_profile_coder *coder = wring_profile_coder(codec, pinned->setting->cores);
+    coding->present = coding->present && coder != NULL;
+    if (!coding->present)
+        return;
+    share = threads(pinned) / wring_pinned_processors(pinned->profile);
+    share = share > 1 ? share : 1;
+    coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
+    coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
+}
+
+/* ---- whole exchanges ---- */
+
+/** What of a way is known apart from the others. */
+struct parts {
+    const struct wring_profile_way *way;
+    const struct wring_profile_coder *from, *to;
+    const struct wring_cost *link_us;
+    bool divisible;
+};
+
+/** Coding a bucket takes one rank: in two steps it encodes the others' shards and its own sum. */
+static double code_us(const struct parts *parts, const struct wring_profile_coder *coder,
+                      double elems)
+{
+    double others = parts->way->ranks - 1.0;
+    double decoded = parts->divisible ? 2 * others / parts->way->ranks : others;
+
+    return wring_cost_at(&coder->encode.us, elems) +
+           wring_cost_at(&coder->decode.us, decoded * elems);
+}
+
+/** Bytes on the link, which sustains no more than it lets through of many. */
+static double link_us(const struct parts *parts, double elems)
+{
+    double bytes = wring_cost_at(&parts->way->wire_bytes, elems);
+    double us = wring_cost_at(parts->link_us, bytes), least = bytes * parts->link_us->slope;
+
+    return us > least ? us : least;
+}
+
+static double moved_us(const struct parts *parts, double elems)
+{
+    double busy = wring_cost_at(&parts->way->busy.us, elems);
+    double cpu = wring_cost_at(&parts->way->cpu.us, elems);
+    double rest = cpu - code_us(parts, parts->from, elems), link = link_us(parts, elems);
+    double coded = code_us(parts, parts->to, elems);
+    double least = rest > link ? rest : link;
+
+    if (least > busy || cpu < AT_WORK * busy)
+        least = busy;
+    return coded > least ? coded : least;
+}
+
+/** By the sizes that calibration takes, 1 Ki, 4 Ki ... 16 Mi elements; never falling. */
+static struct wring_cost move_codec(const struct parts *parts)
+{
+    struct wring_cost moved = {.n = WRING_COST_CORNERS};
+    double elems = 1024, least = 0;
+
+    for (uint32_t i = 0; i < moved.n; i++, elems *= 4) {
+        double us = moved_us(parts, elems);
+        least = us > least ? us : least;
+        moved.corners[i].x = elems;
+        moved.corners[i].y = least;
+    }
+    double slope = (moved_us(parts, elems) - least) / (elems - elems / 4);
+    moved.slope = slope > 0 ? slope : 0;
+    return moved;
+}
+
+/** The one link that everything passes; NULL: there are two kinds. */
+static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
+{
+    if (pinned->nodes > 1 && pinned->ranks_per_node > 1)
+        return NULL;
+    const struct wring_profile_link *link =
+        &pinned->profile->links[pinned->nodes > 1 ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
+    return link->present ? link : NULL;
+}
+
+/** A core for each rank's progress, for its codecs' threads, and for its computing. */
+static bool has_room(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+{
+    uint32_t beside = pinned->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
+    double each = (double)beside + pinned->setting->cores;
+
+    return pinned->profile->nodes == pinned->nodes &&
+           pinned->profile->ranks_per_node == pinned->ranks_per_node &&
+           pinned->ranks_per_node * each <= way->cores;
+}
+
+static const struct wring_profile_codec *find_codec(const struct wring_profile *profile,
+                                                    const char *spec)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0)
+            return &profile->codecs[i];
+    return NULL;
+}
+
+/** Move the codec work of a way that was measured inline. @return false: nobody knows */
+static bool move_way(const struct wring_pinned *pinned, const struct wring_profile_way *way,
+                     struct wring_cost *busy)
+{
+    const struct wring_profile_codec *codec = find_codec(pinned->profile, way->codec);
+    const struct wring_profile_link *link = one_link(pinned);
+    struct parts parts = {.way = way, .divisible = strcmp(way->run_as, "indivisible") != 0};
+
+    if (strcmp(way->codec, "none") == 0) {
+        *busy = way->busy.us;
+        return true;
+    }
+    if (codec == NULL || link == NULL || !has_room(pinned, way))
+        return false;
+    parts.from = wring_profile_coder(codec, 0);
+    parts.to = wring_profile_coder(codec, pinned->setting->cores);
+    parts.link_us = &link->us;
+    if (parts.from == NULL || parts.to == NULL)
+        return false;
+    *busy = move_codec(&parts);
+    return true;
+}
+
+const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
+                                                 const char *codec, const char *run_as,
+                                                 struct wring_cost *busy)
+{
+    const struct wring_profile *profile = pinned->profile;
+    uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
+    const struct wring_profile_way *way =
+        pinned->setting == NULL
+            ? wring_profile_way(profile, codec, run_as, ranks)
+            : wring_profile_way_at(profile, codec, run_as, ranks, pinned->setting);
+
+    if (way != NULL) {
+        *busy = way->busy.us;
+        return way;
+    }
+    if (pinned->setting == NULL || pinned->setting->cores == 0)
+        return NULL;
+    struct wring_setting is_inline = {.chunk_bytes = pinned->setting->chunk_bytes};
+    way = wring_profile_way_at(profile, codec, run_as, ranks, &is_inline);
+    return way != NULL && move_way(pinned, way, busy) ? way : NULL;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What codecs and exchanges take with a session's setting: so many pinned cores for codecs in each
+ * rank, pieces so large.
+ */
+#ifndef WRING_PLANNER_PINNED_H
+#define WRING_PLANNER_PINNED_H
+
+#include "planner/model/cost_model.h"
+
+/** Who asks. */
+struct wring_pinned {
+    const struct wring_profile *profile;
+    uint32_t nodes, ranks_per_node; /* to plan for */
+    enum wring_computing computing;
+    const struct wring_setting *setting; /* NULL: as the profile was measured */
+};
+
+/** Processors of a node, as many as the profile has seen at work together; 1 at least. */
+uint32_t wring_pinned_processors(const struct wring_profile *profile);
+
+/** Have the ranks of a node so many cores, each its own? */
+bool wring_pinned_fits(const struct wring_pinned *pinned);
+
+/** Was the codec measured on so many cores? Then each rank codes what is its own. */
+bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec);
+
+/**
+ * The codec's work on the CPU as that number of cores does it, by the elements of one rank. Where
+ * a node has fewer processors than ranks they share them. A codec that was measured on other
+ * numbers of cores alone cannot be coded there.
+ * @param codec  in and out; as it was, where nobody measured it by cores, for 0 of them
+ */
+void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec);
+
+/**
+ * The way that was measured with that setting, or else the one that was measured inline, with
+ * pieces as large, its codec work moved to pinned cores where it can be said what that gains.
+ *
+ * With W(x) for what a further bucket of x elements takes, P(x) for the processor time in it, C(x)
+ * for the codec work inline and D(x) on pinned cores, and L(x) for what its bytes take on the link,
+ *
+ *     max(D, min(W, max(L, P - C)))
+ *
+ * is what it takes then: the link, the rest of the work and the codecs each go on by themselves,
+ * and the slowest of them decides. Where P is less than 0.9 W it is max(D, W): whoever waits for
+ * the link or for others gains nothing from less work. That needs a core for each thread, besides
+ * those that compute, and one kind of links: elsewhere there is no such way.
+ *
+ * @param busy  out: what a further bucket takes
+ * @return NULL: none
+ */
+const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
+                                                 const char *codec, const char *run_as,
+                                                 struct wring_cost *busy);
+
+#endif
