@@ -45,6 +45,19 @@ hwloc_obj_t wring_cores_get(hwloc_topology_t topology, uint32_t index)
     return hwloc_get_obj_by_type(topology, core_type(topology), index);
 }
 
+enum wring_status wring_cores_usable(const struct wring_log *log, uint32_t *out)
+{
+    hwloc_topology_t topology;
+    enum wring_status status = wring_cores_load(log, &topology);
+
+    if (status != WRING_OK)
+        return status;
+    int n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    *out = n > 0 ? (uint32_t)n : 0;
+    hwloc_topology_destroy(topology);
+    return WRING_OK;
+}
+
 /** A plain number at *text; false where there is none. */
 static bool parse_number(const char **text, unsigned *out)
 {

@@ -24,6 +24,12 @@ uint32_t wring_cores_count(hwloc_topology_t topology);
 hwloc_obj_t wring_cores_get(hwloc_topology_t topology, uint32_t index);
 
 /**
+ * How many processors this process may use: as many threads can be pinned to one each.
+ * Errors: those of wring_cores_load().
+ */
+enum wring_status wring_cores_usable(const struct wring_log *log, uint32_t *out);
+
+/**
  * Choose cores by the text of struct wring_pool_params.
  *
  * @param topology  loaded; processors that this process may not use are not in it

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "offload/cores.h"
 #include "planner/files/plan.h"
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/job_machine.h"
@@ -71,11 +72,32 @@ static void name_executor(const struct wring_plan *plan, char *text, size_t byte
         snprintf(text, bytes, "pool:%" PRIu32, cores);
 }
 
+/** A pool of fewer cores would share them, and be another one than was planned for. */
+static enum wring_status check_cores(const struct wring_session *session, const char *planned)
+{
+    uint32_t wanted = 0, usable;
+
+    if (sscanf(planned, "pool:%" SCNu32, &wanted) != 1)
+        return WRING_OK; /* none, or cores by their names: who makes the pool looks for these */
+    enum wring_status status = wring_cores_usable(&session->log, &usable);
+    if (status != WRING_OK || wanted <= usable)
+        return status;
+    wring_error(&session->log,
+                "WRING_PLAN=%s is for codecs on %" PRIu32
+                " pinned cores in each rank, and this process may use %" PRIu32
+                "; give it more, or plan for fewer",
+                session->config.plan, wanted, usable);
+    return WRING_ERR_MISMATCH;
+}
+
 static enum wring_status set_executor(struct wring_session *session)
 {
     char *configured = session->config.executor, planned[sizeof(session->plan->executor)];
 
     name_executor(session->plan, planned, sizeof(planned));
+    enum wring_status status = check_cores(session, planned);
+    if (status != WRING_OK)
+        return status;
     if (planned[0] == '\0' || strcmp(planned, configured) == 0)
         return WRING_OK;
     if (wring_config_given(&session->config, "WRING_EXECUTOR"))

@@ -10,7 +10,8 @@
  * ranks and can be executed here.
  *
  * Errors, with one log line: WRING_ERR_INVALID (the file), WRING_ERR_MISMATCH (another number of
- * ranks), WRING_ERR_UNSUPPORTED (a group that this build cannot run), WRING_ERR_NO_MEMORY.
+ * ranks, fewer cores, other settings), WRING_ERR_UNSUPPORTED (a group that this build cannot run),
+ * WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_plan_open(struct wring_session *session);
 

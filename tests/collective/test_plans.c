@@ -2,6 +2,7 @@
 /* WRING_PLAN: what the plan says is what runs, bit for bit, and a plan for something else is
  * refused by name. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -396,6 +397,51 @@ static void plans_have_their_executor_and_chunks(void)
     check_session(&chunks, "WRING_CHUNK_BYTES=256k", "WRING_CHUNK_BYTES=262144, and WRING_PLAN");
 }
 
+/** Lines of a pool's threads, one after another. */
+static void take_threads(void *arg, enum wring_log_level level, const char *module,
+                         const char *text)
+{
+    uint32_t *threads = arg;
+    (void)level;
+    *threads += strcmp(module, "pool") == 0 && strstr(text, "runs codecs on core") != NULL;
+}
+
+static uint32_t count_usable(void)
+{
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;
+}
+
+/** As many threads as the plan has cores, each on its own; more than there are is another plan. */
+static void plans_have_their_cores(void)
+{
+    uint32_t usable = count_usable(), threads = 0;
+    char executor[32], setting[64], says[100];
+    struct plan_of what = {.parts = mixed, .ranks = 1, .names = names, .executor = executor};
+    const char *const settings[] = {setting, "WRING_LOG=info", NULL};
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    struct wring_session *session = NULL;
+
+    snprintf(executor, sizeof(executor), "pool:%u", usable);
+    write_plan(&what, setting, sizeof(setting));
+    params.settings = settings;
+    params.log = take_threads;
+    params.log_arg = &threads;
+    params.rank = 0;
+    params.size = 1;
+    CHECK(wring_session_open(&params, &session) == WRING_OK, "not opened");
+    wring_session_close(session);
+    CHECK(threads == usable, "%u threads, not %u", threads, usable);
+    remove_plan(setting);
+    snprintf(executor, sizeof(executor), "pool:%u", usable + 1);
+    snprintf(says, sizeof(says),
+             "is for codecs on %u pinned cores in each rank, and this process may use %u",
+             usable + 1, usable);
+    check_session(&what, NULL, says);
+    what = (struct plan_of){.parts = mixed, .ranks = 1, .names = names, .cores = usable + 1};
+    check_session(&what, NULL, says);
+}
+
 static void commit_fails(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct story contiguous = {0};
@@ -523,6 +569,7 @@ int main(int argc, char **argv)
         {"waiting_for_one_alone_is_an_error", waiting_for_one_alone_is_an_error},
         {"plans_that_cannot_run_do_not_open", plans_that_cannot_run_do_not_open},
         {"plans_have_their_executor_and_chunks", plans_have_their_executor_and_chunks},
+        {"plans_have_their_cores", plans_have_their_cores},
         {"plans_for_other_buckets_are_refused", plans_for_other_buckets_are_refused},
         {"residuals_survive_another_grouping", residuals_survive_another_grouping},
         {NULL, NULL},
