@@ -233,6 +233,10 @@ class Calibrates(unittest.TestCase):
             curves = [at for at in xml.etree.ElementTree.parse(svg).iter()
                       if at.tag.endswith("polyline")]
             self.assertGreaterEqual(len(curves), 4)
+            coders = profile == self.path  # by cores and kernels; the built-in ones have none
+            self.assertEqual("inline" in result.stdout and "scalar" in result.stdout, coders)
+            with open(svg, encoding="utf-8") as file:
+                self.assertEqual("bf16, inline, scalar" in file.read(), coders)
         result = wring("info", "--json", "--profile", self.path)
         self.assertEqual(json.loads(result.stdout)["ways"], self.first["ways"])
 

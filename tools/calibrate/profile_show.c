@@ -8,6 +8,7 @@
 
 #include "tools/commands.h"
 #include "tools/table.h"
+#include "tools/values.h"
 
 #define SMALL 1024.0
 #define MIDDLE 65536.0
@@ -78,24 +79,67 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
     wring_table_finish(table, file);
 }
 
+/** The same by executor; the kernels' names tell which are the best. */
+static void show_coders(FILE *file, const struct wring_profile *profile)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},          {"pinned cores", WRING_ALIGN_RIGHT},
+        {"kernels", WRING_ALIGN_LEFT},        {"encode 64k us", WRING_ALIGN_RIGHT},
+        {"decode 64k us", WRING_ALIGN_RIGHT}, {"encode 4m us", WRING_ALIGN_RIGHT},
+        {"decode 4m us", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 7);
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
+            const struct wring_profile_coder *coder = &profile->codecs[i].coders[j];
+            wring_table_cell(table, "%s", profile->codecs[i].spec);
+            if (coder->cores > 0)
+                wring_table_cell(table, "%" PRIu32, coder->cores);
+            else
+                wring_table_cell(table, "inline");
+            wring_table_cell(table, "%s", coder->tier);
+            put_us(table, &coder->encode.us, MIDDLE);
+            put_us(table, &coder->decode.us, MIDDLE);
+            put_us(table, &coder->encode.us, LARGE);
+            put_us(table, &coder->decode.us, LARGE);
+        }
+    wring_table_finish(table, file);
+}
+
+static bool has_coders(const struct wring_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (profile->codecs[i].n_coders > 0)
+            return true;
+    return false;
+}
+
 static void show_ways(FILE *file, const struct wring_profile *profile)
 {
     static const struct wring_table_column columns[] = {
         {"exchange", WRING_ALIGN_LEFT},  {"as", WRING_ALIGN_LEFT},
-        {"ranks", WRING_ALIGN_RIGHT},    {"1k us", WRING_ALIGN_RIGHT},
+        {"ranks", WRING_ALIGN_RIGHT},    {"pinned", WRING_ALIGN_RIGHT},
+        {"pieces", WRING_ALIGN_RIGHT},   {"1k us", WRING_ALIGN_RIGHT},
         {"64k us", WRING_ALIGN_RIGHT},   {"4m us", WRING_ALIGN_RIGHT},
         {"busy 64k", WRING_ALIGN_RIGHT}, {"busy 4m", WRING_ALIGN_RIGHT},
         {"cpu 4m", WRING_ALIGN_RIGHT},   {"off", WRING_ALIGN_RIGHT},
         {"spread", WRING_ALIGN_RIGHT},   {"doubt", WRING_ALIGN_RIGHT},
         {"noisy", WRING_ALIGN_RIGHT},
     };
-    struct wring_table *table = wring_table_create(columns, 13);
+    struct wring_table *table = wring_table_create(columns, 15);
 
     for (uint32_t i = 0; i < profile->n_ways; i++) {
         const struct wring_profile_way *way = &profile->ways[i];
+        char bytes[32];
         wring_table_cell(table, "%s", way->codec);
         wring_table_cell(table, "%s", way->run_as);
         wring_table_cell(table, "%" PRIu32, way->ranks);
+        wring_table_cell(table, "%" PRIu32, way->coder_cores);
+        wring_table_cell(table, "%s",
+                         way->chunk_bytes == 0
+                             ? "-"
+                             : wring_value_show_bytes(way->chunk_bytes, bytes, sizeof(bytes)));
         put_us(table, &way->solo.us, SMALL);
         put_us(table, &way->solo.us, MIDDLE);
         put_us(table, &way->solo.us, LARGE);
@@ -148,6 +192,10 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
     if (profile->n_codecs > 0) {
         fputc('\n', file);
         show_codecs(file, profile);
+    }
+    if (has_coders(profile)) {
+        fputc('\n', file);
+        show_coders(file, profile);
     }
     if (profile->n_ways > 0) {
         fputc('\n', file);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two charts under each other, exchanges and coding, or one of them where a profile has no other. A
- * curve has a colour by its codec; of a codec the second curve is dashed. */
+/* Up to three charts under each other, of what a profile has: exchanges, coding, and encoding by
+ * cores and kernels. A curve has a colour by its codec, and by the setting it was measured with; of
+ * these all but the first are dashed, in the third chart each closer than the one before. */
 #include <math.h>
 #include <string.h>
 
 #include "base/xml.h"
 #include "tools/calibrate/profile_show.h"
+#include "tools/values.h"
 
 #define WIDTH 960
 #define LEFT 80
@@ -14,6 +16,8 @@
 #define HEIGHT 380
 #define GAP 90
 #define CURVES_MAX 20 /* as many names as fit beside a chart */
+#define CHARTS 3
+#define WHAT_BYTES 48
 #define X_LOW 1024.0
 #define X_HIGH 16777216.0
 #define STEPS 56
@@ -29,9 +33,9 @@ static const char *const colours[] = {"#1f6feb", "#8250df", "#0a7d6c", "#bf8700"
 
 struct curve {
     const struct wring_cost *cost;
-    const char *codec, *what;
-    uint32_t colour;
-    bool dashed;
+    const char *codec;
+    char setting[WHAT_BYTES], what[WHAT_BYTES];
+    uint32_t colour, before; /* curves of the same codec and setting */
 };
 
 struct chart {
@@ -41,44 +45,80 @@ struct chart {
     double low, high; /* powers of ten */
 };
 
+/** @param cost  borrowed, as is the codec */
 static void add(struct chart *chart, const struct wring_cost *cost, const char *codec,
-                const char *what)
+                const char *setting, const char *what)
 {
-    struct curve curve = {cost, codec, what, 0, false};
+    struct curve curve = {.cost = cost, .codec = codec};
 
     if (chart->n == CURVES_MAX) {
         chart->left_out++;
         return;
     }
+    snprintf(curve.setting, sizeof(curve.setting), "%s", setting);
+    snprintf(curve.what, sizeof(curve.what), "%s", what);
     for (uint32_t i = 0; i < chart->n; i++) {
         const struct curve *before = &chart->curves[i];
-        bool same = strcmp(before->codec, codec) == 0;
-        curve.dashed |= same;
-        if (same) {
+        bool same = strcmp(before->codec, codec) == 0 && strcmp(before->setting, setting) == 0;
+        curve.before += same;
+        if (same)
             curve.colour = before->colour;
-            break;
-        }
-        curve.colour = (before->colour + 1) % COLOURS;
+        else if (curve.before == 0)
+            curve.colour = (before->colour + 1) % COLOURS;
     }
     chart->curves[chart->n++] = curve;
 }
 
+/** With what setting it was measured, where that is not the default. */
+static void name_setting(const struct wring_profile_way *way, char *text, size_t bytes)
+{
+    struct wring_setting setting = wring_profile_way_setting(way);
+    char pinned[24] = "", pieces[24] = "", size[32];
+
+    if (setting.cores > 0)
+        snprintf(pinned, sizeof(pinned), ", %u pinned", setting.cores);
+    if (setting.chunk_bytes != WRING_SETTING_CHUNK_BYTES)
+        snprintf(pieces, sizeof(pieces), ", by %.12s",
+                 wring_value_show_bytes(setting.chunk_bytes, size, sizeof(size)));
+    snprintf(text, bytes, "%s%s", pinned, pieces);
+}
+
 static void collect(const struct wring_profile *profile, struct chart *ways, struct chart *coding)
 {
+    char setting[WHAT_BYTES];
+
     ways->title = "whole exchanges, alone (dashed: each of several at once)";
     coding->title = "coding (dashed: decoding)";
     for (uint32_t i = 0; i < profile->n_ways; i++)
         if (strcmp(profile->ways[i].run_as, "auto") == 0) {
-            add(ways, &profile->ways[i].solo.us, profile->ways[i].codec, "");
-            add(ways, &profile->ways[i].busy.us, profile->ways[i].codec, ", busy");
+            name_setting(&profile->ways[i], setting, sizeof(setting));
+            add(ways, &profile->ways[i].solo.us, profile->ways[i].codec, setting, "");
+            add(ways, &profile->ways[i].busy.us, profile->ways[i].codec, setting, ", busy");
         }
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (int place = 0; place < WRING_PLACES; place++) {
             const struct wring_profile_codec *codec = &profile->codecs[i];
             if (!codec->at[place].present)
                 continue;
-            add(coding, &codec->at[place].encode_us, codec->spec, ", encode");
-            add(coding, &codec->at[place].decode_us, codec->spec, ", decode");
+            add(coding, &codec->at[place].encode_us, codec->spec, "", ", encode");
+            add(coding, &codec->at[place].decode_us, codec->spec, "", ", decode");
+        }
+}
+
+/** Of each codec those by which cores and kernels can be compared: encoding. */
+static void collect_coders(const struct wring_profile *profile, struct chart *coders)
+{
+    char what[WHAT_BYTES];
+
+    coders->title = "encoding by cores and kernels";
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
+            const struct wring_profile_coder *coder = &profile->codecs[i].coders[j];
+            if (coder->cores > 0)
+                snprintf(what, sizeof(what), ", %u pinned, %s", coder->cores, coder->tier);
+            else
+                snprintf(what, sizeof(what), ", inline, %s", coder->tier);
+            add(coders, &coder->encode.us, profile->codecs[i].spec, "", what);
         }
 }
 
@@ -131,9 +171,11 @@ static void put_axes(FILE *file, const struct chart *chart, double top)
 static void put_curve(FILE *file, const struct chart *chart, uint32_t i, double top)
 {
     const struct curve *curve = &chart->curves[i];
-    const char *dash = curve->dashed ? " stroke-dasharray=\"5 4\"" : "";
+    char dash[40] = "";
     double at = top + 8 + 17 * i;
 
+    if (curve->before > 0)
+        snprintf(dash, sizeof(dash), " stroke-dasharray=\"%g 4\"", 5.0 / curve->before);
     fprintf(file, "<polyline stroke=\"%s\"%s points=\"", colours[curve->colour], dash);
     for (int step = 0; step <= STEPS; step++)
         fprintf(file, "%.1f,%.1f ", LEFT + PLOT * (double)step / STEPS,
@@ -144,7 +186,7 @@ static void put_curve(FILE *file, const struct chart *chart, uint32_t i, double 
             colours[curve->colour], dash, LEFT + PLOT + 16, LEFT + PLOT + 38, at, at,
             LEFT + PLOT + 46, at + 4);
     wring_xml_put(file, curve->codec);
-    fprintf(file, "%s</text>\n", curve->what);
+    fprintf(file, "%s%s</text>\n", curve->setting, curve->what);
 }
 
 static void put_chart(FILE *file, struct chart *chart, double top)
@@ -161,16 +203,20 @@ static void put_chart(FILE *file, struct chart *chart, double top)
 
 enum wring_status wring_profile_write_svg(const struct wring_profile *profile, FILE *file)
 {
-    struct chart charts[2] = {0};
+    struct chart charts[CHARTS] = {0};
+    int shown = 0;
     double top = TOP;
 
     collect(profile, &charts[0], &charts[1]);
+    collect_coders(profile, &charts[2]);
+    for (int i = 0; i < CHARTS; i++)
+        shown += charts[i].n > 0;
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
             "font-family=\"system-ui,sans-serif\" font-size=\"13\">\n%s"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"var(--bg)\"/>\n",
-            WIDTH, TOP + ((charts[0].n > 0) + (charts[1].n > 0)) * (HEIGHT + GAP), style);
-    for (int i = 0; i < 2; i++)
+            WIDTH, TOP + shown * (HEIGHT + GAP), style);
+    for (int i = 0; i < CHARTS; i++)
         if (charts[i].n > 0) {
             put_chart(file, &charts[i], top);
             top += HEIGHT + GAP;
