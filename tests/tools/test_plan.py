@@ -29,6 +29,38 @@ def make_trace(folder, tensors):
     return str(path)
 
 
+def line(fixed, slope):
+    return {"corners": [[0, fixed]], "slope": slope}
+
+
+def curve(fixed, slope):
+    return {**line(fixed, slope), "error": 0, "spread": 0, "doubt": 0, "samples": 9, "points": 8,
+            "noisy": 0}
+
+
+def make_profile(folder, ways):
+    """Two nodes; bf16 on 0, 1 and 2 pinned cores. @param ways [(pinned cores, piece, us/element)]"""
+    path = pathlib.Path(folder) / "profile.json"
+    coders = [{"cores": cores, "tier": "scalar", "encode_us": curve(3 * cores, slope),
+               "decode_us": curve(3 * cores, slope)}
+              for cores, slope in ((0, 0.004), (1, 0.0035), (2, 0.002))]
+    path.write_text(json.dumps({
+        "format": "wring-profile", "version": 1, "name": "made", "machine": "a test", "nodes": 2,
+        "ranks_per_node": 1, "chunked": True,
+        "links": {"inter": {"provider": "tcp", "latency_us": 60, "us_by_bytes": line(0, 0.002)}},
+        "codecs": [{"spec": "bf16", "summable": False, "feedback": False, "nmse": 1e-6,
+                    "wire_bytes": line(0, 2), "coders": coders,
+                    "at": {"cpu": {"encode_us": line(1, 0.004), "decode_us": line(1, 0.004)}}}],
+        "ways": [{"codec": codec, "run_as": run_as, "ranks": 2, "cores": 2, "coder_cores": pinned,
+                  "chunk_bytes": piece, "max_elements": 1 << 24, "wire_bytes": line(0, 2),
+                  "solo_us": curve(50, slope * part), "busy_us": curve(20, slope * part),
+                  "cpu_us": curve(20, slope * part)}
+                 for pinned, piece, slope in ways
+                 for codec, run_as, part in (("none", "auto", 1), ("bf16", "divisible", 0.6))],
+    }), encoding="utf-8")
+    return str(path)
+
+
 class Plans(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory()) if hasattr(
@@ -146,8 +178,64 @@ class Plans(unittest.TestCase):
         self.assertEqual(one["leaves"], 174)
         self.assertEqual(len({option["text"] for option in one["options"]}), 174)
         lines = wring("plan", "--list-options").stdout.splitlines()
-        self.assertEqual(len(lines), 4341 + 1)
-        self.assertIn("4341 options: 63 flat, 4278 hierarchical", lines[-1])
+        self.assertEqual(len(lines), 4341 + 3)
+        self.assertIn("4341 options: 63 flat, 4278 hierarchical", lines[4341])
+        for option in ("--cores", "--chunk-bytes"):
+            self.assertIn(option, lines[-1])
+
+    def setting_of(self, *arguments):
+        plan = self.plan("-t", "lstm", "--scale", "0.01", "--bound-ms", "0", "-c", "bf16", *arguments)
+        return plan.get("executor"), plan.get("chunk_bytes"), plan
+
+    def test_the_best_setting_is_taken(self):
+        """Of those searched one by one; lists restrict them, the bound is that of all."""
+        lanes = make_profile(self.folder, [])
+        *best, plan = self.setting_of("-p", lanes)
+        self.assertEqual(best, ["pool:2", 262144])
+        each = [self.setting_of("-p", lanes, "--cores", str(cores)) for cores in range(3)]
+        self.assertEqual([one[0] for one in each], ["inline", "pool:1", "pool:2"])
+        self.assertEqual(plan["iteration_us"], min(one[2]["iteration_us"] for one in each))
+        bound = self.setting_of("-p", lanes, "--bound-ms", "30")[2]
+        self.assertLessEqual(bound["bound_us"], bound["iteration_us"] * (1 + 1e-9))
+        self.assertEqual({group["cores"] for group in plan["groups"] if group["codec"] == "bf16"}, {2})
+        self.assertEqual(self.setting_of("-p", lanes, "--cores", "0,1")[0], "pool:1")
+        self.assertIn(self.setting_of("-p", lanes, "--cores", "2", "--chunk-bytes", "64k,1m")[1],
+                      (65536, 1 << 20))
+        self.assertIn(self.setting_of("-p", lanes, "--budget-ms", "3")[0], ("inline", "pool:1", "pool:2"))
+        ways = make_profile(self.folder, [(0, 262144, 0.02), (0, 65536, 0.03), (1, 262144, 0.01),
+                                          (1, 65536, 0.04)])
+        self.assertEqual(self.setting_of("-p", ways)[:2], ("pool:1", 262144))
+        self.assertEqual(self.setting_of("-p", ways, "--chunk-bytes", "64k")[:2], ("inline", 65536))
+        self.assertEqual(self.setting_of("-p", ways, "--cores", "0")[:2], ("inline", 262144))
+        shown = wring("plan", "-t", "lstm", "-p", ways, "-c", "bf16", "--bound-ms", "0").stdout
+        self.assertIn("codecs on 1 pinned core in each rank, pieces of 256k bytes: the best of 4 settings",
+                      shown)
+        self.assertNotIn("executor", self.plan("-t", "lstm", "--bound-ms", "0"))  # the job's own
+
+    def test_settings_that_nobody_knows_are_refused(self):
+        lanes = make_profile(self.folder, [])
+        for status, says, *more in (
+                (1, "on 4 cores pinned", "-p", lanes, "--cores", "4"), (2, "--cores", "--cores", "two"),
+                (1, "timeline full", "--cores", "1"), (1, "timeline full", "--chunk-bytes", "64k"),
+                (2, "--chunk-bytes", "--chunk-bytes", "1k")):
+            self.refuse(status, says, "-t", "lstm", "-c", "bf16" if "-p" in more else "fp16", *more)
+        ways = make_profile(self.folder, [(0, 262144, 0.02)])
+        self.refuse(1, "no exchanges in pieces of 65536 bytes; it has those of 262144", "-t", "lstm",
+                    "-p", ways, "-c", "bf16", "--chunk-bytes", "64k")
+
+    def test_plans_run_on_their_cores(self):
+        trace = make_trace(self.folder, [("a", 50000, 10), ("b", 200000, 20)])
+        plan = os.path.join(self.folder, "plan.json")
+        self.assertEqual(wring("plan", "-t", trace, "-p", make_profile(self.folder, []), "-c", "bf16",
+                               "--cores", "1", "--chunk-bytes", "64k", "--runnable", "--only",
+                               "--bound-ms", "0", "-o", plan).returncode, 0)
+        run = ("replay", "-t", trace, "--plan", plan, "-n", "2", "-p", "shm", "--iterations", "2")
+        result = wring(*run, WRING_LOG="info")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("thread 1 of 1 runs codecs on core"), 2, result.stderr)
+        result = wring(*run, WRING_EXECUTOR="inline")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is for pool:1", result.stderr)
 
     def test_refusals(self):
         self.refuse(2, "--trace is needed")

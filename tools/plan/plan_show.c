@@ -10,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/plan/plan_show.h"
 #include "tools/table.h"
+#include "tools/values.h"
 
 static void add_time(struct wring_table *table, const char *what, double us, double plan_us,
                      const char *note)
@@ -123,6 +124,22 @@ static void show_groups(const struct wring_plan *plan)
     free(ways.first);
 }
 
+/** How sessions have to be set for it. */
+static void show_setting(const struct wring_planned *planned)
+{
+    const struct wring_setting *setting = &planned->model->setting;
+    char bytes[32], pinned[32] = "inline";
+
+    if (planned->n_settings == 0)
+        return;
+    if (setting->cores > 0)
+        snprintf(pinned, sizeof(pinned), "on %" PRIu32 " pinned core%s", setting->cores,
+                 setting->cores > 1 ? "s" : "");
+    printf("codecs %s in each rank, pieces of %s bytes: the best of %" PRIu32 " setting%s\n",
+           pinned, wring_value_show_bytes(setting->chunk_bytes, bytes, sizeof(bytes)),
+           planned->n_settings, planned->n_settings > 1 ? "s" : "");
+}
+
 static uint32_t count_not_executable(const struct wring_plan *plan)
 {
     uint32_t n = 0;
@@ -141,8 +158,10 @@ void wring_plan_show(const struct wring_planning *planning, const struct wring_p
            " tensors, %.1f MB of float32; timeline %s\n",
            plan->model, plan->profile, plan->nodes, plan->ranks_per_node, problem->n_tensors,
            (double)problem->elems[problem->n_tensors] * 4e-6, plan->timeline);
-    printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n\n",
+    printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
            planned->model->considered, planned->model->dominated);
+    show_setting(planned);
+    printf("\n");
     show_times(planning, planned);
     printf("\n");
     show_groups(plan);
@@ -165,6 +184,9 @@ int wring_plan_list_options(const char *name, uint32_t places, bool json)
 
     if (!json) {
         status = wring_options_print(&params, stdout);
+        puts("To these come the codec, groups of tensors that travel as one, and for the whole job "
+             "the cores that\nare pinned for codecs in each rank (--cores) and the size of the "
+             "pieces that travel (--chunk-bytes).");
     } else {
         status = wring_options_json(&params, &list);
         if (status == WRING_OK)

@@ -198,11 +198,8 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
 {
     struct wring_planned planned = {.espresso_us = NAN, .bound.time_us = NAN};
     struct wring_cost_model_params params = model_params(planning, want);
-    enum wring_status status = wring_cost_model_create(&params, &planning->log, &planned.model);
+    enum wring_status status = wring_planned_settings(planning, want, &params, &planned);
 
-    if (status != WRING_OK)
-        return status;
-    status = wring_planned_find(planning, want, &params, &planned);
     if (status == WRING_OK)
         status = wring_planning_said(planning, "the baselines", compare(planning, &planned));
     if (status == WRING_OK && want->espresso)

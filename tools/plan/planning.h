@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "planner/model/cost_model.h"
+#include "planner/model/settings.h"
 #include "planner/search/search.h"
 
 #define WRING_PLANNING_CODECS_MAX 16
@@ -23,6 +24,7 @@ struct wring_planning {
     uint32_t places; /* bit per enum wring_place; 0: whoever the profile knows */
     bool runnable;   /* only options that this build can execute */
     enum wring_timeline timeline;
+    struct wring_settings_wanted settings; /* pinned cores and pieces to choose among */
     enum wring_computing computing;
     enum wring_search_method search;
     bool layers; /* no search: every tensor by itself, all with one option */
@@ -75,8 +77,9 @@ struct wring_baseline {
 
 /** The answer. All times in us; NaN where they were not worked out. */
 struct wring_planned {
-    struct wring_cost_model *model;
+    struct wring_cost_model *model; /* of the best setting */
     struct wring_found found;
+    uint32_t n_settings; /* that were searched; 0: the plan has none */
     double last_ready_us;
     struct wring_baseline fp32, fp16;
     double espresso_us;
@@ -96,7 +99,20 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      struct wring_planned *out);
 
 /**
- * A part of wring_planned_init(): search, try each codec alone where there is time, prove.
+ * A part of wring_planned_init(): a plan for each of the settings that the profile knows, within
+ * the time of all of them; the best one stays, of equals the one with fewest cores. The bound is
+ * that of all.
+ *
+ * @param params   of the model; its setting is chosen here
+ * @param planned  out: the model, what was found, and the bound; to be finished on failure, too
+ */
+enum wring_status wring_planned_settings(const struct wring_planning *planning,
+                                         const struct wring_planned_want *want,
+                                         const struct wring_cost_model_params *params,
+                                         struct wring_planned *planned);
+
+/**
+ * A part of that, with one setting: search, try each codec alone where there is time, prove.
  *
  * @param params   of the model
  * @param planned  in: the model; out: what was found, and the bound

@@ -15,6 +15,8 @@ enum {
     OPTION_ONLY,
     OPTION_RUNNABLE,
     OPTION_COMPUTE,
+    OPTION_CORES,
+    OPTION_CHUNKS,
 };
 
 static const struct argp_option options[] = {
@@ -34,6 +36,12 @@ static const struct argp_option options[] = {
     {"runnable", OPTION_RUNNABLE, NULL, 0, "only take options that this build can execute", 1},
     {"timeline", OPTION_TIMELINE, "HOW", 0,
      "serial, phases or full (default: phases for built-in profiles, else full)", 1},
+    {"cores", OPTION_CORES, "LIST", 0,
+     "cores pinned for codecs in each rank, 0 for none, to choose among (default: all that a "
+     "measured profile can tell)",
+     1},
+    {"chunk-bytes", OPTION_CHUNKS, "LIST", 0,
+     "sizes of the pieces that travel, likewise; suffixes k and m", 1},
     {"compute", OPTION_COMPUTE, "HOW", 0,
      "sleep, as where a device computes (default), or spin, as where the processor does that the "
      "exchange needs, too: what that costs, calibrated profiles know",
@@ -88,6 +96,36 @@ static void parse_timeline(struct wring_planning *planning, char *arg, struct ar
     if (word < 0)
         argp_error(state, "--timeline needs serial, phases or full");
     planning->timeline = (enum wring_timeline)word;
+}
+
+static void parse_cores(struct wring_settings_wanted *settings, char *arg, struct argp_state *state)
+{
+    char *words[WRING_SETTINGS_EACH_MAX];
+    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
+
+    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
+        argp_error(state, "--cores needs 1 to %d numbers", WRING_SETTINGS_EACH_MAX);
+    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
+        if (!wring_value_count(words[i], 0, WRING_SETTING_CORES_MAX, &settings->cores[i]))
+            argp_error(state, "--cores needs numbers from 0 to %d, not '%s'",
+                       WRING_SETTING_CORES_MAX, words[i]);
+    settings->n_cores = (uint32_t)n;
+}
+
+static void parse_chunks(struct wring_settings_wanted *settings, char *arg,
+                         struct argp_state *state)
+{
+    char *words[WRING_SETTINGS_EACH_MAX];
+    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
+
+    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
+        argp_error(state, "--chunk-bytes needs 1 to %d sizes", WRING_SETTINGS_EACH_MAX);
+    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
+        if (!wring_value_bytes(words[i], &settings->chunk_bytes[i]) ||
+            settings->chunk_bytes[i] < WRING_SETTING_CHUNK_BYTES_MIN ||
+            settings->chunk_bytes[i] > WRING_SETTING_CHUNK_BYTES_MAX)
+            argp_error(state, "--chunk-bytes needs sizes from 4k to 64m, not '%s'", words[i]);
+    settings->n_chunks = (uint32_t)n;
 }
 
 static void parse_compute(struct wring_planning *planning, char *arg, struct argp_state *state)
@@ -162,6 +200,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_COMPUTE:
         parse_compute(planning, arg, state);
+        return 0;
+    case OPTION_CORES:
+        parse_cores(&planning->settings, arg, state);
+        return 0;
+    case OPTION_CHUNKS:
+        parse_chunks(&planning->settings, arg, state);
         return 0;
     case OPTION_SEARCH:
         parse_search(planning, arg, state);
