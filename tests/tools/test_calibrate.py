@@ -224,6 +224,29 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(only.returncode, 1)
         self.assertIn("the tensor spiky", only.stderr)
 
+    def test_further_settings(self):
+        """Each has ranks of its own, and its exchanges stand beside the others'."""
+        path = os.path.join(self.folder.name, "settings.json")
+        some = ("calibrate", "-n", "2", "-p", "shm", "-c", "none", "--seconds", "0.4", "--elements",
+                "4k", "--doubt", "100", "-o", path)
+        result = wring(*some, "--json", "--chunk-bytes", "256k,64k")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        first = json.loads(result.stdout)["ways"]
+        self.assertEqual([(way["run_as"], way["coder_cores"], way["chunk_bytes"]) for way in first],
+                         [(scheme, 0, piece) for piece in (262144, 65536)
+                          for scheme in ("auto", "divisible", "indivisible")])
+        result = wring(*some, "--cores", "1")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        with open(path, encoding="utf-8") as file:
+            ways = json.load(file)["ways"]
+        self.assertEqual(ways[:6], first)  # as they were
+        self.assertEqual({(way["coder_cores"], way["chunk_bytes"]) for way in ways[6:]}, {(1, 262144)})
+        for says, *more in (("a rank may use", "--cores", "4096", "-o", path),
+                            ("-o FILE", "--json", "--cores", "0,1")):
+            result = wring("calibrate", "-n", "2", "-p", "shm", *more)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(says, result.stderr)
+
     def test_info(self):
         for profile in (self.path, "espresso-pcie"):
             svg = os.path.join(self.folder.name, "profile.svg")

@@ -10,6 +10,7 @@
 #include "planner/files/gradients.h"
 #include "planner/files/profile.h"
 #include "planner/fit.h"
+#include "planner/model/settings.h"
 #include <wring/codec.h>
 #include <wring/wring.h>
 
@@ -36,20 +37,31 @@ struct wring_calibrate_params {
     bool fresh;        /* whatever the file has */
     double seconds;    /* for everything, about */
     uint64_t max_elems;
+    struct wring_settings_wanted settings; /* that exchanges are measured with; none: as
+                                              configured */
+    uint32_t part, parts;                  /* which of the settings it is this time, of how many */
     double doubtful_max; /* the part of the points that may be in doubt; more is noise */
 };
 
 /** What is to be measured; rank 0 finds out and tells the others. */
 struct wring_calibrate_wants {
     int32_t code; /* an exit status: other than 0, all ranks end */
-    uint32_t links, copies, computing;
+    uint32_t links, copies, computing, coding;
     uint32_t n_codecs;
     char codecs[WRING_CALIBRATE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
+};
+
+/** Exchanges that were measured with other settings, kept away from what is measured now. */
+struct wring_calibrate_aside {
+    uint32_t n;
+    struct wring_profile_way *ways; /* [n] */
 };
 
 /** A rank in its job. */
 struct wring_calibration {
     const struct wring_calibrate_params *params;
+    struct wring_setting setting;        /* of its session; chunk_bytes 0: nobody can say */
+    struct wring_calibrate_aside *aside; /* of the profile, in rank 0 */
     struct wring_session *session;
     struct wring_group *world;
     struct wring_group *levels[WRING_LEVELS]; /* the ranks of our node; the first of each node.
@@ -86,6 +98,35 @@ enum wring_status wring_calibration_agree(struct wring_calibration *job, bool *m
 /** On a terminal and in rank 0: what goes on, over the line before. "" ends that line. */
 __attribute__((format(printf, 2, 3))) void wring_calibration_tell(
     const struct wring_calibration *job, const char *format, ...);
+
+/* ---- settings ---- */
+
+/** How many there are to measure, 1 or more. */
+uint32_t wring_calibrate_settings(const struct wring_calibrate_params *params);
+
+/** The texts by which a session is told the setting of this part. */
+struct wring_calibrate_setting_texts {
+    char executor[48], chunk_bytes[48];
+    const char *list[3]; /* ended by NULL */
+};
+
+/**
+ * What this part's session is to be set to, and what it has then.
+ * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
+ * @return an exit status: cores that this rank may not use are refused, and said
+ */
+int wring_calibrate_set(const struct wring_calibrate_params *params,
+                        struct wring_calibrate_setting_texts *texts, struct wring_setting *out);
+
+/** Set ways of other settings aside: the profile has those of this one alone. Errors:
+ *  WRING_ERR_NO_MEMORY. */
+enum wring_status wring_calibrate_set_aside(const struct wring_calibration *job,
+                                            struct wring_profile *profile);
+
+/** Say of the profile's ways with which setting they were measured, and put the others beside them.
+ *  Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_calibrate_bring_back(const struct wring_calibration *job,
+                                             struct wring_profile *profile);
 
 /* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
  * ---- */

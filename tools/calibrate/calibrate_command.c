@@ -11,6 +11,7 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/profile_show.h"
 #include "tools/commands.h"
+#include "tools/plan/settings_options.h"
 #include "tools/values.h"
 
 enum {
@@ -22,6 +23,9 @@ enum {
     OPTION_DOUBT,
     OPTION_FRESH,
     OPTION_GRADIENTS,
+    OPTION_CORES,
+    OPTION_CHUNKS,
+    OPTION_PART,
 };
 
 static const struct argp_option options[] = {
@@ -40,6 +44,15 @@ static const struct argp_option options[] = {
      "of the points that may be in doubt before nothing is written (default 25)", 0},
     {"gradients", OPTION_GRADIENTS, "FILE", 0,
      "measure what codecs lose of these, which wring demo --record-gradients wrote", 0},
+    {"cores", OPTION_CORES, "LIST", 0,
+     "measure exchanges with so many cores pinned for codecs in each rank, 0 for none (default: as "
+     "WRING_EXECUTOR says)",
+     0},
+    {"chunk-bytes", OPTION_CHUNKS, "LIST", 0,
+     "and in pieces so large, of each number of cores; suffixes k and m (default: as "
+     "WRING_CHUNK_BYTES says)",
+     0},
+    {"part", OPTION_PART, "N", OPTION_HIDDEN, "of these settings the one to measure now", 0},
     {"name", OPTION_NAME, "NAME", 0, "of a new profile (default: calibrated)", 0},
     {"fresh", OPTION_FRESH, NULL, 0, "begin anew, whatever the file holds", 0},
     {"json", OPTION_JSON, NULL, 0, "print the profile, as it is written", 0},
@@ -48,6 +61,7 @@ static const struct argp_option options[] = {
 
 struct command {
     struct wring_calibrate_params params;
+    bool told; /* which part of it */
     bool json;
 };
 
@@ -69,6 +83,8 @@ static void check_output(const struct command *command, struct argp_state *state
 {
     if (command->params.into == NULL && !command->json)
         argp_error(state, "-o FILE is needed, or --json");
+    if (command->params.into == NULL && wring_calibrate_settings(&command->params) > 1)
+        argp_error(state, "several settings need -o FILE, which each is added to");
     if (command->params.must_exist && command->params.fresh)
         argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
 }
@@ -115,6 +131,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         params->profile_name = arg;
         if (arg[0] == '\0' || strlen(arg) > 63)
             argp_error(state, "--name needs 1 to 63 bytes");
+        return 0;
+    case OPTION_CORES:
+        wring_settings_parse_cores(&params->settings, arg, state);
+        return 0;
+    case OPTION_CHUNKS:
+        wring_settings_parse_chunks(&params->settings, arg, state);
+        return 0;
+    case OPTION_PART:
+        command->told = true;
+        if (!wring_value_count(arg, 0, WRING_SETTINGS_MAX - 1, &params->part))
+            argp_error(state, "--part needs a number");
         return 0;
     case OPTION_FRESH:
         params->fresh = true;
@@ -165,8 +192,8 @@ static int give(const struct command *command, const struct wring_profile *profi
 
     if (command->params.into != NULL)
         code = wring_calibrate_write(&command->params, profile);
-    if (code != WRING_EXIT_OK)
-        return code;
+    if (code != WRING_EXIT_OK || command->params.part + 1 < command->params.parts)
+        return code; /* it is given when it is complete */
     if (command->json)
         return wring_profile_save(profile, stdout) == WRING_OK
                    ? WRING_EXIT_OK
@@ -175,21 +202,59 @@ static int give(const struct command *command, const struct wring_profile *profi
     return WRING_EXIT_OK;
 }
 
+/** Ranks for each setting, one after the other. @param argv  [argc], as given */
+static int start(const struct wring_calibrate_params *params, int argc, char **argv)
+{
+    static const char *const words[] = {"calibrate", NULL};
+    uint32_t ranks = params->ranks > 0 ? params->ranks : 2;
+    char **more = calloc((size_t)argc + 2, sizeof(*more)), part[32];
+    int code = WRING_EXIT_OK;
+
+    if (more == NULL)
+        return wring_fail(params->name, "out of memory");
+    memcpy(more, argv, (size_t)argc * sizeof(*more));
+    more[argc] = part;
+    for (uint32_t i = 0; i < params->parts && code == WRING_EXIT_OK; i++) {
+        snprintf(part, sizeof(part), "--part=%u", i);
+        code = wring_start_ranks(params->name, words, ranks, argc + 1, more);
+    }
+    free(more);
+    return code;
+}
+
+/** The ranks of one setting: their share of the time, and the file as the ones before left it. */
+static int take_part(struct command *command)
+{
+    struct wring_calibrate_params *params = &command->params;
+
+    if (params->parts > 1 && !command->told)
+        return wring_fail(params->name,
+                          "under a launcher one setting is measured at a time: give one "
+                          "of --cores, one of --chunk-bytes, and --into FILE");
+    if (params->part >= params->parts)
+        return wring_fail(params->name, "there are %u settings, no part %u", params->parts,
+                          params->part);
+    params->seconds /= params->parts;
+    params->must_exist = params->must_exist || params->part > 0;
+    params->fresh = params->fresh && params->part == 0;
+    return WRING_EXIT_OK;
+}
+
 /** As one rank of a job, or as the one who starts the ranks. */
 static int calibrate(struct command *command, int argc, char **argv)
 {
-    static const char *const words[] = {"calibrate", NULL};
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_profile *profile = NULL;
     struct wring_config config;
 
     if (wring_config_load(&config, &log) != WRING_OK || !are_codecs(&command->params))
         return WRING_EXIT_FAILURE; /* which was said */
-    if (!wring_under_launcher(&config)) {
-        uint32_t ranks = command->params.ranks > 0 ? command->params.ranks : 2;
-        return wring_start_ranks(command->params.name, words, ranks, argc, argv);
-    }
-    int code = wring_calibrate_rank(&command->params, &profile);
+    command->params.parts = wring_calibrate_settings(&command->params);
+    if (!wring_under_launcher(&config))
+        return start(&command->params, argc, argv);
+    int code = take_part(command);
+    if (code == WRING_EXIT_OK)
+        code = wring_calibrate_rank(&command->params, &profile);
     if (code == WRING_EXIT_OK && profile != NULL)
         code = give(command, profile);
     wring_profile_destroy(profile);

@@ -217,10 +217,15 @@ static void describe(struct wring_calibration *job)
 
 int wring_calibration_join(struct wring_calibration *job)
 {
-    static const char *const settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", NULL};
+    struct wring_calibrate_setting_texts texts;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     const char *what = "cannot prepare";
+    int code = wring_calibrate_set(job->params, &texts, &job->setting);
+    const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", texts.list[0], texts.list[1],
+                              NULL};
 
+    if (code != WRING_EXIT_OK)
+        return code;
     params.provider = job->params->provider;
     params.settings = settings;
     params.log = log_line;

@@ -45,6 +45,24 @@ static bool has_codec(const struct wring_calibration *job, const struct wring_pr
     return coding && wring_profile_way(profile, spec, "auto", job->ranks) != NULL;
 }
 
+/** Is there a codec that nobody measured by itself, or is to be measured again? What it takes does
+ *  not depend on a setting. */
+static bool lacks_coding(const struct wring_calibration *job, const struct wring_profile *profile)
+{
+    bool lacks = job->params->codecs_given && job->params->part == 0;
+
+    for (size_t i = 0; i < job->params->n_codecs; i++) {
+        const char *spec = job->params->codecs[i];
+        uint32_t at = 0;
+        while (at < profile->n_codecs && strcmp(profile->codecs[at].spec, spec) != 0)
+            at++;
+        lacks = lacks ||
+                (strcmp(spec, "none") != 0 &&
+                 (at == profile->n_codecs || !profile->codecs[at].at[WRING_PLACE_CPU].present));
+    }
+    return lacks;
+}
+
 static bool has_links(const struct wring_calibration *job, const struct wring_profile *profile)
 {
     for (int level = 0; level < WRING_LEVELS; level++)
@@ -63,6 +81,7 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
         if (job->params->codecs_given || !has_codec(job, profile, job->params->codecs[i]))
             snprintf(wants->codecs[wants->n_codecs++], WRING_CODEC_SPEC_MAX, "%s",
                      job->params->codecs[i]);
+    wants->coding = lacks_coding(job, profile);
 }
 
 /** The file's profile, if it was measured here. NULL: said */
@@ -91,6 +110,12 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     struct wring_profile *profile = old ? read_file(job) : begin(job);
 
     *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
+    if (profile != NULL && wring_calibrate_set_aside(job, profile) != WRING_OK) {
+        wring_fail(job->params->name, "out of memory");
+        wring_profile_destroy(profile);
+        profile = NULL;
+        old = true; /* that was said */
+    }
     if (profile != NULL)
         find_wants(job, profile, wants);
     else if (!old)

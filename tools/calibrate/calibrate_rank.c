@@ -117,7 +117,7 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
 
     if (status == WRING_OK && job->wants.links)
         status = wring_calibrate_links(job, LINKS_SHARE, profile, &parts->links);
-    if (status == WRING_OK && (job->wants.copies || job->wants.n_codecs > 0))
+    if (status == WRING_OK && (job->wants.copies || job->wants.coding))
         status = wring_calibrate_codecs(job, CODECS_SHARE, profile, &parts->codecs);
     if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0)
         status = wring_calibrate_errors(job, job->gradients, profile);
@@ -141,14 +141,16 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
     int code = judge(job, &parts);
     if (code != WRING_EXIT_OK)
         return code;
-    return profile == NULL || wring_profile_rehash(profile) == WRING_OK
+    return profile == NULL || (wring_calibrate_bring_back(job, profile) == WRING_OK &&
+                               wring_profile_rehash(profile) == WRING_OK)
                ? WRING_EXIT_OK
                : wring_fail(job->params->name, "out of memory");
 }
 
 int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out)
 {
-    struct wring_calibration job = {.params = params};
+    struct wring_calibrate_aside aside = {0};
+    struct wring_calibration job = {.params = params, .aside = &aside};
     struct wring_profile *profile = NULL;
     int code = wring_calibration_join(&job);
 
@@ -158,6 +160,7 @@ int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wri
         code = measure(&job, profile);
     wring_calibration_leave(&job);
     wring_gradients_destroy(job.gradients);
+    free(aside.ways);
     if (code != WRING_EXIT_OK) {
         wring_profile_destroy(profile);
         profile = NULL;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tools/plan/planning.h"
+#include "tools/plan/settings_options.h"
 #include "tools/values.h"
 
 enum {
@@ -98,36 +99,6 @@ static void parse_timeline(struct wring_planning *planning, char *arg, struct ar
     planning->timeline = (enum wring_timeline)word;
 }
 
-static void parse_cores(struct wring_settings_wanted *settings, char *arg, struct argp_state *state)
-{
-    char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
-
-    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
-        argp_error(state, "--cores needs 1 to %d numbers", WRING_SETTINGS_EACH_MAX);
-    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
-        if (!wring_value_count(words[i], 0, WRING_SETTING_CORES_MAX, &settings->cores[i]))
-            argp_error(state, "--cores needs numbers from 0 to %d, not '%s'",
-                       WRING_SETTING_CORES_MAX, words[i]);
-    settings->n_cores = (uint32_t)n;
-}
-
-static void parse_chunks(struct wring_settings_wanted *settings, char *arg,
-                         struct argp_state *state)
-{
-    char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
-
-    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
-        argp_error(state, "--chunk-bytes needs 1 to %d sizes", WRING_SETTINGS_EACH_MAX);
-    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
-        if (!wring_value_bytes(words[i], &settings->chunk_bytes[i]) ||
-            settings->chunk_bytes[i] < WRING_SETTING_CHUNK_BYTES_MIN ||
-            settings->chunk_bytes[i] > WRING_SETTING_CHUNK_BYTES_MAX)
-            argp_error(state, "--chunk-bytes needs sizes from 4k to 64m, not '%s'", words[i]);
-    settings->n_chunks = (uint32_t)n;
-}
-
 static void parse_compute(struct wring_planning *planning, char *arg, struct argp_state *state)
 {
     static const char *const words[] = {"sleep", "spin", NULL};
@@ -202,10 +173,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         parse_compute(planning, arg, state);
         return 0;
     case OPTION_CORES:
-        parse_cores(&planning->settings, arg, state);
+        wring_settings_parse_cores(&planning->settings, arg, state);
         return 0;
     case OPTION_CHUNKS:
-        parse_chunks(&planning->settings, arg, state);
+        wring_settings_parse_chunks(&planning->settings, arg, state);
         return 0;
     case OPTION_SEARCH:
         parse_search(planning, arg, state);
