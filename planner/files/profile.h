@@ -256,6 +256,15 @@ enum wring_status wring_profile_load(const char *path, const struct wring_log *l
 /** Write a profile as JSON that wring_profile_load() reads back to the same hash. */
 enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *file);
 
+/**
+ * The entry of that name, emptied but for it, or a new one at the end: what was there is replaced.
+ * A way's name is its codec, scheme and ranks. NULL: no memory, or there are too many.
+ */
+struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profile,
+                                                    const char *spec);
+struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, const char *codec,
+                                                const char *run_as, uint32_t ranks, uint32_t cores);
+
 /** Set `hash` of a profile that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_profile_rehash(struct wring_profile *profile);
 

@@ -139,8 +139,7 @@ static bool any_under_way(const struct wring_session *session)
     return false;
 }
 
-/** Take the last commit back. Errors: WRING_ERR_BUSY (something is under way). */
-static enum wring_status begin(struct wring_session *session)
+enum wring_status wring_commit_take_back(struct wring_session *session)
 {
     enum wring_status status = WRING_ERR_BUSY;
     wring_progress_lock(session->progress);
@@ -215,7 +214,7 @@ enum wring_status wring_session_commit(struct wring_session *session)
 {
     enum wring_status status = wring_session_check(session);
     if (status == WRING_OK)
-        status = begin(session);
+        status = wring_commit_take_back(session);
     if (status == WRING_OK)
         status = wring_autoplan_begin(session);
     return status == WRING_OK ? commit(session) : status;
@@ -225,6 +224,6 @@ enum wring_status wring_session_recommit(struct wring_session *session)
 {
     enum wring_status status = wring_session_check(session);
     if (status == WRING_OK)
-        status = begin(session);
+        status = wring_commit_take_back(session);
     return status == WRING_OK ? commit(session) : status;
 }

@@ -5,6 +5,10 @@
 
 #include "runtime/session/session.h"
 
+/** The last commit is taken back: no bucket has channels until the next one. Local. Errors:
+ *  WRING_ERR_BUSY (something is under way). */
+enum wring_status wring_commit_take_back(struct wring_session *session);
+
 /** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 enum wring_status wring_commit_find_data(struct wring_session *session);
 

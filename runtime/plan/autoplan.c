@@ -13,7 +13,7 @@
 enum wring_status wring_autoplan_open(struct wring_session *session)
 {
     struct wring_autoplan *autoplan = calloc(1, sizeof(*autoplan));
-    struct wring_measure_params unused;
+    struct wring_measure_codecs unused;
 
     if (autoplan == NULL)
         return WRING_ERR_NO_MEMORY;

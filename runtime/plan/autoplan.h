@@ -135,10 +135,11 @@ void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations
  *  @param early  buckets cannot be merged. Errors: logged */
 enum wring_status wring_autoplan_think(struct wring_autoplan *autoplan, bool early);
 
-/** Codecs that any of the buckets may take, canonical. Errors: INVALID (logged), NO_MEMORY. */
+/** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
+ * NO_MEMORY. */
 enum wring_status wring_autoplan_codecs(const struct wring_session *session,
                                         const struct wring_autoplan *autoplan,
-                                        struct wring_measure_params *out);
+                                        struct wring_measure_codecs *out);
 
 /** The cache's profile of this machine; NULL: there is none that can be used. */
 struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan);

@@ -4,17 +4,14 @@
  * says, else of measuring, in which all ranks take part.
  */
 #include <inttypes.h>
-#include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/host.h"
-#include "planner/files/machine.h"
 #include "runtime/plan/autoplan.h"
 
 #define WRING_MODULE "plan"
+#define ROUNDS_MIN 3
 #define STILL 2.0 /* times what a kept profile says, or that part of it */
 
 /** What rank 0 wants all to do. */
@@ -23,6 +20,12 @@ enum word {
     PROBE,
     MEASURE,
     WORDS
+};
+
+struct order {
+    enum word word;
+    struct wring_measure_codecs codecs; /* to be measured, if anything is */
+    uint64_t max_elems;                 /* of what is probed */
 };
 
 /* ---- the profile ---- */
@@ -42,111 +45,135 @@ static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
     return profile;
 }
 
-static bool has_way(const struct wring_autoplan *autoplan, const char *spec, const char *run_as,
-                    uint64_t elems)
+/** Of these and none, what the profile does not know yet. */
+static void find_missing(const struct wring_autoplan *autoplan,
+                         const struct wring_measure_codecs *codecs,
+                         struct wring_measure_codecs *out)
 {
-    const struct wring_profile_way *way =
-        wring_profile_way(autoplan->profile, spec, run_as, autoplan->session->size);
+    const struct wring_profile *profile = autoplan->profile;
+    uint32_t ranks = autoplan->session->size;
+    bool all = profile == NULL || wring_measure_lacks(profile, "none", ranks, false);
 
-    return way != NULL && way->max_elems >= elems;
-}
-
-/** All that a plan for these buckets asks? What took too long for larger sizes did so then, too. */
-static bool is_complete(const struct wring_autoplan *autoplan,
-                        const struct wring_measure_params *params)
-{
-    if (!has_way(autoplan, "none", "auto", 1))
-        return false;
-    for (uint32_t i = 0; i < params->n_codecs; i++)
-        if (!has_way(autoplan, params->codecs[i], "divisible", 1) &&
-            !has_way(autoplan, params->codecs[i], "indivisible", 1))
-            return false;
-    return true;
-}
-
-static enum word decide(struct wring_autoplan *autoplan, const struct wring_measure_params *params)
-{
-    if (autoplan->session->rank != 0)
-        return NOTHING;
-    if (autoplan->profile == NULL && !autoplan->measure)
-        autoplan->profile = wring_autoplan_load(autoplan);
-    bool kept = autoplan->profile != NULL && !autoplan->measure && is_complete(autoplan, params);
-    return kept ? PROBE : MEASURE;
+    out->n = 0;
+    if (all)
+        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "none");
+    for (uint32_t i = 0; i < codecs->n; i++)
+        if (all || wring_measure_lacks(profile, codecs->specs[i], ranks, false))
+            memcpy(out->specs[out->n++], codecs->specs[i], WRING_CODEC_SPEC_MAX);
 }
 
 /** Rank 0's word is everybody's. */
-static enum wring_status hear(struct wring_session *session, enum word *word)
+static enum wring_status hear(struct wring_session *session, struct order *order)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
-    wring_write_u32(&writer, (uint32_t)*word);
+    wring_write_u32(&writer, (uint32_t)order->word);
+    wring_write_u64(&writer, order->max_elems);
+    wring_write_u32(&writer, order->codecs.n);
+    for (uint32_t i = 0; i < order->codecs.n; i++)
+        wring_write_sized(&writer, order->codecs.specs[i], strlen(order->codecs.specs[i]));
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
     struct wring_reader in = wring_blobs_reader(&blobs, 0);
-    uint32_t said = wring_read_u32(&in);
-    if (in.failed || said >= WORDS)
+    uint32_t word = wring_read_u32(&in);
+    order->max_elems = wring_read_u64(&in);
+    order->codecs.n = wring_read_u32(&in);
+    for (uint32_t i = 0; i < order->codecs.n && i < WRING_MEASURE_CODECS_MAX; i++)
+        wring_read_text(&in, order->codecs.specs[i], WRING_CODEC_SPEC_MAX);
+    if (in.failed || word >= WORDS || order->codecs.n > WRING_MEASURE_CODECS_MAX)
         status = WRING_ERR_FRAME;
-    else
-        *word = (enum word)said;
+    order->word = (enum word)word;
     wring_blobs_finish(&blobs);
     return status;
 }
 
-/** Is a kept profile still right? @param word  out: MEASURE if it is not */
-static enum wring_status probe(struct wring_autoplan *autoplan,
-                               const struct wring_measure_params *params, enum word *word)
+static void forget(struct wring_autoplan *autoplan)
 {
-    struct wring_session *session = autoplan->session;
-    struct wring_measure_params few = *params;
-    struct wring_profile *now = make_profile(autoplan);
-    double worst = 1;
-
-    few.probe = true;
-    enum wring_status status =
-        wring_session_agree(session, now != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
-    if (status == WRING_OK)
-        status = wring_measure_ways(session, &few, now);
-    if (status != WRING_OK)
-        goto destroy;
-    *word = NOTHING;
-    if (session->rank == 0) {
-        const struct wring_profile_way *kept =
-            wring_profile_way(autoplan->profile, "none", "auto", session->size);
-        double elems = (double)now->ways[0].max_elems;
-        worst = wring_cost_at(&now->ways[0].solo.us, elems) / wring_cost_at(&kept->solo.us, elems);
-        *word = worst > STILL || worst < 1 / STILL ? MEASURE : NOTHING;
-        if (*word == MEASURE)
-            wring_info(
-                &session->log,
-                "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
-                "takes %.2f times what the kept profile says, so all is measured anew",
-                elems, worst);
-    }
-    status = hear(session, word);
-destroy:
-    wring_profile_destroy(now);
-    return status;
+    wring_profile_destroy(autoplan->profile);
+    autoplan->profile = NULL;
 }
 
+/** In rank 0, at first: what there is has to be looked at, if there is any. */
+static void decide(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
+                   const struct wring_measure_params *params, struct order *order)
+{
+    if (autoplan->measure)
+        forget(autoplan);
+    else if (autoplan->profile == NULL)
+        autoplan->profile = wring_autoplan_load(autoplan);
+    find_missing(autoplan, codecs, &order->codecs);
+    order->word = MEASURE;
+    if (autoplan->profile == NULL || strcmp(order->codecs.specs[0], "none") == 0)
+        return;
+    uint64_t kept =
+        wring_profile_way(autoplan->profile, "none", "auto", autoplan->session->size)->max_elems;
+    order->word = PROBE;
+    order->max_elems = kept < params->max_elems ? kept : params->max_elems;
+}
+
+/** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? */
+static void judge(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
+                  double elems, double us, struct order *order)
+{
+    const struct wring_session *session = autoplan->session;
+    const struct wring_profile_way *kept =
+        wring_profile_way(autoplan->profile, "none", "auto", session->size);
+    double times = us / wring_cost_at(&kept->solo.us, elems);
+
+    if (times > STILL || times < 1 / STILL) {
+        wring_info(&session->log,
+                   "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
+                   "takes %.2f times what the kept profile says, so all is measured anew",
+                   elems, times);
+        forget(autoplan);
+        find_missing(autoplan, codecs, &order->codecs);
+    }
+    order->word = order->codecs.n > 0 ? MEASURE : NOTHING;
+}
+
+static enum wring_status probe(struct wring_autoplan *autoplan,
+                               const struct wring_measure_codecs *codecs,
+                               const struct wring_measure_params *params, struct order *order)
+{
+    struct wring_measure_params few = *params;
+    double elems, us;
+
+    few.max_elems = order->max_elems;
+    enum wring_status status = wring_measure_probe(autoplan->session, &few, &elems, &us);
+    if (status != WRING_OK)
+        return status;
+    if (autoplan->session->rank == 0)
+        judge(autoplan, codecs, elems, us, order);
+    return hear(autoplan->session, order);
+}
+
+/** What is missing is added to the profile, which rank 0 has. */
 static enum wring_status measure(struct wring_autoplan *autoplan,
-                                 const struct wring_measure_params *params)
+                                 struct wring_measure_params *params, const struct order *order)
 {
     struct wring_session *session = autoplan->session;
+    enum wring_status status = WRING_OK;
     uint64_t began_ns = wring_now_ns();
 
-    wring_profile_destroy(autoplan->profile);
-    autoplan->profile = make_profile(autoplan);
-    enum wring_status status = wring_session_agree(
-        session, autoplan->profile != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+    params->codecs = order->codecs;
+    if (session->rank == 0 && autoplan->profile == NULL) {
+        autoplan->profile = make_profile(autoplan);
+        status = autoplan->profile != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    }
+    status = wring_session_agree(session, status, "");
     if (status == WRING_OK)
-        status = wring_measure_ways(session, params, autoplan->profile);
+        status = wring_measure_ways(session, params, autoplan->profile, NULL);
     autoplan->spent_ns = wring_now_ns() - began_ns;
     if (status != WRING_OK || session->rank != 0)
         return status;
-    wring_info(&session->log, "WRING_PLAN=auto: exchanges were measured in %.0f ms",
-               (double)autoplan->spent_ns / 1e6);
+    status = wring_profile_rehash(autoplan->profile);
+    if (status != WRING_OK)
+        return status;
+    wring_info(&session->log,
+               "WRING_PLAN=auto: exchanges were measured in %.0f ms, of %" PRIu32 " codecs",
+               (double)autoplan->spent_ns / 1e6, order->codecs.n);
     wring_autoplan_save(autoplan);
     return WRING_OK;
 }
@@ -156,20 +183,27 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
     struct wring_session *session = autoplan->session;
     struct wring_measure_params params = {
         .cores = autoplan->machine.cores,
+        .ranks_per_node = autoplan->machine.ranks_per_node,
         .budget_ns = session->config.plan_seconds_ns,
+        .rounds_min = ROUNDS_MIN,
         .placed = autoplan->tensors[0].bucket->placed,
     };
-    enum wring_status status = wring_autoplan_codecs(session, autoplan, &params);
+    struct wring_measure_codecs codecs;
+    struct order order = {.word = NOTHING};
+    enum wring_status status = wring_autoplan_codecs(session, autoplan, &codecs);
 
-    for (uint32_t i = 0; i < autoplan->n; i++)
-        params.max_elems += autoplan->tensors[i].bucket->elems;
-    enum word word = decide(autoplan, &params);
+    for (uint32_t i = 0; i < autoplan->n; i++) /* up to the first size that is as large as all */
+        params.max_elems += 4 * autoplan->tensors[i].bucket->elems;
+    params.max_elems--;
+    if (status == WRING_OK && session->rank == 0)
+        decide(autoplan, &codecs, &params, &order);
+    status = wring_session_agree(session, status, NULL);
     if (status == WRING_OK)
-        status = hear(session, &word);
-    if (status == WRING_OK && word == PROBE)
-        status = probe(autoplan, &params, &word);
-    if (status == WRING_OK && word == MEASURE)
-        status = measure(autoplan, &params);
+        status = hear(session, &order);
+    if (status == WRING_OK && order.word == PROBE)
+        status = probe(autoplan, &codecs, &params, &order);
+    if (status == WRING_OK && order.word == MEASURE)
+        status = measure(autoplan, &params, &order);
     return status;
 }
 

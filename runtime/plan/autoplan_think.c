@@ -18,7 +18,7 @@ struct thought {
     struct wring_autoplan *autoplan;
     struct wring_tensor_trace trace;
     uint32_t *order;                            /* [n] tensors by when they are ready */
-    struct wring_measure_params codecs, listed; /* of any bucket; that all may take */
+    struct wring_measure_codecs codecs, listed; /* of any bucket; that all may take */
     struct wring_cost_model *model;
     uint64_t *allowed; /* [n * words] the model's problem's, in the place of its own */
     struct wring_grouping grouping;
@@ -28,7 +28,7 @@ struct thought {
 
 /** @return the list as it was where it has that one already */
 static enum wring_status add_codec(const struct wring_session *session, const char *spec,
-                                   struct wring_measure_params *out)
+                                   struct wring_measure_codecs *out)
 {
     struct wring_codec *codec;
     char why[WRING_TEXT_MAX];
@@ -41,17 +41,17 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
     }
     const struct wring_codec_info *info = wring_codec_info(codec);
     bool known = (info->flags & WRING_CODEC_RAW) != 0;
-    for (uint32_t i = 0; i < out->n_codecs; i++)
-        known = known || strcmp(out->codecs[i], info->spec) == 0;
-    if (!known && out->n_codecs < WRING_MEASURE_CODECS_MAX)
-        snprintf(out->codecs[out->n_codecs++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
+    for (uint32_t i = 0; i < out->n; i++)
+        known = known || strcmp(out->specs[i], info->spec) == 0;
+    if (!known && out->n < WRING_MEASURE_CODECS_MAX - 1) /* none is one, too */
+        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
     wring_codec_destroy(codec);
     return WRING_OK;
 }
 
 /** Of the setting: "bf16,onebit+ef". */
 static enum wring_status add_listed(const struct wring_session *session,
-                                    struct wring_measure_params *out)
+                                    struct wring_measure_codecs *out)
 {
     char list[WRING_CONFIG_TEXT], *rest = list, *spec;
     enum wring_status status = WRING_OK;
@@ -65,9 +65,9 @@ static enum wring_status add_listed(const struct wring_session *session,
 
 enum wring_status wring_autoplan_codecs(const struct wring_session *session,
                                         const struct wring_autoplan *autoplan,
-                                        struct wring_measure_params *out)
+                                        struct wring_measure_codecs *out)
 {
-    out->n_codecs = 0;
+    out->n = 0;
     enum wring_status status = add_listed(session, out);
     for (uint32_t i = 0; i < autoplan->n && status == WRING_OK; i++)
         status =
@@ -130,8 +130,8 @@ static bool allows(const struct thought *thought, uint32_t tensor, const char *s
 
     if (strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0)
         return true;
-    for (uint32_t i = 0; i < thought->listed.n_codecs; i++)
-        if (strcmp(thought->listed.codecs[i], spec) == 0)
+    for (uint32_t i = 0; i < thought->listed.n; i++)
+        if (strcmp(thought->listed.specs[i], spec) == 0)
             return true;
     return false;
 }
@@ -169,14 +169,14 @@ static enum wring_status make_model(struct thought *thought, bool early)
         .ranks_per_node = autoplan->machine.ranks_per_node,
         .timeline = WRING_TIMELINE_FULL,
         .codecs = specs,
-        .n_codecs = thought->codecs.n_codecs,
+        .n_codecs = thought->codecs.n,
         .places = 1u << WRING_PLACE_CPU,
         .chunk_bytes = autoplan->session->config.chunk_bytes,
         .runnable = true,
     };
 
-    for (uint32_t i = 0; i < thought->codecs.n_codecs; i++)
-        specs[i] = thought->codecs.codecs[i];
+    for (uint32_t i = 0; i < thought->codecs.n; i++)
+        specs[i] = thought->codecs.specs[i];
     enum wring_status status =
         wring_cost_model_create(&params, &autoplan->session->log, &thought->model);
     if (status != WRING_OK)

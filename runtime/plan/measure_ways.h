@@ -1,39 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What whole exchanges take in this session: buckets that exist for as long as it takes to see how
- * long theirs are, alone and several at once.
+ * What whole exchanges take in this session, of whole buckets as the runtime does them: for
+ * `wring calibrate`, and for a session that plans for itself.
+ *
+ * Each codec and scheme has buckets of every size, several of each, that exist only meanwhile. In a
+ * round each size of each has its turn: one bucket alone, then a backlog of its size. Rounds go on
+ * until the time is over; then sizes whose samples lie far apart have a few more.
  */
 #ifndef WRING_RUNTIME_MEASURE_WAYS_H
 #define WRING_RUNTIME_MEASURE_WAYS_H
 
 #include "planner/files/profile.h"
-#include "runtime/session/session.h"
+#include <wring/wring.h>
 
-#define WRING_MEASURE_CODECS_MAX 16
+#define WRING_MEASURE_SIZES 8
+#define WRING_MEASURE_CODECS_MAX 17 /* none, and sixteen beside it */
+
+/** Elements of the sizes that are measured: 1 Ki, 4 Ki, ... 16 Mi. */
+static inline uint64_t wring_measure_size(uint32_t i)
+{
+    return (uint64_t)1024 << 2 * i;
+}
+
+/** Specs, no two alike. */
+struct wring_measure_codecs {
+    uint32_t n;
+    char specs[WRING_MEASURE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
+};
 
 struct wring_measure_params {
-    uint32_t n_codecs;
-    char codecs[WRING_MEASURE_CODECS_MAX][WRING_CODEC_SPEC_MAX]; /* canonical, beside none */
-    uint32_t cores;     /* that the ranks of a node have together, for the profile */
-    uint64_t max_elems; /* of the largest bucket, about */
-    uint64_t budget_ns; /* about; at least a few rounds are made */
-    bool placed;        /* in memory of wring's own, where sums are put into place */
-    bool probe;         /* none alone, two sizes, a few rounds: do these exchanges still take what a
-                           profile says? */
+    struct wring_measure_codecs codecs; /* "none", too, if it is wanted */
+    bool every_scheme; /* of none as well, and what "auto" is of each codec: it has the samples of
+                          the scheme that it is at each size. Else none as it travels, and of
+                          codecs what can be planned with */
+    uint32_t cores;    /* that the ranks of a node have together */
+    uint32_t ranks_per_node;
+    uint64_t max_elems;  /* no size but the first two is larger */
+    uint64_t budget_ns;  /* about */
+    uint32_t rounds_min; /* at least, however long they take */
+    bool placed;         /* in memory of wring's own, where sums are put into place */
+    void (*tell)(void *arg, uint32_t round, bool noisy); /* before a round; NULL: nobody is told */
+    void *arg;
 };
+
+/** Points that were measured, and those whose doubt is more than WRING_PROFILE_NOISE. */
+struct wring_measure_noise {
+    uint32_t points, shaky;
+};
+
+/** Does the profile lack what is measured of this codec? */
+bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                         bool every_scheme);
+
+/** So many elements, or a quarter of it, and so on: half of the free memory is enough for buckets
+ * of so many. Local. @param n_codecs  that are measured */
+uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_t ranks_per_node);
 
 /**
  * Measure, and put the ways into a profile, in place of those of the same name; with what a model
- * asks of codecs beside them. Collective, before the buckets are connected; the session is as it
- * was then. All ranks end with the same numbers, those of the slowest one.
+ * asks of codecs and links beside them, where the profile does not say it. Its hash is not set.
+ * Collective, with the same codecs and schemes on all ranks; the smallest budget and the fewest
+ * sizes of any rank count. No bucket of the session is committed then, and it is left so. All ranks
+ * end with the same numbers, those of the slowest one.
  *
- * Sizes are 1 Ki, 4 Ki, ... elements. Larger ones are left out whose exchange takes a tenth of the
- * time.
+ * Larger sizes are left out where a round of them would take more than a sixth of the time.
  *
+ * @param profile  to be added to; NULL: nobody's, on this rank
+ * @param noise    out; NULL: is not asked for
  * Errors: those of a commit and of a bucket's wait, on all ranks.
  */
 enum wring_status wring_measure_ways(struct wring_session *session,
                                      const struct wring_measure_params *params,
-                                     struct wring_profile *profile);
+                                     struct wring_profile *profile,
+                                     struct wring_measure_noise *noise);
+
+/**
+ * What one raw bucket takes alone, in a few rounds of two sizes: do exchanges still take what a
+ * profile says? As above.
+ * @param elems  out, of the larger size @param us  out, the median
+ */
+enum wring_status wring_measure_probe(struct wring_session *session,
+                                      const struct wring_measure_params *params, double *elems,
+                                      double *us);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/plan/measured_profile.h"
-
+/* From the samples of whole exchanges to a profile. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "planner/fit.h"
+#include "runtime/plan/measure_bench.h"
 
 static const char *run_as(enum wring_scheme scheme)
 {
@@ -13,78 +12,96 @@ static const char *run_as(enum wring_scheme scheme)
     return names[scheme];
 }
 
-/** A list with room for one more, zeros; NULL without memory. */
-static void *grow(void *list, uint32_t n, size_t bytes)
+static bool is_raw(const struct wring_measure_bench *bench, const struct wring_measure_way *way)
 {
-    char *grown = realloc(list, (n + 1) * bytes);
-
-    if (grown != NULL)
-        memset(grown + n * bytes, 0, bytes);
-    return grown;
+    return strcmp(wring_measure_spec(bench, way), "none") == 0;
 }
 
-static struct wring_profile_way *find_way(struct wring_profile *profile,
-                                          const struct wring_measured_way *way, uint32_t ranks)
+static double median(struct wring_measure_way *way, enum wring_measure_kind kind, uint32_t size)
 {
-    uint32_t i = 0;
-
-    while (i < profile->n_ways && (strcmp(profile->ways[i].codec, way->codec) != 0 ||
-                                   strcmp(profile->ways[i].run_as, run_as(way->scheme)) != 0 ||
-                                   profile->ways[i].ranks != ranks))
-        i++;
-    if (i < profile->n_ways)
-        return &profile->ways[i];
-    struct wring_profile_way *grown =
-        i < WRING_PROFILE_WAYS_MAX ? grow(profile->ways, i, sizeof(*profile->ways)) : NULL;
-    if (grown == NULL)
-        return NULL;
-    profile->ways = grown;
-    profile->n_ways++;
-    return &grown[i];
+    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+    return wring_fit_look(&point).median;
 }
 
-static struct wring_profile_codec *find_codec(struct wring_profile *profile, const char *spec)
-{
-    uint32_t i = 0;
+/* ---- links ---- */
 
-    while (i < profile->n_codecs && strcmp(profile->codecs[i].spec, spec) != 0)
-        i++;
-    if (i < profile->n_codecs)
-        return &profile->codecs[i];
-    struct wring_profile_codec *grown =
-        i < WRING_PROFILE_CODECS_MAX ? grow(profile->codecs, i, sizeof(*profile->codecs)) : NULL;
-    if (grown == NULL)
-        return NULL;
-    profile->codecs = grown;
-    profile->n_codecs++;
-    return &grown[i];
+/** What passes a link one way for a raw bucket: also what peers read where it lies. */
+static double raw_bytes(const struct wring_measure_bench *bench,
+                        const struct wring_measure_way *raw, uint32_t size)
+{
+    double ranks = bench->session->size;
+    double least = 2 * (ranks - 1) / ranks * (double)wring_measure_size(size) * sizeof(float);
+
+    return fmax(raw->wire_bytes[size], least);
 }
 
-/** @return points; those sizes that have samples */
-static uint32_t list_points(struct wring_measured_way *way, enum wring_measured_kind kind,
-                            struct wring_fit_point *points)
+/** As far as raw exchanges tell, where nobody has measured it for itself. */
+static void add_links(const struct wring_measure_bench *bench, struct wring_measure_way *raw,
+                      struct wring_profile *profile)
 {
-    uint32_t n = 0;
+    uint32_t last = raw->n - 1;
 
-    for (uint32_t size = 0; size < way->n; size++)
-        if (way->samples[size] > 0)
-            points[n++] = (struct wring_fit_point){(double)wring_measured_size(size),
-                                                   way->us[kind][size], way->samples[size]};
-    return n;
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        struct wring_profile_link *link = &profile->links[level];
+        bool there = level == WRING_LEVEL_INTER ? profile->nodes > 1 : profile->ranks_per_node > 1;
+        if (!there || link->present)
+            continue;
+        link->present = true;
+        link->latency_us = median(raw, WRING_MEASURE_SOLO, bench->first);
+        link->us =
+            wring_cost_line(0, median(raw, WRING_MEASURE_BUSY, last) / raw_bytes(bench, raw, last));
+    }
 }
 
-/** A curve through one number for each size. */
-static enum wring_status fit_numbers(struct wring_measured_way *way, double *numbers,
-                                     struct wring_cost *out)
+/**
+ * What a link lets through at first may be more than it sustains: queues are empty, and credit for
+ * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
+ * the largest ones have shown. Only where all bytes pass such a link: one rank per node.
+ */
+static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
 {
-    struct wring_fit_point points[WRING_MEASURED_SIZES];
+    const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
+
+    if (profile->ranks_per_node > 1 || !link->present)
+        return;
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
+            struct wring_measure_way *way = &bench->ways[w];
+            double least_us = link->us.slope * way->wire_bytes[size];
+            double *busy_us = way->us[WRING_MEASURE_BUSY][size];
+            for (uint32_t i = 0; i < way->samples[size]; i++)
+                busy_us[i] = fmax(busy_us[i], least_us);
+        }
+}
+
+/* ---- ways ---- */
+
+/** Whose samples are those of a way's codec in a scheme, at a size. */
+static struct wring_measure_way *pick(struct wring_measure_bench *bench,
+                                      struct wring_measure_way *way, enum wring_scheme scheme,
+                                      uint32_t size)
+{
+    if (scheme == way->scheme)
+        return way;
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (bench->ways[w].codec == way->codec &&
+            bench->ways[w].scheme == bench->auto_is[way->codec][size])
+            return &bench->ways[w];
+    return way;
+}
+
+/** A curve through one number for each size, 0 where it is missing. */
+static enum wring_status fit_numbers(const struct wring_measure_bench *bench, double *numbers,
+                                     uint32_t end, struct wring_cost *out)
+{
+    struct wring_fit_point points[WRING_MEASURE_SIZES];
     struct wring_profile_curve curve;
     uint32_t n = 0;
 
-    for (uint32_t size = 0; size < way->n; size++)
-        if (way->samples[size] > 0 && numbers[size] > 0)
+    for (uint32_t size = bench->first; size < end; size++)
+        if (numbers[size] > 0)
             points[n++] =
-                (struct wring_fit_point){(double)wring_measured_size(size), &numbers[size], 1};
+                (struct wring_fit_point){(double)wring_measure_size(size), &numbers[size], 1};
     if (n == 0) { /* peers read where it lies */
         *out = (struct wring_cost){.n = 0};
         return WRING_OK;
@@ -95,71 +112,107 @@ static enum wring_status fit_numbers(struct wring_measured_way *way, double *num
     return status;
 }
 
+static enum wring_status put_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                 enum wring_scheme scheme, struct wring_profile *profile)
+{
+    struct wring_profile_way *out =
+        wring_profile_put_way(profile, wring_measure_spec(bench, way), run_as(scheme),
+                              bench->session->size, bench->params->cores);
+    struct wring_fit_point points[WRING_MEASURE_SIZES];
+    double bytes[WRING_MEASURE_SIZES];
+    enum wring_status status = WRING_OK;
+    uint32_t end = bench->first;
+
+    if (out == NULL)
+        return WRING_ERR_NO_MEMORY;
+    while (end < bench->sizes && end < pick(bench, way, scheme, end)->n) {
+        bytes[end] = pick(bench, way, scheme, end)->wire_bytes[end];
+        end++;
+    }
+    struct wring_profile_curve *curves[] = {&out->solo, &out->busy, &out->cpu};
+    for (int kind = 0; kind < WRING_MEASURE_KINDS && status == WRING_OK; kind++) {
+        for (uint32_t size = bench->first; size < end; size++) {
+            struct wring_measure_way *from = pick(bench, way, scheme, size);
+            points[size - bench->first] = (struct wring_fit_point){
+                (double)wring_measure_size(size), from->us[kind][size], from->samples[size]};
+        }
+        status = wring_fit_curve(points, end - bench->first, curves[kind]);
+    }
+    out->max_elems = wring_measure_size(end - 1);
+    return status == WRING_OK ? fit_numbers(bench, bytes, end, &out->wire_bytes) : status;
+}
+
+/* ---- codecs ---- */
+
+static bool has_coding(const struct wring_profile *profile, const char *spec)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0)
+            return profile->codecs[i].at[WRING_PLACE_CPU].present;
+    return false;
+}
+
 /** Encoding and decoding are counted together here: half of it each. Both are in the way already.
  */
-static enum wring_status put_codec(struct wring_measured_way *way, struct wring_profile *profile)
+static enum wring_status put_codec(const struct wring_measure_bench *bench,
+                                   struct wring_measure_way *way, struct wring_profile *profile)
 {
-    struct wring_profile_codec *out = find_codec(profile, way->codec);
-    struct wring_profile_coding *coding = out != NULL ? &out->at[WRING_PLACE_CPU] : NULL;
+    const char *spec = wring_measure_spec(bench, way);
+    struct wring_profile_codec *out = wring_profile_put_codec(profile, spec);
     struct wring_codec *codec;
     struct wring_cost both;
 
     if (out == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_codec_create(way->codec, NULL, NULL, 0, &codec);
+    enum wring_status status = wring_codec_create(spec, NULL, NULL, 0, &codec);
     if (status != WRING_OK)
         return status;
-    snprintf(out->spec, sizeof(out->spec), "%s", way->codec);
     out->feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
-    out->nmse = NAN;
     out->wire_bytes = wring_cost_line((double)wring_codec_bound(codec, 1),
                                       (double)wring_codec_bound(codec, 1 << 20) / (1 << 20));
     wring_codec_destroy(codec);
-    status = fit_numbers(way, way->codec_us, &both);
+    status = fit_numbers(bench, way->codec_us, way->n, &both);
     if (status != WRING_OK)
         return status;
+    struct wring_profile_coding *coding = &out->at[WRING_PLACE_CPU];
     coding->present = true;
     coding->encode_us = coding->decode_us = wring_cost_scale(&both, 0.5, 1);
     return WRING_OK;
 }
 
-enum wring_status wring_measured_put(struct wring_measured_way *way, uint32_t ranks, uint32_t cores,
+enum wring_status wring_measured_put(struct wring_measure_bench *bench,
                                      struct wring_profile *profile)
 {
-    struct wring_profile_way *out = find_way(profile, way, ranks);
-    struct wring_fit_point points[WRING_MEASURED_SIZES];
-    enum wring_status status = out != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    enum wring_status status = WRING_OK;
 
-    if (status == WRING_OK && strcmp(way->codec, "none") != 0)
-        status = put_codec(way, profile);
-    if (status != WRING_OK)
-        return status;
-    snprintf(out->codec, sizeof(out->codec), "%s", way->codec);
-    snprintf(out->run_as, sizeof(out->run_as), "%s", run_as(way->scheme));
-    out->ranks = ranks;
-    out->cores = cores;
-    struct wring_profile_curve *curves[] = {&out->solo, &out->busy, &out->cpu};
-    for (int kind = 0; kind < WRING_MEASURED_KINDS && status == WRING_OK; kind++) {
-        uint32_t n = list_points(way, (enum wring_measured_kind)kind, points);
-        status = wring_fit_curve(points, n, curves[kind]);
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (is_raw(bench, &bench->ways[w]))
+            add_links(bench, &bench->ways[w], profile);
+    sustain(bench, profile);
+    for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
+        struct wring_measure_way *way = &bench->ways[w];
+        bool first = w == 0 || bench->ways[w - 1].codec != way->codec;
+        bool last = w + 1 == bench->n || bench->ways[w + 1].codec != way->codec;
+        if (first && bench->params->every_scheme)
+            status = put_way(bench, way, WRING_SCHEME_AUTO, profile);
         if (status == WRING_OK)
-            out->max_elems = (uint64_t)points[n - 1].x;
+            status = put_way(bench, way, way->scheme, profile);
+        if (status == WRING_OK && last && !is_raw(bench, way) &&
+            !has_coding(profile, wring_measure_spec(bench, way)))
+            status = put_codec(bench, way, profile);
     }
-    return status == WRING_OK ? fit_numbers(way, way->wire_bytes, &out->wire_bytes) : status;
+    return status;
 }
 
-enum wring_status wring_measured_links(struct wring_profile *profile)
+bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                         bool every_scheme)
 {
-    const struct wring_profile_way *raw = wring_profile_way(profile, "none", "auto", 0);
+    bool raw = strcmp(spec, "none") == 0;
 
-    for (int level = 0; level < WRING_LEVELS && raw != NULL; level++) {
-        struct wring_profile_link *link = &profile->links[level];
-        bool there = level == WRING_LEVEL_INTER ? profile->nodes > 1 : profile->ranks_per_node > 1;
-        if (!there)
-            continue;
-        link->present = true;
-        link->latency_us = wring_cost_at(&raw->solo.us, 1);
-        link->us = wring_cost_line(0, raw->busy.us.slope / sizeof(float));
-    }
-    return wring_profile_rehash(profile);
+    if (!raw && !has_coding(profile, spec))
+        return true;
+    if (raw || every_scheme)
+        return wring_profile_way(profile, spec, "auto", ranks) == NULL;
+    return wring_profile_way(profile, spec, "divisible", ranks) == NULL &&
+           wring_profile_way(profile, spec, "indivisible", ranks) == NULL;
 }

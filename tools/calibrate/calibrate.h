@@ -11,17 +11,11 @@
 #include "planner/files/profile.h"
 #include "planner/fit.h"
 #include "planner/model/settings.h"
+#include "runtime/plan/measure_ways.h"
 #include <wring/codec.h>
 #include <wring/wring.h>
 
 #define WRING_CALIBRATE_CODECS_MAX 16
-#define WRING_CALIBRATE_SIZES 8
-
-/** Elements of the sizes that are measured: 1 Ki, 4 Ki, ... 16 Mi. */
-static inline uint64_t wring_calibrate_size(uint32_t i)
-{
-    return (uint64_t)1024 << 2 * i;
-}
 
 struct wring_calibrate_params {
     const char *name;      /* of the command, before messages */
@@ -47,8 +41,7 @@ struct wring_calibrate_params {
 struct wring_calibrate_wants {
     int32_t code; /* an exit status: other than 0, all ranks end */
     uint32_t links, copies, computing, coding;
-    uint32_t n_codecs;
-    char codecs[WRING_CALIBRATE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
+    struct wring_measure_codecs codecs;
 };
 
 /** Exchanges that were measured with other settings, kept away from what is measured now. */
@@ -131,28 +124,23 @@ enum wring_status wring_calibrate_bring_back(const struct wring_calibration *job
 /* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
  * ---- */
 
-/** Points that were measured, and those whose doubt is more than WRING_PROFILE_NOISE. */
-struct wring_calibrate_noise {
-    uint32_t shaky, points;
-};
-
 /** One point more; sorts its samples. */
-void wring_calibrate_count(struct wring_fit_point *point, struct wring_calibrate_noise *noise);
+void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise);
 
 /** The links of the levels. @param noise  counted up, here and below */
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
-                                        struct wring_calibrate_noise *noise);
+                                        struct wring_measure_noise *noise);
 
 /** Copies and codecs, on one core of rank 0 while all else rests. */
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
                                          struct wring_profile *profile,
-                                         struct wring_calibrate_noise *noise);
+                                         struct wring_measure_noise *noise);
 
 /** A codec by executor, number of cores and tier; in rank 0. */
 enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
                                          struct wring_profile_codec *codec,
-                                         struct wring_calibrate_noise *noise);
+                                         struct wring_measure_noise *noise);
 
 /** What the profile's codecs lose of recorded gradients; in rank 0. */
 enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
@@ -162,7 +150,7 @@ enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
 /** Whole exchanges. */
 enum wring_status wring_calibrate_ways(struct wring_calibration *job, double share,
                                        struct wring_profile *profile,
-                                       struct wring_calibrate_noise *noise);
+                                       struct wring_measure_noise *noise);
 
 /** What exchanges lose to an application beside them. Before the ways, as its buckets are few. */
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
@@ -176,12 +164,6 @@ enum wring_status wring_calibrate_computing(struct wring_calibration *job, doubl
  */
 struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
                                            struct wring_calibrate_wants *wants);
-
-/** Room for one more codec or way: the entry of that name, emptied, or a new one. NULL: no memory
- */
-struct wring_profile_codec *wring_calibrate_codec(struct wring_profile *profile, const char *spec);
-struct wring_profile_way *wring_calibrate_way(struct wring_profile *profile, const char *codec,
-                                              const char *run_as, uint32_t ranks, uint32_t cores);
 
 /** Write it in place of the file, whole or not at all. @return an exit status; said */
 int wring_calibrate_write(const struct wring_calibrate_params *params,

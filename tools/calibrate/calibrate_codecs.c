@@ -15,7 +15,7 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
-#define SIZES WRING_CALIBRATE_SIZES
+#define SIZES WRING_MEASURE_SIZES
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 40
 #define SAMPLE_NS 30000.0 /* shorter calls are repeated to take about so long */
@@ -42,7 +42,7 @@ struct bench {
     uint32_t rounds;
     uint64_t deadline_ns;
     double seconds; /* for the executors, beside that */
-    struct wring_calibrate_noise *noise;
+    struct wring_measure_noise *noise;
 };
 
 static double run(struct bench *bench, enum task task, uint32_t size, uint64_t times)
@@ -64,9 +64,9 @@ static enum wring_status prepare(struct bench *bench)
     enum wring_status status = WRING_OK;
 
     while (bench->n < SIZES && status == WRING_OK &&
-           (bench->n < 2 || wring_calibrate_size(bench->n) <= bench->job->max_elems)) {
+           (bench->n < 2 || wring_measure_size(bench->n) <= bench->job->max_elems)) {
         status = wring_codec_work_init(&bench->work[bench->n], bench->codec,
-                                       wring_calibrate_size(bench->n), 0);
+                                       wring_measure_size(bench->n), 0);
         bench->n++;
     }
     for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
@@ -139,7 +139,7 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
     enum wring_status status = WRING_OK;
 
     if (strcmp(spec, "none") != 0) {
-        struct wring_profile_codec *codec = wring_calibrate_codec(profile, spec);
+        struct wring_profile_codec *codec = wring_profile_put_codec(profile, spec);
         if (codec == NULL)
             return WRING_ERR_NO_MEMORY;
         struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
@@ -162,7 +162,7 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
 
 static enum wring_status measure(const struct wring_calibration *job, const char *spec, bool copies,
                                  double seconds, struct wring_profile *profile,
-                                 struct wring_calibrate_noise *noise)
+                                 struct wring_measure_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct wring_codec *codec = NULL;
@@ -195,23 +195,23 @@ static enum wring_status measure(const struct wring_calibration *job, const char
 /** In rank 0. */
 static enum wring_status measure_all(const struct wring_calibration *job, double seconds,
                                      struct wring_profile *profile,
-                                     struct wring_calibrate_noise *noise)
+                                     struct wring_measure_noise *noise)
 {
     const struct wring_calibrate_wants *wants = &job->wants;
     enum wring_status status = WRING_OK;
-    double each = seconds / (wants->n_codecs + wants->copies);
+    double each = seconds / (wants->codecs.n + wants->copies);
 
     if (wants->copies)
         status = measure(job, "none", true, each, profile, noise);
-    for (uint32_t i = 0; i < wants->n_codecs && status == WRING_OK; i++)
-        if (strcmp(wants->codecs[i], "none") != 0)
-            status = measure(job, wants->codecs[i], false, each, profile, noise);
+    for (uint32_t i = 0; i < wants->codecs.n && status == WRING_OK; i++)
+        if (strcmp(wants->codecs.specs[i], "none") != 0)
+            status = measure(job, wants->codecs.specs[i], false, each, profile, noise);
     return status;
 }
 
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
                                          struct wring_profile *profile,
-                                         struct wring_calibrate_noise *noise)
+                                         struct wring_measure_noise *noise)
 {
     enum wring_status own = WRING_OK;
     bool well = true;

@@ -34,7 +34,7 @@ enum meanwhile {
 struct bench {
     struct wring_calibration *job;
     float *data;
-    struct wring_bucket *buckets[WRING_CALIBRATE_SIZES];
+    struct wring_bucket *buckets[WRING_MEASURE_SIZES];
     uint32_t sizes, size; /* there are; in use */
     double solo_us;       /* of that one, about */
     double wake_us[ROUNDS_MAX], spin_lost[ROUNDS_MAX];
@@ -45,18 +45,18 @@ static enum wring_status prepare(struct bench *bench)
 {
     struct wring_session *session = bench->job->session;
 
-    while (bench->sizes < WRING_CALIBRATE_SIZES &&
-           (bench->sizes < 2 || wring_calibrate_size(bench->sizes) <= bench->job->max_elems))
+    while (bench->sizes < WRING_MEASURE_SIZES &&
+           (bench->sizes < 2 || wring_measure_size(bench->sizes) <= bench->job->max_elems))
         bench->sizes++;
     enum wring_status status = wring_buffer_alloc(
-        session, wring_calibrate_size(bench->sizes - 1) * sizeof(float), (void **)&bench->data);
+        session, wring_measure_size(bench->sizes - 1) * sizeof(float), (void **)&bench->data);
     for (uint32_t size = 0; size < bench->sizes && status == WRING_OK; size++) {
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
         char name[WRING_NAME_MAX];
         snprintf(name, sizeof(name), "calibrate.beside.%u", size);
         params.name = name;
         params.data = bench->data;
-        params.elems = wring_calibrate_size(size);
+        params.elems = wring_measure_size(size);
         params.codec = "none";
         status = wring_bucket_register(session, &params, &bench->buckets[size]);
     }
@@ -94,7 +94,7 @@ static enum wring_status exchange(struct bench *bench, enum meanwhile how, doubl
 {
     struct wring_bucket *bucket = bench->buckets[bench->size];
 
-    memset(bench->data, 0, wring_calibrate_size(bench->size) * sizeof(float));
+    memset(bench->data, 0, wring_measure_size(bench->size) * sizeof(float));
     enum wring_status status = wring_barrier(bench->job->world);
     uint64_t began = wring_now_ns();
     if (status == WRING_OK)

@@ -33,7 +33,7 @@ static uint64_t elems_of(const struct bench *bench, uint32_t size)
 {
     if (size == 0)
         return 1;
-    uint64_t elems = wring_calibrate_size(size - 1) / (bench->members - 1);
+    uint64_t elems = wring_measure_size(size - 1) / (bench->members - 1);
     return elems > 0 ? elems : 1;
 }
 
@@ -107,12 +107,12 @@ static struct wring_cost without(const struct wring_cost *cost, double latency_u
 }
 
 static enum wring_status fit(struct bench *bench, struct wring_profile_link *link,
-                             struct wring_calibrate_noise *noise)
+                             struct wring_measure_noise *noise)
 {
     struct wring_fit_point points[SIZES];
     struct wring_profile_curve curve;
 
-    *noise = (struct wring_calibrate_noise){0};
+    *noise = (struct wring_measure_noise){0};
     for (uint32_t i = 0; i < bench->n; i++)
         points[i] = (struct wring_fit_point){bytes_of(bench, i), bench->samples[i], bench->rounds};
     double step_us = wring_fit_look(&points[0]).median;
@@ -155,9 +155,9 @@ static enum wring_status find_provider(struct bench *bench, char *text, size_t b
 
 static enum wring_status measure_level(struct wring_calibration *job, enum wring_level level,
                                        double seconds, struct wring_profile_link *link,
-                                       struct wring_calibrate_noise *noise)
+                                       struct wring_measure_noise *noise)
 {
-    struct wring_calibrate_noise found = {0};
+    struct wring_measure_noise found = {0};
     struct bench *bench = calloc(1, sizeof(*bench));
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
@@ -188,7 +188,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
 
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
-                                        struct wring_calibrate_noise *noise)
+                                        struct wring_measure_noise *noise)
 {
     struct wring_profile_link unused = {0};
     enum wring_status status = WRING_OK;

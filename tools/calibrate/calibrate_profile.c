@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The profile that `wring calibrate` fills: begun or read, added to, written. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +30,6 @@ static struct wring_profile *begin(const struct wring_calibration *job)
     profile->ranks_per_node = job->ranks_per_node;
     profile->chunked = true;
     return profile;
-}
-
-/** Is all there that calibration writes of a codec? */
-static bool has_codec(const struct wring_calibration *job, const struct wring_profile *profile,
-                      const char *spec)
-{
-    bool coding = strcmp(spec, "none") == 0;
-
-    for (uint32_t i = 0; i < profile->n_codecs; i++)
-        coding = coding || (strcmp(profile->codecs[i].spec, spec) == 0 &&
-                            profile->codecs[i].at[WRING_PLACE_CPU].present);
-    return coding && wring_profile_way(profile, spec, "auto", job->ranks) != NULL;
 }
 
 /** Is there a codec that nobody measured by itself, or is to be measured again? What it takes does
@@ -78,8 +65,9 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
     wants->copies = profile->copy_us.n == 0;
     wants->computing = !profile->computing.present;
     for (size_t i = 0; i < job->params->n_codecs; i++)
-        if (job->params->codecs_given || !has_codec(job, profile, job->params->codecs[i]))
-            snprintf(wants->codecs[wants->n_codecs++], WRING_CODEC_SPEC_MAX, "%s",
+        if (job->params->codecs_given ||
+            wring_measure_lacks(profile, job->params->codecs[i], job->ranks, true))
+            snprintf(wants->codecs.specs[wants->codecs.n++], WRING_CODEC_SPEC_MAX, "%s",
                      job->params->codecs[i]);
     wants->coding = lacks_coding(job, profile);
 }
@@ -123,58 +111,6 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     if (profile == NULL)
         wants->code = WRING_EXIT_FAILURE;
     return profile;
-}
-
-/** A list with room for one more. */
-static void *grow(void *list, uint32_t n, size_t bytes)
-{
-    char *grown = realloc(list, (n + 1) * bytes);
-
-    if (grown != NULL)
-        memset(grown + n * bytes, 0, bytes);
-    return grown;
-}
-
-struct wring_profile_codec *wring_calibrate_codec(struct wring_profile *profile, const char *spec)
-{
-    uint32_t i = 0;
-
-    while (i < profile->n_codecs && strcmp(profile->codecs[i].spec, spec) != 0)
-        i++;
-    if (i == profile->n_codecs) {
-        struct wring_profile_codec *grown =
-            grow(profile->codecs, profile->n_codecs, sizeof(*profile->codecs));
-        if (grown == NULL || i == WRING_PROFILE_CODECS_MAX)
-            return NULL;
-        profile->codecs = grown;
-        profile->n_codecs++;
-    }
-    profile->codecs[i] = (struct wring_profile_codec){.nmse = NAN};
-    snprintf(profile->codecs[i].spec, WRING_CODEC_SPEC_MAX, "%s", spec);
-    return &profile->codecs[i];
-}
-
-struct wring_profile_way *wring_calibrate_way(struct wring_profile *profile, const char *codec,
-                                              const char *run_as, uint32_t ranks, uint32_t cores)
-{
-    uint32_t i = 0;
-
-    while (i < profile->n_ways &&
-           (strcmp(profile->ways[i].codec, codec) != 0 ||
-            strcmp(profile->ways[i].run_as, run_as) != 0 || profile->ways[i].ranks != ranks))
-        i++;
-    if (i == profile->n_ways) {
-        struct wring_profile_way *grown =
-            grow(profile->ways, profile->n_ways, sizeof(*profile->ways));
-        if (grown == NULL || i == WRING_PROFILE_WAYS_MAX)
-            return NULL;
-        profile->ways = grown;
-        profile->n_ways++;
-    }
-    profile->ways[i] = (struct wring_profile_way){.ranks = ranks, .cores = cores};
-    snprintf(profile->ways[i].codec, WRING_CODEC_SPEC_MAX, "%s", codec);
-    snprintf(profile->ways[i].run_as, sizeof(profile->ways[i].run_as), "%s", run_as);
-    return &profile->ways[i];
 }
 
 int wring_calibrate_write(const struct wring_calibrate_params *params,

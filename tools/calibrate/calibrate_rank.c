@@ -45,27 +45,15 @@ static int agree_on_wants(struct wring_calibration *job, struct wring_profile **
     return job->wants.code;
 }
 
-/** All memory together is half of what is free, at most: sizes that would need more are left out.
- */
-static void fit_memory(struct wring_calibration *job)
-{
-    uint64_t room = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
-    uint64_t each = room / job->ranks_per_node;
-    uint64_t per_elem = (3 + 2 * 3 * (uint64_t)job->wants.n_codecs) * sizeof(float);
-
-    job->max_elems = job->params->max_elems;
-    while (job->max_elems > 1024 && job->max_elems * per_elem > each)
-        job->max_elems /= 4;
-}
-
-/** The smallest of all ranks'. */
+/** As memory allows: the smallest of all ranks'. */
 static enum wring_status agree_on_sizes(struct wring_calibration *job)
 {
-    fit_memory(job);
+    job->max_elems =
+        wring_measure_fit_memory(job->params->max_elems, job->wants.codecs.n, job->ranks_per_node);
     return wring_allreduce(job->world, &job->max_elems, 1, WRING_I64, WRING_MIN, NULL, NULL);
 }
 
-void wring_calibrate_count(struct wring_fit_point *point, struct wring_calibrate_noise *noise)
+void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise)
 {
     noise->points++;
     noise->shaky += wring_fit_look(point).doubt > WRING_PROFILE_NOISE;
@@ -73,16 +61,16 @@ void wring_calibrate_count(struct wring_fit_point *point, struct wring_calibrate
 
 /** What each part has measured. */
 struct parts {
-    struct wring_calibrate_noise links, codecs, ways;
+    struct wring_measure_noise links, codecs, ways;
 };
 
-static bool is_noise(const struct wring_calibration *job, const struct wring_calibrate_noise *noise)
+static bool is_noise(const struct wring_calibration *job, const struct wring_measure_noise *noise)
 {
     return noise->shaky > job->params->doubtful_max * noise->points;
 }
 
 static int refuse(const struct wring_calibration *job, const char *what,
-                  const struct wring_calibrate_noise *noise)
+                  const struct wring_measure_noise *noise)
 {
     return wring_fail(job->params->name,
                       "this is noise, no measurement: of %s, at %u of %u points not even the "

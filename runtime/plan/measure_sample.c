@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One sample of an exchange, and what is looked up of all of them. */
+#include <math.h>
+
+#include "base/clock.h"
+#include "planner/fit.h"
+#include "runtime/plan/measure_bench.h"
+
+#define LEAST_US 1e-3 /* no time is none */
+
+/** What one exchange took this rank. */
+struct taken {
+    double us, cpu_us; /* of all the process's threads: those of wring, and this one, which waits */
+};
+
+static enum wring_status step(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post(bucket);
+
+    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
+}
+
+/** As between two iterations, other data have passed through the core's caches since. */
+static uint64_t cool_down(const struct wring_measure_bench *bench)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < WRING_MEASURE_COLD_BYTES / sizeof(uint64_t); i += 8)
+        sum += *(volatile const uint64_t *)&bench->cold[i];
+    return sum;
+}
+
+/** The first k buckets of a size at once, all ranks beginning together. */
+static enum wring_status exchange(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                  uint32_t size, uint32_t k, struct taken *out)
+{
+    for (uint32_t i = 0; i < k; i++)
+        memcpy(bench->data + i * wring_measure_size(size), bench->source,
+               wring_measure_size(size) * sizeof(float));
+    cool_down(bench);
+    enum wring_status status = step(bench->mean_bucket); /* a barrier */
+    uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();
+    for (uint32_t i = 0; i < k && status == WRING_OK; i++)
+        status = wring_bucket_post(way->buckets[size][i]);
+    for (uint32_t i = 0; i < k && status == WRING_OK; i++)
+        status = wring_bucket_wait(way->buckets[size][i], WRING_FOREVER);
+    out->us = (double)(wring_now_ns() - began) / 1e3;
+    out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
+    return status;
+}
+
+/** The largest of all ranks' words, and the mean of their means. */
+static enum wring_status tell(struct wring_measure_bench *bench, const struct taken *solo,
+                              const struct taken *all, double cpu_us)
+{
+    bench->words[WRING_MEASURE_WORD_SOLO] = solo->us;
+    bench->words[WRING_MEASURE_WORD_ALL] = all->us;
+    bench->words[WRING_MEASURE_WORD_ELAPSED] = (double)(wring_now_ns() - bench->began_ns) / 1e3;
+    bench->mean = cpu_us;
+    enum wring_status status = step(bench->words_bucket);
+    return status == WRING_OK ? step(bench->mean_bucket) : status;
+}
+
+enum wring_status wring_measure_sample(struct wring_measure_bench *bench,
+                                       struct wring_measure_way *way, uint32_t size,
+                                       double *took_us)
+{
+    uint32_t k = way->batch[size], at = way->samples[size];
+    struct taken solo = {0}, all = {0};
+    enum wring_status status = exchange(bench, way, size, 1, &solo);
+
+    if (status == WRING_OK && k > 1)
+        status = exchange(bench, way, size, k, &all);
+    if (status == WRING_OK)
+        status = tell(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
+    if (status != WRING_OK)
+        return status;
+    double solo_us = bench->words[WRING_MEASURE_WORD_SOLO];
+    double all_us = bench->words[WRING_MEASURE_WORD_ALL];
+    bench->elapsed_us = bench->words[WRING_MEASURE_WORD_ELAPSED];
+    way->us[WRING_MEASURE_SOLO][size][at] = solo_us;
+    way->us[WRING_MEASURE_BUSY][size][at] =
+        k > 1 ? fmax(all_us - solo_us, LEAST_US) / (k - 1) : solo_us;
+    way->us[WRING_MEASURE_CPU][size][at] = fmax(bench->mean, LEAST_US);
+    way->samples[size]++;
+    *took_us = solo_us + all_us;
+    return WRING_OK;
+}
+
+/** @param value  ours. @param out  the mean of all ranks' */
+static enum wring_status find_mean(struct wring_measure_bench *bench, double value, double *out)
+{
+    bench->mean = value;
+    enum wring_status status = step(bench->mean_bucket);
+    *out = bench->mean;
+    return status;
+}
+
+enum wring_status wring_measure_count(struct wring_measure_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n && status == WRING_OK; size++) {
+            struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+            struct wring_measure_way *way = &bench->ways[w];
+            status = wring_bucket_stats(way->buckets[size][0], &stats);
+            double steps = stats.steps > 0 ? (double)stats.steps : 1;
+            if (status == WRING_OK)
+                status =
+                    find_mean(bench, (double)stats.wire_bytes_sent / steps, &way->wire_bytes[size]);
+            if (status == WRING_OK)
+                status =
+                    find_mean(bench, (double)stats.codec_ns / steps / 1e3, &way->codec_us[size]);
+        }
+    return status;
+}
+
+struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
+{
+    struct wring_measure_noise noise = {0};
+
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
+            struct wring_measure_way *way = &bench->ways[w];
+            struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][size],
+                                            way->samples[size]};
+            struct wring_fit_look look = wring_fit_look(&point);
+            noise.points++;
+            noise.shaky += look.doubt > WRING_PROFILE_NOISE;
+            way->again[size] = look.spread > WRING_PROFILE_NOISE;
+        }
+    return noise;
+}
