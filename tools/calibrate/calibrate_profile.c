@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/draft.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
@@ -116,22 +116,14 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
 int wring_calibrate_write(const struct wring_calibrate_params *params,
                           const struct wring_profile *profile)
 {
-    char *path = NULL;
-    int fd = asprintf(&path, "%s.XXXXXX", params->into) < 0 ? -1 : mkstemp(path);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool well = false;
+    struct wring_draft draft;
+    bool well = wring_draft_open(&draft, params->into, 0644);
 
-    if (file != NULL) {
-        well = wring_profile_save(profile, file) == WRING_OK && fchmod(fd, 0644) == 0;
-        well = fclose(file) == 0 && well && rename(path, params->into) == 0;
+    if (well) {
+        well = wring_profile_save(profile, draft.file) == WRING_OK;
+        well = wring_draft_close(&draft, params->into, well);
     }
-    if (!well) {
-        int why = errno;
-        if (fd >= 0)
-            unlink(path);
-        free(path);
-        return wring_fail(params->name, "%s cannot be written: %s", params->into, strerror(why));
-    }
-    free(path);
-    return WRING_EXIT_OK;
+    return well ? WRING_EXIT_OK
+                : wring_fail(params->name, "%s cannot be written: %s", params->into,
+                             strerror(errno));
 }

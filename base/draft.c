@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/draft.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode)
+{
+    if (asprintf(&draft->path, "%s.XXXXXX", path) < 0)
+        return false;
+    int fd = mkstemp(draft->path), why;
+    if (fd < 0)
+        goto free_path;
+    if (fchmod(fd, mode) == 0 && (draft->file = fdopen(fd, "w")) != NULL)
+        return true;
+
+    why = errno;
+    close(fd);
+    unlink(draft->path);
+    errno = why;
+free_path:
+    why = errno;
+    free(draft->path);
+    errno = why;
+    return false;
+}
+
+bool wring_draft_close(struct wring_draft *draft, const char *path, bool well)
+{
+    well = fclose(draft->file) == 0 && well && rename(draft->path, path) == 0;
+    int why = errno;
+
+    if (!well)
+        unlink(draft->path);
+    free(draft->path);
+    errno = why;
+    return well;
+}
