@@ -76,6 +76,7 @@ struct wring_config {
     char plan_codecs[WRING_CONFIG_TEXT];
     uint64_t plan_seconds_ns;
     uint64_t plan_every_ns;
+    char plan_save[WRING_CONFIG_TEXT];
     char cache[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
     int64_t stats_every; /* steps; 0: never */

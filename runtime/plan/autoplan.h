@@ -147,6 +147,9 @@ struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan)
 /** Put the profile into the cache; what goes wrong is warned of. */
 void wring_autoplan_save(const struct wring_autoplan *autoplan);
 
+/** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
+void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
+
 /** Destroy all plans but what was registered. */
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles that are kept between jobs, one for each machine, way of starting and version. */
+/* What is kept between jobs: profiles, one for each machine, way of starting and version; and a
+ * plan, for who asks for it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/draft.h"
+#include "planner/files/plan.h"
 #include "runtime/plan/autoplan.h"
 
 #define WRING_MODULE "plan"
@@ -73,25 +76,20 @@ static bool make_folders(char *path)
     return true;
 }
 
-/** Whole or not at all: others may read meanwhile. */
-static bool write_file(const struct wring_profile *profile, const char *path)
+static bool write_profile(const struct wring_profile *profile, const char *path)
 {
-    char *draft = NULL;
-    int fd = asprintf(&draft, "%s.XXXXXX", path) < 0 ? -1 : mkstemp(draft);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    bool well = false;
+    struct wring_draft draft;
 
-    if (file != NULL) {
-        well = wring_profile_save(profile, file) == WRING_OK;
-        well = fclose(file) == 0 && well && rename(draft, path) == 0;
-    }
-    if (!well && fd >= 0) {
-        int why = errno;
-        unlink(draft);
-        errno = why;
-    }
-    free(draft);
-    return well;
+    return wring_draft_open(&draft, path, 0600) &&
+           wring_draft_close(&draft, path, wring_profile_save(profile, draft.file) == WRING_OK);
+}
+
+static bool write_plan(const struct wring_plan *plan, const char *path)
+{
+    struct wring_draft draft;
+
+    return wring_draft_open(&draft, path, 0644) &&
+           wring_draft_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
 }
 
 void wring_autoplan_save(const struct wring_autoplan *autoplan)
@@ -100,8 +98,25 @@ void wring_autoplan_save(const struct wring_autoplan *autoplan)
 
     if (!find_file(autoplan, path, sizeof(path)))
         return;
-    if (!make_folders(path) || !write_file(autoplan->profile, path))
+    if (!make_folders(path) || !write_profile(autoplan->profile, path))
         wring_warn(&autoplan->session->log,
                    "WRING_PLAN=auto: %s cannot be written (%s): the next job measures again", path,
                    strerror(errno));
+}
+
+void wring_autoplan_save_plan(const struct wring_autoplan *autoplan)
+{
+    const struct wring_plan *plan = autoplan->ways[autoplan->at].plan;
+    const struct wring_log *log = &autoplan->session->log;
+    const char *path = autoplan->session->config.plan_save;
+
+    if (path[0] == '\0')
+        return;
+    if (plan == NULL)
+        wring_warn(log, "WRING_PLAN_SAVE=%s: no plan is kept, so none is written", path);
+    else if (!write_plan(plan, path))
+        wring_warn(log, "WRING_PLAN_SAVE=%s: the plan cannot be written: %s", path,
+                   strerror(errno));
+    else
+        wring_info(log, "WRING_PLAN_SAVE=%s: the plan is written", path);
 }

@@ -100,6 +100,8 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
     autoplan->settled_ns = wring_now_ns();
     autoplan->due = autoplan->iteration + until_next_look(autoplan, autoplan->kept_us);
     say_result(autoplan);
+    if (autoplan->session->rank == 0)
+        wring_autoplan_save_plan(autoplan);
     return status;
 }
 

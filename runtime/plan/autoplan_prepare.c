@@ -25,7 +25,6 @@ enum word {
 struct order {
     enum word word;
     struct wring_measure_codecs codecs; /* to be measured, if anything is */
-    uint64_t max_elems;                 /* of what is probed */
 };
 
 /* ---- the profile ---- */
@@ -69,7 +68,6 @@ static enum wring_status hear(struct wring_session *session, struct order *order
     struct wring_blobs blobs;
 
     wring_write_u32(&writer, (uint32_t)order->word);
-    wring_write_u64(&writer, order->max_elems);
     wring_write_u32(&writer, order->codecs.n);
     for (uint32_t i = 0; i < order->codecs.n; i++)
         wring_write_sized(&writer, order->codecs.specs[i], strlen(order->codecs.specs[i]));
@@ -78,7 +76,6 @@ static enum wring_status hear(struct wring_session *session, struct order *order
         return status;
     struct wring_reader in = wring_blobs_reader(&blobs, 0);
     uint32_t word = wring_read_u32(&in);
-    order->max_elems = wring_read_u64(&in);
     order->codecs.n = wring_read_u32(&in);
     for (uint32_t i = 0; i < order->codecs.n && i < WRING_MEASURE_CODECS_MAX; i++)
         wring_read_text(&in, order->codecs.specs[i], WRING_CODEC_SPEC_MAX);
@@ -95,22 +92,17 @@ static void forget(struct wring_autoplan *autoplan)
     autoplan->profile = NULL;
 }
 
-/** In rank 0, at first: what there is has to be looked at, if there is any. */
+/** In rank 0, at first: what is kept has to be looked at, if anything is. */
 static void decide(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
-                   const struct wring_measure_params *params, struct order *order)
+                   struct order *order)
 {
     if (autoplan->measure)
         forget(autoplan);
     else if (autoplan->profile == NULL)
         autoplan->profile = wring_autoplan_load(autoplan);
     find_missing(autoplan, codecs, &order->codecs);
-    order->word = MEASURE;
-    if (autoplan->profile == NULL || strcmp(order->codecs.specs[0], "none") == 0)
-        return;
-    uint64_t kept =
-        wring_profile_way(autoplan->profile, "none", "auto", autoplan->session->size)->max_elems;
-    order->word = PROBE;
-    order->max_elems = kept < params->max_elems ? kept : params->max_elems;
+    bool raw = order->codecs.n == 0 || strcmp(order->codecs.specs[0], "none") != 0;
+    order->word = autoplan->profile != NULL && raw ? PROBE : MEASURE;
 }
 
 /** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? */
@@ -137,11 +129,9 @@ static enum wring_status probe(struct wring_autoplan *autoplan,
                                const struct wring_measure_codecs *codecs,
                                const struct wring_measure_params *params, struct order *order)
 {
-    struct wring_measure_params few = *params;
     double elems, us;
+    enum wring_status status = wring_measure_probe(autoplan->session, params, &elems, &us);
 
-    few.max_elems = order->max_elems;
-    enum wring_status status = wring_measure_probe(autoplan->session, &few, &elems, &us);
     if (status != WRING_OK)
         return status;
     if (autoplan->session->rank == 0)
@@ -196,7 +186,7 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
         params.max_elems += 4 * autoplan->tensors[i].bucket->elems;
     params.max_elems--;
     if (status == WRING_OK && session->rank == 0)
-        decide(autoplan, &codecs, &params, &order);
+        decide(autoplan, &codecs, &order);
     status = wring_session_agree(session, status, NULL);
     if (status == WRING_OK)
         status = hear(session, &order);

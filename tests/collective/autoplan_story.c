@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/collective/autoplan_story.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/plan/joined.h"
+#include "runtime/residual.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+#include "transport/providers/fault/fault_private.h"
+
+#define WAIT_NS (60ull * 1000000000)
+#define TENSORS STORY_TENSORS
+#define STEPS_MAX 300
+#define NOTICED_MAX 20000 /* planning anew has to wait for 20 times as long as it takes */
+
+static const uint64_t sizes[TENSORS] = {700, 12000, 1, 60000, 30000};
+static const char *const names[TENSORS] = {"e", "d", "c", "b", "a"};
+
+static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    struct lines *lines = arg;
+    (void)level;
+    if (strcmp(module, "plan") != 0)
+        return;
+    pthread_mutex_lock(&lines->mutex);
+    size_t length = strlen(lines->text);
+    snprintf(lines->text + length, sizeof(lines->text) - length, "%s\n", text);
+    pthread_mutex_unlock(&lines->mutex);
+}
+
+unsigned story_lines(const struct story *story, const char *part)
+{
+    unsigned n = 0;
+
+    for (const char *at = story->lines.text; (at = strstr(at, part)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/** What a rank has of its tensors. */
+struct tensors {
+    struct wring_bucket *buckets[TENSORS];
+    float *data[TENSORS];
+    double *missing[TENSORS]; /* true sums less results, over all steps */
+};
+
+static bool make_tensors(struct wring_session *session, const struct story *story,
+                         struct tensors *out)
+{
+    uint64_t total = 0;
+    float *all;
+
+    for (int t = 0; t < TENSORS; t++)
+        total += sizes[t];
+    if (wring_buffer_alloc(session, total * sizeof(float), (void **)&all) != WRING_OK)
+        return false;
+    for (int t = 0; t < TENSORS; t++) {
+        struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+        params.name = names[t];
+        params.data = out->data[t] = all;
+        params.elems = sizes[t];
+        params.codec = story->codec;
+        params.op = story->op;
+        all += sizes[t];
+        out->missing[t] = calloc(sizes[t], sizeof(double));
+        if (wring_bucket_register(session, &params, &out->buckets[t]) != WRING_OK)
+            return false;
+    }
+    return true;
+}
+
+/** Small whole numbers, so that sums are exact in any order. */
+static float number(uint32_t rank, uint32_t step, int t, uint64_t i)
+{
+    return (float)((int)((i * 7 + rank * 31 + step * 13 + (uint32_t)t * 5) % 255) - 127);
+}
+
+static float sum_of(uint32_t ranks, uint32_t step, int t, uint64_t i)
+{
+    float sum = 0;
+
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        sum += number(rank, step, t, i);
+    return sum;
+}
+
+static void check_step(struct wring_session *session, struct story *story, struct tensors *tensors,
+                       uint32_t step)
+{
+    uint32_t ranks = wring_session_size(session);
+
+    for (int t = 0; t < TENSORS; t++) {
+        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+        wring_bucket_stats(tensors->buckets[t], &stats);
+        CHECK(strcmp(stats.codec, "none") != 0 || !(stats.residual_rms > 0),
+              "step %u, tensor %d: %g is held back, and nothing is coded", step, t,
+              stats.residual_rms);
+        bool exact = strcmp(stats.codec, "none") == 0 && !story->conserves;
+        for (uint64_t i = 0; i < sizes[t]; i++) {
+            float sum = sum_of(ranks, step, t, i);
+            if (story->op == WRING_AVG)
+                sum /= (float)ranks;
+            tensors->missing[t][i] += (double)sum - tensors->data[t][i];
+            if (exact && tensors->data[t][i] != sum && story->wrong++ == 0)
+                CHECK(false, "step %u, tensor %d, element %zu", step, t, (size_t)i);
+        }
+    }
+}
+
+static void run_step(struct wring_session *session, struct story *story, struct tensors *tensors,
+                     uint32_t step)
+{
+    uint32_t rank = wring_session_rank(session);
+
+    for (int t = 0; t < TENSORS; t++) {
+        for (uint64_t i = 0; i < sizes[t]; i++)
+            tensors->data[t][i] = number(rank, step, t, i);
+        CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
+        if (story->early)
+            CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+    }
+    for (int t = 0; t < TENSORS; t++)
+        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+    check_step(session, story, tensors, step);
+}
+
+/** What all ranks hold back is what is missing in the sums so far. */
+static void check_conserved(struct wring_session *session, struct tensors *tensors)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        const struct wring_bucket *bucket = tensors->buckets[t];
+        struct wring_bucket *in =
+            bucket->joined != NULL ? bucket->joined->carrier : tensors->buckets[t];
+        double share = bucket->op == WRING_AVG ? 1.0 / wring_session_size(session) : 1;
+        wring_residual_loosen(in);
+        float *held = calloc(sizes[t], sizeof(float));
+        if (in->residual != NULL)
+            memcpy(held, in->residual + bucket->joined_at, sizes[t] * sizeof(float));
+        CHECK(wring_allreduce(wring_session_world(session), held, sizes[t], WRING_F32, WRING_SUM,
+                              NULL, NULL) == WRING_OK,
+              "allreduce");
+        double worst = 0;
+        for (uint64_t i = 0; i < sizes[t]; i++)
+            worst = fmax(worst, fabs(tensors->missing[t][i] - held[i] * share));
+        CHECK(worst < 1, "tensor %d: %g is lost or sent twice", t, worst);
+        free(held);
+    }
+}
+
+static void set_link(struct wring_session *session, double ns_per_byte)
+{
+    wring_progress_lock(session->progress);
+    fault_of(session->fabric->devices[0].provider)->schedule.ns_per_byte = ns_per_byte;
+    wring_progress_unlock(session->progress);
+}
+
+/** Steps until a way is chosen. */
+static void run_until_settled(struct wring_session *session, struct story *story,
+                              struct tensors *tensors, uint32_t *step)
+{
+    struct wring_autoplan_report report = {.settled = false};
+    uint32_t rank = wring_session_rank(session);
+
+    for (uint32_t end = *step + STEPS_MAX; *step < end && !report.settled; (*step)++) {
+        run_step(session, story, tensors, *step);
+        wring_autoplan_tell(session, &report);
+    }
+    CHECK(report.settled, "nothing was chosen in %u steps", *step);
+    story->report[rank] = report;
+    story->steps[rank] = *step;
+}
+
+/** Steps until it is planned anew. */
+static void run_until_unsettled(struct wring_session *session, struct story *story,
+                                struct tensors *tensors, uint32_t *step)
+{
+    struct wring_autoplan_report report = {.settled = true};
+
+    for (uint32_t end = *step + NOTICED_MAX; *step < end && report.settled; (*step)++) {
+        run_step(session, story, tensors, *step);
+        wring_autoplan_tell(session, &report);
+    }
+    CHECK(!report.settled, "the link is another one, and nobody has noticed");
+}
+
+static void run_story(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct story *story = arg;
+    struct tensors tensors;
+    uint32_t step = story->first_step;
+
+    REQUIRE(make_tensors(session, story, &tensors), "no tensors");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (story->plan == NULL && !story->brief)
+        run_until_settled(session, story, &tensors, &step);
+    if (story->slower_ns_per_byte > 0) {
+        set_link(session, story->slower_ns_per_byte);
+        run_until_unsettled(session, story, &tensors, &step);
+        run_until_settled(session, story, &tensors, &step);
+    }
+    for (uint32_t end = step + 3; step < end; step++)
+        run_step(session, story, &tensors, step);
+    if (story->conserves)
+        check_conserved(session, &tensors);
+    for (int t = 0; t < TENSORS; t++) {
+        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+        CHECK(wring_bucket_stats(tensors.buckets[t], &stats) == WRING_OK, "stats");
+        snprintf(story->chosen[rank][t], WRING_CODEC_SPEC_MAX, "%s", stats.codec);
+        memcpy(story->last[rank][t], tensors.data[t], sizes[t] * sizeof(float));
+        free(tensors.missing[t]);
+    }
+}
+
+const char *story_make_cache(char *setting, size_t bytes)
+{
+    snprintf(setting, bytes, "WRING_CACHE=/tmp/wring-cache-XXXXXX");
+    CHECK(mkdtemp(setting + strlen("WRING_CACHE=")) != NULL, "no folder");
+    return setting + strlen("WRING_CACHE=");
+}
+
+bool story_find_profile(const char *cache, char *path, size_t bytes)
+{
+    char command[300];
+
+    snprintf(command, sizeof(command), "ls %s/profile-*.json 2>/dev/null", cache);
+    FILE *list = popen(command, "r");
+    bool found = list != NULL && fgets(path, (int)bytes, list) != NULL;
+    if (list != NULL)
+        pclose(list);
+    path[found ? strcspn(path, "\n") : 0] = '\0';
+    return found;
+}
+
+void story_remove_cache(const char *cache)
+{
+    char path[300];
+
+    while (story_find_profile(cache, path, sizeof(path)))
+        unlink(path);
+    rmdir(cache);
+}
+
+void story_run(struct story *story, uint32_t ranks, const char *const *more, const char *cache)
+{
+    char plan[300];
+    const char *settings[12] = {plan,
+                                "WRING_PLAN_SECONDS=0.05",
+                                "WRING_PLAN_EVERY=20ms",
+                                "WRING_LOG=info",
+                                "WRING_BYPASS=never",
+                                cache != NULL ? cache : "WRING_CACHE=off"};
+    uint32_t n = 6;
+
+    snprintf(plan, sizeof(plan), "WRING_PLAN=%s", story->plan != NULL ? story->plan : "auto");
+    while (*more != NULL)
+        settings[n++] = *more++;
+    pthread_mutex_init(&story->lines.mutex, NULL);
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = ranks,
+                                                  .settings = settings,
+                                                  .arg = story,
+                                                  .run = run_story,
+                                                  .log = take_line,
+                                                  .log_arg = &story->lines});
+    for (uint32_t rank = 1; rank < ranks; rank++) {
+        CHECK(memcmp(story->last[rank], story->last[0], sizeof(story->last[0])) == 0,
+              "rank %u has other sums", rank);
+        CHECK(memcmp(story->chosen[rank], story->chosen[0], sizeof(story->chosen[0])) == 0,
+              "rank %u has chosen otherwise", rank);
+        CHECK(story->steps[rank] == story->steps[0], "rank %u was done at another step", rank);
+    }
+}
+
+struct story *story_new(void)
+{
+    struct story *story = calloc(1, sizeof(*story));
+
+    if (story == NULL)
+        abort();
+    return story;
+}

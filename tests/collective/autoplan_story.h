@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A job under WRING_PLAN=auto, or with a plan, and what came of it: sums are looked at in each
+ * step. */
+#ifndef WRING_TESTS_AUTOPLAN_STORY_H
+#define WRING_TESTS_AUTOPLAN_STORY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/plan/autoplan.h"
+
+#define STORY_RANKS_MAX 3
+#define STORY_TENSORS 5
+#define STORY_ELEMS_MAX 60000 /* the tensor that has most is number 3 */
+
+/** What the plan's module has logged in all ranks. */
+struct lines {
+    pthread_mutex_t mutex;
+    char text[64 << 10];
+};
+
+struct story {
+    const char *plan;  /* a file; NULL: auto */
+    const char *codec; /* of all buckets; NULL: none */
+    enum wring_op op;
+    bool brief;                /* it ends before anything is chosen */
+    bool early;                /* each bucket is waited for before the next is posted */
+    bool conserves;            /* nothing may be lost: sums and what is held back add up */
+    double slower_ns_per_byte; /* of the link, once all is settled; 0: as it is */
+    uint32_t first_step;       /* gradients are those of this step and on */
+
+    struct lines lines;
+    struct wring_autoplan_report report[STORY_RANKS_MAX];
+    uint32_t steps[STORY_RANKS_MAX]; /* when all was settled; three more follow */
+    char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
+    float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];
+    atomic_uint wrong; /* elements of raw sums */
+};
+
+struct story *story_new(void);
+
+/** Run it, and compare what came of it between the ranks.
+ *  @param more  settings, ended by NULL. @param cache  a setting, too; NULL: nothing is kept */
+void story_run(struct story *story, uint32_t ranks, const char *const *more, const char *cache);
+
+unsigned story_lines(const struct story *story, const char *part);
+
+/** A folder of a test's own. @param setting  out: of WRING_CACHE. @return the folder, in it */
+const char *story_make_cache(char *setting, size_t bytes);
+
+/** The one profile that is in a cache. @return false: there is none */
+bool story_find_profile(const char *cache, char *path, size_t bytes);
+
+void story_remove_cache(const char *cache);
+
+#endif

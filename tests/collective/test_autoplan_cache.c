@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What WRING_PLAN=auto keeps between jobs: it is used if it is still true, and added to; what does
+ * not hold what it promises is taken back.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/files/profile.h"
+#include "tests/collective/autoplan_story.h"
+#include "tests/lib/test.h"
+
+#define LINK "WRING_FAULT=rate=80mbit"
+#define LINK_US 0.4 /* an element over that link, between two ranks */
+
+/** The profile in a cache; NULL: none, or none that can be read. */
+static struct wring_profile *load(const char *folder)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+    char path[300];
+
+    if (story_find_profile(folder, path, sizeof(path)))
+        wring_profile_load(path, &log, &profile);
+    return profile;
+}
+
+/** Have a profile say what a codec's exchanges take: so much for each element. */
+static void set_profile(const char *folder, const char *codec, double us_per_elem)
+{
+    struct wring_profile *profile = load(folder);
+    char path[300];
+
+    REQUIRE(profile != NULL && story_find_profile(folder, path, sizeof(path)), "no profile");
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        if (strcmp(profile->ways[i].codec, codec) == 0) {
+            struct wring_profile_way *way = &profile->ways[i];
+            way->solo.us = way->busy.us = wring_cost_line(1, us_per_elem);
+        }
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && wring_profile_save(profile, file) == WRING_OK, "cannot be written");
+    if (file != NULL)
+        fclose(file);
+    wring_profile_destroy(profile);
+}
+
+/** A job that does nothing but find its profile. Its link is what takes time. */
+static struct story *run_with(const char *codecs, const char *cache)
+{
+    const char *const more[] = {"WRING_PROVIDER=tcp", LINK, codecs, NULL};
+    struct story *story = story_new();
+
+    story->brief = true;
+    story_run(story, 2, more, cache);
+    return story;
+}
+
+static void what_was_measured_is_kept(void)
+{
+    char cache[64], path[300];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with("WRING_PLAN_CODECS=", cache);
+
+    REQUIRE(story_find_profile(folder, path, sizeof(path)), "nothing in the cache");
+    set_profile(folder, "none", LINK_US); /* whatever else the machine did */
+    struct story *second = run_with("WRING_PLAN_CODECS=", cache);
+    CHECK(story_lines(first, "exchanges were measured in") == 1, "%s", first->lines.text);
+    CHECK(story_lines(second, "exchanges were measured in") == 0, "%s", second->lines.text);
+
+    FILE *file = fopen(path, "w"); /* and what is no profile is not used */
+    REQUIRE(file != NULL, "cannot write");
+    fputs("{\"format\": \"wring-profile\", \"version\": 1, \"nodes\": -1}", file);
+    fclose(file);
+    struct story *third = run_with("WRING_PLAN_CODECS=", cache);
+    CHECK(story_lines(third, "cannot be used: exchanges are measured anew") == 1, "%s",
+          third->lines.text);
+    CHECK(story_lines(third, "exchanges were measured in") == 1, "%s", third->lines.text);
+    story_remove_cache(folder);
+    free(first);
+    free(second);
+    free(third);
+}
+
+/** Both profiles know the codec's exchanges, and know the same. */
+static bool is_same(const struct wring_profile *a, const struct wring_profile *b, const char *codec,
+                    const char *run_as)
+{
+    const struct wring_profile_way *one = wring_profile_way(a, codec, run_as, 2);
+    const struct wring_profile_way *other = wring_profile_way(b, codec, run_as, 2);
+
+    return one != NULL && other != NULL && one->max_elems == other->max_elems &&
+           memcmp(&one->solo.us, &other->solo.us, sizeof(one->solo.us)) == 0 &&
+           memcmp(&one->busy.us, &other->busy.us, sizeof(one->busy.us)) == 0;
+}
+
+static void other_codecs_are_added(void)
+{
+    char cache[64];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with("WRING_PLAN_CODECS=bf16", cache);
+    set_profile(folder, "none", LINK_US);
+    struct wring_profile *before = load(folder);
+    struct story *second = run_with("WRING_PLAN_CODECS=onebit:block=128", cache);
+    struct story *third = run_with("WRING_PLAN_CODECS=onebit:block=128,bf16", cache);
+    struct wring_profile *after = load(folder);
+
+    CHECK(story_lines(first, "of 2 codecs") == 1, "%s", first->lines.text);
+    CHECK(story_lines(second, "of 1 codecs") == 1, "%s", second->lines.text);
+    CHECK(story_lines(third, "exchanges were measured in") == 0, "%s", third->lines.text);
+    REQUIRE(before != NULL && after != NULL, "no profile in the cache");
+    CHECK(is_same(before, after, "none", "auto") && is_same(before, after, "bf16", "divisible"),
+          "what was there is another");
+    CHECK(wring_profile_way(before, "onebit:block=128", "divisible", 2) == NULL &&
+              wring_profile_way(after, "onebit:block=128", "divisible", 2) != NULL &&
+              wring_profile_way(after, "onebit:block=128", "indivisible", 2) != NULL,
+          "what was missing is not there");
+    wring_profile_destroy(before);
+    wring_profile_destroy(after);
+    story_remove_cache(folder);
+    free(first);
+    free(second);
+    free(third);
+}
+
+static void another_link_is_noticed_at_once(void)
+{
+    char cache[64];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with("WRING_PLAN_CODECS=", cache);
+
+    set_profile(folder, "none", LINK_US / 100);
+    struct story *second = run_with("WRING_PLAN_CODECS=", cache);
+    CHECK(story_lines(second, "links are not what they were") == 1, "%s", second->lines.text);
+    CHECK(story_lines(second, "exchanges were measured in") == 1, "%s", second->lines.text);
+    story_remove_cache(folder);
+    free(first);
+    free(second);
+}
+
+/** Its codes are twice what they stand for, and take long to find. */
+static void what_is_worse_is_taken_back(void)
+{
+    static const char codecs[] = "WRING_PLAN_CODECS=topk:ratio=1";
+    static const char *const more[] = {"WRING_PROVIDER=tcp", LINK, codecs, NULL};
+    char cache[64];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with(codecs, cache), *second = story_new();
+
+    set_profile(folder, "none", LINK_US);
+    set_profile(folder, "topk:ratio=1", 0);
+    story_run(second, 2, more, cache);
+    CHECK(story_lines(second, "no plan is faster") == 1, "%s", second->lines.text);
+    CHECK(story_lines(second, "buckets travel as registered again") == 1, "%s", second->lines.text);
+    CHECK(!second->report[0].planned, "a plan is kept");
+    for (int t = 0; t < STORY_TENSORS; t++)
+        CHECK(strcmp(second->chosen[0][t], "none") == 0, "%s runs", second->chosen[0][t]);
+    story_remove_cache(folder);
+    free(first);
+    free(second);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"what_was_measured_is_kept", what_was_measured_is_kept},
+        {"other_codecs_are_added", other_codecs_are_added},
+        {"another_link_is_noticed_at_once", another_link_is_noticed_at_once},
+        {"what_is_worse_is_taken_back", what_is_worse_is_taken_back},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
