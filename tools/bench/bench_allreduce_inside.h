@@ -3,9 +3,8 @@
 #ifndef WRING_TOOLS_BENCH_ALLREDUCE_INSIDE_H
 #define WRING_TOOLS_BENCH_ALLREDUCE_INSIDE_H
 
-#include <stdatomic.h>
-
 #include "tools/bench/bench_allreduce.h"
+#include "tools/rank_faults.h"
 
 #define WRING_ALLREDUCE_SHIFTS 4096    /* inputs of successive calls: the same numbers, shifted */
 #define WRING_ALLREDUCE_PIECE 262144ul /* elements of rank 0's result, compared at a time */
@@ -20,8 +19,8 @@ struct wring_allreduce_bench {
     float *piece;                  /* [WRING_ALLREDUCE_PIECE] */
     struct wring_bucket **buckets; /* [n_codecs * n_bytes]; NULL for the immediate call */
     uint64_t max_elems;
-    uint64_t round;   /* calls so far */
-    atomic_bool said; /* the library has logged an error */
+    uint64_t round; /* calls so far */
+    struct wring_rank_faults faults;
 };
 
 /** What a rank tells the others after a case. */

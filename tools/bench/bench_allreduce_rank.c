@@ -16,26 +16,6 @@
 #define ITERATIONS_MIN 5
 #define ITERATIONS_MAX 10000
 
-/** Log as the library does by itself, and remember that it did. */
-static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    struct wring_allreduce_bench *bench = arg;
-    fprintf(stderr, "wring: %s: %s\n", module, text);
-    if (level == WRING_LOG_ERROR)
-        atomic_store(&bench->said, true);
-}
-
-/** The last failure in one line, as the library tells it. */
-static int fail(const struct wring_allreduce_bench *bench, const char *what,
-                enum wring_status status)
-{
-    struct wring_error_detail detail = {.status = status};
-
-    if (bench->session == NULL || wring_session_error(bench->session, &detail) == WRING_OK)
-        return wring_fail(bench->params->name, "%s: %s", what, wring_status_text(status));
-    return wring_fail(bench->params->name, "rank %u: %s: %s", bench->rank, what, detail.text);
-}
-
 static void write_input(struct wring_allreduce_bench *bench, uint64_t elems)
 {
     bench->round++;
@@ -290,9 +270,10 @@ static int run_some(struct wring_allreduce_bench *bench, size_t first, size_t n,
     }
     if (status == WRING_OK)
         status = run_together(bench, cases, n, &last);
-    int code = status == WRING_OK
-                   ? WRING_EXIT_OK
-                   : fail(bench, last != NULL ? last->codec : "cannot measure", status);
+    int code =
+        status == WRING_OK
+            ? WRING_EXIT_OK
+            : wring_rank_say(&bench->faults, last != NULL ? last->codec : "cannot measure", status);
     for (size_t i = 0; i < n && cases != NULL; i++) {
         free(cases[i].times);
         if (status == WRING_OK && bench->rank == 0)
@@ -364,11 +345,12 @@ static int prepare(struct wring_allreduce_bench *bench)
     snprintf(bypass, sizeof(bypass), "WRING_BYPASS=%s", bench->params->bypass);
     params.provider = bench->params->provider;
     params.settings = settings;
-    params.log = log_line;
-    params.log_arg = bench;
+    params.log = wring_rank_log;
+    params.log_arg = &bench->faults;
     enum wring_status status = wring_session_open(&params, &bench->session);
     if (status != WRING_OK)
-        return atomic_load(&bench->said) ? WRING_EXIT_FAILURE : fail(bench, "cannot join", status);
+        return wring_rank_fail(&bench->faults, "cannot join", status);
+    bench->faults.session = bench->session;
     bench->world = wring_session_world(bench->session);
     bench->rank = wring_session_rank(bench->session);
     bench->ranks = wring_session_size(bench->session);
@@ -382,13 +364,14 @@ static int prepare(struct wring_allreduce_bench *bench)
     status = make_memory(bench);
     if (status == WRING_OK && !bench->params->foreign)
         status = register_buckets(bench);
-    return status == WRING_OK ? WRING_EXIT_OK : fail(bench, "cannot prepare", status);
+    return status == WRING_OK ? WRING_EXIT_OK
+                              : wring_rank_say(&bench->faults, "cannot prepare", status);
 }
 
 int wring_allreduce_rank(const struct wring_allreduce_params *params,
                          wring_allreduce_report_fn report, void *arg)
 {
-    struct wring_allreduce_bench bench = {.params = params};
+    struct wring_allreduce_bench bench = {.params = params, .faults.command = params->name};
     int code = prepare(&bench);
 
     if (code == WRING_EXIT_OK)

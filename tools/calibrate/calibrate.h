@@ -3,7 +3,6 @@
 #ifndef WRING_TOOLS_CALIBRATE_H
 #define WRING_TOOLS_CALIBRATE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +11,7 @@
 #include "planner/fit.h"
 #include "planner/model/settings.h"
 #include "runtime/plan/measure_ways.h"
+#include "tools/rank_faults.h"
 #include <wring/codec.h>
 #include <wring/wring.h>
 
@@ -70,16 +70,12 @@ struct wring_calibration {
     uint64_t max_elems; /* the largest size, as memory allows */
     uint64_t begin_ns;
     struct wring_gradients *gradients; /* in rank 0, where they were asked for */
-    atomic_bool said;                  /* the library has logged an error */
+    struct wring_rank_faults faults;
 };
 
 /** Join the job, find out who shares a node, and meet in groups. @return an exit status; said */
 int wring_calibration_join(struct wring_calibration *job);
 void wring_calibration_leave(struct wring_calibration *job);
-
-/** Say why it cannot go on, unless the library has. @return WRING_EXIT_FAILURE */
-int wring_calibration_fail(struct wring_calibration *job, const char *what,
-                           enum wring_status status);
 
 /** The largest of all ranks' times, each of [n]. */
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,

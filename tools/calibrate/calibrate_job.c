@@ -22,26 +22,6 @@ struct place {
     uint64_t cpus[CPU_WORDS]; /* that it may use */
 };
 
-static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    struct wring_calibration *job = arg;
-    fprintf(stderr, "wring: %s: %s\n", module, text);
-    if (level == WRING_LOG_ERROR)
-        atomic_store(&job->said, true);
-}
-
-int wring_calibration_fail(struct wring_calibration *job, const char *what,
-                           enum wring_status status)
-{
-    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
-
-    if (atomic_load(&job->said))
-        return WRING_EXIT_FAILURE;
-    if (job->session == NULL || wring_session_error(job->session, &detail) == WRING_OK)
-        return wring_fail(job->params->name, "%s: %s", what, wring_status_text(status));
-    return wring_fail(job->params->name, "rank %u: %s: %s", job->rank, what, detail.text);
-}
-
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
                                             uint64_t n)
 {
@@ -228,12 +208,14 @@ int wring_calibration_join(struct wring_calibration *job)
         return code;
     params.provider = job->params->provider;
     params.settings = settings;
-    params.log = log_line;
-    params.log_arg = job;
+    params.log = wring_rank_log;
+    params.log_arg = &job->faults;
+    job->faults.command = job->params->name;
     job->begin_ns = wring_now_ns();
     enum wring_status status = wring_session_open(&params, &job->session);
     if (status != WRING_OK)
-        return wring_calibration_fail(job, "cannot join", status);
+        return wring_rank_fail(&job->faults, "cannot join", status);
+    job->faults.session = job->session;
     job->world = wring_session_world(job->session);
     job->rank = wring_session_rank(job->session);
     job->ranks = wring_session_size(job->session);
@@ -244,7 +226,7 @@ int wring_calibration_join(struct wring_calibration *job)
         return wring_fail(job->params->name, "needs two ranks at least, as one has no links");
     status = find_nodes(job, &what);
     if (status != WRING_OK)
-        return wring_calibration_fail(job, what, status);
+        return wring_rank_fail(&job->faults, what, status);
     describe(job);
     return WRING_EXIT_OK;
 }

@@ -41,7 +41,7 @@ static int agree_on_wants(struct wring_calibration *job, struct wring_profile **
     enum wring_status status =
         wring_broadcast(job->world, &job->wants, sizeof(job->wants), 0, NULL, NULL);
     if (status != WRING_OK)
-        return wring_calibration_fail(job, "cannot agree on what to measure", status);
+        return wring_rank_fail(&job->faults, "cannot agree on what to measure", status);
     return job->wants.code;
 }
 
@@ -87,7 +87,7 @@ static int judge(struct wring_calibration *job, const struct parts *parts)
     enum wring_status status = wring_calibration_agree(job, &well);
 
     if (status != WRING_OK)
-        return wring_calibration_fail(job, "cannot agree", status);
+        return wring_rank_fail(&job->faults, "cannot agree", status);
     if (well)
         return WRING_EXIT_OK;
     if (job->rank != 0)
@@ -125,7 +125,7 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
     if (job->rank == 0 && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     if (status != WRING_OK)
-        return wring_calibration_fail(job, "cannot go on", status);
+        return wring_rank_fail(&job->faults, "cannot go on", status);
     int code = judge(job, &parts);
     if (code != WRING_EXIT_OK)
         return code;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring replay`: computing is slept or spun away, what is exchanged is real. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "tools/commands.h"
 #include "tools/plan/replay.h"
+#include "tools/rank_faults.h"
 
 #define WARM_UP 2      /* iterations that are not counted */
 #define SETTLE_MAX 400 /* until a session that plans for itself has chosen */
@@ -28,27 +28,8 @@ struct replay {
     struct wring_bucket **buckets; /* [n] */
     uint64_t round;                /* iterations so far */
     double *times_us;              /* [iterations] of this rank, then of the slowest */
-    atomic_bool said;              /* the library has logged an error */
+    struct wring_rank_faults faults;
 };
-
-static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    struct replay *replay = arg;
-    fprintf(stderr, "wring: %s: %s\n", module, text);
-    if (level == WRING_LOG_ERROR)
-        atomic_store(&replay->said, true);
-}
-
-static int fail(struct replay *replay, const char *what, enum wring_status status)
-{
-    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
-
-    if (atomic_load(&replay->said))
-        return WRING_EXIT_FAILURE;
-    if (replay->session == NULL || wring_session_error(replay->session, &detail) == WRING_OK)
-        return wring_fail(replay->params->name, "%s: %s", what, wring_status_text(status));
-    return wring_fail(replay->params->name, "rank %u: %s: %s", replay->rank, what, detail.text);
-}
 
 static uint64_t elems_of(const struct replay *replay, uint32_t tensor)
 {
@@ -256,11 +237,12 @@ static int join(struct replay *replay)
              replay->params->automatic ? replay->params->codec : "");
     params.provider = replay->params->provider;
     params.settings = settings;
-    params.log = log_line;
-    params.log_arg = replay;
+    params.log = wring_rank_log;
+    params.log_arg = &replay->faults;
     enum wring_status status = wring_session_open(&params, &replay->session);
     if (status != WRING_OK)
-        return fail(replay, "cannot join", status);
+        return wring_rank_fail(&replay->faults, "cannot join", status);
+    replay->faults.session = replay->session;
     replay->world = wring_session_world(replay->session);
     replay->rank = wring_session_rank(replay->session);
     replay->ranks = wring_session_size(replay->session);
@@ -268,12 +250,14 @@ static int join(struct replay *replay)
         return wring_fail(replay->params->name, "the launcher started %u ranks; asked for were %u",
                           replay->ranks, replay->params->ranks);
     status = make_tensors(replay);
-    return status == WRING_OK ? WRING_EXIT_OK : fail(replay, "cannot prepare", status);
+    return status == WRING_OK ? WRING_EXIT_OK
+                              : wring_rank_fail(&replay->faults, "cannot prepare", status);
 }
 
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
 {
-    struct replay replay = {.params = params, .n = params->trace->n};
+    struct replay replay = {
+        .params = params, .n = params->trace->n, .faults.command = params->name};
     int code = WRING_EXIT_FAILURE;
 
     replay.data = calloc(replay.n, sizeof(*replay.data));
@@ -286,7 +270,8 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
     if (code == WRING_EXIT_OK) {
         *out = (struct wring_replay_result){.rank = replay.rank, .ranks = replay.ranks};
         enum wring_status status = measure(&replay, out);
-        code = status == WRING_OK ? WRING_EXIT_OK : fail(&replay, "cannot go on", status);
+        code = status == WRING_OK ? WRING_EXIT_OK
+                                  : wring_rank_fail(&replay.faults, "cannot go on", status);
     }
     wring_session_close(replay.session);
     free(replay.data);
