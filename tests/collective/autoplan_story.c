@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "planner/files/plan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/residual.h"
 #include "tests/lib/ranks.h"
@@ -174,6 +175,24 @@ static void run_until_settled(struct wring_session *session, struct story *story
     story->steps[rank] = *step;
 }
 
+/** Steps until the first plan is in force, which is written down. */
+static void run_until_tried(struct wring_session *session, struct story *story,
+                            struct tensors *tensors, uint32_t *step)
+{
+    const struct wring_autoplan *autoplan = session->autoplan;
+
+    for (uint32_t end = *step + STEPS_MAX; *step < end && autoplan->at != 1; (*step)++)
+        run_step(session, story, tensors, *step);
+    REQUIRE(autoplan->at == 1, "no plan was tried in %u steps", *step);
+    story->steps[autoplan->session->rank] = *step;
+    if (autoplan->session->rank != 0)
+        return;
+    FILE *file = fopen(story->tried, "w");
+    CHECK(file != NULL && wring_plan_save(autoplan->ways[1].plan, file) == WRING_OK, "no file");
+    if (file != NULL)
+        fclose(file);
+}
+
 /** Steps until it is planned anew. */
 static void run_until_unsettled(struct wring_session *session, struct story *story,
                                 struct tensors *tensors, uint32_t *step)
@@ -195,7 +214,9 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
 
     REQUIRE(make_tensors(session, story, &tensors), "no tensors");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
-    if (story->plan == NULL && !story->brief)
+    if (story->tried != NULL)
+        run_until_tried(session, story, &tensors, &step);
+    else if (story->plan == NULL && !story->brief)
         run_until_settled(session, story, &tensors, &step);
     if (story->slower_ns_per_byte > 0) {
         set_link(session, story->slower_ns_per_byte);

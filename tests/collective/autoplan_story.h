@@ -23,6 +23,7 @@ struct story {
     const char *plan;  /* a file; NULL: auto */
     const char *codec; /* of all buckets; NULL: none */
     enum wring_op op;
+    const char *tried;         /* a file for the first plan that is tried: it ends with that one */
     bool brief;                /* it ends before anything is chosen */
     bool early;                /* each bucket is waited for before the next is posted */
     bool conserves;            /* nothing may be lost: sums and what is held back add up */
@@ -31,7 +32,7 @@ struct story {
 
     struct lines lines;
     struct wring_autoplan_report report[STORY_RANKS_MAX];
-    uint32_t steps[STORY_RANKS_MAX]; /* when all was settled; three more follow */
+    uint32_t steps[STORY_RANKS_MAX]; /* when all was settled, or it was tried; three more follow */
     char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
     float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];
     atomic_uint wrong; /* elements of raw sums */

@@ -160,6 +160,60 @@ static void what_is_worse_is_taken_back(void)
     free(second);
 }
 
+/** Steps under a plan of its own, and the same steps with that plan in a file: the same bits. */
+static void check_by_hand(const char *provider)
+{
+    static const char codecs[] = "WRING_PLAN_CODECS=bf16,onebit:block=128";
+    char cache[64], path[] = "/tmp/wring-plan-XXXXXX";
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    const char *const more[] = {provider, LINK, codecs, NULL};
+    struct story *first = story_new(), *automatic = story_new(), *by_hand = story_new();
+    bool coded = false;
+
+    first->brief = true;
+    story_run(first, 2, more, cache);
+    set_profile(folder, "none", LINK_US);
+    set_profile(folder, "onebit:block=128", 0);
+    close(mkstemp(path));
+    automatic->tried = path;
+    story_run(automatic, 2, more, cache);
+    by_hand->plan = path;
+    by_hand->first_step = automatic->steps[0];
+    story_run(by_hand, 2, more, cache);
+    for (int t = 0; t < STORY_TENSORS; t++)
+        coded = coded || strcmp(by_hand->chosen[0][t], "none") != 0;
+    CHECK(coded, "nothing is coded: %s", automatic->lines.text);
+    CHECK(memcmp(by_hand->chosen, automatic->chosen, sizeof(by_hand->chosen)) == 0,
+          "other codecs run");
+    CHECK(memcmp(by_hand->last, automatic->last, sizeof(by_hand->last)) == 0, "other sums");
+    unlink(path);
+    story_remove_cache(folder);
+    free(first);
+    free(automatic);
+    free(by_hand);
+}
+
+static void plans_have_the_bits_of_their_files(void)
+{
+    check_by_hand("WRING_PROVIDER=tcp");
+    check_by_hand("WRING_PROVIDER=shm");
+}
+
+/** What cannot be kept is no fault of the job. */
+static void plans_go_where_they_can(void)
+{
+    static const char *const more[] = {"WRING_PROVIDER=tcp", "WRING_PLAN_SAVE=/nowhere/plan.json",
+                                       NULL};
+    struct story *story = story_new();
+
+    story_run(story, 2, more, NULL);
+    const char *said = story->report[0].planned
+                           ? "the plan cannot be written: No such file or directory"
+                           : "no plan is kept, so none is written";
+    CHECK(story_lines(story, said) == 1, "%s", story->lines.text);
+    free(story);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -167,6 +221,8 @@ int main(int argc, char **argv)
         {"other_codecs_are_added", other_codecs_are_added},
         {"another_link_is_noticed_at_once", another_link_is_noticed_at_once},
         {"what_is_worse_is_taken_back", what_is_worse_is_taken_back},
+        {"plans_have_the_bits_of_their_files", plans_have_the_bits_of_their_files},
+        {"plans_go_where_they_can", plans_go_where_they_can},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
