@@ -45,7 +45,7 @@ def make_profile(folder, ways):
                "decode_us": curve(3 * cores, slope)}
               for cores, slope in ((0, 0.004), (1, 0.0035), (2, 0.002))]
     path.write_text(json.dumps({
-        "format": "wring-profile", "version": 1, "name": "made", "machine": "a test", "nodes": 2,
+        "format": "wring-profile", "version": 1, "name": "made", "machine": "", "nodes": 2,
         "ranks_per_node": 1, "chunked": True,
         "links": {"inter": {"provider": "tcp", "latency_us": 60, "us_by_bytes": line(0, 0.002)}},
         "codecs": [{"spec": "bf16", "summable": False, "feedback": False, "nmse": 1e-6,
