@@ -20,8 +20,10 @@
 #define AWAKE_PART 4     /* one of so many steps at least, in some round of them */
 #define LATE_PART 10     /* one of so many at most ends a sleep of a step that was not awake */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
-/* Of silence where something is owed, after which a provider looks at its peers' streams. */
-#define LOOK_NS (2 * WRING_NS_PER_MS)
+/* Of silence, after which a provider looks at its peers' streams: any, and where they owe
+ * something. */
+#define LOOK_NS (100 * WRING_NS_PER_MS)
+#define OWED_NS (2 * WRING_NS_PER_MS)
 
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {
@@ -35,6 +37,7 @@ static struct {
     _Atomic(struct wring_session *) sessions[RANKS];
     struct ledger small, all;
     bool disturbed; /* the step before was */
+    bool slow;      /* and took so long that a provider may have looked, or be about to */
 } the;
 
 /** Of ranks, and of devices, which here are locked by whoever uses them. */
@@ -85,7 +88,7 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     struct sleeps after = sleeps_now();
 
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
-    bool quiet = nobody_slept(&before, &after) && calls.yields == 0 && took_ns < LOOK_NS;
+    bool quiet = nobody_slept(&before, &after) && calls.yields == 0 && took_ns < LOOK_NS / 2;
     bool awake = quiet && !the.disturbed;
     the.disturbed = !quiet;
     ledger->steps++;
@@ -95,7 +98,9 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
      * does so any number of steps later */
     bool late = sum > 0 && sum == calls.futex_wakes;
     ledger->late += awake && late;
-    if (awake && sum > 0 && !late && ledger->broken++ == 0)
+    bool may_look = the.slow || took_ns >= OWED_NS;
+    the.slow = took_ns >= OWED_NS;
+    if (awake && sum > 0 && !late && !may_look && ledger->broken++ == 0)
         ledger->first = calls;
     return status;
 }
@@ -159,7 +164,7 @@ static void nobody_sleeps(const char *progress)
                                     "WRING_CHUNK_BYTES=16k", progress, NULL};
     struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = run_rank};
     the.small = the.all = (struct ledger){0};
-    the.disturbed = false;
+    the.disturbed = the.slow = false;
     wring_test_run_ranks(&job);
     expect_none("small", &the.small);
     expect_none("all", &the.all);
