@@ -312,6 +312,13 @@ const char *wring_reading_text(struct wring_reading *reading, const json_t *obje
     return text;
 }
 
+void wring_reading_copy(struct wring_reading *reading, const json_t *object, const char *name,
+                        size_t min, char *text, size_t bytes)
+{
+    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
+    memcpy(text, value, strlen(value) + 1);
+}
+
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name)
 {
     wring_reading_enter(reading, name);

@@ -81,6 +81,9 @@ uint64_t wring_reading_count(struct wring_reading *reading, const json_t *object
 bool wring_reading_bool(struct wring_reading *reading, const json_t *object, const char *name);
 const char *wring_reading_text(struct wring_reading *reading, const json_t *object,
                                const char *name, size_t min, size_t max);
+/** A text of min bytes or more, into text[bytes], ended by 0. */
+void wring_reading_copy(struct wring_reading *reading, const json_t *object, const char *name,
+                        size_t min, char *text, size_t bytes);
 /** 16 hexadecimal digits. */
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name);
 /** @return borrowed; NULL after a fault */

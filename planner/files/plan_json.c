@@ -19,20 +19,13 @@
 
 /* ---- reading ---- */
 
-static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
-                      size_t min, char *text, size_t bytes)
-{
-    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
-    memcpy(text, value, strlen(value) + 1);
-}
-
 /** A text that is one of some words. @param words ended by NULL */
 static void read_word(struct wring_reading *reading, const json_t *object, const char *name,
                       const char *const *words, char *text, size_t bytes)
 {
     char known[200] = "";
 
-    read_text(reading, object, name, 0, text, bytes);
+    wring_reading_copy(reading, object, name, 0, text, bytes);
     for (size_t i = 0; words[i] != NULL; i++) {
         if (strcmp(words[i], text) == 0)
             return;
@@ -94,9 +87,9 @@ static void read_group(struct wring_reading *reading, const json_t *value,
                             wring_reading_describe(value, is, sizeof(is)));
     read_names(reading, value, out);
     out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
-    read_text(reading, value, "codec", 1, out->codec, sizeof(out->codec));
+    wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
     read_word(reading, value, "where", places, out->where, sizeof(out->where));
-    read_text(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
+    wring_reading_copy(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
     out->chunk_elems =
         wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
@@ -228,7 +221,7 @@ static void read_session(struct wring_reading *reading, const json_t *object,
                          struct wring_plan *plan)
 {
     if (wring_reading_has(reading, object, "executor"))
-        read_text(reading, object, "executor", 0, plan->executor, sizeof(plan->executor));
+        wring_reading_copy(reading, object, "executor", 0, plan->executor, sizeof(plan->executor));
     check_executor(reading, plan->executor);
     if (wring_reading_has(reading, object, "chunk_bytes"))
         plan->chunk_bytes =
@@ -242,9 +235,9 @@ static void read_plan(struct wring_reading *reading, const json_t *object, struc
 
     plan->trace_hash = wring_reading_hash(reading, object, "trace_hash");
     plan->profile_hash = wring_reading_hash(reading, object, "profile_hash");
-    read_text(reading, object, "model", 1, plan->model, sizeof(plan->model));
-    read_text(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
-    read_text(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
+    wring_reading_copy(reading, object, "model", 1, plan->model, sizeof(plan->model));
+    wring_reading_copy(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
+    wring_reading_copy(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
     read_word(reading, object, "timeline", timelines, plan->timeline, sizeof(plan->timeline));
     plan->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
     plan->ranks_per_node =

@@ -18,13 +18,6 @@
 
 /* ---- reading ---- */
 
-static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
-                      size_t min, char *text, size_t bytes)
-{
-    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
-    memcpy(text, value, strlen(value) + 1);
-}
-
 static void read_coding(struct wring_reading *reading, const json_t *object, const char *name,
                         struct wring_profile_coding *out)
 {
@@ -62,7 +55,7 @@ static void read_coder(struct wring_reading *reading, const json_t *value,
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
                             wring_reading_describe(value, is, sizeof(is)));
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
-    read_text(reading, value, "tier", 1, out->tier, sizeof(out->tier));
+    wring_reading_copy(reading, value, "tier", 1, out->tier, sizeof(out->tier));
     out->encode = wring_profile_read_curve(reading, value, "encode_us");
     out->decode = wring_profile_read_curve(reading, value, "decode_us");
 }
@@ -113,7 +106,7 @@ static void read_codec(struct wring_reading *reading, const json_t *value,
     if (!json_is_object(value))
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
                             wring_reading_describe(value, is, sizeof(is)));
-    read_text(reading, value, "spec", 1, out->spec, sizeof(out->spec));
+    wring_reading_copy(reading, value, "spec", 1, out->spec, sizeof(out->spec));
     out->summable = wring_reading_bool(reading, value, "summable");
     out->feedback = wring_reading_bool(reading, value, "feedback");
     out->nmse = wring_reading_number_or_null(reading, value, "nmse", 0, 1e9) + 0.0;
@@ -155,7 +148,7 @@ static void read_link(struct wring_reading *reading, const json_t *object, const
     const json_t *value = wring_reading_object(reading, object, name);
     wring_reading_enter(reading, name);
     out->present = true;
-    read_text(reading, value, "provider", 0, out->provider, sizeof(out->provider));
+    wring_reading_copy(reading, value, "provider", 0, out->provider, sizeof(out->provider));
     out->latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
     out->us = wring_reading_cost(reading, value, "us_by_bytes");
     out->trust = wring_profile_read_trust(reading, value, "us_by_bytes");
@@ -183,10 +176,10 @@ static void read_links(struct wring_reading *reading, const json_t *object,
 static void read_profile(struct wring_reading *reading, const json_t *object,
                          struct wring_profile *profile)
 {
-    read_text(reading, object, "name", 1, profile->name, sizeof(profile->name));
-    read_text(reading, object, "machine", 0, profile->machine, sizeof(profile->machine));
+    wring_reading_copy(reading, object, "name", 1, profile->name, sizeof(profile->name));
+    wring_reading_copy(reading, object, "machine", 0, profile->machine, sizeof(profile->machine));
     if (wring_reading_has(reading, object, "source"))
-        read_text(reading, object, "source", 0, profile->source, sizeof(profile->source));
+        wring_reading_copy(reading, object, "source", 0, profile->source, sizeof(profile->source));
     profile->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
     profile->ranks_per_node =
         (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);

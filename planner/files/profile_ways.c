@@ -16,13 +16,6 @@
 
 /* ---- reading ---- */
 
-static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
-                      char *text, size_t bytes)
-{
-    const char *value = wring_reading_text(reading, object, name, 1, bytes - 1);
-    memcpy(text, value, strlen(value) + 1);
-}
-
 static void read_trust(struct wring_reading *reading, const json_t *value,
                        struct wring_profile_trust *out)
 {
@@ -116,8 +109,8 @@ static void read_way(struct wring_reading *reading, const json_t *value,
     if (!json_is_object(value))
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
                             wring_reading_describe(value, is, sizeof(is)));
-    read_text(reading, value, "codec", out->codec, sizeof(out->codec));
-    read_text(reading, value, "run_as", out->run_as, sizeof(out->run_as));
+    wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
+    wring_reading_copy(reading, value, "run_as", 1, out->run_as, sizeof(out->run_as));
     check_scheme(reading, out->run_as);
     out->ranks = (uint32_t)wring_reading_count(reading, value, "ranks", 1, RANKS_MAX);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 1, CORES_MAX);
