@@ -35,6 +35,7 @@ class Replays(unittest.TestCase):
             self.assertEqual((answer["ranks"], answer["wrong"]), (3, 0))
             self.assertIsNone(answer["predicted_us"])
             self.assertGreater(answer["measured_us"], 71.4) # as long as backward takes
+            self.assertGreater(answer["cpu_us"], 0)
 
     def test_a_plan_runs(self):
         for provider in ("shm", "tcp"):

@@ -35,6 +35,7 @@ struct wring_replay_result {
     double p10_us, p90_us;
     uint64_t wrong;    /* tensors that are not the sum, or not the same everywhere */
     double wire_bytes; /* an iteration, mean over the ranks */
+    double cpu_us;     /* likewise, of all processors */
     struct wring_autoplan_report automatic; /* what was chosen, if anything was */
 };
 

@@ -142,14 +142,14 @@ static int print_json(const struct command *command, const struct wring_replay_r
 {
     double measured_us = result->time_us.median;
     json_t *object = json_pack(
-        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:I}", "model",
+        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:f, s:I}", "model",
         wring_json_text(command->params.trace->model), "ranks", (int)result->ranks, "iterations",
         (int)command->params.iterations, "scale", command->planning.scale, "compute",
         command->params.compute == WRING_REPLAY_SPIN ? "spin" : "sleep", "measured_us", measured_us,
         "time_us", "min", result->time_us.min, "median", measured_us, "p90", result->p90_us,
         "spread", spread_of(result), "predicted_us", number_or_null(predicted_us), "error",
-        number_or_null(predicted_us / measured_us - 1), "wire_bytes", result->wire_bytes, "wrong",
-        (json_int_t)result->wrong);
+        number_or_null(predicted_us / measured_us - 1), "wire_bytes", result->wire_bytes, "cpu_us",
+        result->cpu_us, "wrong", (json_int_t)result->wrong);
 
     if (command->params.automatic)
         add_choice(object, &result->automatic);
@@ -187,6 +187,7 @@ static void print_text(const struct command *command, const struct wring_replay_
         printf("  predicted  %10.3f ms   off by %+.1f %%\n", predicted_us / 1e3,
                (predicted_us / measured_us - 1) * 100);
     printf("  sent       %10.3f MB   a rank and iteration\n", result->wire_bytes / 1e6);
+    printf("  processor  %10.3f ms   likewise\n", result->cpu_us / 1e3);
     if (command->params.automatic)
         print_choice(&result->automatic);
 }

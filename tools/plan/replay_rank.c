@@ -28,6 +28,7 @@ struct replay {
     struct wring_bucket **buckets; /* [n] */
     uint64_t round;                /* iterations so far */
     double *times_us;              /* [iterations] of this rank, then of the slowest */
+    double cpu_us;                 /* of all of them, of all the process's threads */
     struct wring_rank_faults faults;
 };
 
@@ -119,9 +120,10 @@ static enum wring_status run_iteration(struct replay *replay, double *us)
     enum wring_status status = wring_barrier(replay->world);
     if (status != WRING_OK)
         return status;
-    uint64_t begin_ns = wring_now_ns();
+    uint64_t cpu_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin_ns = wring_now_ns();
     status = run_backward(replay, begin_ns);
     *us = (double)(wring_now_ns() - begin_ns) / 1e3;
+    replay->cpu_us += (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns) / 1e3;
     return status;
 }
 
@@ -198,7 +200,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
 {
     uint32_t n = replay->params->iterations;
     struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
-    double unused, bytes;
+    double unused, means[2]; /* of an iteration: bytes sent, processor time */
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < WARM_UP && status == WRING_OK; i++)
@@ -206,21 +208,24 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
     if (replay->params->automatic && status == WRING_OK)
         status = let_settle(replay, &out->automatic);
     wring_session_stats(replay->session, &before);
+    replay->cpu_us = 0;
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
         status = run_iteration(replay, &replay->times_us[i]);
     wring_session_stats(replay->session, &after);
-    bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / n / replay->ranks;
+    means[0] = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / n;
+    means[1] = replay->cpu_us / n;
     if (status == WRING_OK) /* the time of an iteration is that of its slowest rank */
         status =
             wring_allreduce(replay->world, replay->times_us, n, WRING_F64, WRING_MAX, NULL, NULL);
     if (status == WRING_OK)
-        status = wring_allreduce(replay->world, &bytes, 1, WRING_F64, WRING_SUM, NULL, NULL);
+        status = wring_allreduce(replay->world, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
     if (status != WRING_OK)
         return status;
     out->time_us = wring_spread_of(replay->times_us, n);
     out->p10_us = quantile(replay->times_us, n, 0.1);
     out->p90_us = quantile(replay->times_us, n, 0.9);
-    out->wire_bytes = bytes;
+    out->wire_bytes = means[0];
+    out->cpu_us = means[1];
     return check(replay, &out->wrong);
 }
 
