@@ -148,9 +148,21 @@ enum wring_status wring_calibrate_ways(struct wring_calibration *job, double sha
                                        struct wring_profile *profile,
                                        struct wring_measure_noise *noise);
 
-/** What exchanges lose to an application beside them. Before the ways, as its buckets are few. */
+/** What exchanges lose to an application that computes beside them. Before the ways, as its buckets
+ *  are few. */
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
                                             struct wring_profile *profile);
+
+/** And to one that is woken; after that. */
+enum wring_status wring_calibrate_waking(struct wring_calibration *job, double share,
+                                         struct wring_profile *profile);
+
+/** The median from 0 to most of some samples, which it sorts, and half of the interval in which it
+ *  lies. */
+double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt);
+
+/** Of a clock as wring_now_ns() is; a time that is over takes a turn of the core. */
+void wring_calibrate_sleep_until(uint64_t at_ns);
 
 /* ---- the profile, in rank 0 ---- */
 

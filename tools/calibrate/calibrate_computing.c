@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What an exchange loses to an application that computes beside it: one bucket, exchanged again and
- * again while all ranks do the same until most of it is over: sleep, sleep and be woken many
- * times, or spin.
+ * again while all ranks do the same until most of it is over, sleep or spin. What they lose to
+ * wake-ups is in calibrate_waking.c.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "planner/fit.h"
@@ -18,15 +17,13 @@
 
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 60
-#define LONG_US 10000.0         /* an exchange to measure with takes so long, */
-#define TOO_LONG_US 250000.0    /* and the next size would not take longer than that */
-#define PART 0.7                /* of an exchange passes meanwhile */
-#define WAKE_EVERY_NS 100000ull /* as tensors of models come */
+#define LONG_US 10000.0      /* an exchange to measure with takes so long, */
+#define TOO_LONG_US 250000.0 /* and the next size would not take longer than that */
+#define PART 0.7             /* of an exchange passes meanwhile */
 #define WAIT_NS (120 * WRING_NS_PER_S)
 
 enum meanwhile {
     ASLEEP,
-    WOKEN,
     SPINNING,
     WAYS
 };
@@ -37,7 +34,7 @@ struct bench {
     struct wring_bucket *buckets[WRING_MEASURE_SIZES];
     uint32_t sizes, size; /* there are; in use */
     double solo_us;       /* of that one, about */
-    double wake_us[ROUNDS_MAX], spin_lost[ROUNDS_MAX];
+    double spin_lost[ROUNDS_MAX];
     uint32_t rounds;
 };
 
@@ -63,34 +60,16 @@ static enum wring_status prepare(struct bench *bench)
     return status == WRING_OK ? wring_session_commit(session) : status;
 }
 
-static void sleep_until(uint64_t at_ns)
+static void pass_time(enum meanwhile how, uint64_t until_ns)
 {
-    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
-                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
-
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-}
-
-/** @return how often it was woken */
-static uint32_t pass_time(enum meanwhile how, uint64_t until_ns)
-{
-    uint64_t now = wring_now_ns();
-    uint32_t woken = 0;
-
-    while (now < until_ns) {
-        uint64_t next_ns = how == WOKEN ? now + WAKE_EVERY_NS : until_ns;
-        if (how != SPINNING) {
-            sleep_until(next_ns < until_ns ? next_ns : until_ns);
-            woken++;
-        }
-        now = wring_now_ns();
-    }
-    return woken;
+    if (how == ASLEEP && wring_now_ns() < until_ns)
+        wring_calibrate_sleep_until(until_ns);
+    while (wring_now_ns() < until_ns)
+        ;
 }
 
 /** @param part  of solo_us: 0 waits at once. @param us  out: the slowest rank's */
-static enum wring_status exchange(struct bench *bench, enum meanwhile how, double part, double *us,
-                                  uint32_t *woken)
+static enum wring_status exchange(struct bench *bench, enum meanwhile how, double part, double *us)
 {
     struct wring_bucket *bucket = bench->buckets[bench->size];
 
@@ -99,7 +78,7 @@ static enum wring_status exchange(struct bench *bench, enum meanwhile how, doubl
     uint64_t began = wring_now_ns();
     if (status == WRING_OK)
         status = wring_bucket_post(bucket);
-    *woken = pass_time(how, began + (uint64_t)(part * bench->solo_us * 1e3));
+    pass_time(how, began + (uint64_t)(part * bench->solo_us * 1e3));
     if (status == WRING_OK)
         status = wring_bucket_wait(bucket, WAIT_NS);
     *us = (double)(wring_now_ns() - began) / 1e3;
@@ -110,12 +89,11 @@ static enum wring_status exchange(struct bench *bench, enum meanwhile how, doubl
 static enum wring_status choose_size(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
-    uint32_t unused;
 
     for (bench->size = 0; status == WRING_OK; bench->size++) {
-        status = exchange(bench, ASLEEP, 0, &bench->solo_us, &unused);
+        status = exchange(bench, ASLEEP, 0, &bench->solo_us);
         if (status == WRING_OK)
-            status = exchange(bench, ASLEEP, 0, &bench->solo_us, &unused);
+            status = exchange(bench, ASLEEP, 0, &bench->solo_us);
         if (bench->solo_us >= LONG_US || 4 * bench->solo_us > TOO_LONG_US ||
             bench->size + 1 == bench->sizes)
             return status;
@@ -127,14 +105,11 @@ static enum wring_status run_round(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
     double us[WAYS];
-    uint32_t woken[WAYS];
 
     for (int how = 0; how < WAYS && status == WRING_OK; how++)
-        status = exchange(bench, (enum meanwhile)how, PART, &us[how], &woken[how]);
+        status = exchange(bench, (enum meanwhile)how, PART, &us[how]);
     if (status != WRING_OK)
         return status;
-    if (woken[WOKEN] > 1)
-        bench->wake_us[bench->rounds] = (us[WOKEN] - us[ASLEEP]) / (woken[WOKEN] - 1);
     bench->spin_lost[bench->rounds] = (us[SPINNING] - us[ASLEEP]) / (PART * bench->solo_us);
     bench->rounds++;
     return WRING_OK;
@@ -157,8 +132,7 @@ static enum wring_status run_rounds(struct bench *bench, double seconds)
     return status;
 }
 
-/** The median from 0 to most; and half of the interval in which it lies. */
-static double middle(double *samples, uint32_t n, double most, double *doubt)
+double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt)
 {
     struct wring_fit_point point = {0, samples, n};
     struct wring_fit_look look = wring_fit_look(&point);
@@ -170,8 +144,7 @@ static double middle(double *samples, uint32_t n, double most, double *doubt)
 static void put(struct bench *bench, struct wring_profile_computing *out)
 {
     *out = (struct wring_profile_computing){.present = true, .samples = bench->rounds};
-    out->wake_us = middle(bench->wake_us, bench->rounds, INFINITY, &out->wake_doubt_us);
-    out->spin_lost = middle(bench->spin_lost, bench->rounds, 1, &out->spin_doubt);
+    out->spin_lost = wring_calibrate_middle(bench->spin_lost, bench->rounds, 1, &out->spin_doubt);
 }
 
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,

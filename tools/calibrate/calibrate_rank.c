@@ -10,7 +10,7 @@
 
 #define LINKS_SHARE 0.12
 #define CODECS_SHARE 0.2
-#define COMPUTING_SHARE 0.06
+#define COMPUTING_SHARE 0.08
 
 static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
@@ -110,7 +110,9 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
     if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0)
         status = wring_calibrate_errors(job, job->gradients, profile);
     if (status == WRING_OK && job->wants.computing)
-        status = wring_calibrate_computing(job, COMPUTING_SHARE, profile);
+        status = wring_calibrate_computing(job, COMPUTING_SHARE / 2, profile);
+    if (status == WRING_OK && job->wants.computing)
+        status = wring_calibrate_waking(job, COMPUTING_SHARE / 2, profile);
     if (status == WRING_OK)
         status = wring_calibrate_ways(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
                                       profile, &parts->ways);

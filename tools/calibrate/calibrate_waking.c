@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What it costs whoever has the processor that the application is woken: a thread of each rank
+ * computes beside one that sleeps through a window at a stretch, or is woken as often as gradients
+ * come. What all ranks' threads get done together is compared, of windows that follow each other:
+ * whatever else changes, changes more slowly. Exchanges themselves, measured that way, differ by
+ * more than wake-ups cost.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "tools/calibrate/calibrate.h"
+
+#define ROUNDS_MIN 10
+#define ROUNDS_MAX 60
+#define WINDOW_NS (10 * WRING_NS_PER_MS) /* several turns of those who share a core */
+#define EVERY_NS (100 * WRING_NS_PER_US) /* as tensors of models come */
+#define NAP_NS (50 * WRING_NS_PER_US)    /* between windows */
+#define FLOATS 4096                      /* that a turn adds up: half of a first cache */
+
+/** The thread that computes. */
+struct worker {
+    pthread_t thread;
+    atomic_bool wanted, stop;
+    _Atomic uint64_t turns;
+    float data[FLOATS];
+};
+
+/** What a window came to. */
+struct window {
+    double turns_per_ns; /* of all ranks */
+    double ns;           /* it took */
+    uint32_t woken;
+};
+
+void wring_calibrate_sleep_until(uint64_t at_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
+                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
+
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *worker = arg;
+
+    while (!atomic_load(&worker->stop)) {
+        if (!atomic_load(&worker->wanted)) {
+            wring_calibrate_sleep_until(wring_now_ns() + NAP_NS);
+            continue;
+        }
+        for (uint32_t i = 0; i < FLOATS; i++)
+            worker->data[i] = worker->data[i] * 0.5f + 1;
+        atomic_fetch_add_explicit(&worker->turns, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+static uint32_t pass_window(uint64_t until_ns, uint64_t every_ns)
+{
+    uint32_t woken = 0;
+
+    for (uint64_t now = wring_now_ns(); now < until_ns; now = wring_now_ns()) {
+        wring_calibrate_sleep_until(until_ns - now < every_ns ? until_ns : now + every_ns);
+        woken++;
+    }
+    return woken;
+}
+
+/** All ranks together. */
+static enum wring_status run_window(struct wring_calibration *job, struct worker *worker,
+                                    uint64_t every_ns, struct window *out)
+{
+    atomic_store(&worker->wanted, true);
+    enum wring_status status = wring_barrier(job->world);
+    uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
+    out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
+    out->ns = (double)(wring_now_ns() - began_ns);
+    out->turns_per_ns = (double)(atomic_load(&worker->turns) - turns) / out->ns;
+    atomic_store(&worker->wanted, false);
+    if (status != WRING_OK)
+        return status;
+    return wring_allreduce(job->world, &out->turns_per_ns, 1, WRING_F64, WRING_SUM, NULL, NULL);
+}
+
+/** @param us  out: what was lost for each time; all ranks' mean */
+static enum wring_status run_round(struct wring_calibration *job, struct worker *worker,
+                                   uint32_t round, double *us)
+{
+    struct window asleep, woken;
+    bool first = round % 2 == 0;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < 2 && status == WRING_OK; i++)
+        status = (i == 0) == first ? run_window(job, worker, WINDOW_NS, &asleep)
+                                   : run_window(job, worker, EVERY_NS, &woken);
+    if (status != WRING_OK)
+        return status;
+    double lost = asleep.turns_per_ns > 0 ? 1 - woken.turns_per_ns / asleep.turns_per_ns : 0;
+    *us = lost * woken.ns / 1e3 / woken.woken;
+    return wring_allreduce(job->world, us, 1, WRING_F64, WRING_AVG, NULL, NULL);
+}
+
+static enum wring_status run_rounds(struct wring_calibration *job, struct worker *worker,
+                                    double seconds, double *us, uint32_t *rounds)
+{
+    uint64_t deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
+    enum wring_status status = WRING_OK;
+    bool more = true;
+
+    while (more && *rounds < ROUNDS_MAX && status == WRING_OK) {
+        wring_calibration_tell(job, "wake-ups beside computing: round %u", *rounds + 1);
+        status = run_round(job, worker, *rounds, &us[*rounds]);
+        more = ++*rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns;
+        if (status == WRING_OK)
+            status = wring_calibration_agree(job, &more);
+    }
+    return status;
+}
+
+/** A rank without a worker would leave the others' windows unlike. Collective. */
+static enum wring_status start(struct wring_calibration *job, struct worker **out)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    double failed =
+        worker == NULL || pthread_create(&worker->thread, NULL, worker_main, worker) != 0;
+    bool mine = failed == 0;
+
+    enum wring_status status = wring_calibration_slowest(job, &failed, 1);
+    if (status == WRING_OK && failed != 0)
+        status = WRING_ERR_SYSTEM;
+    if (mine)
+        *out = worker;
+    else
+        free(worker);
+    return status;
+}
+
+static void finish(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    atomic_store(&worker->stop, true);
+    pthread_join(worker->thread, NULL);
+    free(worker);
+}
+
+enum wring_status wring_calibrate_waking(struct wring_calibration *job, double share,
+                                         struct wring_profile *profile)
+{
+    double us[ROUNDS_MAX];
+    struct worker *worker = NULL;
+    uint32_t rounds = 0;
+
+    prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
+    enum wring_status status = start(job, &worker);
+    if (status == WRING_OK)
+        status = run_rounds(job, worker, job->params->seconds * share, us, &rounds);
+    finish(worker);
+    if (status == WRING_OK && profile != NULL) {
+        struct wring_profile_computing *out = &profile->computing;
+        out->wake_us = wring_calibrate_middle(us, rounds, INFINITY, &out->wake_doubt_us);
+        out->samples = out->samples < rounds ? out->samples : rounds;
+    }
+    return status;
+}
