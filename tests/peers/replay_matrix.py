@@ -127,7 +127,7 @@ class Bench:
         self.wring, self.failed = wring, {}
         limits = os.path.abspath(f"{arguments.build}/tests/peers/machine_limits")
         self.watch = Watch(functools.partial(measure_line, limits) if os.access(limits, os.X_OK)
-                           else float)
+                           else float, repeats=len(arguments.cases) * arguments.rounds)
 
     def same(self, case, **more):
         """How a line names a case's run."""
@@ -191,6 +191,7 @@ class Predictions(Bench):
         seconds = self.arguments.calibrate_seconds
         self.clock.need(seconds + 10)
         say(f"{setting} x{ranks}: calibrating {', '.join(missing)}")
+        self.watch.settle()
         self.folder.calibrate(run, setting, ranks, missing, seconds,
                               elements=self.arguments.calibrate_elements,
                               doubt=self.arguments.calibrate_doubt)
