@@ -12,6 +12,7 @@
 #define WRING_MEASURE_SAMPLES_MAX \
     (WRING_MEASURE_SIZES * (WRING_MEASURE_ROUNDS_MAX + WRING_MEASURE_AGAIN_MAX))
 #define WRING_MEASURE_WAYS_MAX (2 * WRING_MEASURE_CODECS_MAX)
+#define WRING_MEASURE_LEAST_US 1e-3         /* no time is none */
 #define WRING_MEASURE_COLD_BYTES (2u << 20) /* what a core's own caches hold */
 
 enum wring_measure_kind {
@@ -30,9 +31,11 @@ struct wring_measure_way {
     uint32_t batch[WRING_MEASURE_SIZES]; /* how many are posted at once */
     uint32_t samples[WRING_MEASURE_SIZES];
     double us[WRING_MEASURE_KINDS][WRING_MEASURE_SIZES][WRING_MEASURE_SAMPLES_MAX];
+    double all_us[WRING_MEASURE_SIZES][WRING_MEASURE_SAMPLES_MAX]; /* of a batch */
     double took_us[WRING_MEASURE_SIZES]; /* a sample of all kinds, the first time */
     double wire_bytes[WRING_MEASURE_SIZES], codec_us[WRING_MEASURE_SIZES]; /* of a bucket */
     bool again[WRING_MEASURE_SIZES];                                       /* noisy */
+    bool beaten[WRING_MEASURE_SIZES]; /* its codec's other scheme is far faster */
 };
 
 /** What ranks tell each other after each sample: the slowest one's. */
@@ -88,7 +91,17 @@ enum wring_status wring_measure_sample(struct wring_measure_bench *bench,
 /** Bytes, and codec work, as the buckets count them: the mean of all ranks. */
 enum wring_status wring_measure_count(struct wring_measure_bench *bench);
 
-/** How many points, and of how many the median is in doubt. Sorts samples. */
+/** Of its samples of a kind, 1 or more. Sorts them. */
+double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
+                            uint32_t size);
+
+/** Whether the codec's other scheme is so much faster, alone and in a backlog, that more samples of
+ *  this one would say nothing more; the same on all ranks. Sorts samples. */
+bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                             uint32_t size);
+
+/** How many points, and of how many the median is in doubt; none of those that are beaten. Sorts
+ *  samples. */
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench);
 
 /** Curves into the profile: each way, and "auto". Sorts samples. Errors: WRING_ERR_NO_MEMORY, those

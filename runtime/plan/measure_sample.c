@@ -7,7 +7,7 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
-#define LEAST_US 1e-3 /* no time is none */
+#define BEATEN 1.3 /* times as long as the other scheme */
 
 /** What one exchange took this rank. */
 struct taken {
@@ -85,8 +85,9 @@ enum wring_status wring_measure_sample(struct wring_measure_bench *bench,
     bench->elapsed_us = bench->words[WRING_MEASURE_WORD_ELAPSED];
     way->us[WRING_MEASURE_SOLO][size][at] = solo_us;
     way->us[WRING_MEASURE_BUSY][size][at] =
-        k > 1 ? fmax(all_us - solo_us, LEAST_US) / (k - 1) : solo_us;
-    way->us[WRING_MEASURE_CPU][size][at] = fmax(bench->mean, LEAST_US);
+        k > 1 ? fmax(all_us - solo_us, WRING_MEASURE_LEAST_US) / (k - 1) : solo_us;
+    way->all_us[size][at] = k > 1 ? all_us : solo_us;
+    way->us[WRING_MEASURE_CPU][size][at] = fmax(bench->mean, WRING_MEASURE_LEAST_US);
     way->samples[size]++;
     *took_us = solo_us + all_us;
     return WRING_OK;
@@ -121,6 +122,31 @@ enum wring_status wring_measure_count(struct wring_measure_bench *bench)
     return status;
 }
 
+double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
+                            uint32_t size)
+{
+    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+    return wring_fit_look(&point).median;
+}
+
+bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                             uint32_t size)
+{
+    bool beaten = false;
+
+    for (uint32_t w = 0; w < bench->n; w++) {
+        struct wring_measure_way *other = &bench->ways[w];
+        if (other == way || other->codec != way->codec || size >= other->n ||
+            other->samples[size] == 0)
+            continue;
+        beaten |= wring_measure_median(way, WRING_MEASURE_SOLO, size) >
+                      BEATEN * wring_measure_median(other, WRING_MEASURE_SOLO, size) &&
+                  wring_measure_median(way, WRING_MEASURE_BUSY, size) >
+                      BEATEN * wring_measure_median(other, WRING_MEASURE_BUSY, size);
+    }
+    return beaten;
+}
+
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
 {
     struct wring_measure_noise noise = {0};
@@ -128,6 +154,8 @@ struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
     for (uint32_t w = 0; w < bench->n; w++)
         for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
             struct wring_measure_way *way = &bench->ways[w];
+            if (way->beaten[size])
+                continue;
             struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][size],
                                             way->samples[size]};
             struct wring_fit_look look = wring_fit_look(&point);

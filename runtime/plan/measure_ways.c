@@ -13,6 +13,7 @@
 #define RARE_SIZE 6        /* from this on a size has its turn in every other round */
 #define ROUNDS_IN_BUDGET 6 /* of the longest ones */
 #define NOISY_SHARE 0.1    /* of the time is for what is noisy */
+#define SHOWN 3            /* samples by which a size can be beaten */
 #define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
 #define PROBE_ROUNDS 5
 
@@ -80,10 +81,12 @@ static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t si
     *took_us = 0;
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
         struct wring_measure_way *way = &bench->ways[w];
-        if (size >= way->n || !(all || way->again[size]))
+        if (size >= way->n || way->beaten[size] || !(all || way->again[size]))
             continue;
         status = wring_measure_sample(bench, way, size, &us);
         *took_us += us;
+        if (way->samples[size] == SHOWN)
+            way->beaten[size] = wring_measure_is_beaten(bench, way, size);
     }
     return status;
 }

@@ -6,6 +6,8 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
+#define MANY 16 /* pieces */
+
 static const char *run_as(enum wring_scheme scheme)
 {
     static const char *const names[] = {"auto", "divisible", "indivisible"};
@@ -15,12 +17,6 @@ static const char *run_as(enum wring_scheme scheme)
 static bool is_raw(const struct wring_measure_bench *bench, const struct wring_measure_way *way)
 {
     return strcmp(wring_measure_spec(bench, way), "none") == 0;
-}
-
-static double median(struct wring_measure_way *way, enum wring_measure_kind kind, uint32_t size)
-{
-    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
-    return wring_fit_look(&point).median;
 }
 
 /* ---- links ---- */
@@ -47,9 +43,9 @@ static void add_links(const struct wring_measure_bench *bench, struct wring_meas
         if (!there || link->present)
             continue;
         link->present = true;
-        link->latency_us = median(raw, WRING_MEASURE_SOLO, bench->first);
-        link->us =
-            wring_cost_line(0, median(raw, WRING_MEASURE_BUSY, last) / raw_bytes(bench, raw, last));
+        link->latency_us = wring_measure_median(raw, WRING_MEASURE_SOLO, bench->first);
+        link->us = wring_cost_line(0, wring_measure_median(raw, WRING_MEASURE_BUSY, last) /
+                                          raw_bytes(bench, raw, last));
     }
 }
 
@@ -72,6 +68,34 @@ static void sustain(struct wring_measure_bench *bench, const struct wring_profil
             for (uint32_t i = 0; i < way->samples[size]; i++)
                 busy_us[i] = fmax(busy_us[i], least_us);
         }
+}
+
+/**
+ * A backlog of k takes k times what a further bucket does, and once what fills and empties the
+ * chain of its pieces. The latter is the same for all buckets of many pieces, so that of the
+ * smallest ones is taken off the larger ones' backlogs: less is in doubt then than between a
+ * backlog and a single bucket, of which there are few samples, and the largest size is what larger
+ * ones are told by.
+ */
+static void steady(struct wring_measure_bench *bench, struct wring_measure_way *way)
+{
+    uint64_t pieces = 0;
+    double once_us = 0;
+
+    for (uint32_t size = bench->first; size < way->n; size++) {
+        bool many = pieces >= MANY;
+        pieces = wring_measure_size(size) * sizeof(float) / bench->session->config.chunk_bytes;
+        if (pieces < MANY || way->batch[size] < 2)
+            continue;
+        if (!many) {
+            once_us = fmax(0, wring_measure_median(way, WRING_MEASURE_SOLO, size) -
+                                  wring_measure_median(way, WRING_MEASURE_BUSY, size));
+            continue;
+        }
+        for (uint32_t i = 0; i < way->samples[size]; i++)
+            way->us[WRING_MEASURE_BUSY][size][i] =
+                fmax(way->all_us[size][i] - once_us, WRING_MEASURE_LEAST_US) / way->batch[size];
+    }
 }
 
 /* ---- ways ---- */
@@ -185,6 +209,8 @@ enum wring_status wring_measured_put(struct wring_measure_bench *bench,
 {
     enum wring_status status = WRING_OK;
 
+    for (uint32_t w = 0; w < bench->n; w++)
+        steady(bench, &bench->ways[w]);
     for (uint32_t w = 0; w < bench->n; w++)
         if (is_raw(bench, &bench->ways[w]))
             add_links(bench, &bench->ways[w], profile);

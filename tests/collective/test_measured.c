@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What samples of exchanges become in a profile: made ones, of which the truth is known. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan/measure_bench.h"
+#include "tests/lib/test.h"
+
+#define SIZES WRING_MEASURE_SIZES
+#define SAMPLES 9
+#define CHUNK_BYTES (256u << 10)
+#define ONCE_US 150.0 /* fills and empties a chain of pieces */
+#define PER_ELEM_US 1e-3
+
+/** How far a sample is off: each other one by as much, up and down, and one in the middle not. */
+static double off_by(uint32_t sample, double most)
+{
+    return sample == SAMPLES - 1 ? 0 : sample % 2 == 0 ? most : -most;
+}
+
+/** A raw way: k buckets take ONCE_US, once, and k times as long as their elements; single ones of
+ *  the largest size are said to take `late` times that. */
+static struct wring_measure_bench *make_bench(double late)
+{
+    struct wring_measure_bench *bench = calloc(1, sizeof(*bench));
+    struct wring_session *session = calloc(1, sizeof(*session));
+    struct wring_measure_params *params = calloc(1, sizeof(*params));
+
+    CHECK(bench != NULL && session != NULL && params != NULL, "memory");
+    session->size = 2;
+    session->config.chunk_bytes = CHUNK_BYTES;
+    params->codecs.n = 1;
+    params->cores = 2;
+    strcpy(params->codecs.specs[0], "none");
+    bench->session = session;
+    bench->params = params;
+    bench->n = 1;
+    bench->sizes = SIZES;
+    struct wring_measure_way *way = &bench->ways[0];
+    way->scheme = WRING_SCHEME_AUTO;
+    way->n = SIZES;
+    for (uint32_t size = 0; size < SIZES; size++) {
+        uint32_t k = way->batch[size] = wring_measure_batch(size);
+        double each = PER_ELEM_US * (double)wring_measure_size(size);
+        way->samples[size] = SAMPLES;
+        way->wire_bytes[size] = 4.0 * (double)wring_measure_size(size);
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            double solo = (ONCE_US + each) * (size + 1 == SIZES ? late : 1) * (1 + off_by(i, 0.01));
+            way->all_us[size][i] = ONCE_US + k * each;
+            way->us[WRING_MEASURE_SOLO][size][i] = solo;
+            way->us[WRING_MEASURE_BUSY][size][i] =
+                fmax(way->all_us[size][i] - solo, WRING_MEASURE_LEAST_US) / (k - 1);
+            way->us[WRING_MEASURE_CPU][size][i] = each;
+        }
+    }
+    return bench;
+}
+
+static void free_bench(struct wring_measure_bench *bench)
+{
+    free((void *)bench->params);
+    free(bench->session);
+    free(bench);
+}
+
+/** @return what a further bucket of so many elements is said to take */
+static double busy_us(double late, double elems)
+{
+    struct wring_measure_bench *bench = make_bench(late);
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    CHECK(profile != NULL, "memory");
+    profile->nodes = 1;
+    profile->ranks_per_node = 2;
+    CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
+    const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
+    CHECK(way != NULL, "the way is missing");
+    double us = wring_cost_at(&way->busy.us, elems);
+    wring_profile_destroy(profile);
+    free_bench(bench);
+    return us;
+}
+
+static void a_further_bucket_takes_what_its_elements_do(void)
+{
+    for (double elems = 1 << 20; elems <= 1 << 24; elems *= 4) {
+        double is = busy_us(1, elems), expected = PER_ELEM_US * elems;
+        CHECK(fabs(is / expected - 1) < 0.03, "%.0f elements: %g us, not %g", elems, is, expected);
+    }
+}
+
+/** Of the largest size there are few samples, and it is by it that larger ones are told. */
+static void a_slow_single_bucket_makes_no_fast_backlog(void)
+{
+    double late[] = {0.8, 1.3};
+
+    for (int i = 0; i < 2; i++)
+        for (double elems = 1 << 24; elems <= 1 << 26; elems *= 4) {
+            double is = busy_us(late[i], elems), expected = PER_ELEM_US * elems;
+            CHECK(fabs(is / expected - 1) < 0.03,
+                  "%.0f elements, a single one %g times as long: "
+                  "%g us, not %g",
+                  elems, late[i], is, expected);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"a further bucket takes what its elements do",
+         a_further_bucket_takes_what_its_elements_do},
+        {"a slow single bucket makes no fast backlog", a_slow_single_bucket_makes_no_fast_backlog},
+        {0},
+    };
+    return wring_test_main(argc, argv, cases);
+}
