@@ -243,6 +243,8 @@ static void write_computing(struct wring_writer *writer,
     wring_write_double(writer, computing->wake_doubt_us);
     wring_write_double(writer, computing->spin_lost);
     wring_write_double(writer, computing->spin_doubt);
+    if (computing->core_share > 0)
+        wring_write_double(writer, computing->core_share);
     wring_write_u32(writer, computing->samples);
 }
 

@@ -170,6 +170,8 @@ struct wring_profile_computing {
     double wake_doubt_us; /* half of the interval of that, as in struct wring_profile_trust */
     double spin_lost;     /* share of an exchange's pace that is lost while all ranks compute */
     double spin_doubt;
+    double core_share; /* of a processor that a rank has where all ranks want one: less than 1 where
+                          they share; 0: not measured, and it counts as 1 */
     uint32_t samples;
 };
 

@@ -13,6 +13,7 @@
 #define SHARE_MAX 1e9
 #define SAMPLES_MAX 1000000000u
 #define WAKE_MAX_US 1e9
+#define CORE_SHARE_MIN 1e-6
 
 /* ---- reading ---- */
 
@@ -162,6 +163,8 @@ void wring_profile_read_computing(struct wring_reading *reading, const json_t *o
         wring_reading_number(reading, value, "wake_doubt_us", 0, WAKE_MAX_US) + 0.0;
     out->spin_lost = wring_reading_number(reading, value, "spin_lost", 0, 1) + 0.0;
     out->spin_doubt = wring_reading_number(reading, value, "spin_doubt", 0, SHARE_MAX) + 0.0;
+    if (wring_reading_has(reading, value, "core_share"))
+        out->core_share = wring_reading_number(reading, value, "core_share", CORE_SHARE_MIN, 1);
     out->samples = (uint32_t)wring_reading_count(reading, value, "samples", 1, SAMPLES_MAX);
     wring_reading_leave(reading);
 }
@@ -229,9 +232,12 @@ json_t *wring_profile_ways_json(const struct wring_profile *profile)
 
 json_t *wring_profile_computing_json(const struct wring_profile_computing *computing)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:I}", "wake_us", wring_json_number(computing->wake_us),
-                     "wake_doubt_us", wring_json_number(computing->wake_doubt_us), "spin_lost",
+    json_t *share = computing->core_share > 0 ? wring_json_number(computing->core_share) : NULL;
+
+    return json_pack("{s:o, s:o, s:o, s:o, s:o*, s:I}", "wake_us",
+                     wring_json_number(computing->wake_us), "wake_doubt_us",
+                     wring_json_number(computing->wake_doubt_us), "spin_lost",
                      wring_json_number(computing->spin_lost), "spin_doubt",
-                     wring_json_number(computing->spin_doubt), "samples",
+                     wring_json_number(computing->spin_doubt), "core_share", share, "samples",
                      (json_int_t)computing->samples);
 }

@@ -44,6 +44,10 @@ enum wring_status wring_building_bar(struct wring_building *building);
 /** Has the profile measured whole exchanges of such a cluster, and is that what is asked for? */
 bool wring_building_has_ways(const struct wring_building *building);
 
+/** Which part of a rank's processor exchanges keep busy in a backlog, 0 to 1: those of the codec
+ * that keeps it busiest, in its faster scheme, with the largest buckets that were measured. */
+double wring_building_load(const struct wring_building *building);
+
 /** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_ways(struct wring_building *building);
 

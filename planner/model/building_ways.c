@@ -100,6 +100,44 @@ bool wring_building_has_ways(const struct wring_building *building)
            wring_pinned_way(&pinned, "none", "auto", &busy) != NULL;
 }
 
+/** Of a codec in its faster scheme; 0 where the profile has neither. */
+static double load_of(const struct wring_building *building, const char *spec)
+{
+    static const char *const schemes[] = {"auto", "divisible", "indivisible"};
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    double share = building->params->profile->computing.core_share, load = 0, pace = 0;
+
+    for (uint32_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        struct wring_cost busy;
+        const struct wring_profile_way *way = wring_pinned_way(&pinned, spec, schemes[i], &busy);
+        if (way == NULL)
+            continue;
+        double elems = (double)way->max_elems, us = wring_cost_at(&busy, elems);
+        if (us > 0 && elems / us > pace) {
+            pace = elems / us;
+            load = wring_cost_at(&way->cpu.us, elems) / us / (share > 0 ? share : 1);
+        }
+    }
+    return load < 1 ? load : 1;
+}
+
+double wring_building_load(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+    double most = 0;
+    bool any = false;
+
+    for (uint32_t codec = 1; codec < model->n_codecs; codec++) {
+        double load = building->barred[codec] ? 0 : load_of(building, model->codecs[codec].spec);
+        most = load > most ? load : most;
+        any = any || !building->barred[codec];
+    }
+    if (any && building->params->keep_dominated)
+        return most; /* only these may be taken */
+    double raw = load_of(building, "none");
+    return raw > most ? raw : most;
+}
+
 enum wring_status wring_building_ways(struct wring_building *building)
 {
     const struct wring_cost_model *model = building->model;

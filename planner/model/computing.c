@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/model/computing.h"
 
-static double lost_during(const struct wring_profile_computing *profile,
-                          enum wring_computing computing, double compute_us)
+#include <math.h>
+
+/** What exchanges lose of each wake-up. */
+static double wake_us(const struct wring_profile_computing *profile, double load, uint32_t n,
+                      const double *compute_us)
 {
-    if (computing == WRING_COMPUTING_PROCESSOR)
-        return profile->spin_lost * compute_us;
-    return profile->wake_us < compute_us ? profile->wake_us : compute_us;
+    double all_us = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        all_us += compute_us[i];
+    double rate = all_us > 0 ? n * profile->wake_us / all_us : 1; /* of the processor */
+    double missing = load + rate - 1;
+    if (missing <= 0)
+        return 0;
+    return profile->wake_us * (missing < rate ? missing / rate : 1);
 }
 
 double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, uint32_t n, double *compute_us)
+                             enum wring_computing computing, double load, uint32_t n,
+                             double *compute_us)
 {
     double lost_us = 0;
 
     if (!profile->present)
         return 0;
+    double each_us = wake_us(profile, load, n, compute_us);
     for (uint32_t i = 1; i < n; i++) { /* nothing is exchanged during the first */
-        double lost = lost_during(profile, computing, compute_us[i]);
+        double lost = computing == WRING_COMPUTING_PROCESSOR ? profile->spin_lost * compute_us[i]
+                                                             : fmin(each_us, compute_us[i]);
         compute_us[i] -= lost;
         lost_us += lost;
     }

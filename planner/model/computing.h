@@ -16,12 +16,16 @@
 #include "planner/model/cost_model.h"
 
 /**
+ * Wake-ups take first what exchanges leave of the processor, those that wait for a link the most:
+ * they lose only what is missing then.
  * @param profile     not present: nothing is lost
+ * @param load        part of the processor that exchanges keep busy, 0 to 1
  * @param compute_us  [n] in and out
  * @return us that are lost in all
  */
 double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, uint32_t n, double *compute_us);
+                             enum wring_computing computing, double load, uint32_t n,
+                             double *compute_us);
 
 /** The true time of one on the model's timeline. */
 double wring_computing_true_us(const struct wring_cost_model *model, double us);

@@ -28,8 +28,9 @@ static enum wring_status take_tensors(struct wring_building *building)
         model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
     }
     if (wring_building_has_ways(building))
-        model->lost_us = wring_computing_shift(
-            &model->profile->computing, building->params->computing, trace->n, model->compute_us);
+        model->lost_us =
+            wring_computing_shift(&model->profile->computing, building->params->computing,
+                                  wring_building_load(building), trace->n, model->compute_us);
     model->problem.n_tensors = trace->n;
     model->problem.compute_us = model->compute_us;
     model->problem.elems = model->elems;

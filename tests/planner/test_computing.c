@@ -13,6 +13,7 @@
 #define TENSORS 9
 #define FIXED_US 20.0
 #define SLOPE_US 0.01
+#define MAX_ELEMS 20000
 
 static struct wring_log quiet = {.level = WRING_LOG_ERROR};
 
@@ -26,6 +27,19 @@ struct subject {
     uint32_t end[TENSORS], option[TENSORS];
     struct wring_timeline_result result;
 };
+
+/** Of a rank's processor that exchanges keep busy: none, so much that nothing is left, and parts.
+ */
+static double load_of(uint32_t seed)
+{
+    return seed % 9 / 8.0;
+}
+
+/** Of a processor that a rank has; 1 where nobody says. */
+static double share_of(uint32_t seed)
+{
+    return seed % 3 == 1 ? 0.5 : 1;
+}
 
 static void set_up(struct subject *s, uint32_t seed, enum wring_computing computing)
 {
@@ -42,13 +56,18 @@ static void set_up(struct subject *s, uint32_t seed, enum wring_computing comput
     s->trace = (struct wring_tensor_trace){.model = name, .n = TENSORS, .tensors = s->tensors};
     s->way = (struct wring_profile_way){.codec = "none", .run_as = "auto", .ranks = 2};
     s->way.solo.us = s->way.busy.us = wring_cost_line(FIXED_US, SLOPE_US);
+    s->way.cpu.us = wring_cost_scale(&s->way.busy.us, load_of(seed) * share_of(seed), 1);
+    s->way.max_elems = MAX_ELEMS;
     s->profile = (struct wring_profile){
         .name = "made",
         .nodes = 1,
         .ranks_per_node = 2,
         .chunked = true,
         .links = {[WRING_LEVEL_INTRA] = {.present = true, .us = wring_cost_line(0, 1)}},
-        .computing = {.present = seed % 5 != 0, .wake_us = 30, .spin_lost = 0.6},
+        .computing = {.present = seed % 5 != 0,
+                      .wake_us = 30,
+                      .spin_lost = 0.6,
+                      .core_share = seed % 3 != 0 ? share_of(seed) : 0},
         .n_ways = 1,
         .ways = &s->way};
     const struct wring_cost_model_params params = {
@@ -68,8 +87,20 @@ static void tear_down(struct subject *s)
     wring_cost_model_destroy(s->model);
 }
 
+/** Of each wake-up, what is not there to be had beside the exchanges: those of all of backward take
+ *  so much of the processor, exchanges as much as they keep busy, and there is one of it. */
+static double lost_to_wake(const struct subject *s, uint32_t seed)
+{
+    double wanted_us = TENSORS * s->profile.computing.wake_us;
+    double all_us = s->tensors[TENSORS - 1].ready_us;
+    double missing_us = wanted_us + load_of(seed) * all_us - all_us;
+
+    return fmin(fmax(missing_us / wanted_us, 0), 1) * s->profile.computing.wake_us;
+}
+
 /** Of an exchange's pace, what is left while tensor i is computed; none is after backward. */
-static double pace_during(const struct subject *s, enum wring_computing computing, uint32_t i)
+static double pace_during(const struct subject *s, uint32_t seed, enum wring_computing computing,
+                          uint32_t i)
 {
     const struct wring_profile_computing *profile = &s->profile.computing;
     double took = s->tensors[i].ready_us - (i > 0 ? s->tensors[i - 1].ready_us : 0);
@@ -78,15 +109,15 @@ static double pace_during(const struct subject *s, enum wring_computing computin
         return 1;
     if (computing == WRING_COMPUTING_PROCESSOR)
         return 1 - profile->spin_lost;
-    return took > 0 ? fmax(0, 1 - profile->wake_us / took) : 1;
+    return took > 0 ? fmax(0, 1 - lost_to_wake(s, seed) / took) : 1;
 }
 
 /** When an exchange ends that begins at `at` and would take `left` us by itself. */
-static double end_of(const struct subject *s, enum wring_computing computing, double at,
-                     double left)
+static double end_of(const struct subject *s, uint32_t seed, enum wring_computing computing,
+                     double at, double left)
 {
     for (uint32_t i = 0; i < TENSORS; i++) {
-        double ready = s->tensors[i].ready_us, pace = pace_during(s, computing, i);
+        double ready = s->tensors[i].ready_us, pace = pace_during(s, seed, computing, i);
         if (ready <= at)
             continue;
         if (pace > 0 && at + left / pace <= ready)
@@ -113,7 +144,7 @@ static void check_simulated(uint32_t seed, enum wring_computing computing)
     set_up(&s, seed, computing);
     for (uint32_t i = 0; i < TENSORS; i++) {
         double begin = fmax(end, s.tensors[i].ready_us);
-        end = end_of(&s, computing, begin, FIXED_US + SLOPE_US * (double)s.tensors[i].elems);
+        end = end_of(&s, seed, computing, begin, FIXED_US + SLOPE_US * (double)s.tensors[i].elems);
         const struct wring_lane_task *task = exchange_of(&s, i);
         REQUIRE(task != NULL, "seed %u: group %u is not exchanged", seed, i);
         CHECK(fabs(task->end_us - end) < 1e-6, "seed %u: group %u ends at %g, not %g", seed, i,
@@ -139,7 +170,7 @@ static void other_timelines(void)
     struct subject s;
     struct wring_cost_model *model;
 
-    set_up(&s, 1, WRING_COMPUTING_DEVICE);
+    set_up(&s, 8, WRING_COMPUTING_DEVICE);
     CHECK(s.model->lost_us > 0, "something is lost");
     const struct wring_cost_model_params params = {
         .trace = &s.trace, .profile = &s.profile, .timeline = WRING_TIMELINE_PHASES};

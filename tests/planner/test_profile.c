@@ -25,7 +25,8 @@ static const char good[] =
     " ],\n"
     " \"copy_us\": {\"corners\": [[0, 0]], \"slope\": 0.0001, \"error\": 0.01,\n"
     "   \"spread\": 0.06, \"doubt\": 0.02, \"samples\": 11, \"points\": 7, \"noisy\": 2},\n"
-    " \"computing\": {\"wake_us\": 19, \"wake_doubt_us\": 2, \"spin_lost\": 0.625,\n"
+    " \"computing\": {\"wake_us\": 19, \"wake_doubt_us\": 2, \"spin_lost\": 0.625, \"core_share\": "
+    "0.5,\n"
     "   \"spin_doubt\": 0.03, \"samples\": 20},\n"
     " \"ways\": [\n"
     "  {\"codec\": \"none\", \"run_as\": \"auto\", \"ranks\": 8, \"cores\": 4, \"max_elements\": "
@@ -224,7 +225,7 @@ static void computing(void)
     const struct wring_profile_computing *computing = &profile->computing;
     CHECK(computing->present && computing->wake_us == 19 && computing->wake_doubt_us == 2 &&
               computing->spin_lost == 0.625 && computing->spin_doubt == 0.03 &&
-              computing->samples == 20,
+              computing->core_share == 0.5 && computing->samples == 20,
           "what exchanges lose to computing");
     uint64_t hash = profile->hash;
     profile->computing.spin_lost = 0.5;
@@ -477,6 +478,8 @@ static void bad_files(void)
          "computing.wake_us: needs a number from 0 to 1000000000, is -19"},
         {"\"spin_lost\": 0.625", "\"spin_lost\": 1.5", I,
          "computing.spin_lost: needs a number from 0 to 1, is 1.5"},
+        {"\"core_share\": 0.5", "\"core_share\": 0", I,
+         "computing.core_share: needs a number from 1e-06 to 1, is 0"},
         {"\"spin_doubt\"", "\"doubt_of_spin\"", I,
          "computing.spin_doubt: needs a number from 0 to 1000000000, is missing"},
         {"\"samples\": 20", "\"samples\": 0", I,

@@ -74,6 +74,7 @@ class Calibrates(unittest.TestCase):
         self.assertGreaterEqual(computing["samples"], 5)
         self.assertTrue(0 <= computing["wake_us"] < 1e5)
         self.assertTrue(0 <= computing["spin_lost"] <= 1)
+        self.assertTrue(0 < computing["core_share"] <= 1)
 
     def test_codecs(self):
         codecs = {codec["spec"]: codec for codec in self.first["codecs"]}

@@ -4,7 +4,7 @@
  * computes beside one that sleeps through a window at a stretch, or is woken as often as gradients
  * come. What all ranks' threads get done together is compared, of windows that follow each other:
  * whatever else changes, changes more slowly. Exchanges themselves, measured that way, differ by
- * more than wake-ups cost.
+ * more than wake-ups cost. In a third window rank 0 computes alone: do ranks share processors?
  */
 #include <math.h>
 #include <pthread.h>
@@ -36,6 +36,13 @@ struct window {
     double turns_per_ns; /* of all ranks */
     double ns;           /* it took */
     uint32_t woken;
+};
+
+/** What was found out, of so many rounds. */
+struct samples {
+    uint32_t rounds;
+    double wake_us[ROUNDS_MAX];
+    double core_share[ROUNDS_MAX];
 };
 
 void wring_calibrate_sleep_until(uint64_t at_ns)
@@ -73,11 +80,11 @@ static uint32_t pass_window(uint64_t until_ns, uint64_t every_ns)
     return woken;
 }
 
-/** All ranks together. */
+/** All ranks together. @param works  this rank's thread does */
 static enum wring_status run_window(struct wring_calibration *job, struct worker *worker,
-                                    uint64_t every_ns, struct window *out)
+                                    bool works, uint64_t every_ns, struct window *out)
 {
-    atomic_store(&worker->wanted, true);
+    atomic_store(&worker->wanted, works);
     enum wring_status status = wring_barrier(job->world);
     uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
     out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
@@ -89,35 +96,45 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
     return wring_allreduce(job->world, &out->turns_per_ns, 1, WRING_F64, WRING_SUM, NULL, NULL);
 }
 
-/** @param us  out: what was lost for each time; all ranks' mean */
-static enum wring_status run_round(struct wring_calibration *job, struct worker *worker,
-                                   uint32_t round, double *us)
+/** What was lost for each time, all ranks' mean; and of what rank 0 gets done alone, what it does
+ *  beside the others. */
+static enum wring_status take(struct wring_calibration *job, const struct window *alone,
+                              const struct window *asleep, const struct window *woken,
+                              struct samples *out)
 {
-    struct window asleep, woken;
-    bool first = round % 2 == 0;
-    enum wring_status status = WRING_OK;
+    double lost = asleep->turns_per_ns > 0 ? 1 - woken->turns_per_ns / asleep->turns_per_ns : 0;
+    double all = alone->turns_per_ns * job->ranks;
+
+    out->wake_us[out->rounds] = lost * woken->ns / 1e3 / woken->woken;
+    out->core_share[out->rounds] = all > 0 ? asleep->turns_per_ns / all : 1;
+    return wring_allreduce(job->world, &out->wake_us[out->rounds++], 1, WRING_F64, WRING_AVG, NULL,
+                           NULL);
+}
+
+static enum wring_status run_round(struct wring_calibration *job, struct worker *worker,
+                                   struct samples *out)
+{
+    struct window alone, asleep, woken;
+    bool first = out->rounds % 2 == 0;
+    enum wring_status status = run_window(job, worker, job->rank == 0, WINDOW_NS, &alone);
 
     for (uint32_t i = 0; i < 2 && status == WRING_OK; i++)
-        status = (i == 0) == first ? run_window(job, worker, WINDOW_NS, &asleep)
-                                   : run_window(job, worker, EVERY_NS, &woken);
-    if (status != WRING_OK)
-        return status;
-    double lost = asleep.turns_per_ns > 0 ? 1 - woken.turns_per_ns / asleep.turns_per_ns : 0;
-    *us = lost * woken.ns / 1e3 / woken.woken;
-    return wring_allreduce(job->world, us, 1, WRING_F64, WRING_AVG, NULL, NULL);
+        status = (i == 0) == first ? run_window(job, worker, true, WINDOW_NS, &asleep)
+                                   : run_window(job, worker, true, EVERY_NS, &woken);
+    return status == WRING_OK ? take(job, &alone, &asleep, &woken, out) : status;
 }
 
 static enum wring_status run_rounds(struct wring_calibration *job, struct worker *worker,
-                                    double seconds, double *us, uint32_t *rounds)
+                                    double seconds, struct samples *out)
 {
     uint64_t deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
     enum wring_status status = WRING_OK;
     bool more = true;
 
-    while (more && *rounds < ROUNDS_MAX && status == WRING_OK) {
-        wring_calibration_tell(job, "wake-ups beside computing: round %u", *rounds + 1);
-        status = run_round(job, worker, *rounds, &us[*rounds]);
-        more = ++*rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns;
+    while (more && out->rounds < ROUNDS_MAX && status == WRING_OK) {
+        wring_calibration_tell(job, "wake-ups beside computing: round %u", out->rounds + 1);
+        status = run_round(job, worker, out);
+        more = out->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns;
         if (status == WRING_OK)
             status = wring_calibration_agree(job, &more);
     }
@@ -151,22 +168,28 @@ static void finish(struct worker *worker)
     free(worker);
 }
 
+static void put(struct samples *samples, struct wring_profile_computing *out)
+{
+    double unused;
+
+    out->wake_us =
+        wring_calibrate_middle(samples->wake_us, samples->rounds, INFINITY, &out->wake_doubt_us);
+    out->core_share = wring_calibrate_middle(samples->core_share, samples->rounds, 1, &unused);
+    out->samples = out->samples < samples->rounds ? out->samples : samples->rounds;
+}
+
 enum wring_status wring_calibrate_waking(struct wring_calibration *job, double share,
                                          struct wring_profile *profile)
 {
-    double us[ROUNDS_MAX];
+    struct samples samples = {0};
     struct worker *worker = NULL;
-    uint32_t rounds = 0;
 
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
     enum wring_status status = start(job, &worker);
     if (status == WRING_OK)
-        status = run_rounds(job, worker, job->params->seconds * share, us, &rounds);
+        status = run_rounds(job, worker, job->params->seconds * share, &samples);
     finish(worker);
-    if (status == WRING_OK && profile != NULL) {
-        struct wring_profile_computing *out = &profile->computing;
-        out->wake_us = wring_calibrate_middle(us, rounds, INFINITY, &out->wake_doubt_us);
-        out->samples = out->samples < rounds ? out->samples : rounds;
-    }
+    if (status == WRING_OK && profile != NULL)
+        put(&samples, &profile->computing);
     return status;
 }

@@ -183,10 +183,13 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
         fprintf(file, "  errors on gradients, after feedback: %u steps of %u tensors; %s\n",
                 profile->errors.n_steps, profile->errors.n_tensors, profile->errors.source);
     if (profile->computing.present)
-        fprintf(file,
-                "  beside computing exchanges take %.1f us longer for each gradient that wakes the "
-                "application, and lose %.0f %% of their pace where the processor computes\n",
-                profile->computing.wake_us, profile->computing.spin_lost * 100);
+        fprintf(
+            file,
+            "  each gradient that wakes the application takes %.1f us of the processor, of which a "
+            "rank has %.0f %%; exchanges lose %.0f %% of their pace where it computes\n",
+            profile->computing.wake_us,
+            (profile->computing.core_share > 0 ? profile->computing.core_share : 1) * 100,
+            profile->computing.spin_lost * 100);
     fputc('\n', file);
     show_links(file, profile);
     if (profile->n_codecs > 0) {
