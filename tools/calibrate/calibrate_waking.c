@@ -8,6 +8,7 @@
  */
 #include <math.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -20,12 +21,12 @@
 #define ROUNDS_MAX 60
 #define WINDOW_NS (10 * WRING_NS_PER_MS) /* several turns of those who share a core */
 #define EVERY_NS (100 * WRING_NS_PER_US) /* as tensors of models come */
-#define NAP_NS (50 * WRING_NS_PER_US)    /* between windows */
 #define FLOATS 4096                      /* that a turn adds up: half of a first cache */
 
 /** The thread that computes. */
 struct worker {
     pthread_t thread;
+    sem_t go; /* it sleeps between windows: naps would take more of the core than one thinks */
     atomic_bool wanted, stop;
     _Atomic uint64_t turns;
     float data[FLOATS];
@@ -59,7 +60,7 @@ static void *worker_main(void *arg)
 
     while (!atomic_load(&worker->stop)) {
         if (!atomic_load(&worker->wanted)) {
-            wring_calibrate_sleep_until(wring_now_ns() + NAP_NS);
+            sem_wait(&worker->go);
             continue;
         }
         for (uint32_t i = 0; i < FLOATS; i++)
@@ -85,6 +86,8 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
                                     bool works, uint64_t every_ns, struct window *out)
 {
     atomic_store(&worker->wanted, works);
+    if (works)
+        sem_post(&worker->go);
     enum wring_status status = wring_barrier(job->world);
     uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
     out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
@@ -145,8 +148,8 @@ static enum wring_status run_rounds(struct wring_calibration *job, struct worker
 static enum wring_status start(struct wring_calibration *job, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
-    double failed =
-        worker == NULL || pthread_create(&worker->thread, NULL, worker_main, worker) != 0;
+    double failed = worker == NULL || sem_init(&worker->go, 0, 0) != 0 ||
+                    pthread_create(&worker->thread, NULL, worker_main, worker) != 0;
     bool mine = failed == 0;
 
     enum wring_status status = wring_calibration_slowest(job, &failed, 1);
@@ -164,7 +167,9 @@ static void finish(struct worker *worker)
     if (worker == NULL)
         return;
     atomic_store(&worker->stop, true);
+    sem_post(&worker->go);
     pthread_join(worker->thread, NULL);
+    sem_destroy(&worker->go);
     free(worker);
 }
 
