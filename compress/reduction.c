@@ -1,9 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/reduction.h"
 
+#include <string.h>
+
+#include "compress/kernels/bits.h"
 #include "compress/reduce.h"
 
-#define FEW 4 /* elements: a wide kernel takes as long to begin as these to be summed */
+static float load(const void *run, uint64_t i)
+{
+    float value;
+    memcpy(&value, (const char *)run + i * sizeof(value), sizeof(value));
+    return value;
+}
+
+/** The scalar kernel for what most small exchanges are: each of its instructions is waited for. */
+static void sum_few_of_two(float *dst, const void *const *runs, size_t n_runs, uint64_t n,
+                           float divisor)
+{
+    (void)n_runs, (void)divisor; /* 2, and 1: x / 1 is x, bit for bit */
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = wring_canonical(load(runs[0], i) + load(runs[1], i));
+}
 
 struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
                                             const char *tier)
@@ -17,25 +34,15 @@ struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_o
         reduction.fold = wring_reduce_find(&job);
     else
         reduction.sum = wring_sum_find(wring_job_tier(&job));
+    reduction.few = runs == 2 && reduction.divisor == 1 ? sum_few_of_two : wring_sum_tiers[0].sum;
     return reduction;
 }
 
-static void fold(const struct wring_reduction *reduction, void *dst, const void *const *runs,
-                 uint64_t elems)
+void wring_reduction_fold(const struct wring_reduction *reduction, void *dst,
+                          const void *const *runs, uint64_t elems)
 {
     struct wring_source sources[WRING_REDUCTION_RUNS];
     for (size_t i = 0; i < reduction->runs; i++)
         sources[i].data = runs[i];
     reduction->fold(dst, sources, reduction->runs, elems, reduction->divisor);
-}
-
-void wring_reduction_run(const struct wring_reduction *reduction, void *dst,
-                         const void *const *runs, uint64_t elems)
-{
-    if (reduction->sum != NULL && elems <= FEW)
-        wring_sum_tiers[0].sum(dst, runs, reduction->runs, elems, reduction->divisor); /* scalar */
-    else if (reduction->sum != NULL)
-        reduction->sum(dst, runs, reduction->runs, elems, reduction->divisor);
-    else
-        fold(reduction, dst, runs, elems);
 }
