@@ -36,44 +36,39 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
     return NULL;
 }
 
-static bool is_left(struct wring_bucket *bucket);
-
-static bool joined_is_left(struct wring_bucket *bucket)
+/** Is its own step under way, once what is here already has been seen to? */
+static bool step_is_left(struct wring_bucket *bucket)
 {
-    return wring_bucket_under_way(bucket) &&
-           (!wring_joined_sent(bucket) || is_left(bucket->joined->carrier));
-}
-
-/** Is it under way, once what is here already has been seen to? By whoever may wait for it. */
-static bool is_left(struct wring_bucket *bucket)
-{
-    if (bucket->joined != NULL)
-        return joined_is_left(bucket);
     return wring_bucket_under_way(bucket) &&
            (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
 }
 
-static enum wring_status post(struct wring_bucket *bucket)
+/** The same, also of one that travels with others. By whoever may wait for it. */
+static bool is_left(struct wring_bucket *bucket)
+{
+    if (bucket->joined == NULL)
+        return step_is_left(bucket);
+    return wring_bucket_under_way(bucket) &&
+           (!wring_joined_sent(bucket) || step_is_left(bucket->joined->carrier));
+}
+
+void wring_bucket_ready(struct wring_bucket *bucket)
+{
+    bucket->committed = true;
+    bucket->plain =
+        bucket->joined == NULL && bucket->tensor == NULL && bucket->kept == NULL && !bucket->idle;
+}
+
+/** Begin a step, of what lies in the bucket now. */
+static enum wring_status begin(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
     enum wring_status failed = wring_session_check(session);
+
     if (failed != WRING_OK)
         return failed;
-    if (!bucket->committed) {
-        wring_error(&session->log, "bucket '%s' is posted before wring_session_commit()",
-                    bucket->name);
-        return WRING_ERR_INVALID;
-    }
-    if (bucket->joined != NULL)
-        return wring_joined_post(bucket);
-    if (is_left(bucket))
+    if (step_is_left(bucket))
         return WRING_ERR_BUSY;
-    if (bucket->kept != NULL && !bucket->choice.bypass) {
-        memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
-        bucket->kept_step = bucket->collective.step;
-    }
-    if (bucket->idle)
-        wring_residual_flush(bucket);
     if (bucket->collective.mapped != NULL && wring_mapped_begin(&bucket->collective)) {
         wring_progress_attend(session->progress);
         return WRING_OK;
@@ -83,10 +78,37 @@ static enum wring_status post(struct wring_bucket *bucket)
     return WRING_OK;
 }
 
-enum wring_status wring_bucket_post(struct wring_bucket *bucket)
+/** What is held back is kept, for a step that fails, or goes out with this one. */
+static enum wring_status begin_with_residual(struct wring_bucket *bucket)
 {
-    if (bucket->tensor == NULL || !bucket->committed)
-        return post(bucket);
+    if (step_is_left(bucket))
+        return WRING_ERR_BUSY;
+    if (bucket->kept != NULL && !bucket->choice.bypass) {
+        memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
+        bucket->kept_step = bucket->collective.step;
+    }
+    if (bucket->idle)
+        wring_residual_flush(bucket);
+    return begin(bucket);
+}
+
+static enum wring_status post(struct wring_bucket *bucket)
+{
+    enum wring_status failed = wring_session_check(bucket->session);
+    if (failed != WRING_OK)
+        return failed;
+    if (!bucket->committed) {
+        wring_error(&bucket->session->log, "bucket '%s' is posted before wring_session_commit()",
+                    bucket->name);
+        return WRING_ERR_INVALID;
+    }
+    if (bucket->joined != NULL)
+        return wring_joined_post(bucket);
+    return begin_with_residual(bucket);
+}
+
+static enum wring_status post_planned(struct wring_bucket *bucket)
+{
     enum wring_status status = wring_autoplan_arrive(bucket);
     uint64_t at_ns = wring_now_ns();
     if (status == WRING_OK)
@@ -94,6 +116,18 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     if (status == WRING_OK)
         wring_autoplan_posted(bucket, at_ns);
     return status;
+}
+
+/** Of a bucket that is not plain. Kept apart, so that a plain one's post does not carry its weight.
+ */
+__attribute__((noinline)) static enum wring_status post_otherwise(struct wring_bucket *bucket)
+{
+    return bucket->tensor != NULL && bucket->committed ? post_planned(bucket) : post(bucket);
+}
+
+enum wring_status wring_bucket_post(struct wring_bucket *bucket)
+{
+    return bucket->plain ? begin(bucket) : post_otherwise(bucket);
 }
 
 static enum wring_status test(struct wring_bucket *bucket)
@@ -124,16 +158,9 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket)
     return status;
 }
 
-static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+__attribute__((noinline)) static enum wring_status wait_with_engine(struct wring_bucket *bucket,
+                                                                    uint64_t timeout_ns)
 {
-    if (!bucket->committed)
-        return WRING_ERR_INVALID;
-    if (bucket->joined != NULL)
-        return wring_joined_wait(bucket, timeout_ns);
-    if (bucket->collective.mapped != NULL &&
-        wring_progress_wait_alone(bucket->session->progress, &bucket->collective))
-        return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
-                                                       memory_order_acquire);
     uint64_t began_ns = bucket->session->trace != NULL ? wring_now_ns() : 0;
     enum wring_status status = wring_progress_wait(
         bucket->session->progress, &bucket->collective.status, wring_deadline_in(timeout_ns));
@@ -141,10 +168,28 @@ static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
     return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : status;
 }
 
-enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+/** Until the step that was begun has ended. */
+static enum wring_status wait_for_end(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
-    if (bucket->tensor == NULL)
-        return wait(bucket, timeout_ns);
+    struct wring_collective *collective = &bucket->collective;
+
+    if (collective->mapped == NULL ||
+        !wring_progress_wait_alone(bucket->session->progress, collective))
+        return wait_with_engine(bucket, timeout_ns);
+    return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
+}
+
+static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+{
+    if (!bucket->committed)
+        return WRING_ERR_INVALID;
+    if (bucket->joined != NULL)
+        return wring_joined_wait(bucket, timeout_ns);
+    return wait_for_end(bucket, timeout_ns);
+}
+
+static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t timeout_ns)
+{
     enum wring_status status;
     if (wring_autoplan_is_over(bucket, &status))
         return status;
@@ -152,6 +197,17 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
     status = wait(bucket, timeout_ns);
     wring_autoplan_waited(bucket, began_ns, status != WRING_ERR_TIMEOUT);
     return status;
+}
+
+__attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_bucket *bucket,
+                                                                  uint64_t timeout_ns)
+{
+    return bucket->tensor != NULL ? wait_planned(bucket, timeout_ns) : wait(bucket, timeout_ns);
+}
+
+enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+{
+    return bucket->plain ? wait_for_end(bucket, timeout_ns) : wait_otherwise(bucket, timeout_ns);
 }
 
 /** Several buckets of which one is waited for. */

@@ -13,7 +13,7 @@
 void wring_commit_undo(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        at->committed = false;
+        at->committed = at->plain = false;
         wring_engine_remove_channel(session->engine, &at->scatter);
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
@@ -24,7 +24,7 @@ void wring_commit_undo(struct wring_session *session)
         at->block = NULL;
     }
     for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
-        at->committed = false;
+        at->committed = at->plain = false;
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
     wring_block_finish(&session->sources);
@@ -119,11 +119,11 @@ enum wring_status wring_commit_connect(struct wring_session *session)
     if (status != WRING_OK)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        at->committed = true;
+        wring_bucket_ready(at);
         describe(session, at);
     }
     for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
-        at->committed = true;
+        wring_bucket_ready(at);
     return WRING_OK;
 }
 

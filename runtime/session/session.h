@@ -41,6 +41,7 @@ struct wring_bucket {
     bool idle;          /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
+    bool plain; /* committed, and a post has nothing to see to but the exchange */
     bool dropped;                    /* to be freed by the next commit */
     struct wring_block borrowed;     /* registration of foreign memory, if any */
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
@@ -165,6 +166,10 @@ struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *ses
 enum wring_status wring_bucket_make(struct wring_session *session,
                                     const struct wring_bucket_params *params,
                                     struct wring_bucket **out);
+
+/** All that its steps run on is there. What a post has to see to besides is settled for good here,
+ *  so that it need not ask each time. */
+void wring_bucket_ready(struct wring_bucket *bucket);
 
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);
