@@ -39,8 +39,9 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
 /** Is its own step under way, once what is here already has been seen to? */
 static bool step_is_left(struct wring_bucket *bucket)
 {
+    const struct wring_mapped *mapped = bucket->collective.mapped;
     return wring_bucket_under_way(bucket) &&
-           (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
+           (mapped == NULL || mapped->in_place || !wring_mapped_end(&bucket->collective));
 }
 
 /** The same, also of one that travels with others. By whoever may wait for it. */
@@ -59,22 +60,29 @@ void wring_bucket_ready(struct wring_bucket *bucket)
         bucket->joined == NULL && bucket->tensor == NULL && bucket->kept == NULL && !bucket->idle;
 }
 
+/** Functions like this one are kept apart so that the short way past them does not carry their
+ *  weight. */
+__attribute__((noinline)) static enum wring_status post_to_engine(struct wring_bucket *bucket)
+{
+    struct wring_session *session = bucket->session;
+    wring_progress_post(session->progress, &bucket->collective,
+                        wring_bucket_bytes(bucket) <= session->config.flat_bytes);
+    return WRING_OK;
+}
+
 /** Begin a step, of what lies in the bucket now. */
 static enum wring_status begin(struct wring_bucket *bucket)
 {
-    struct wring_session *session = bucket->session;
-    enum wring_status failed = wring_session_check(session);
+    enum wring_status failed = wring_session_check(bucket->session);
 
     if (failed != WRING_OK)
         return failed;
-    if (step_is_left(bucket))
+    if (wring_bucket_under_way(bucket) && step_is_left(bucket))
         return WRING_ERR_BUSY;
-    if (bucket->collective.mapped != NULL && wring_mapped_begin(&bucket->collective)) {
-        wring_progress_attend(session->progress);
-        return WRING_OK;
-    }
-    wring_progress_post(session->progress, &bucket->collective,
-                        wring_bucket_bytes(bucket) <= session->config.flat_bytes);
+    if (bucket->collective.mapped == NULL)
+        return post_to_engine(bucket);
+    wring_mapped_begin(&bucket->collective);
+    wring_progress_attend(bucket->session->progress, &bucket->collective);
     return WRING_OK;
 }
 
@@ -118,8 +126,6 @@ static enum wring_status post_planned(struct wring_bucket *bucket)
     return status;
 }
 
-/** Of a bucket that is not plain. Kept apart, so that a plain one's post does not carry its weight.
- */
 __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_bucket *bucket)
 {
     return bucket->tensor != NULL && bucket->committed ? post_planned(bucket) : post(bucket);
@@ -140,7 +146,8 @@ static enum wring_status test(struct wring_bucket *bucket)
     if (bucket->joined != NULL)
         return wring_joined_test(bucket);
     if (is_left(bucket)) {
-        if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
+        if (collective->mapped != NULL && !collective->mapped->in_place &&
+            wring_mapped_give(collective, TESTS_ALONE))
             wring_progress_post(progress, collective, true);
         wring_progress_nudge(progress);
     }
@@ -232,7 +239,8 @@ static void give_all(const struct any *any)
         struct wring_bucket *bucket = any->buckets[i];
         if (bucket != NULL && bucket->joined != NULL)
             bucket = bucket->joined->carrier;
-        if (bucket != NULL && bucket->collective.mapped != NULL)
+        if (bucket != NULL && bucket->collective.mapped != NULL &&
+            !bucket->collective.mapped->in_place)
             wring_mapped_wait(&bucket->collective, 0);
     }
 }

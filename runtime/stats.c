@@ -123,7 +123,7 @@ static const char *scheme_of(const struct wring_collective *collective)
 {
     if (collective->members.n == 1)
         return "none";
-    if (collective->work.ops != &wring_sharded)
+    if (collective->work.ops != &wring_sharded && !collective->work.direct)
         return "indivisible";
     return collective->work.codec != NULL ? "divisible" : "direct";
 }

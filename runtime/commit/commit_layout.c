@@ -7,6 +7,7 @@
 #define STAGE_TASKS 4
 #define ALIGN WRING_BOARD_ALIGN
 #define PAIR_FLAT_TIMES 8
+#define PAIR_SHOWN_BYTES 1024
 #define PAIR_COPIED_TIMES 64
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
@@ -14,6 +15,7 @@
 /** What a bucket's exchange looks like, before anything is allocated. */
 struct layout {
     bool sharded, raw, placed, mapped;
+    bool in_place; /* and mapped: sums go straight into the data */
     struct wring_geometry geometry;
     uint64_t pieces; /* of the largest shard, or of the whole */
     size_t slot_bytes;
@@ -21,12 +23,16 @@ struct layout {
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 
+static uint32_t at_most(uint64_t value, uint32_t limit)
+{
+    return value < limit ? (uint32_t)value : limit;
+}
+
 /**
  * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
  * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
- * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data each of
- * two adds but its half, and reads half as many, which is sooner done from 8 KiB on. More members
- * would wait for more words.
+ * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
+ * are two again, but no engine in between, which tells up to about as many bytes.
  */
 static uint64_t flat_limit(const struct wring_bucket *bucket)
 {
@@ -36,10 +42,10 @@ static uint64_t flat_limit(const struct wring_bucket *bucket)
 
     if (members->n != 2)
         return limit;
-    if (bucket->placed && bucket->mapped)
-        return limit / 2;
     const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
     const struct wring_provider_caps *caps = &fabric->devices[other->device].caps;
+    if (bucket->placed && bucket->mapped)
+        return at_most(limit * PAIR_FLAT_TIMES, (uint32_t)bucket->session->config.chunk_bytes);
     if (caps->remote_map)
         return limit;
     return limit * (caps->local_any ? PAIR_COPIED_TIMES : PAIR_FLAT_TIMES);
@@ -69,15 +75,21 @@ static bool is_sharded(const struct wring_bucket *bucket, bool raw)
     return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
 }
 
-static uint32_t at_most(uint64_t value, uint32_t limit)
-{
-    return value < limit ? (uint32_t)value : limit;
-}
-
 static bool is_flat(const struct wring_bucket *bucket, const struct layout *layout)
 {
     return layout->raw && !layout->sharded && is_small(bucket) &&
            wring_flat_takes(&layout->geometry, bucket->group->members.n);
+}
+
+/**
+ * Of two, from a few lines on, each adds its half where the data lies: for every line that goes to
+ * the other core and back there is one that need not be shown and one that need not be read. More
+ * members, who mostly share cores, would wait for another turn on them.
+ */
+static bool is_in_place(const struct wring_bucket *bucket)
+{
+    return bucket->placed && bucket->group->members.n == 2 &&
+           wring_bucket_bytes(bucket) > PAIR_SHOWN_BYTES;
 }
 
 /** @param raw  without its codec, if it has one */
@@ -103,6 +115,7 @@ static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
         layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
                                        : wring_codec_bound(codec, piece.end - piece.begin);
     layout.mapped = is_flat(bucket, &layout) && bucket->mapped && n > 1 && bucket->elems > 0;
+    layout.in_place = layout.mapped && is_in_place(bucket);
     if (layout.placed && bucket->mapped)
         layout.slot_bytes = ALIGN; /* a word has no bytes */
     layout.window = wring_window(config, layout.pieces + 1);
@@ -129,6 +142,12 @@ static struct wring_span find_owned(const struct wring_bucket *bucket)
     if (layout.raw || !layout.sharded)
         return (struct wring_span){0, 0};
     return wring_geometry_shard(&layout.geometry, bucket->group->members.me);
+}
+
+/** Of what is shown on a board. */
+static size_t board_room(const struct wring_bucket *bucket, const struct layout *layout)
+{
+    return layout->in_place ? 1 : wring_bucket_bytes(bucket);
 }
 
 static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
@@ -174,8 +193,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
                  .in = bucket->data,
                  .out = bucket->data,
                  .block = bucket->block,
-                 .placed = layout->placed,
-                 .direct = layout->placed && bucket->mapped,
+                 .placed = layout->placed || layout->in_place,
+                 .direct = (layout->placed && bucket->mapped) || layout->in_place,
                  .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,
@@ -201,7 +220,7 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
         total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
         if (layout.mapped)
-            total += wring_mapped_memory(wring_bucket_bytes(at));
+            total += wring_mapped_memory(board_room(at, &layout));
         if (at->collective.scatter != NULL)
             total += channel_bytes(at, &layout);
         if (at->collective.gather != NULL && !at->collective.work.placed)
@@ -233,7 +252,7 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     enum wring_status status = WRING_OK;
 
     if (layout.mapped)
-        status = wring_mapped_create(collective->members, wring_bucket_bytes(bucket), memory,
+        status = wring_mapped_create(collective->members, board_room(bucket, &layout), memory,
                                      &collective->mapped);
     if (collective->scatter != NULL)
         status = make_channel(bucket, &bucket->scatter, layout.window, layout.slot_bytes, &memory);

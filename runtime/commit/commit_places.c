@@ -79,6 +79,23 @@ static enum wring_status map_data(const struct wring_bucket *bucket, const struc
     return status;
 }
 
+/** Its board, and in place its data. */
+static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t member,
+                                       const struct place *place)
+{
+    struct wring_mapped *mapped = bucket->collective.mapped;
+    uint8_t *data;
+    enum wring_status status =
+        wring_mapped_connect(mapped, member, place->slots, place->gather_offset);
+
+    if (status != WRING_OK || !bucket->collective.work.direct)
+        return status;
+    status = place->data != NULL ? map_data(bucket, place, &data) : WRING_ERR_FRAME;
+    if (status == WRING_OK)
+        wring_mapped_place(mapped, member, data);
+    return status;
+}
+
 static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
 {
     if (bucket->collective.scatter != NULL) {
@@ -131,7 +148,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
     if (bucket->collective.mapped != NULL)
-        return wring_mapped_connect(bucket->collective.mapped, member, slots, place.gather_offset);
+        return connect_board(bucket, member, &place);
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);

@@ -28,6 +28,10 @@ void wring_progress_unlock(struct wring_progress *progress);
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
                          bool urgent);
 
+/** A step of a mapped collective has begun: have it go on, without the engine if it can do without,
+ *  and see to the rest where no thread does. */
+void wring_progress_attend(struct wring_progress *progress, struct wring_collective *collective);
+
 /** Wait for a mapped collective that was begun without the engine, which gets it if that takes
  *  long. @return whether it has ended */
 bool wring_progress_wait_alone(struct wring_progress *progress,
@@ -41,9 +45,6 @@ bool wring_progress_hold(struct wring_progress *progress);
 bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective);
 
 void wring_progress_release(struct wring_progress *progress);
-
-/** A step goes its way without the engine: see to the rest, where no thread does. */
-void wring_progress_attend(struct wring_progress *progress);
 
 /** Make a little progress if nobody else does. */
 void wring_progress_nudge(struct wring_progress *progress);

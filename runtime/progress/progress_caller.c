@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers that wait, and make progress meanwhile: with the engine, or past it. */
+/* Callers that wait, and make progress with the engine meanwhile. */
 #include "runtime/progress/progress_state.h"
-#include "transport/collective/collective.h"
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)
-#define LOOK_NS 20
-#define LOOKS_MAX 1000    /* at another's board, before the engine looks and judges who is silent */
-#define LOOKS_CROWDED 200 /* each gives the core away */
-#define METER_SHARE 127   /* of short waits one is counted: no multiple of what a step has */
+#define METER_SHARE 127 /* of short waits one is counted: no multiple of what a step has */
 
 /** A caller comes to wait: was that at once after the first post? */
 static void note_wait(struct wring_progress *progress)
@@ -21,6 +17,7 @@ static void note_wait(struct wring_progress *progress)
 
 void wring_progress_nudge(struct wring_progress *progress)
 {
+    wring_alone_give(progress);
     if (pthread_mutex_trylock(&progress->driver) != 0)
         return;
     wring_engine_poll(progress->engine);
@@ -115,8 +112,7 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
     }
 }
 
-/** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
-static uint64_t begin_meter(struct wring_progress *progress)
+uint64_t wring_meter_begin(struct wring_progress *progress)
 {
     if (!atomic_load_explicit(&progress->metered, memory_order_relaxed))
         return 0;
@@ -126,8 +122,7 @@ static uint64_t begin_meter(struct wring_progress *progress)
     return due ? wring_thread_cpu_ns() : 0;
 }
 
-/** One wait stands for all since the last one that was counted. */
-static void end_meter(struct wring_progress *progress, uint64_t began_ns)
+void wring_meter_end(struct wring_progress *progress, uint64_t began_ns)
 {
     if (began_ns == 0)
         return;
@@ -138,73 +133,15 @@ static void end_meter(struct wring_progress *progress, uint64_t began_ns)
                           memory_order_relaxed);
 }
 
-/** Ranks that share a core must leave it to each other. */
-static unsigned looks_alone(const struct wring_progress *progress)
-{
-    uint64_t most = progress->spin_ns / LOOK_NS;
-    if (progress->engine->fabric->crowded)
-        return LOOKS_CROWDED;
-    return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
-}
-
-static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)
-{
-    if (collective->mapped->by_engine)
-        return false;
-    uint64_t began_ns = begin_meter(progress);
-    bool ended = wring_mapped_wait(collective, looks_alone(progress));
-    end_meter(progress, began_ns);
-    return ended;
-}
-
-bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
-{
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
-}
-
-bool wring_progress_hold(struct wring_progress *progress)
-{
-    if (pthread_mutex_trylock(&progress->driver) != 0)
-        return false;
-    if (progress->engine->fabric->state == WRING_FABRIC_WORKING)
-        return true;
-    pthread_mutex_unlock(&progress->driver);
-    return false;
-}
-
-bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
-{
-    if (!wring_mapped_begin(collective)) {
-        wring_engine_post(progress->engine, collective);
-        return false;
-    }
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
-}
-
-void wring_progress_release(struct wring_progress *progress)
-{
-    bool idle = wring_engine_idle(progress->engine);
-    pthread_mutex_unlock(&progress->driver);
-    wring_wake_onlookers(progress);
-    if (!idle)
-        wring_hand_over(progress);
-    wring_progress_attend(progress);
-}
-
-void wring_progress_attend(struct wring_progress *progress)
-{
-    if (!progress->threaded)
-        wring_progress_nudge(progress);
-}
-
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
                           uint64_t deadline_ns)
 {
     if (reached(&goal))
         return true;
 
+    wring_alone_give(progress);
     note_wait(progress);
-    uint64_t began_ns = begin_meter(progress);
+    uint64_t began_ns = wring_meter_begin(progress);
     atomic_fetch_add(&progress->takers, 1);
     take_over(progress, &goal, deadline_ns);
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
@@ -213,7 +150,7 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (last && (atomic_load(&progress->engine->n_active) > 0 ||
                  atomic_load(&progress->engine->posted) != NULL))
         wring_hand_over(progress);
-    end_meter(progress, began_ns);
+    wring_meter_end(progress, began_ns);
     return reached(&goal);
 }
 

@@ -41,9 +41,9 @@ struct wring_bucket {
     bool idle;          /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
-    bool plain; /* committed, and a post has nothing to see to but the exchange */
-    bool dropped;                    /* to be freed by the next commit */
-    struct wring_block borrowed;     /* registration of foreign memory, if any */
+    bool plain;                  /* committed, and a post has nothing to see to but the exchange */
+    bool dropped;                /* to be freed by the next commit */
+    struct wring_block borrowed; /* registration of foreign memory, if any */
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */

@@ -9,6 +9,7 @@
 #include "tests/lib/test.h"
 
 #define MEMBERS 3
+#define PAIR 2
 #define ELEMS 30 /* more than fit a line */
 #define BYTES (ELEMS * sizeof(int64_t))
 #define ROUNDS 9
@@ -45,23 +46,30 @@ static enum wring_status connect_to(struct wring_mapped *mapped, uint32_t member
     return wring_mapped_connect(mapped, member, &remote, offset);
 }
 
-static void make(uint32_t me)
+/** @param n  members; two reduce in place */
+static void make(uint32_t me, uint32_t n)
 {
     struct member *member = &members[me];
+    bool in_place = n == PAIR;
     memset(member, 0, sizeof(*member));
     member->collective = (struct wring_collective){
         .engine = &engine,
         .step = 1, /* not one that is timed, for which tasks would be needed */
         .work = {.ops = &wring_flat_mapped,
-                 .geometry = {.elems = ELEMS, .elem_bytes = sizeof(int64_t)},
+                 .geometry = {.elems = ELEMS,
+                              .elem_bytes = sizeof(int64_t),
+                              .grain = 4,
+                              .shards = n,
+                              .chunk_elems = ELEMS},
                  .dtype = WRING_I64,
                  .op = WRING_SUM,
                  .in = member->data,
-                 .out = member->data},
+                 .out = member->data,
+                 .direct = in_place},
     };
     enum wring_status status =
-        wring_mapped_create((struct wring_members){MEMBERS, me, ranks}, BYTES, member->memory,
-                            &member->collective.mapped);
+        wring_mapped_create((struct wring_members){n, me, ranks}, in_place ? 1 : BYTES,
+                            member->memory, &member->collective.mapped);
     REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
     wring_mapped_prepare(&member->collective);
 }
@@ -69,7 +77,7 @@ static void make(uint32_t me)
 static void make_all(void)
 {
     for (uint32_t i = 0; i < MEMBERS; i++)
-        make(i);
+        make(i, MEMBERS);
     for (uint32_t i = 0; i < MEMBERS; i++)
         for (uint32_t j = 0; j < MEMBERS; j++)
             if (i != j)
@@ -99,7 +107,7 @@ static void check_sums(uint32_t member, int round)
 {
     for (int i = 0; i < ELEMS; i++) {
         int64_t sum = 0;
-        for (uint32_t m = 0; m < MEMBERS; m++)
+        for (uint32_t m = 0; m < members[member].collective.mapped->members.n; m++)
             sum += value(m, round, i);
         CHECK(members[member].data[i] == sum, "member %u, round %d, element %d", member, round, i);
     }
@@ -129,6 +137,58 @@ static void rounds_overlap(void)
               counts.bytes_received == counts.bytes_sent,
           "%llu steps", (unsigned long long)counts.steps);
     destroy_all();
+}
+
+static void make_pair(void)
+{
+    for (uint32_t i = 0; i < PAIR; i++)
+        make(i, PAIR);
+    for (uint32_t i = 0; i < PAIR; i++) {
+        struct wring_mapped *mapped = members[i].collective.mapped;
+        CHECK(connect_to(mapped, 1 - i, MEMORY, 0) == WRING_OK, "%u", i);
+        wring_mapped_place(mapped, 1 - i, (uint8_t *)members[1 - i].data);
+    }
+}
+
+static void destroy_pair(void)
+{
+    for (uint32_t i = 0; i < PAIR; i++)
+        wring_mapped_destroy(members[i].collective.mapped);
+}
+
+/** Two add their halves where the data lies; each is needed twice, and either may come first. */
+static void halves_in_place(void)
+{
+    make_pair();
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t first = (uint32_t)round % PAIR, second = 1 - first;
+        begin(first, round);
+        CHECK(!wring_mapped_end(&members[first].collective), "ended alone");
+        begin(second, round);
+        CHECK(!wring_mapped_end(&members[second].collective), "the other half is not summed");
+        CHECK(wring_mapped_end(&members[first].collective), "round %d", round);
+        check_sums(first, round);
+        CHECK(wring_mapped_end(&members[second].collective), "round %d", round);
+        check_sums(second, round);
+    }
+    struct wring_mapped_counts counts = wring_mapped_count(members[1].collective.mapped);
+    CHECK(counts.steps == ROUNDS && counts.bytes_sent + counts.bytes_received == ROUNDS * BYTES,
+          "%llu steps", (unsigned long long)counts.steps);
+    destroy_pair();
+}
+
+/** Who goes to sleep after its post misses both rounds of others. */
+static void sleepers_are_seen_in_place(void)
+{
+    make_pair();
+    begin(0, 0);
+    begin(1, 0);
+    wring_mapped_sleep(&members[0].collective);
+    CHECK(!wring_mapped_end(&members[1].collective), "member 0 has summed nothing");
+    CHECK(members[1].collective.mapped->by_engine &&
+              atomic_exchange(&engine.posted, NULL) == &members[1].collective,
+          "the engine is to wake it");
+    destroy_pair();
 }
 
 /** Whoever posts hears that another one sleeps, and leaves the step to the engine. */
@@ -191,7 +251,7 @@ static void fullest_cores_lose_one(void)
 static void places_are_checked(void)
 {
     size_t need = wring_mapped_memory(BYTES);
-    make(0);
+    make(0, MEMBERS);
     struct wring_mapped *mapped = members[0].collective.mapped;
     CHECK(need <= MEMORY, "%zu bytes", need);
     CHECK(connect_to(mapped, 1, need - 1, 0) == WRING_ERR_FRAME, "too little memory");
@@ -206,7 +266,9 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"rounds_overlap", rounds_overlap},
+        {"halves_in_place", halves_in_place},
         {"sleepers_are_seen", sleepers_are_seen},
+        {"sleepers_are_seen_in_place", sleepers_are_seen_in_place},
         {"cores_are_shown", cores_are_shown},
         {"fullest_cores_lose_one", fullest_cores_lose_one},
         {"places_are_checked", places_are_checked},

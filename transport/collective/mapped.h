@@ -15,6 +15,12 @@
  * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
  * that only after its round k has ended, which was the last time that it read a slot of round k.
  *
+ * In place: where the members' data is mapped as well, a step on more than a few lines takes two
+ * rounds without contributions. In the first each says that its data is ready; then it sums its own
+ * shard, out of everyone's data and into everyone's data, and says that this is done in the second.
+ * No line goes to and fro but those of the sums: that is what larger steps do over channels
+ * (sharded.c, "direct"). A member is needed twice, so somebody must see to it after a post.
+ *
  * What others write is hostile. Its place and length follow from the layout alone; a board that
  * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
  *
@@ -43,34 +49,57 @@ struct wring_board {
     _Atomic uint32_t core;   /* + 1, from which it showed something last; 0: it does not say */
 };
 
+/** What even rounds use of our own board, or odd ones. */
+struct wring_mapped_turn {
+    struct wring_mapped_slot *slot;
+    void *place;      /* of the contribution, in it */
+    const void **run; /* [members] what is reduced */
+};
+
 struct wring_mapped {
-    /* all that a step needs, but for `runs` */
+    /* what a post needs before others see what it has: ready-made, in one line */
+    struct {
+        struct wring_mapped_slot *slot;
+        void *place;
+        uint64_t number; /* but for the tag */
+    } ready;
+    const void *in; /* what we contribute */
+    size_t shown;   /* bytes of it that come with the number */
+
+    /* and what comes after that */
     uint64_t round;
-    uint64_t number;    /* round, and below it the tag of the call; 0 where there are no calls */
-    size_t head;        /* of a slot, before the contribution */
-    size_t at;          /* where slots of this round begin, behind the boards */
-    size_t bytes;       /* of this step's contributions */
-    uint64_t all_bytes; /* that go to all others */
-    struct wring_board *own; /* in memory that the others map; borrowed */
+    uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
+    const struct wring_mapped_turn *turn; /* this round's */
+    struct wring_mapped_turn turns[2];
     struct wring_mapped_other {
-        const struct wring_board *board; /* mapped */
+        const struct wring_mapped_slot *slots[2]; /* of even and of odd rounds; mapped */
+        const struct wring_board *board;          /* mapped */
+        void *place; /* in place: of our shard's sum, in its data; mapped */
         uint32_t member;
     } * others; /* [n_others] */
     uint32_t n_others;
-    bool fenced;      /* there is somebody for whom light fences are not enough */
-    bool crowded;     /* ranks share cores, and say which */
-    bool spreads;     /* they are all here: so one can tell that cores have unlike many */
-    unsigned yields;  /* since cores were last compared */
-    unsigned uneven;  /* comparisons in a row that found so */
-    bool by_engine;   /* the step under way is the engine's */
-    unsigned looks;   /* that found this step not yet ended */
-    const void **run; /* [members] what is reduced in this step */
+    unsigned looks;  /* that found this step not yet ended */
+    bool by_engine;  /* the step under way is the engine's */
+    bool traced;     /* so all steps are */
+    bool fenced;     /* there is somebody for whom light fences are not enough */
+    bool crowded;    /* ranks share cores, and say which */
+    bool spreads;    /* they are all here: so one can tell that cores have unlike many */
+    unsigned yields; /* since cores were last compared */
+    unsigned uneven; /* comparisons in a row that found so */
+    bool in_place;   /* sums go straight into everyone's data */
+    bool summed;     /* and ours has: this is the second round */
+    uint64_t elems;  /* that we reduce in this step */
+    size_t bytes;    /* of them */
+    uint64_t all_bytes, other_bytes; /* that go to all others in this step; that come from them */
+    void *out;                       /* where the sum goes */
+    struct wring_board *own;         /* in memory that the others map; borrowed */
     struct wring_reduction reduction;
     atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
     atomic_ullong ended;                         /* steps without the engine */
 
     struct wring_members members;
-    size_t room, stride;    /* for contributions of so many bytes */
+    size_t room;            /* for contributions of so many bytes */
+    size_t shard_offset;    /* in place: of ours, in everyone's data */
     const void **runs;      /* [2][members] of even and of odd rounds */
     enum wring_dtype dtype; /* what the reduction is for */
     enum wring_op op;
@@ -109,6 +138,9 @@ void wring_mapped_destroy(struct wring_mapped *mapped);
 enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
                                        struct wring_remote *remote, uint64_t offset);
 
+/** In place, after the member is connected: where it has its data, mapped, as much as ours. */
+void wring_mapped_place(struct wring_mapped *mapped, uint32_t member, uint8_t *data);
+
 /** The collective's work is another one than before: look up what it needs. */
 void wring_mapped_prepare(struct wring_collective *collective);
 
@@ -121,6 +153,9 @@ bool wring_mapped_begin(struct wring_collective *collective);
 /** End the step here and now, if it can be and is not the engine's. @return whether it has ended,
  *  in whatever way */
 bool wring_mapped_end(struct wring_collective *collective);
+
+/** Give the step to the engine, which nobody drives on that account. */
+void wring_mapped_yield(struct wring_collective *collective);
 
 /** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
  *  given to the engine */

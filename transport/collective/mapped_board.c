@@ -27,10 +27,23 @@ size_t wring_mapped_memory(size_t room)
     return sizeof(struct wring_board) + 2 * stride_of(room);
 }
 
-static uint8_t *data_of(const struct wring_mapped *mapped, const struct wring_board *board,
-                        size_t at)
+/** Where a slot lies behind its board. @param odd  0 or 1, as the round */
+static uint8_t *slot_of(const struct wring_board *board, size_t room, unsigned odd)
 {
-    return (uint8_t *)wring_mapped_slot(board, at) + mapped->head;
+    return (uint8_t *)(board + 1) + odd * stride_of(room);
+}
+
+static void set_turns(struct wring_mapped *mapped)
+{
+    for (unsigned odd = 0; odd < 2; odd++) {
+        uint8_t *slot = slot_of(mapped->own, mapped->room, odd);
+        mapped->turns[odd] = (struct wring_mapped_turn){
+            .slot = (struct wring_mapped_slot *)slot,
+            .place = slot + head_of(mapped->room),
+            .run = mapped->runs + odd * mapped->members.n,
+        };
+    }
+    wring_mapped_enter(mapped, 0);
 }
 
 enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
@@ -41,8 +54,6 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
         return WRING_ERR_NO_MEMORY;
     mapped->members = members;
     mapped->room = room;
-    mapped->head = head_of(room);
-    mapped->stride = stride_of(room);
     mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
     mapped->others = calloc(members.n, sizeof(*mapped->others));
@@ -54,6 +65,7 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
         wring_mapped_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
+    set_turns(mapped);
     mapped->fenced = !wring_fence_register();
     atomic_store(&mapped->own->fenced, mapped->fenced);
     *out = mapped;
@@ -92,11 +104,25 @@ enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t mem
     enum wring_status status = map_board(mapped, remote, offset, &board);
     if (status != WRING_OK)
         return status;
-    mapped->others[mapped->n_others++] = (struct wring_mapped_other){board, member};
+    struct wring_mapped_other *other = &mapped->others[mapped->n_others++];
+    other->board = board;
+    other->member = member;
+    for (unsigned odd = 0; odd < 2; odd++) {
+        const uint8_t *slot = slot_of(board, mapped->room, odd);
+        other->slots[odd] = (const struct wring_mapped_slot *)slot;
+        mapped->turns[odd].run[member] = slot + head_of(mapped->room);
+    }
     mapped->fenced |= atomic_load(&board->fenced) != 0;
-    mapped->runs[member] = data_of(mapped, board, 0);
-    mapped->runs[mapped->members.n + member] = data_of(mapped, board, mapped->stride);
     return WRING_OK;
+}
+
+void wring_mapped_place(struct wring_mapped *mapped, uint32_t member, uint8_t *data)
+{
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        if (mapped->others[i].member == member)
+            mapped->others[i].place = data + mapped->shard_offset;
+    for (unsigned odd = 0; odd < 2; odd++)
+        mapped->turns[odd].run[member] = data + mapped->shard_offset;
 }
 
 struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)

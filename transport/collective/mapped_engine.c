@@ -76,21 +76,32 @@ static void trace_arrived(const struct wring_collective *collective)
                                        collective->mapped->bytes);
 }
 
-static void mapped_advance(struct wring_collective *collective)
+/** Everybody has shown what belongs to this round. */
+static void go_on(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
 
-    wake_all(collective);
-    if (wring_mapped_all_shown(mapped)) {
+    if (!mapped->summed)
         trace_arrived(collective);
-        uint64_t mode = wring_fp_enter();
-        wring_mapped_reduce(collective);
-        wring_fp_leave(mode);
-        atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
-        wring_engine_finish(collective->engine, collective, WRING_OK);
-    } else if (collective->calls != NULL) {
-        suspect(collective);
+    uint64_t mode = wring_fp_enter();
+    bool ended = wring_mapped_end_round(collective);
+    wring_fp_leave(mode);
+    if (!ended) { /* who sleeps needs that, too, and perhaps no more */
+        memset(mapped->woken, 0, mapped->n_others * sizeof(bool));
+        collective->runnable = true;
+        return;
     }
+    atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
+    wring_engine_finish(collective->engine, collective, WRING_OK);
+}
+
+static void mapped_advance(struct wring_collective *collective)
+{
+    wake_all(collective);
+    if (wring_mapped_all_shown(collective->mapped))
+        go_on(collective);
+    else if (collective->calls != NULL)
+        suspect(collective);
 }
 
 /** No job of ours goes to an executor. */

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a caller waits for what others have not shown yet. */
+#include "transport/collective/mapped_inside.h"
+
+#include "base/clock.h"
+#include "base/fpenv.h"
+#include "base/spin.h"
+#include "transport/collective/spread.h"
+
+/* others may keep the core long: then the engine is to see deadlines */
+#define CROWDED_NS WRING_NS_PER_MS
+#define COMPARED_EVERY 64 /* times that the core was given away: some hundred microseconds */
+#define UNEVEN_FOR 3      /* comparisons: the scheduler may see to it, and whoever moved settles */
+#define LOOKS_BESIDE 10   /* as long as a line and a late rank take, not half of a hand-over */
+
+bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
+{
+    struct wring_mapped *mapped = collective->mapped;
+
+    if (mapped->by_engine || mapped->looks++ < looks)
+        return false;
+    mapped->by_engine = true;
+    return true;
+}
+
+/**
+ * Whoever has not shown anything yet runs on another core, by what it said last: to give ours away
+ * would help nobody, and cost as much as the wait.
+ */
+static bool all_come_from_beside(const struct wring_mapped *mapped, uint32_t core)
+{
+    for (uint32_t i = 0; i < mapped->n_others; i++) {
+        uint32_t its = atomic_load_explicit(&mapped->others[i].board->core, memory_order_relaxed);
+        if ((its == core || its == 0) && wring_mapped_number(mapped, i) != mapped->number)
+            return false;
+    }
+    return true;
+}
+
+/** One rank too many shares our core, and has for a while: somebody leaves, perhaps we. */
+static void spread_out(struct wring_mapped *mapped)
+{
+    cpu_set_t usable;
+
+    mapped->cores[mapped->members.me] =
+        atomic_load_explicit(&mapped->own->core, memory_order_relaxed);
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        mapped->cores[mapped->others[i].member] =
+            atomic_load_explicit(&mapped->others[i].board->core, memory_order_relaxed);
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
+        return;
+    int core = wring_spread_choose(mapped->cores, mapped->members.n, mapped->members.me, &usable);
+    mapped->uneven = core >= 0 ? mapped->uneven + 1 : 0;
+    if (mapped->uneven < UNEVEN_FOR)
+        return;
+    mapped->uneven = 0;
+    wring_spread_move(core, &usable);
+}
+
+static void give_core_away(struct wring_mapped *mapped)
+{
+    sched_yield();
+    if (!mapped->spreads || ++mapped->yields < COMPARED_EVERY)
+        return;
+    mapped->yields = 0;
+    spread_out(mapped);
+}
+
+/**
+ * There are more ranks than cores. One that shares ours gets it as soon as it is waited for; it
+ * then ends this step, shows what it has in the next one, and gives the core back: once in each
+ * step. @return false: the engine has the step
+ */
+static bool look_crowded(struct wring_collective *collective, unsigned looks)
+{
+    struct wring_mapped *mapped = collective->mapped;
+    uint64_t limit_ns = 0; /* known when it is first needed */
+    uint32_t core = wring_mapped_show_core(mapped);
+
+    for (unsigned beside = 0; !wring_mapped_all_shown(mapped);) {
+        if (beside++ < LOOKS_BESIDE && all_come_from_beside(mapped, core)) {
+            wring_spin_pause();
+            continue;
+        }
+        limit_ns = limit_ns == 0 ? wring_deadline_in(CROWDED_NS) : limit_ns;
+        if (wring_mapped_give(collective, wring_now_ns() >= limit_ns ? 0 : looks)) {
+            wring_mapped_yield(collective);
+            return false;
+        }
+        give_core_away(mapped);
+        core = wring_mapped_show_core(mapped);
+        beside = 0;
+    }
+    return true;
+}
+
+/** @return false: the engine has the step */
+static bool look(struct wring_collective *collective, unsigned looks)
+{
+    while (!wring_mapped_all_shown(collective->mapped)) {
+        if (wring_mapped_give(collective, looks)) {
+            wring_mapped_yield(collective);
+            return false;
+        }
+        wring_spin_pause();
+    }
+    return true;
+}
+
+bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
+{
+    const struct wring_mapped *mapped = collective->mapped;
+    bool ours = true;
+
+    if (!wring_mapped_under_way(collective))
+        return true;
+    if (mapped->by_engine)
+        return false;
+    uint64_t mode = wring_fp_enter(); /* here rather than after the wait, for which others wait */
+    while (ours && wring_mapped_under_way(collective)) {
+        ours = mapped->crowded ? look_crowded(collective, looks) : look(collective, looks);
+        if (ours)
+            wring_mapped_go_on(collective);
+        ours = ours && !mapped->by_engine;
+    }
+    wring_fp_leave(mode);
+    return ours;
+}
