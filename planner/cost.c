@@ -115,6 +115,30 @@ struct wring_cost wring_cost_of(const struct wring_cost *outer, const struct wri
     return through(x, y, n, outer->slope * inner->slope);
 }
 
+struct wring_cost wring_cost_continue(const struct wring_cost *small, double at,
+                                      const struct wring_cost *large)
+{
+    double x[2 * WRING_COST_CORNERS + 1], y[2 * WRING_COST_CORNERS + 1];
+    uint32_t n = 0;
+
+    if (small->n == 0 || large->n == 0)
+        return small->n == 0 ? *large : *small;
+    for (uint32_t i = 0; i < small->n && small->corners[i].x < at; i++) {
+        x[n] = small->corners[i].x;
+        y[n++] = small->corners[i].y;
+    }
+    x[n] = at;
+    y[n++] = wring_cost_at(small, at);
+    for (uint32_t i = 0; i < large->n; i++) {
+        if (large->corners[i].x <= at)
+            continue;
+        x[n] = large->corners[i].x;
+        y[n] = large->corners[i].y > y[n - 1] ? large->corners[i].y : y[n - 1];
+        n++;
+    }
+    return through(x, y, n, large->slope);
+}
+
 bool wring_cost_below(const struct wring_cost *a, const struct wring_cost *b)
 {
     double x[2 * WRING_COST_CORNERS];

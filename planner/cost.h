@@ -61,6 +61,11 @@ struct wring_cost wring_cost_add(const struct wring_cost *a, const struct wring_
  */
 struct wring_cost wring_cost_of(const struct wring_cost *outer, const struct wring_cost *inner);
 
+/** `small` as far as x = at, and `large` beyond, where that is more; likewise exact. at ≥ 0; where
+ * one of them costs nothing, it is the other. */
+struct wring_cost wring_cost_continue(const struct wring_cost *small, double at,
+                                      const struct wring_cost *large);
+
 /** Is a ≤ b at every x ≥ 0? */
 bool wring_cost_below(const struct wring_cost *a, const struct wring_cost *b);
 

@@ -267,6 +267,14 @@ struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profil
 struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, const char *codec,
                                                 const char *run_as, uint32_t ranks, uint32_t cores);
 
+/**
+ * Add what larger buckets take to a way: it knows what it knew, and beyond its max_elems what
+ * `larger` says, whose name is the same. Trust is that of the worse one.
+ * @param common  sizes that both were measured at
+ */
+void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,
+                              uint32_t common);
+
 /** Set `hash` of a profile that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_profile_rehash(struct wring_profile *profile);
 

@@ -53,3 +53,33 @@ struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, c
     snprintf(profile->ways[i].run_as, sizeof(profile->ways[i].run_as), "%s", run_as);
     return &profile->ways[i];
 }
+
+static void extend_curve(struct wring_profile_curve *curve, double at,
+                         const struct wring_profile_curve *larger, uint32_t common)
+{
+    struct wring_profile_trust *trust = &curve->trust;
+    const struct wring_profile_trust *more = &larger->trust;
+
+    curve->us = wring_cost_continue(&curve->us, at, &larger->us);
+    trust->error = fmax(trust->error, more->error);
+    trust->spread = fmax(trust->spread, more->spread);
+    trust->doubt = fmax(trust->doubt, more->doubt);
+    trust->samples = more->samples < trust->samples ? more->samples : trust->samples;
+    trust->points += more->points - common;
+    trust->noisy += more->noisy;
+    trust->noisy = trust->noisy < trust->points ? trust->noisy : trust->points;
+}
+
+void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,
+                              uint32_t common)
+{
+    double at = (double)way->max_elems;
+
+    if (larger->max_elems <= way->max_elems)
+        return;
+    extend_curve(&way->solo, at, &larger->solo, common);
+    extend_curve(&way->busy, at, &larger->busy, common);
+    extend_curve(&way->cpu, at, &larger->cpu, common);
+    way->wire_bytes = wring_cost_continue(&way->wire_bytes, at, &larger->wire_bytes);
+    way->max_elems = larger->max_elems;
+}

@@ -30,15 +30,19 @@ static bool find_folder(const struct wring_config *config, char *path, size_t by
            (size_t)snprintf(path, bytes, "%s/.cache/wring", home) < bytes;
 }
 
-/** A file's name tells machines apart; what is in it is compared again. */
+/** A file's name tells machines apart, and how codecs run and pieces are cut; what is in it is
+ *  compared again. */
 static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t bytes)
 {
+    const struct wring_config *config = &autoplan->session->config;
+    char folder[PATH_BYTES], text[sizeof(autoplan->machine.text) + WRING_CONFIG_TEXT + 32];
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    char folder[PATH_BYTES];
 
-    for (const char *at = autoplan->machine.text; *at != '\0'; at++)
+    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autoplan->machine.text, config->executor,
+             config->chunk_bytes);
+    for (const char *at = text; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
+    return find_folder(config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
 }
 

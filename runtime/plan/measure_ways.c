@@ -17,6 +17,11 @@
 #define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
 #define PROBE_ROUNDS 5
 
+double wring_measure_limit_us(uint64_t budget_ns)
+{
+    return (double)budget_ns / 1e3 / ROUNDS_IN_BUDGET;
+}
+
 /** How many of a size its share of a round is enough for: a backlog of two says what a further
  *  bucket adds, too, and where a link takes that long it is by the bytes. */
 static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size, double solo_us)
@@ -147,7 +152,7 @@ static enum wring_status measure(struct wring_measure_bench *bench,
 
     if (status != WRING_OK)
         return status;
-    bench->limit_us = (double)bench->budget_ns / 1e3 / ROUNDS_IN_BUDGET;
+    bench->limit_us = wring_measure_limit_us(bench->budget_ns);
     status = warm_up(bench);
     if (status == WRING_OK)
         status = run_rounds(bench, true, bench->params->rounds_min, WRING_MEASURE_ROUNDS_MAX,
@@ -178,6 +183,7 @@ static enum wring_status begin(struct wring_session *session,
     }
     bench->session = session;
     bench->params = params;
+    bench->first = params->first;
     bench->real = session->buckets;
     bench->began_ns = wring_now_ns();
     session->buckets = NULL;

@@ -35,6 +35,9 @@ struct wring_measure_params {
                           codecs what can be planned with */
     uint32_t cores;    /* that the ranks of a node have together */
     uint32_t ranks_per_node;
+    uint32_t first;      /* of the sizes */
+    bool larger;         /* what the profile knows of these codecs stays, and what is measured
+                            continues it */
     uint64_t max_elems;  /* no size but the first two is larger */
     uint64_t budget_ns;  /* about */
     uint32_t rounds_min; /* at least, however long they take */
@@ -51,6 +54,17 @@ struct wring_measure_noise {
 /** Does the profile lack what is measured of this codec? */
 bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
                          bool every_scheme);
+
+/**
+ * What a round of two sizes takes at least, by what the profile says of a codec's ways: of a size
+ * and of the next one, two buckets in each backlog.
+ * @param known  out: of elements the profile knows all its ways; 0: it has none
+ */
+double wring_measure_round_us(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                              uint32_t size, uint64_t *known);
+
+/** How long a round may take at most, where larger sizes are added to it. */
+double wring_measure_limit_us(uint64_t budget_ns);
 
 /** So many elements, or a quarter of it, and so on: half of the free memory is enough for buckets
  * of so many. Local. @param n_codecs  that are measured */

@@ -136,24 +136,55 @@ static enum wring_status fit_numbers(const struct wring_measure_bench *bench, do
     return status;
 }
 
-static enum wring_status put_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
-                                 enum wring_scheme scheme, struct wring_profile *profile)
+/** @return the way that is there already and stays, for smaller buckets; NULL: all is new */
+static struct wring_profile_way *find_kept(const struct wring_measure_bench *bench,
+                                           const struct wring_measure_way *way,
+                                           enum wring_scheme scheme, struct wring_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->n_ways && bench->params->larger; i++) {
+        struct wring_profile_way *kept = &profile->ways[i];
+        if (strcmp(kept->codec, wring_measure_spec(bench, way)) == 0 &&
+            strcmp(kept->run_as, run_as(scheme)) == 0 && kept->ranks == bench->session->size &&
+            kept->max_elems >= wring_measure_size(bench->first))
+            return kept;
+    }
+    return NULL;
+}
+
+static enum wring_status put_new_way(struct wring_measure_bench *bench,
+                                     const struct wring_measure_way *way, enum wring_scheme scheme,
+                                     const struct wring_profile_way *fitted,
+                                     struct wring_profile *profile)
 {
     struct wring_profile_way *out =
         wring_profile_put_way(profile, wring_measure_spec(bench, way), run_as(scheme),
                               bench->session->size, bench->params->cores);
+
+    if (out == NULL)
+        return WRING_ERR_NO_MEMORY;
+    out->solo = fitted->solo;
+    out->busy = fitted->busy;
+    out->cpu = fitted->cpu;
+    out->wire_bytes = fitted->wire_bytes;
+    out->max_elems = fitted->max_elems;
+    return WRING_OK;
+}
+
+/** Curves of the sizes that were measured. @param fitted  out, without a name */
+static enum wring_status fit_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                 enum wring_scheme scheme, struct wring_profile_way *fitted)
+{
     struct wring_fit_point points[WRING_MEASURE_SIZES];
     double bytes[WRING_MEASURE_SIZES];
     enum wring_status status = WRING_OK;
     uint32_t end = bench->first;
 
-    if (out == NULL)
-        return WRING_ERR_NO_MEMORY;
+    *fitted = (struct wring_profile_way){.max_elems = 0};
     while (end < bench->sizes && end < pick(bench, way, scheme, end)->n) {
         bytes[end] = pick(bench, way, scheme, end)->wire_bytes[end];
         end++;
     }
-    struct wring_profile_curve *curves[] = {&out->solo, &out->busy, &out->cpu};
+    struct wring_profile_curve *curves[] = {&fitted->solo, &fitted->busy, &fitted->cpu};
     for (int kind = 0; kind < WRING_MEASURE_KINDS && status == WRING_OK; kind++) {
         for (uint32_t size = bench->first; size < end; size++) {
             struct wring_measure_way *from = pick(bench, way, scheme, size);
@@ -162,8 +193,26 @@ static enum wring_status put_way(struct wring_measure_bench *bench, struct wring
         }
         status = wring_fit_curve(points, end - bench->first, curves[kind]);
     }
-    out->max_elems = wring_measure_size(end - 1);
-    return status == WRING_OK ? fit_numbers(bench, bytes, end, &out->wire_bytes) : status;
+    fitted->max_elems = wring_measure_size(end - 1);
+    return status == WRING_OK ? fit_numbers(bench, bytes, end, &fitted->wire_bytes) : status;
+}
+
+static enum wring_status put_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                 enum wring_scheme scheme, struct wring_profile *profile)
+{
+    struct wring_profile_way *kept = find_kept(bench, way, scheme, profile), fitted;
+    enum wring_status status = fit_way(bench, way, scheme, &fitted);
+    uint32_t common = 0;
+
+    if (status != WRING_OK)
+        return status;
+    if (kept == NULL)
+        return put_new_way(bench, way, scheme, &fitted, profile);
+    while (wring_measure_size(bench->first + common) <=
+           (kept->max_elems < fitted.max_elems ? kept->max_elems : fitted.max_elems))
+        common++;
+    wring_profile_extend_way(kept, &fitted, common);
+    return WRING_OK;
 }
 
 /* ---- codecs ---- */
@@ -241,4 +290,23 @@ bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, 
         return wring_profile_way(profile, spec, "auto", ranks) == NULL;
     return wring_profile_way(profile, spec, "divisible", ranks) == NULL &&
            wring_profile_way(profile, spec, "indivisible", ranks) == NULL;
+}
+
+double wring_measure_round_us(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                              uint32_t size, uint64_t *known)
+{
+    double us = 0;
+
+    *known = 0;
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        if (strcmp(way->codec, spec) != 0 || way->ranks != ranks)
+            continue;
+        *known = *known == 0 || way->max_elems < *known ? way->max_elems : *known;
+        for (uint32_t s = size; s < size + 2; s++) {
+            double elems = (double)wring_measure_size(s);
+            us += 2 * wring_cost_at(&way->solo.us, elems) + wring_cost_at(&way->busy.us, elems);
+        }
+    }
+    return us;
 }

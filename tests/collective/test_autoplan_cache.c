@@ -3,6 +3,7 @@
  * What WRING_PLAN=auto keeps between jobs: it is used if it is still true, and added to; what does
  * not hold what it promises is taken back.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,10 +46,26 @@ static void set_profile(const char *folder, const char *codec, double us_per_ele
     wring_profile_destroy(profile);
 }
 
-/** A job that does nothing but find its profile. Its link is what takes time. */
-static struct story *run_with(const char *codecs, const char *cache)
+/** And that it knows no larger buckets. */
+static void set_largest(const char *folder, uint64_t max_elems)
 {
-    const char *const more[] = {"WRING_PROVIDER=tcp", LINK, codecs, NULL};
+    struct wring_profile *profile = load(folder);
+    char path[300];
+
+    REQUIRE(profile != NULL && story_find_profile(folder, path, sizeof(path)), "no profile");
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        profile->ways[i].max_elems = max_elems;
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && wring_profile_save(profile, file) == WRING_OK, "cannot be written");
+    if (file != NULL)
+        fclose(file);
+    wring_profile_destroy(profile);
+}
+
+/** A job that does nothing but find its profile. Its link is what takes time. */
+static struct story *run_with(const char *setting, const char *cache)
+{
+    const char *const more[] = {"WRING_PROVIDER=tcp", LINK, setting, NULL};
     struct story *story = story_new();
 
     story->brief = true;
@@ -121,6 +138,57 @@ static void other_codecs_are_added(void)
     free(first);
     free(second);
     free(third);
+}
+
+/** Sizes that a profile lacks are measured where there is time for it; what it knows stays. */
+static void larger_buckets_are_added(void)
+{
+    char cache[64];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with("WRING_PLAN_CODECS=", cache);
+    set_profile(folder, "none", LINK_US);
+    set_largest(folder, 1024);
+    struct story *second = run_with("WRING_PLAN_CODECS=", cache);
+    struct wring_profile *after = load(folder);
+    set_profile(folder, "none", LINK_US);
+    set_largest(folder, 16384);
+    struct story *third = run_with("WRING_PLAN_CODECS=", cache);
+
+    CHECK(story_lines(second, "of 0 codecs, and what more than 1024 elements take, of 1 that the "
+                              "kept profile has") == 1,
+          "%s", second->lines.text);
+    REQUIRE(after != NULL, "no profile in the cache");
+    const struct wring_profile_way *way = wring_profile_way(after, "none", "auto", 2);
+    REQUIRE(way != NULL, "no way");
+    CHECK(way->max_elems > 1024, "buckets of %zu elements", (size_t)way->max_elems);
+    CHECK(fabs(wring_cost_at(&way->solo.us, 512) - (1 + LINK_US * 512)) < 1e-6,
+          "what was there is another: %g", wring_cost_at(&way->solo.us, 512));
+    CHECK(way->solo.us.n > 1, "and there is no more than that");
+    CHECK(story_lines(third, "exchanges were measured in") == 0, "longer than there is time: %s",
+          third->lines.text);
+    wring_profile_destroy(after);
+    story_remove_cache(folder);
+    free(first);
+    free(second);
+    free(third);
+}
+
+static void settings_have_profiles_of_their_own(void)
+{
+    static const char *const settings[] = {"WRING_CHUNK_BYTES=64k", "WRING_EXECUTOR=pool:1"};
+    char cache[64];
+    const char *folder = story_make_cache(cache, sizeof(cache));
+    struct story *first = run_with("WRING_PLAN_CODECS=", cache);
+
+    set_profile(folder, "none", LINK_US);
+    for (int i = 0; i < 2; i++) {
+        struct story *story = run_with(settings[i], cache);
+        CHECK(story_lines(story, "exchanges were measured in") == 1, "%s: %s", settings[i],
+              story->lines.text);
+        free(story);
+    }
+    story_remove_cache(folder);
+    free(first);
 }
 
 static void another_link_is_noticed_at_once(void)
@@ -219,6 +287,8 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"what_was_measured_is_kept", what_was_measured_is_kept},
         {"other_codecs_are_added", other_codecs_are_added},
+        {"larger_buckets_are_added", larger_buckets_are_added},
+        {"settings_have_profiles_of_their_own", settings_have_profiles_of_their_own},
         {"another_link_is_noticed_at_once", another_link_is_noticed_at_once},
         {"what_is_worse_is_taken_back", what_is_worse_is_taken_back},
         {"plans_have_the_bits_of_their_files", plans_have_the_bits_of_their_files},

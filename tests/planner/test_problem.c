@@ -57,6 +57,22 @@ static void cost_arithmetic(void)
     }
 }
 
+static void cost_of_larger(void)
+{
+    struct wring_cost small = {.n = 2, .slope = 9, .corners = {{10, 1}, {20, 2}}}, nothing = {0};
+    struct wring_cost large = {.n = 3, .slope = 1, .corners = {{10, 7}, {30, 1.5}, {40, 8}}};
+    struct wring_cost both = wring_cost_continue(&small, 25, &large);
+    struct wring_cost one = wring_cost_continue(&nothing, 25, &large);
+
+    CHECK(wring_cost_at(&both, 15) == 1.5 && wring_cost_at(&both, 25) == 47, "not as it was");
+    CHECK(wring_cost_at(&both, 30) == 47 && wring_cost_at(&both, 40) == 47, "it falls");
+    CHECK(wring_cost_at(&both, 50) == 57, "not on the other's slope: %g", wring_cost_at(&both, 50));
+    CHECK(wring_cost_at(&one, 50) == 18, "not the other");
+    small.slope = 0.25;
+    both = wring_cost_continue(&small, 25, &large);
+    CHECK(wring_cost_at(&both, 40) == 8, "%g at a corner", wring_cost_at(&both, 40));
+}
+
 static void cost_of_cost(void)
 {
     uint32_t random = 4;
@@ -134,6 +150,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"cost_shapes", cost_shapes},
         {"cost_arithmetic", cost_arithmetic},
+        {"cost_of_larger", cost_of_larger},
         {"cost_of_cost", cost_of_cost},
         {"cost_below", cost_below},
         {"chunks", chunks},

@@ -528,11 +528,36 @@ static void bad_files(void)
     json_cases_check(good, cases, load);
 }
 
+static void larger_buckets(void)
+{
+    const struct wring_profile_trust shaky = {0.1, 0.3, 0.02, 7, 3, 2},
+                                     firm = {0, 0, 0.05, 9, 3, 1};
+    struct wring_profile_curve curve = {wring_cost_line(1, 1), shaky};
+    struct wring_profile_way way = {.max_elems = 4096, .solo = curve, .busy = curve, .cpu = curve};
+    struct wring_profile_way larger = way;
+
+    larger.max_elems = 65536;
+    larger.solo = (struct wring_profile_curve){wring_cost_line(1, 2), firm};
+    larger.solo.us.corners[0].x = 65536;
+    larger.solo.us.corners[0].y = 1e5;
+    wring_profile_extend_way(&way, &larger, 1);
+    CHECK(way.max_elems == 65536, "%zu elements", (size_t)way.max_elems);
+    CHECK(wring_cost_at(&way.solo.us, 4096) == 4097, "what it knew is another");
+    CHECK(wring_cost_at(&way.solo.us, 65537) == 1e5 + 2, "not what is larger");
+    const struct wring_profile_trust *trust = &way.solo.trust;
+    CHECK(trust->error == 0.1 && trust->spread == 0.3 && trust->doubt == 0.05, "not the worse");
+    CHECK(trust->samples == 7 && trust->points == 5 && trust->noisy == 3, "other points");
+    larger.max_elems = 1024;
+    wring_profile_extend_way(&way, &larger, 1);
+    CHECK(way.max_elems == 65536 && trust->points == 5, "what is smaller changed it");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"fields", fields},
         {"ways", ways},
+        {"larger_buckets", larger_buckets},
         {"settings", settings},
         {"errors", errors},
         {"computing", computing},
