@@ -132,7 +132,7 @@ static void fill_times(const struct wring_cost_model *model, const struct wring_
                        const struct wring_grouping *grouping, struct wring_plan *plan)
 {
     plan->iteration_us = wring_problem_time(&model->problem, grouping);
-    plan->last_ready_us = trace->tensors[trace->n - 1].ready_us;
+    plan->last_ready_us = wring_tensor_trace_alone_us(trace);
     plan->fp32_us = time_of_all(&model->problem, model->uncompressed);
     plan->fp16_us = time_of_all(&model->problem, model->fp16);
     plan->espresso_us = plan->bound_us = plan->gap = NAN;

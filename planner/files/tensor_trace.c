@@ -144,6 +144,9 @@ static void read_trace(struct wring_reading *reading, const json_t *object,
         has_source ? wring_reading_text(reading, object, "source", 0, WRING_TRACE_SOURCE_MAX) : "");
     trace->forward_us =
         wring_reading_number_or_null(reading, object, "forward_us", 0, WRING_TRACE_US_MAX);
+    if (wring_reading_has(reading, object, "optimizer_us"))
+        trace->optimizer_us =
+            wring_reading_number(reading, object, "optimizer_us", 0, WRING_TRACE_US_MAX) + 0.0;
 
     const json_t *list =
         wring_reading_array(reading, object, "tensors", 1, WRING_TRACE_TENSORS_MAX);
@@ -172,7 +175,14 @@ enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace)
         wring_write_u64(&writer, tensor->elems);
         wring_write_double(&writer, tensor->ready_us);
     }
+    if (trace->optimizer_us > 0)
+        wring_write_double(&writer, trace->optimizer_us);
     return wring_hash(&writer, &trace->hash);
+}
+
+double wring_tensor_trace_alone_us(const struct wring_tensor_trace *trace)
+{
+    return trace->optimizer_us + trace->tensors[trace->n - 1].ready_us;
 }
 
 enum wring_status wring_tensor_trace_scale(struct wring_tensor_trace *trace, double factor)
@@ -184,6 +194,7 @@ enum wring_status wring_tensor_trace_scale(struct wring_tensor_trace *trace, dou
         tensor->ready_us *= factor;
     }
     trace->forward_us *= factor;
+    trace->optimizer_us *= factor;
     return wring_tensor_trace_rehash(trace);
 }
 
@@ -231,11 +242,12 @@ static json_t *tensors_to_json(const struct wring_tensor_trace *trace)
 
 enum wring_status wring_tensor_trace_save(const struct wring_tensor_trace *trace, FILE *file)
 {
-    return wring_json_write(file,
-                            json_pack("{s:s, s:i, s:s, s:s, s:o, s:s, s:o}", "format", FORMAT,
-                                      "version", VERSION, "model", trace->model, "dtype", "float32",
-                                      "forward_us", wring_json_number(trace->forward_us), "source",
-                                      trace->source, "tensors", tensors_to_json(trace)));
+    return wring_json_write(
+        file, json_pack("{s:s, s:i, s:s, s:s, s:o, s:o*, s:s, s:o}", "format", FORMAT, "version",
+                        VERSION, "model", trace->model, "dtype", "float32", "forward_us",
+                        wring_json_number(trace->forward_us), "optimizer_us",
+                        trace->optimizer_us > 0 ? wring_json_number(trace->optimizer_us) : NULL,
+                        "source", trace->source, "tensors", tensors_to_json(trace)));
 }
 
 void wring_tensor_trace_destroy(struct wring_tensor_trace *trace)

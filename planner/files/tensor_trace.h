@@ -29,7 +29,8 @@ struct wring_tensor_trace {
     char *model;
     char *source; /* where it comes from, in words; "" where nobody said */
     enum wring_dtype dtype;
-    double forward_us; /* of one iteration; NaN where it is not known */
+    double forward_us;   /* of one iteration; NaN where it is not known */
+    double optimizer_us; /* of its step, by the gradients of all tensors; 0: nobody has said */
     uint32_t n;
     struct wring_tensor *tensors; /* [n], in backward order */
     uint64_t hash;                /* of dtype, names, sizes and times: equal traces, equal hash */
@@ -54,6 +55,9 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
  */
 enum wring_status wring_tensor_trace_find(const char *name, const char *folder,
                                           const struct wring_log *log, char *path, size_t bytes);
+
+/** What an iteration takes without any exchange: the optimizer's step, and backward. */
+double wring_tensor_trace_alone_us(const struct wring_tensor_trace *trace);
 
 /** Set `hash` of a trace that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace);

@@ -45,7 +45,8 @@ double wring_computing_true_us(const struct wring_cost_model *model, double us)
     if (model->lost_us <= 0)
         return us;
     for (uint32_t i = 0; i < trace->n; i++) {
-        double took = model->compute_us[i], ready = trace->tensors[i].ready_us;
+        double took = model->compute_us[i],
+               ready = trace->optimizer_us + trace->tensors[i].ready_us;
         if (us < shown + took)
             return before + (us - shown) / took * (ready - before);
         shown += took;

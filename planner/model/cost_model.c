@@ -31,6 +31,8 @@ static enum wring_status take_tensors(struct wring_building *building)
         model->lost_us =
             wring_computing_shift(&model->profile->computing, building->params->computing,
                                   wring_building_load(building), trace->n, model->compute_us);
+    /* an iteration begins with what the one before has brought */
+    model->compute_us[0] += trace->optimizer_us;
     model->problem.n_tensors = trace->n;
     model->problem.compute_us = model->compute_us;
     model->problem.elems = model->elems;

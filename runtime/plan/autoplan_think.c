@@ -99,7 +99,7 @@ static enum wring_status make_trace(struct thought *thought)
     trace->model = (char *)"this job";
     trace->source = (char *)"recorded while it ran";
     trace->dtype = WRING_F32;
-    trace->forward_us = NAN;
+    trace->forward_us = NAN; /* it is in when they are ready, and so is the optimizer's step */
     trace->tensors = calloc(autoplan->n, sizeof(*trace->tensors));
     thought->order = calloc(autoplan->n, sizeof(*thought->order));
     if (trace->tensors == NULL || thought->order == NULL)

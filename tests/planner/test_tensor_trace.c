@@ -11,7 +11,8 @@
 
 static const char good[] =
     "{\"format\": \"wring-trace\", \"version\": 1, \"model\": \"Two\", \"dtype\": \"float32\",\n"
-    " \"forward_us\": 12.5, \"source\": \"nowhere\", \"unknown\": {\"tensors\": [1, 2]},\n"
+    " \"forward_us\": 12.5, \"optimizer_us\": 2.25, \"source\": \"nowhere\", \"unknown\": "
+    "{\"tensors\": [1, 2]},\n"
     " \"tensors\": [\n"
     "  {\"name\": \"b\", \"elements\": 1000, \"ready_us\": 0},\n"
     "  {\"name\": \"a\", \"elements\": 7, \"ready_us\": 0.1, \"shape\": [7]},\n"
@@ -52,6 +53,8 @@ static void fields(void)
               trace->tensors[1].ready_us == 0.1,
           "tensors[1]");
     CHECK(trace->tensors[2].elems == 3000000000, "more than 32 bits are lost");
+    CHECK(trace->optimizer_us == 2.25 && wring_tensor_trace_alone_us(trace) == 101.75, "%g",
+          trace->optimizer_us);
     wring_tensor_trace_destroy(trace);
     wring_tensor_trace_destroy(NULL);
 }
@@ -84,6 +87,7 @@ static void round_trip(void)
             trace->tensors[i].ready_us = us +=
                 ldexp((double)wring_test_random(&random), (int)(random % 40) - 30) / 3;
         trace->forward_us = round % 2 == 0 ? us / 7 : (double)NAN;
+        trace->optimizer_us = round % 3 == 0 ? us / 9 : 0;
         REQUIRE(wring_tensor_trace_rehash(trace) == WRING_OK, "no hash");
         struct wring_tensor_trace *copy = again(trace);
         REQUIRE(copy != NULL, "what was saved is refused");
@@ -91,6 +95,8 @@ static void round_trip(void)
         CHECK(memcmp(&copy->forward_us, &trace->forward_us, sizeof(double)) == 0 ||
                   (isnan(copy->forward_us) && isnan(trace->forward_us)),
               "%.17g became %.17g", trace->forward_us, copy->forward_us);
+        CHECK(copy->optimizer_us == trace->optimizer_us, "%.17g became %.17g", trace->optimizer_us,
+              copy->optimizer_us);
         wring_tensor_trace_destroy(copy);
     }
     wring_tensor_trace_destroy(trace);
@@ -107,6 +113,7 @@ static void hashes(void)
         {"12.5", "13", true},           {"\"ready_us\": 0}", "\"ready_us\": -0.0}", true},
         {"1000", "1e3", true},          {"1000", "1001", false},
         {"\"a\"", "\"d\"", false},      {"0.1", "0.2", false},
+        {"2.25", "225e-2", true},       {"2.25", "0", false},
     };
     struct wring_tensor_trace *trace = load_text(good, strlen(good));
 
@@ -122,6 +129,20 @@ static void hashes(void)
               changes[i].find);
         wring_tensor_trace_destroy(changed);
     }
+    wring_tensor_trace_destroy(trace);
+}
+
+static void smaller(void)
+{
+    struct wring_tensor_trace *trace = load_text(good, strlen(good));
+
+    REQUIRE(trace != NULL, "the good trace is refused");
+    trace->optimizer_us = 10;
+    CHECK(wring_tensor_trace_scale(trace, 0.5) == WRING_OK, "no hash");
+    CHECK(trace->tensors[0].elems == 500 && trace->tensors[1].elems == 3, "sizes");
+    CHECK(trace->forward_us == 6.25 && trace->optimizer_us == 5, "times");
+    CHECK(wring_tensor_trace_alone_us(trace) == 5 + 49.75, "%g",
+          wring_tensor_trace_alone_us(trace));
     wring_tensor_trace_destroy(trace);
 }
 
@@ -158,6 +179,9 @@ static void bad_numbers(void)
         {"12.5", "true", I, "forward_us: needs a number from 0 to 1000000000000, is true"},
         {"12.5", "-1", I, "forward_us: needs a number from 0 to 1000000000000, is -1"},
         {"12.5", "null", WRING_OK, ""},
+        {"\"optimizer_us\": 2.25,", "", WRING_OK, ""},
+        {"2.25", "null", WRING_OK, ""},
+        {"2.25", "-0.5", I, "optimizer_us: needs a number from 0 to 1000000000000, is -0.5"},
         {"\"forward_us\": 12.5,", "", WRING_OK, ""},
         {"1000", "1099511627776", I,
          "tensors[1].elements: makes it 1099511627783 with the tensors before it; all together may "
@@ -282,10 +306,9 @@ static void unreadable(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},         {"round_trip", round_trip},
-        {"hashes", hashes},         {"bad_numbers", bad_numbers},
-        {"bad_fields", bad_fields}, {"limits", limits},
-        {"unreadable", unreadable}, {NULL, NULL},
+        {"fields", fields},   {"round_trip", round_trip},   {"hashes", hashes},
+        {"smaller", smaller}, {"bad_numbers", bad_numbers}, {"bad_fields", bad_fields},
+        {"limits", limits},   {"unreadable", unreadable},   {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

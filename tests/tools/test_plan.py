@@ -18,12 +18,12 @@ FIELDS = {"iteration_us", "last_ready_us", "baseline_us", "espresso_us", "bound_
 CODECS = "onebit+ef,randk:ratio=0.01"
 
 
-def make_trace(folder, tensors):
+def make_trace(folder, tensors, **more):
     """@param tensors [(name, elements, ready_us)]"""
     path = pathlib.Path(folder) / "trace.json"
     path.write_text(json.dumps({
         "format": "wring-trace", "version": 1, "model": "made <up> & \"so\"", "dtype": "float32",
-        "forward_us": None, "source": "a test",
+        "forward_us": None, "source": "a test", **more,
         "tensors": [{"name": name, "elements": elements, "ready_us": ready}
                     for name, elements, ready in tensors]}), encoding="utf-8")
     return str(path)
@@ -129,6 +129,20 @@ class Plans(unittest.TestCase):
         self.assertEqual({group["codec"] for group in plan["groups"]} - {"none", "fp16"}, set())
         plan = self.plan("-t", "vgg16", "-c", CODECS, "--where", "device", "--bound-ms", "0")
         self.assertEqual({group["where"] for group in plan["groups"]} - {"", "device"}, set())
+
+    def test_an_optimizer(self):
+        """Its step is in all times, and changes no plan."""
+        tensors = [("a", 1000000, 0), ("b", 3000000, 4000), ("c", 2000000, 5000)]
+        question = ("-c", CODECS, "--bound-ms", "0")
+        without = self.plan("-t", make_trace(self.folder, tensors), *question)
+        after = self.plan("-t", make_trace(self.folder, tensors, optimizer_us=700), *question)
+        self.assertEqual(after["groups"], without["groups"])
+        for field in ("iteration_us", "last_ready_us", "espresso_us"):
+            self.assertAlmostEqual(after[field], without[field] + 700, 6, field)
+        for field in ("fp32", "fp16"):
+            self.assertAlmostEqual(after["baseline_us"][field], without["baseline_us"][field] + 700,
+                                   6)
+        self.assertAlmostEqual(after["exposed_us"], without["exposed_us"], 6)
 
     def test_files(self):
         paths = {name: os.path.join(self.folder, name) for name in ("plan", "svg", "perfetto")}

@@ -70,6 +70,19 @@ class Replays(unittest.TestCase):
     def test_computing_by_the_processor(self):
         self.assertEqual(self.replay("-p", "shm", "-n", "2", "--compute", "spin")["wrong"], 0)
 
+    def test_an_optimizer(self):
+        """It begins when all has been exchanged."""
+        trace = os.path.join(os.path.dirname(self.path), "trace.json")
+        with open(trace, "w", encoding="utf-8") as file:
+            json.dump({"format": "wring-trace", "version": 1, "model": "a", "dtype": "float32",
+                       "optimizer_us": 30000,
+                       "tensors": [{"name": "a", "elements": 10, "ready_us": 50000}]}, file)
+        for compute in ("sleep", "spin"):
+            answer = self.replay("-t", trace, "--scale", "1", "-p", "shm", "-n", "2", "--compute",
+                                 compute)
+            self.assertGreater(answer["measured_us"], 80000)
+            self.assertEqual(answer["wrong"], 0)
+
     def test_what_is_coded_is_sent_smaller(self):
         raw, coded = (self.replay("-p", "tcp", "-n", "2", "-c", codec)["wire_bytes"]
                       for codec in ("none", "onebit"))

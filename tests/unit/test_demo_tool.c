@@ -104,6 +104,7 @@ static void check_trace(const char *path, double parameters)
     CHECK(strcmp(trace->tensors[0].name, "output.bias") == 0 &&
               strcmp(trace->tensors[trace->n - 1].name, "embedding.weight") == 0,
           "not in backward order");
+    CHECK(trace->optimizer_us > 0, "no time of the optimizer");
     CHECK(trace->forward_us > 0 && trace->tensors[0].ready_us > 0 &&
               trace->tensors[trace->n - 1].ready_us > trace->tensors[0].ready_us,
           "forward %g us, gradients from %g to %g", trace->forward_us, trace->tensors[0].ready_us,

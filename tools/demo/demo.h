@@ -52,6 +52,7 @@ struct demo_timeline {
 /** Of a step, in µs. */
 struct demo_times {
     double forward_us;
+    double optimizer_us;           /* of updating all parameters */
     double ready_us[DEMO_TENSORS]; /* each gradient, since backward began */
 };
 

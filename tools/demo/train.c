@@ -246,6 +246,7 @@ static int run_step(struct trainer *trainer, uint32_t step)
     now->forward_us = trainer->now_times.forward_us = us_since(trainer->step_began_ns);
     demo_model_backward(&trainer->model, on_ready, trainer);
     now->backward_us = us_since(trainer->step_began_ns);
+    trainer->now_times.optimizer_us = 0;
     for (int b = 0; b < DEMO_BUCKETS; b++) {
         if (trainer->session != NULL) {
             enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER);
@@ -255,6 +256,8 @@ static int run_step(struct trainer *trainer, uint32_t step)
         now->buckets[b].done_us = us_since(trainer->step_began_ns);
         for (uint32_t i = 0; i < demo_buckets[b].n; i++)
             demo_model_update(&trainer->model, demo_buckets[b].tensors[i], rate);
+        trainer->now_times.optimizer_us +=
+            us_since(trainer->step_began_ns) - now->buckets[b].done_us;
     }
     now->step_us = us_since(trainer->step_began_ns);
     return 0;

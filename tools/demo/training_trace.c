@@ -36,6 +36,7 @@ static double median_of(const double *first, uint32_t n, size_t stride)
 void demo_times_median(const struct demo_times *steps, uint32_t n, struct demo_times *out)
 {
     out->forward_us = median_of(&steps->forward_us, n, sizeof(*steps));
+    out->optimizer_us = median_of(&steps->optimizer_us, n, sizeof(*steps));
     for (int t = 0; t < DEMO_TENSORS; t++)
         out->ready_us[t] = median_of(&steps->ready_us[t], n, sizeof(*steps));
 }
@@ -64,6 +65,7 @@ static enum wring_status write_trace(const struct demo_results *results, FILE *f
     struct wring_tensor_trace trace = {.model = model,
                                        .source = source,
                                        .forward_us = rounded(results->times.forward_us),
+                                       .optimizer_us = rounded(results->times.optimizer_us),
                                        .n = DEMO_TENSORS,
                                        .tensors = tensors};
 

@@ -49,7 +49,8 @@ static void show_times(const struct wring_planning *planning, const struct wring
         add_time(table, "bound", planned->bound.time_us, plan_us, note);
     }
     add_time(table, "computing alone", planned->last_ready_us, plan_us,
-             "backward, as the trace has it");
+             planning->trace->optimizer_us > 0 ? "optimizer and backward, as the trace has them"
+                                               : "backward, as the trace has it");
     add_time(table, "float32, tensor by tensor", planned->fp32.apart_us, plan_us, "");
     add_time(table, "float32, in the best groups", planned->fp32.merged_us, plan_us, "");
     add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, "");

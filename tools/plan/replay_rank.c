@@ -90,7 +90,7 @@ static void sleep_until(uint64_t at_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-/** Backward, up to a time. */
+/** Compute up to a time. */
 static void compute_until(const struct replay *replay, uint64_t at_ns)
 {
     if (replay->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
@@ -113,6 +113,15 @@ static enum wring_status run_backward(struct replay *replay, uint64_t begin_ns)
     return status;
 }
 
+/** The optimizer's step, by all gradients. */
+static void run_optimizer(const struct replay *replay)
+{
+    double us = replay->params->trace->optimizer_us;
+
+    if (us > 0)
+        compute_until(replay, wring_now_ns() + (uint64_t)(us * 1e3));
+}
+
 /** One iteration with fresh gradients, all ranks beginning together. */
 static enum wring_status run_iteration(struct replay *replay, double *us)
 {
@@ -122,6 +131,7 @@ static enum wring_status run_iteration(struct replay *replay, double *us)
         return status;
     uint64_t cpu_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin_ns = wring_now_ns();
     status = run_backward(replay, begin_ns);
+    run_optimizer(replay);
     *us = (double)(wring_now_ns() - begin_ns) / 1e3;
     replay->cpu_us += (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns) / 1e3;
     return status;
