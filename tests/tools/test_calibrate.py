@@ -258,6 +258,8 @@ class Calibrates(unittest.TestCase):
             curves = [at for at in xml.etree.ElementTree.parse(svg).iter()
                       if at.tag.endswith("polyline")]
             self.assertGreaterEqual(len(curves), 4)
+            trust = r"(\d+ % +){3}\d+ of \d+" if profile == self.path else "- +- +- +-"
+            self.assertRegex(result.stdout, r"\n *links .* doubt +noisy\n *intra .* " + trust)
             coders = profile == self.path  # by cores and kernels; the built-in ones have none
             self.assertEqual("inline" in result.stdout and "scalar" in result.stdout, coders)
             with open(svg, encoding="utf-8") as file:

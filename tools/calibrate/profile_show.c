@@ -21,14 +21,30 @@ static void put_us(struct wring_table *table, const struct wring_cost *cost, dou
     wring_table_cell(table, us < 10 ? "%.2f" : us < 1000 ? "%.1f" : "%.0f", us);
 }
 
+/** Four cells: how far the curve can be trusted. */
+static void put_trust(struct wring_table *table, const struct wring_profile_trust *trust)
+{
+    if (trust->samples == 0) { /* nobody has said */
+        for (int i = 0; i < 4; i++)
+            wring_table_cell(table, "-");
+        return;
+    }
+    wring_table_cell(table, "%.0f %%", trust->error * 100);
+    wring_table_cell(table, "%.0f %%", trust->spread * 100);
+    wring_table_cell(table, "%.0f %%", trust->doubt * 100);
+    wring_table_cell(table, "%u of %u", trust->noisy, trust->points);
+}
+
 static void show_links(FILE *file, const struct wring_profile *profile)
 {
     static const struct wring_table_column columns[] = {
         {"links", WRING_ALIGN_LEFT},       {"provider", WRING_ALIGN_LEFT},
         {"latency us", WRING_ALIGN_RIGHT}, {"4 KiB us", WRING_ALIGN_RIGHT},
         {"16 MiB us", WRING_ALIGN_RIGHT},  {"GB/s", WRING_ALIGN_RIGHT},
+        {"off", WRING_ALIGN_RIGHT},        {"spread", WRING_ALIGN_RIGHT},
+        {"doubt", WRING_ALIGN_RIGHT},      {"noisy", WRING_ALIGN_RIGHT},
     };
-    struct wring_table *table = wring_table_create(columns, 6);
+    struct wring_table *table = wring_table_create(columns, 10);
 
     for (int level = 0; level < WRING_LEVELS; level++) {
         const struct wring_profile_link *link = &profile->links[level];
@@ -40,6 +56,7 @@ static void show_links(FILE *file, const struct wring_profile *profile)
         put_us(table, &link->us, 4096);
         put_us(table, &link->us, 16777216);
         wring_table_cell(table, "%.2f", 16777216 / wring_cost_at(&link->us, 16777216) / 1e3);
+        put_trust(table, &link->trust);
     }
     wring_table_finish(table, file);
 }
@@ -146,10 +163,7 @@ static void show_ways(FILE *file, const struct wring_profile *profile)
         put_us(table, &way->busy.us, MIDDLE);
         put_us(table, &way->busy.us, LARGE);
         put_us(table, &way->cpu.us, LARGE);
-        wring_table_cell(table, "%.0f %%", way->solo.trust.error * 100);
-        wring_table_cell(table, "%.0f %%", way->solo.trust.spread * 100);
-        wring_table_cell(table, "%.0f %%", way->solo.trust.doubt * 100);
-        wring_table_cell(table, "%u of %u", way->solo.trust.noisy, way->solo.trust.points);
+        put_trust(table, &way->solo.trust);
     }
     wring_table_finish(table, file);
 }
