@@ -170,6 +170,15 @@ class Calibrates(unittest.TestCase):
             file.write(data)
         return path
 
+    def wild_gradients(self):
+        """One step of one tensor whose exponents are anything."""
+        path = os.path.join(self.folder.name, "wild.bin")
+        values = [2.0 ** (i * i % 199 - 99) for i in range(65536)]
+        with open(path, "wb") as file:
+            file.write(b"wring-gradients\n" + struct.pack("<IIIIQI", 1, 1, 1, 0, 0, 1) + b"a" +
+                       struct.pack("<QI65536f", 65536, 65536, *values))
+        return path
+
     def test_errors_on_gradients(self):
         path = os.path.join(self.folder.name, "errors.json")
         codecs = "none,bf16,onebit,onebit+ef,topk:ratio=0.01,onebit+ef>bf16"
@@ -203,6 +212,21 @@ class Calibrates(unittest.TestCase):
                             for spec in ("onebit+ef>bf16", "onebit+ef", "bf16"))
         self.assertAlmostEqual(both, one + other, 9)
         self.plan_within_budget(path)
+
+    def test_lossless_on_gradients(self):
+        """How long its codes are depends on the numbers: here no exponents are alike."""
+        path = os.path.join(self.folder.name, "lossless.json")
+        some = ("-n", "2", "-p", "shm", "--seconds", "0.3")
+        before = self.calibrate(*some, "-c", "none,lossless,bf16", path=path)
+        gradients = (*some, "-c", "none", "--gradients", self.wild_gradients())
+        after = self.calibrate(*gradients, path=path)
+        bell, wild = ({codec["spec"]: codec for codec in profile["codecs"]}
+                      for profile in (before, after))
+        self.assertGreater(wild["lossless"]["wire_bytes"]["slope"],
+                           1.05 * bell["lossless"]["wire_bytes"]["slope"])
+        self.assertEqual(wild["bf16"]["wire_bytes"], bell["bf16"]["wire_bytes"])
+        self.assertEqual([codec["nmse"] for codec in after["errors"]["codecs"]
+                          if codec["spec"] == "lossless"], [0])
 
     def plan_within_budget(self, path):
         """Each tensor has the codecs that its own gradients bear."""

@@ -43,7 +43,9 @@ static const struct argp_option options[] = {
     {"doubt", OPTION_DOUBT, "PERCENT", 0,
      "of the points that may be in doubt before nothing is written (default 25)", 0},
     {"gradients", OPTION_GRADIENTS, "FILE", 0,
-     "measure what codecs lose of these, which wring demo --record-gradients wrote", 0},
+     "measure what codecs lose of these, and how long codes of lossless are, which wring demo "
+     "--record-gradients wrote",
+     0},
     {"cores", OPTION_CORES, "LIST", 0,
      "measure exchanges with so many cores pinned for codecs in each rank, 0 for none (default: as "
      "WRING_EXECUTOR says)",

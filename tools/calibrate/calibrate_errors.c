@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What codecs lose of recorded gradients: each tensor's sample is coded step by step as if it were
- * the tensor, with error feedback going on where steps follow each other.
+ * the tensor, with error feedback going on where steps follow each other. And how long codes are
+ * that lose nothing, which depends on the numbers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
-#define ERROR_MAX 1e9 /* of a profile's file */
+#define ERROR_MAX 1e9                   /* of a profile's file */
+#define ELEMS_MIN wring_measure_size(0) /* of samples whose codes are as long as a profile says */
 
 /** Sums of squares. */
 struct sums {
@@ -30,6 +32,8 @@ struct bench {
     float *input, *residual, *output; /* [n of the largest tensor] */
     double *missing, *total;          /* likewise: of the run so far */
     void *code;
+    const struct wring_cost *expected; /* bytes of a code */
+    double bytes, expected_bytes;      /* of all codes of long samples */
 };
 
 static void add(struct sums *to, const struct sums *sums)
@@ -60,6 +64,10 @@ static enum wring_status code_step(struct bench *bench, uint32_t step, uint32_t 
         bench->input[i] = values[i] + (bench->feedback ? bench->residual[i] : 0);
     size_t bytes = wring_codec_encode(bench->codec, &context, values, n,
                                       bench->feedback ? bench->residual : NULL, bench->code);
+    if (n >= ELEMS_MIN) {
+        bench->bytes += (double)bytes;
+        bench->expected_bytes += wring_cost_at(bench->expected, n);
+    }
     enum wring_status status =
         wring_codec_decode(bench->codec, &context, bench->code, bytes, bench->output, n, false);
     for (uint32_t i = 0; i < n && status == WRING_OK; i++) {
@@ -166,8 +174,21 @@ static enum wring_status init(struct bench *bench, const struct wring_gradients 
     return WRING_ERR_NO_MEMORY;
 }
 
+/** The bytes of a code that is as long as the numbers make it, where enough of them were coded. */
+static void put_bytes(const struct bench *bench, struct wring_cost *wire_bytes)
+{
+    unsigned flags = wring_codec_info(bench->codec)->flags;
+
+    if ((flags & WRING_CODEC_EXACT) == 0 || (flags & WRING_CODEC_FIXED) != 0 ||
+        !(bench->expected_bytes > 0))
+        return;
+    *wire_bytes = wring_cost_scale(wire_bytes, bench->bytes / bench->expected_bytes, 1);
+}
+
+/** @param wire_bytes  of its codes, in and out */
 static enum wring_status measure_codec(const struct wring_gradients *gradients,
                                        const struct wring_codec *codec,
+                                       struct wring_cost *wire_bytes,
                                        struct wring_profile_losses *out)
 {
     uint32_t ways = wring_codec_info(codec)->flags & WRING_CODEC_TWO_WAYS ? 2 : 1;
@@ -178,7 +199,10 @@ static enum wring_status measure_codec(const struct wring_gradients *gradients,
         status = init(&bench, gradients, wring_codec_way(codec, phase), phase);
         if (status != WRING_OK)
             return status;
+        bench.expected = wire_bytes;
         status = measure_way(&bench, out);
+        if (ways == 1)
+            put_bytes(&bench, wire_bytes);
         finish(&bench);
     }
     return status;
@@ -206,7 +230,7 @@ static enum wring_status name_all(const struct wring_gradients *gradients,
 
 /** Codecs that this build has not, of a file that was written by hand, are left out. */
 static enum wring_status measure_all(const struct wring_gradients *gradients,
-                                     const struct wring_profile *profile,
+                                     struct wring_profile *profile,
                                      struct wring_profile_errors *errors)
 {
     enum wring_status status = WRING_OK;
@@ -217,7 +241,8 @@ static enum wring_status measure_all(const struct wring_gradients *gradients,
         if (wring_codec_create(profile->codecs[i].spec, NULL, NULL, 0, &codec) != WRING_OK)
             continue;
         memcpy(errors->codecs[n].spec, profile->codecs[i].spec, sizeof(errors->codecs[n].spec));
-        status = measure_codec(gradients, codec, &errors->codecs[n++]);
+        status =
+            measure_codec(gradients, codec, &profile->codecs[i].wire_bytes, &errors->codecs[n++]);
         wring_codec_destroy(codec);
     }
     for (uint32_t i = n; i < errors->n_codecs; i++)
