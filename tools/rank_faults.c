@@ -30,3 +30,20 @@ int wring_rank_fail(const struct wring_rank_faults *faults, const char *what,
 {
     return atomic_load(&faults->said) ? WRING_EXIT_FAILURE : wring_rank_say(faults, what, status);
 }
+
+int wring_rank_open(struct wring_rank_faults *faults, const struct wring_session_params *params,
+                    uint32_t asked)
+{
+    struct wring_session_params logged = *params;
+
+    logged.log = wring_rank_log;
+    logged.log_arg = faults;
+    enum wring_status status = wring_session_open(&logged, &faults->session);
+    if (status != WRING_OK)
+        return wring_rank_fail(faults, "cannot join", status);
+    uint32_t ranks = wring_session_size(faults->session);
+    if (asked == 0 || asked == ranks)
+        return WRING_EXIT_OK;
+    return wring_fail(faults->command, "the launcher started %u ranks; asked for were %u", ranks,
+                      asked);
+}

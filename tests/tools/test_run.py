@@ -39,6 +39,14 @@ class Ranks(unittest.TestCase):
         result = wring("run", "-n", "1", "-p", "tcp", "--", "sh", "-c", "echo $WRING_PROVIDER")
         self.assertEqual(result.stdout, "tcp\n")
 
+    def test_as_many_ranks_as_asked_for(self):
+        """Commands that are told how many they are say so where a launcher started others."""
+        for command in (("bench", "allreduce"), ("calibrate", "-o", "/nowhere"),
+                        ("replay", "-t", "lstm")):
+            result = wring("run", "-n", "1", "--", wringtest.WRING, *command, "-n", "2")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("the launcher started 1 ranks; asked for were 2", result.stderr)
+
     def test_arguments_are_left_alone(self):
         result = wring("run", "-n", "1", "printf", "%s|", "-n", "--help", "a b")
         self.assertEqual(result.stdout, "-n|--help|a b|")

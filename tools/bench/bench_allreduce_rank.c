@@ -345,23 +345,20 @@ static int prepare(struct wring_allreduce_bench *bench)
     snprintf(bypass, sizeof(bypass), "WRING_BYPASS=%s", bench->params->bypass);
     params.provider = bench->params->provider;
     params.settings = settings;
-    params.log = wring_rank_log;
-    params.log_arg = &bench->faults;
-    enum wring_status status = wring_session_open(&params, &bench->session);
-    if (status != WRING_OK)
-        return wring_rank_fail(&bench->faults, "cannot join", status);
-    bench->faults.session = bench->session;
+    int code = wring_rank_open(&bench->faults, &params, bench->params->ranks);
+    bench->session = bench->faults.session;
+    if (code != WRING_EXIT_OK)
+        return code;
     bench->world = wring_session_world(bench->session);
     bench->rank = wring_session_rank(bench->session);
     bench->ranks = wring_session_size(bench->session);
-    if (bench->ranks > WRING_PATTERN_RANKS_MAX ||
-        (bench->params->ranks != 0 && bench->params->ranks != bench->ranks))
-        return wring_fail(bench->params->name, "the launcher started %u ranks; asked for were %u",
-                          bench->ranks, bench->params->ranks);
+    if (bench->ranks > WRING_PATTERN_RANKS_MAX)
+        return wring_fail(bench->params->name, "%u ranks; sums of %d at most can be checked",
+                          bench->ranks, WRING_PATTERN_RANKS_MAX);
     for (size_t i = 0; i < bench->params->n_bytes; i++)
         if (bench->params->bytes[i] / sizeof(float) > bench->max_elems)
             bench->max_elems = bench->params->bytes[i] / sizeof(float);
-    status = make_memory(bench);
+    enum wring_status status = make_memory(bench);
     if (status == WRING_OK && !bench->params->foreign)
         status = register_buckets(bench);
     return status == WRING_OK ? WRING_EXIT_OK

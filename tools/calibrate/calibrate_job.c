@@ -208,23 +208,18 @@ int wring_calibration_join(struct wring_calibration *job)
         return code;
     params.provider = job->params->provider;
     params.settings = settings;
-    params.log = wring_rank_log;
-    params.log_arg = &job->faults;
     job->faults.command = job->params->name;
     job->begin_ns = wring_now_ns();
-    enum wring_status status = wring_session_open(&params, &job->session);
-    if (status != WRING_OK)
-        return wring_rank_fail(&job->faults, "cannot join", status);
-    job->faults.session = job->session;
+    code = wring_rank_open(&job->faults, &params, job->params->ranks);
+    job->session = job->faults.session;
+    if (code != WRING_EXIT_OK)
+        return code;
     job->world = wring_session_world(job->session);
     job->rank = wring_session_rank(job->session);
     job->ranks = wring_session_size(job->session);
-    if (job->params->ranks != 0 && job->params->ranks != job->ranks)
-        return wring_fail(job->params->name, "the launcher started %u ranks; asked for were %u",
-                          job->ranks, job->params->ranks);
     if (job->ranks < 2)
         return wring_fail(job->params->name, "needs two ranks at least, as one has no links");
-    status = find_nodes(job, &what);
+    enum wring_status status = find_nodes(job, &what);
     if (status != WRING_OK)
         return wring_rank_fail(&job->faults, what, status);
     describe(job);

@@ -252,19 +252,14 @@ static int join(struct replay *replay)
              replay->params->automatic ? replay->params->codec : "");
     params.provider = replay->params->provider;
     params.settings = settings;
-    params.log = wring_rank_log;
-    params.log_arg = &replay->faults;
-    enum wring_status status = wring_session_open(&params, &replay->session);
-    if (status != WRING_OK)
-        return wring_rank_fail(&replay->faults, "cannot join", status);
-    replay->faults.session = replay->session;
+    int code = wring_rank_open(&replay->faults, &params, replay->params->ranks);
+    replay->session = replay->faults.session;
+    if (code != WRING_EXIT_OK)
+        return code;
     replay->world = wring_session_world(replay->session);
     replay->rank = wring_session_rank(replay->session);
     replay->ranks = wring_session_size(replay->session);
-    if (replay->params->ranks != 0 && replay->params->ranks != replay->ranks)
-        return wring_fail(replay->params->name, "the launcher started %u ranks; asked for were %u",
-                          replay->ranks, replay->params->ranks);
-    status = make_tensors(replay);
+    enum wring_status status = make_tensors(replay);
     return status == WRING_OK ? WRING_EXIT_OK
                               : wring_rank_fail(&replay->faults, "cannot prepare", status);
 }
