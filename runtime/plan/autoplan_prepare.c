@@ -257,7 +257,7 @@ enum wring_status wring_autoplan_prepare(struct wring_session *session)
         autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
         return WRING_OK;
     }
-    enum wring_status status = wring_job_machine_find(session, &autoplan->machine);
+    enum wring_status status = wring_job_machine_find(session, &autoplan->machine, NULL);
     if (status == WRING_OK)
         status = find_profile(autoplan);
     autoplan->known = status == WRING_OK;

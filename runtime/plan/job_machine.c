@@ -9,12 +9,14 @@
 
 #include "base/host.h"
 #include "planner/files/machine.h"
+#include "runtime/session/session.h"
 
 #define HOST_BYTES 128
 
 /** Where a rank runs. */
 struct place {
     char host[HOST_BYTES];
+    bool known;     /* nobody else has that host otherwise */
     cpu_set_t cpus; /* that it may use */
 };
 
@@ -41,15 +43,25 @@ static uint32_t count_alike(const struct place *places, uint32_t n, uint32_t ran
     return alike;
 }
 
+static void find_first(const struct place *places, uint32_t n, uint32_t *first)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        first[i] = 0;
+        while (strcmp(places[first[i]].host, places[i].host) != 0)
+            first[i]++;
+    }
+}
+
 /** Nodes of equal size, or each rank as if it were one. */
 static void find_nodes(const struct place *places, uint32_t n, struct wring_job_machine *out)
 {
     uint32_t each = count_alike(places, n, 0);
     cpu_set_t cpus;
 
-    for (uint32_t i = 1; i < n; i++)
-        if (count_alike(places, n, i) != each)
-            each = 1;
+    out->even = true;
+    for (uint32_t i = 0; i < n; i++)
+        out->even = out->even && places[i].known && count_alike(places, n, i) == each;
+    each = out->even ? each : 1;
     out->ranks_per_node = each;
     out->nodes = n / each;
     CPU_ZERO(&cpus);
@@ -76,7 +88,7 @@ static void describe(const struct wring_session *session, struct wring_job_machi
 }
 
 enum wring_status wring_job_machine_find(struct wring_session *session,
-                                         struct wring_job_machine *out)
+                                         struct wring_job_machine *out, uint32_t *first)
 {
     struct place own = {.host = ""}, *places = calloc(session->size, sizeof(*places));
     struct wring_blobs blobs;
@@ -85,7 +97,8 @@ enum wring_status wring_job_machine_find(struct wring_session *session,
         wring_session_agree(session, places != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
     if (status != WRING_OK)
         goto free_places;
-    if (!wring_host_identity(own.host, sizeof(own.host)))
+    own.known = wring_host_identity(own.host, sizeof(own.host));
+    if (!own.known)
         snprintf(own.host, sizeof(own.host), "rank %" PRIu32, session->rank);
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         CPU_ZERO(&own.cpus);
@@ -96,6 +109,8 @@ enum wring_status wring_job_machine_find(struct wring_session *session,
     wring_blobs_finish(&blobs);
     if (status == WRING_OK) {
         find_nodes(places, session->size, out);
+        if (first != NULL)
+            find_first(places, session->size, first);
         describe(session, out);
     }
 free_places:

@@ -3,21 +3,27 @@
 #ifndef WRING_RUNTIME_JOB_MACHINE_H
 #define WRING_RUNTIME_JOB_MACHINE_H
 
-#include "runtime/session/session.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <wring/wring.h>
 
 struct wring_job_machine {
     uint32_t nodes, ranks_per_node; /* nodes of equal size, or each rank as if it were one */
+    bool even;                      /* they are known, and of equal size */
     uint32_t cores;                 /* processors that the ranks of rank 0's node may use */
     char text[256];                 /* as wring_machine_describe() has it */
 };
 
 /**
- * Find out where all ranks run. Collective. Processor and cores are those of each rank's own host:
- * rank 0's count.
+ * Find out where all ranks run. Collective, when they are connected. Processor and cores are those
+ * of each rank's own host: rank 0's count.
  *
+ * @param first  out, [ranks of the session]: of each rank, the first one on its host; NULL: is not
+ *               asked for
  * Errors: WRING_ERR_NO_MEMORY, and those of an exchange.
  */
 enum wring_status wring_job_machine_find(struct wring_session *session,
-                                         struct wring_job_machine *out);
+                                         struct wring_job_machine *out, uint32_t *first);
 
 #endif

@@ -148,7 +148,7 @@ enum wring_status wring_plan_check_job(struct wring_session *session)
 
     if (plan == NULL || session->autoplan != NULL || plan->machine[0] == '\0' || session->size == 1)
         return WRING_OK;
-    enum wring_status status = wring_job_machine_find(session, &machine);
+    enum wring_status status = wring_job_machine_find(session, &machine, NULL);
     if (status != WRING_OK)
         return status;
     if (session->rank == 0)

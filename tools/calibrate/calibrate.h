@@ -10,6 +10,7 @@
 #include "planner/files/profile.h"
 #include "planner/fit.h"
 #include "planner/model/settings.h"
+#include "runtime/plan/job_machine.h"
 #include "runtime/plan/measure_ways.h"
 #include "tools/rank_faults.h"
 #include <wring/codec.h>
@@ -62,10 +63,7 @@ struct wring_calibration {
     uint32_t level_ranks[WRING_LEVELS];       /* members of each; 0 or 1: there is no such level */
     uint32_t rank, ranks;
     uint32_t place[WRING_LEVELS]; /* ours among them */
-    uint32_t nodes, ranks_per_node;
-    uint32_t cores;    /* that the ranks of a node may use together */
-    char provider[32]; /* of the job: "shm", "shm,tcp" */
-    char machine[256];
+    struct wring_job_machine machine;
     struct wring_calibrate_wants wants;
     uint64_t max_elems; /* the largest size, as memory allows */
     uint64_t begin_ns;

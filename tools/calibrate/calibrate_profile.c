@@ -24,10 +24,10 @@ static struct wring_profile *begin(const struct wring_calibration *job)
     if (profile == NULL)
         return NULL;
     snprintf(profile->name, sizeof(profile->name), "%.63s", job->params->profile_name);
-    snprintf(profile->machine, sizeof(profile->machine), "%s", job->machine);
+    snprintf(profile->machine, sizeof(profile->machine), "%s", job->machine.text);
     snprintf(profile->source, sizeof(profile->source), "wring calibrate");
-    profile->nodes = job->nodes;
-    profile->ranks_per_node = job->ranks_per_node;
+    profile->nodes = job->machine.nodes;
+    profile->ranks_per_node = job->machine.ranks_per_node;
     profile->chunked = true;
     return profile;
 }
@@ -80,11 +80,11 @@ static struct wring_profile *read_file(const struct wring_calibration *job)
 
     if (wring_profile_load(job->params->into, &log, &profile) != WRING_OK)
         return NULL;
-    if (strcmp(profile->machine, job->machine) == 0)
+    if (strcmp(profile->machine, job->machine.text) == 0)
         return profile;
     wring_fail(job->params->name,
                "%s was measured on \"%s\", and this is \"%s\": --fresh replaces it",
-               job->params->into, profile->machine, job->machine);
+               job->params->into, profile->machine, job->machine.text);
     wring_profile_destroy(profile);
     return NULL;
 }

@@ -48,8 +48,8 @@ static int agree_on_wants(struct wring_calibration *job, struct wring_profile **
 /** As memory allows: the smallest of all ranks'. */
 static enum wring_status agree_on_sizes(struct wring_calibration *job)
 {
-    job->max_elems =
-        wring_measure_fit_memory(job->params->max_elems, job->wants.codecs.n, job->ranks_per_node);
+    job->max_elems = wring_measure_fit_memory(job->params->max_elems, job->wants.codecs.n,
+                                              job->machine.ranks_per_node);
     return wring_allreduce(job->world, &job->max_elems, 1, WRING_I64, WRING_MIN, NULL, NULL);
 }
 

@@ -28,8 +28,8 @@ enum wring_status wring_calibrate_ways(struct wring_calibration *job, double sha
     const struct wring_measure_params params = {
         .codecs = job->wants.codecs,
         .every_scheme = true,
-        .cores = job->cores,
-        .ranks_per_node = job->ranks_per_node,
+        .cores = job->machine.cores,
+        .ranks_per_node = job->machine.ranks_per_node,
         .max_elems = job->max_elems,
         .budget_ns = budget_of(job, share),
         .rounds_min = ROUNDS_MIN,
