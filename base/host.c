@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/host.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,4 +20,16 @@ bool wring_host_identity(char *text, size_t bytes)
         return false;
     snprintf(text, bytes, "%s/net:%llu", boot, (unsigned long long)ns.st_ino);
     return true;
+}
+
+bool wring_host_of_rank(const char *node, uint32_t rank, char *text, size_t bytes)
+{
+    if (node[0] != '\0') {
+        snprintf(text, bytes, "node:%s", node);
+        return true;
+    }
+    bool known = wring_host_identity(text, bytes);
+    if (!known)
+        snprintf(text, bytes, "rank:%" PRIu32, rank);
+    return known;
 }

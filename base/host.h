@@ -5,8 +5,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** @param text out, [bytes] (96 suffice), the same on one host only. @return false if unknown */
 bool wring_host_identity(char *text, size_t bytes);
+
+/**
+ * The host that a rank counts as being on: what WRING_NODE says, else this one.
+ *
+ * @param node  of the configuration; "": nothing is said
+ * @param text  out, [bytes], the same on one host only; where it is unknown, like no other rank's
+ * @return false: it is unknown
+ */
+bool wring_host_of_rank(const char *node, uint32_t rank, char *text, size_t bytes);
 
 #endif

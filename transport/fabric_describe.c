@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/fabric_describe.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/host.h"
@@ -37,10 +36,7 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
 {
     char host[WRING_CONFIG_TEXT];
 
-    if (fabric->config->node[0] != '\0')
-        snprintf(host, sizeof(host), "node:%.*s", (int)sizeof(host) - 6, fabric->config->node);
-    else if (!wring_host_identity(host, sizeof(host)))
-        snprintf(host, sizeof(host), "rank:%" PRIu32, fabric->rank); /* like nobody else */
+    wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host));
     wring_write_sized(out, host, strlen(host));
     describe_cores(out);
     wring_write_u32(out, fabric->n_devices);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/job_machine.h"
 
-#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "planner/files/machine.h"
 #include "runtime/session/session.h"
 
-#define HOST_BYTES 128
+#define HOST_BYTES WRING_CONFIG_TEXT
 
 /** Where a rank runs. */
 struct place {
@@ -97,9 +96,7 @@ enum wring_status wring_job_machine_find(struct wring_session *session,
         wring_session_agree(session, places != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
     if (status != WRING_OK)
         goto free_places;
-    own.known = wring_host_identity(own.host, sizeof(own.host));
-    if (!own.known)
-        snprintf(own.host, sizeof(own.host), "rank %" PRIu32, session->rank);
+    own.known = wring_host_of_rank(session->config.node, session->rank, own.host, sizeof(own.host));
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         CPU_ZERO(&own.cpus);
     status = wring_session_exchange(session, &own, sizeof(own), &blobs);

@@ -16,8 +16,8 @@ struct wring_job_machine {
 };
 
 /**
- * Find out where all ranks run. Collective, when they are connected. Processor and cores are those
- * of each rank's own host: rank 0's count.
+ * Find out where all ranks run, or where WRING_NODE says that they do. Collective. Processor and
+ * cores are those of each rank's own host: rank 0's count.
  *
  * @param first  out, [ranks of the session]: of each rank, the first one on its host; NULL: is not
  *               asked for

@@ -273,6 +273,21 @@ class Calibrates(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(says, result.stderr)
 
+    def test_nodes_by_name(self):
+        """WRING_NODE makes hosts of one; they need as many ranks each."""
+        path = os.path.join(self.folder.name, "nodes.json")
+        command = f"{wringtest.WRING} calibrate -p tcp -c none --seconds 0.3 --elements 4k " \
+                  f"--doubt 100 -o {path}"
+        for ranks, node, status in ((2, "n$WRING_RANK", 0), (3, "n$((WRING_RANK/2))", 1)):
+            result = wring("run", "-n", str(ranks), "--", "sh", "-c",
+                           f"WRING_NODE={node} exec {command}")
+            self.assertEqual(result.returncode, status, result.stderr)
+        self.assertIn("different numbers of ranks; a profile needs equal ones", result.stderr)
+        with open(path, encoding="utf-8") as file:
+            profile = json.load(file)
+        self.assertEqual((profile["nodes"], profile["ranks_per_node"]), (2, 1))
+        self.assertEqual(set(profile["links"]), {"inter"})
+
     def test_info(self):
         for profile in (self.path, "espresso-pcie"):
             svg = os.path.join(self.folder.name, "profile.svg")

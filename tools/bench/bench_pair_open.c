@@ -142,10 +142,7 @@ static enum wring_status check_hosts(struct wring_bench_pair *pair)
     char own[WRING_CONFIG_TEXT] = "", theirs[WRING_CONFIG_TEXT];
     size_t bytes;
 
-    if (pair->config->node[0] != '\0')
-        snprintf(own, sizeof(own), "node:%.*s", (int)sizeof(own) - 6, pair->config->node);
-    else if (!wring_host_identity(own, sizeof(own)))
-        snprintf(own, sizeof(own), "rank:%" PRIu32, pair->rank); /* like nobody else */
+    wring_host_of_rank(pair->config->node, pair->rank, own, sizeof(own));
     enum wring_status status = swap(pair, own, strlen(own), theirs, sizeof(theirs), &bytes);
     bool same = status == WRING_OK && bytes == strlen(own) && memcmp(own, theirs, bytes) == 0;
     if (status != WRING_OK || same || !pair->caps.same_host_only)
