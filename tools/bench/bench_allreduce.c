@@ -13,18 +13,17 @@
 #include <wring/provider.h>
 
 #include "base/json.h"
+#include "tools/bench/bench_options.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
 enum {
-    OPTION_JSON = 0x100,
-    OPTION_OP,
+    OPTION_OP = 0x100,
     OPTION_SCHEME,
     OPTION_FOREIGN,
     OPTION_BYPASS,
-    OPTION_SECONDS,
     OPTION_TURNS
 };
 
@@ -39,38 +38,20 @@ static const struct argp_option options[] = {
      "malloc'ed memory through the immediate call, not registered buckets", 0},
     {"bypass", OPTION_BYPASS, "WHEN", 0,
      "leave codecs out: never, always, or auto, where commit measures no gain (default never)", 0},
-    {"iterations", 'i', "N", 0, "timed calls for each codec and size", 0},
-    {"seconds", OPTION_SECONDS, "S", 0, "or time spent on each, about (default 1)", 0},
+    {"iterations", 'i', "N", 0, "timed calls for each codec and size (default: by --seconds)", 0},
     {"turns", OPTION_TURNS, "N", 0,
      "the codecs of a size take N turns, so that what disturbs one disturbs all (default 1)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
 
 struct command {
     struct wring_allreduce_params params;
+    struct wring_bench_options options;
     json_t *results;
 };
 
-static void parse_bytes(struct wring_allreduce_params *params, char *arg, struct argp_state *state)
-{
-    char *items[WRING_BENCH_LIST_MAX];
-    size_t n = wring_value_list(arg, items, WRING_BENCH_LIST_MAX);
-
-    if (n == 0 || n > WRING_BENCH_LIST_MAX)
-        argp_error(state, "--bytes needs 1 to %d sizes", WRING_BENCH_LIST_MAX);
-    for (size_t i = 0; i < n; i++)
-        if (!wring_value_bytes(items[i], &params->bytes[i]) || params->bytes[i] % 4 != 0)
-            argp_error(state, "--bytes: %s is not a size in whole float32 elements", items[i]);
-    params->n_bytes = n;
-}
-
-static void parse_codecs(struct wring_allreduce_params *params, char *arg, struct argp_state *state)
-{
-    params->n_codecs = wring_value_list(arg, params->codecs, WRING_BENCH_LIST_MAX);
-    if (params->n_codecs == 0 || params->n_codecs > WRING_BENCH_LIST_MAX)
-        argp_error(state, "--codec needs 1 to %d specs", WRING_BENCH_LIST_MAX);
-}
+static const struct wring_bench_sizes sizes = {0, UINT64_MAX, sizeof(float),
+                                               "a size in whole float32 elements"};
 
 /** The index of a word in "a|b|c"; ends in a usage error where it is none of them. */
 static unsigned parse_word(const char *option, const char *words, const char *arg,
@@ -91,9 +72,13 @@ static unsigned parse_word(const char *option, const char *words, const char *ar
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    struct wring_allreduce_params *params = state->input;
+    struct command *command = state->input;
+    struct wring_allreduce_params *params = &command->params;
 
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->options;
+        return 0;
     case 'n':
         if (!wring_value_count(arg, 1, WRING_PATTERN_RANKS_MAX, &params->ranks))
             argp_error(state, "--ranks needs a number from 1 to %d", WRING_PATTERN_RANKS_MAX);
@@ -102,18 +87,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         params->provider = arg;
         return 0;
     case 'b':
-        parse_bytes(params, arg, state);
+        params->n_bytes = wring_bench_parse_sizes(&sizes, arg, params->bytes, state);
         return 0;
     case 'c':
-        parse_codecs(params, arg, state);
+        params->n_codecs = wring_bench_parse_list("codec", "specs", arg, params->codecs,
+                                                  WRING_BENCH_LIST_MAX, state);
         return 0;
     case 'i':
         if (!wring_value_count(arg, 1, 1000000, &params->iterations))
             argp_error(state, "--iterations needs a number from 1 to 1000000");
-        return 0;
-    case OPTION_SECONDS:
-        if (!wring_value_real(arg, 0, 3600, &params->seconds))
-            argp_error(state, "--seconds needs a number from 0 to 3600");
         return 0;
     case OPTION_TURNS:
         if (!wring_value_count(arg, 1, WRING_BENCH_TURNS_MAX, &params->turns))
@@ -132,9 +114,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_FOREIGN:
         params->foreign = true;
         return 0;
-    case OPTION_JSON:
-        params->json = true;
-        return 0;
     case ARGP_KEY_END:
         if (params->foreign && params->scheme != WRING_SCHEME_AUTO)
             argp_error(state, "the immediate call chooses its scheme: --foreign or --scheme");
@@ -144,9 +123,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0}};
+
 static const struct argp allreduce_argp = {
     .options = options,
     .parser = parse,
+    .children = children,
     .doc =
         "Measure allreduces of float32, and check every result."
         "\v"
@@ -343,15 +325,16 @@ static int measure(struct command *command, int argc, char **argv)
 
 int wring_bench_allreduce(int argc, char **argv)
 {
-    char sizes[] = "4k,64k,1m,16m", none[] = "none";
+    char usual[] = "4k,64k,1m,16m", none[] = "none";
     struct command command = {
-        .params = {.name = argv[0], .bypass = "never", .seconds = 1, .turns = 1}};
+        .params = {.name = argv[0], .bypass = "never", .seconds = 1, .turns = 1, .n_codecs = 1},
+        .options = {&command.params.seconds, &command.params.json}};
     char **given = wring_arguments_copy(argc, argv);
     int code;
 
-    parse_bytes(&command.params, sizes, NULL);
-    parse_codecs(&command.params, none, NULL);
-    argp_parse(&allreduce_argp, argc, argv, 0, NULL, &command.params);
+    command.params.n_bytes = wring_bench_parse_sizes(&sizes, usual, command.params.bytes, NULL);
+    command.params.codecs[0] = none;
+    argp_parse(&allreduce_argp, argc, argv, 0, NULL, &command);
     command.results = json_array();
     if (given == NULL || command.results == NULL)
         code = wring_fail(argv[0], "out of memory");

@@ -7,8 +7,8 @@
 #include <wring/wring.h>
 
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_options.h"
 
-#define WRING_BENCH_LIST_MAX 32
 #define WRING_BENCH_TURNS_MAX 64
 
 struct wring_allreduce_params {

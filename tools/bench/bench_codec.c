@@ -13,43 +13,36 @@
 #include "base/cpu.h"
 #include "offload/cores.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_options.h"
 #include "tools/bench/bench_twin.h"
 #include "tools/commands.h"
 #include "tools/values.h"
 
-#define CODECS_MAX 32
 #define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
-
-enum {
-    OPTION_JSON = 0x100,
-    OPTION_SECONDS
-};
 
 static const struct argp_option options[] = {
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none,bf16,int8)", 0},
     {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
     {"threads", 't', "T", 0, "threads, each on a core of its own (default 1)", 0},
     {"tier", 'k', "TIER", 0, "highest kernels: scalar|avx2|avx512|neon (default: WRING_CPU)", 0},
-    {"seconds", OPTION_SECONDS, "S", 0, "time spent on each codec, about (default 1)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
 
 struct command {
     struct wring_codec_bench bench;
-    char *specs[CODECS_MAX];
+    char *specs[WRING_BENCH_LIST_MAX];
     size_t n_specs;
     const char *tier; /* NULL: as configured */
     bool json;
+    struct wring_bench_options options;
     unsigned cores[WRING_BENCH_THREADS_MAX];
     json_t *results;
 };
 
 static void parse_specs(struct command *command, char *arg, struct argp_state *state)
 {
-    command->n_specs = wring_value_list(arg, command->specs, CODECS_MAX);
-    if (command->n_specs == 0 || command->n_specs > CODECS_MAX)
-        argp_error(state, "--codec needs 1 to %d specs", CODECS_MAX);
+    command->n_specs =
+        wring_bench_parse_list("codec", "specs", arg, command->specs, WRING_BENCH_LIST_MAX, state);
     for (size_t i = 0; i < command->n_specs; i++)
         if (strchr(command->specs[i], '>') != NULL)
             argp_error(state, "--codec: '%s' is a codec for each way; name them one by one",
@@ -70,6 +63,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct command *command = state->input;
 
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->options;
+        return 0;
     case 'c':
         parse_specs(command, arg, state);
         return 0;
@@ -85,21 +81,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'k':
         parse_tier(command, arg, state);
         return 0;
-    case OPTION_SECONDS:
-        if (!wring_value_real(arg, 0, 3600, &command->bench.seconds))
-            argp_error(state, "--seconds needs a number from 0 to 3600");
-        return 0;
-    case OPTION_JSON:
-        command->json = true;
-        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0}};
+
 static const struct argp codec_argp = {
     .options = options,
     .parser = parse,
+    .children = children,
     .doc = "Measure codecs on cores of this machine, next to what their memory traffic costs."
            "\v"
            "Speeds count the float32 bytes of a call, in 1e9 bytes per second, all threads "
@@ -280,7 +272,8 @@ int wring_bench_codec(int argc, char **argv)
 {
     char usual[] = "none,bf16,int8";
     struct command command = {
-        .bench = {.name = argv[0], .elems = 4u << 20, .threads = 1, .seconds = 1}};
+        .bench = {.name = argv[0], .elems = 4u << 20, .threads = 1, .seconds = 1},
+        .options = {&command.bench.seconds, &command.json}};
 
     parse_specs(&command, usual, NULL);
     argp_parse(&codec_argp, argc, argv, 0, NULL, &command);

@@ -9,21 +9,15 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "tools/bench/bench_options.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
-enum {
-    OPTION_JSON = 0x100,
-    OPTION_SECONDS
-};
-
 static const struct argp_option options[] = {
     {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER, or the best)", 0},
     {"bytes", 'b', "LIST", 0, "sizes, such as 8,4k,1m (default 8,4k,64k,1m)", 0},
-    {"seconds", OPTION_SECONDS, "S", 0, "time spent on each size, about (default 1)", 0},
-    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
 
@@ -32,49 +26,38 @@ struct command {
     struct wring_config config;
     const char *provider; /* as given; NULL: as configured */
     bool json;
+    struct wring_bench_options options;
     json_t *results;
 };
 
-static void parse_bytes(struct wring_p2p_params *params, char *arg, struct argp_state *state)
-{
-    char *items[WRING_P2P_SIZES_MAX];
-    size_t n = wring_value_list(arg, items, WRING_P2P_SIZES_MAX);
-
-    if (n == 0 || n > WRING_P2P_SIZES_MAX)
-        argp_error(state, "--bytes needs 1 to %d sizes", WRING_P2P_SIZES_MAX);
-    for (size_t i = 0; i < n; i++)
-        if (!wring_value_bytes(items[i], &params->bytes[i]) || params->bytes[i] == 0 ||
-            params->bytes[i] > 1u << 30)
-            argp_error(state, "--bytes: %s is not a size from 1 to 1g", items[i]);
-    params->n_bytes = n;
-}
+static const struct wring_bench_sizes sizes = {1, 1u << 30, 1, "a size from 1 to 1g"};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->options;
+        return 0;
     case 'p':
         command->provider = arg;
         return 0;
     case 'b':
-        parse_bytes(&command->params, arg, state);
-        return 0;
-    case OPTION_SECONDS:
-        if (!wring_value_real(arg, 0, 3600, &command->params.seconds))
-            argp_error(state, "--seconds needs a number from 0 to 3600");
-        return 0;
-    case OPTION_JSON:
-        command->json = true;
+        command->params.n_bytes =
+            wring_bench_parse_sizes(&sizes, arg, command->params.bytes, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0}};
+
 static const struct argp p2p_argp = {
     .options = options,
     .parser = parse,
+    .children = children,
     .doc = "Measure a provider as it is, between two ranks: puts into each other's memory."
            "\v"
            "Latency is half the time of a put each way. Bandwidth is one way, with a window of "
@@ -217,12 +200,13 @@ static int measure(struct command *command, int argc, char **argv)
 
 int wring_bench_p2p(int argc, char **argv)
 {
-    char sizes[] = "8,4k,64k,1m";
-    struct command command = {.params = {.name = argv[0], .seconds = 1}};
+    char usual[] = "8,4k,64k,1m";
+    struct command command = {.params = {.name = argv[0], .seconds = 1},
+                              .options = {&command.params.seconds, &command.json}};
     char **given = wring_arguments_copy(argc, argv);
     int code;
 
-    parse_bytes(&command.params, sizes, NULL);
+    command.params.n_bytes = wring_bench_parse_sizes(&sizes, usual, command.params.bytes, NULL);
     argp_parse(&p2p_argp, argc, argv, 0, NULL, &command);
     command.results = json_array();
     if (given == NULL || command.results == NULL)

@@ -6,15 +6,14 @@
 #include <wring/provider.h>
 
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_options.h"
 #include "transport/providers/verbs/verbs_counters.h"
-
-#define WRING_P2P_SIZES_MAX 32
 
 struct wring_p2p_params {
     const char *name; /* of the command, before messages */
     const struct wring_config *config;
     const struct wring_provider_ops *provider;
-    uint64_t bytes[WRING_P2P_SIZES_MAX];
+    uint64_t bytes[WRING_BENCH_LIST_MAX];
     size_t n_bytes;
     double seconds; /* per size */
 };

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/bench/bench_options.h"
+
+#include "tools/values.h"
+
+#define SECONDS_MAX 3600
+
+enum {
+    OPTION_JSON = 0x200, /* commands begin at 0x100 */
+    OPTION_SECONDS
+};
+
+static const struct argp_option options[] = {
+    {"seconds", OPTION_SECONDS, "S", 0, "time spent on each, about (default 1)", 0},
+    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    const struct wring_bench_options *out = state->input;
+
+    switch (key) {
+    case OPTION_SECONDS:
+        if (!wring_value_real(arg, 0, SECONDS_MAX, out->seconds))
+            argp_error(state, "--seconds needs a number from 0 to %d", SECONDS_MAX);
+        return 0;
+    case OPTION_JSON:
+        *out->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp wring_bench_argp = {.options = options, .parser = parse};
+
+size_t wring_bench_parse_list(const char *option, const char *what, char *arg, char **items,
+                              size_t max, const struct argp_state *state)
+{
+    size_t n = wring_value_list(arg, items, max);
+
+    if (n == 0 || n > max)
+        argp_error(state, "--%s needs 1 to %zu %s", option, max, what);
+    return n;
+}
+
+size_t wring_bench_parse_sizes(const struct wring_bench_sizes *allowed, char *arg, uint64_t *sizes,
+                               const struct argp_state *state)
+{
+    char *items[WRING_BENCH_LIST_MAX];
+    size_t n = wring_bench_parse_list("bytes", "sizes", arg, items, WRING_BENCH_LIST_MAX, state);
+
+    for (size_t i = 0; i < n; i++)
+        if (!wring_value_bytes(items[i], &sizes[i]) || sizes[i] < allowed->min ||
+            sizes[i] > allowed->max || sizes[i] % allowed->multiple_of != 0)
+            argp_error(state, "--bytes: %s is not %s", items[i], allowed->what);
+    return n;
+}
