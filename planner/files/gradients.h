@@ -13,6 +13,9 @@
 #include "base/log.h"
 #include <wring/status.h>
 
+#define WRING_GRADIENTS_MAGIC "wring-gradients\n"
+#define WRING_GRADIENTS_MAGIC_BYTES (sizeof(WRING_GRADIENTS_MAGIC) - 1)
+#define WRING_GRADIENTS_VERSION 1
 #define WRING_GRADIENTS_TENSORS_MAX 65536
 #define WRING_GRADIENTS_STEPS_MAX 4096
 #define WRING_GRADIENTS_NAME_MAX 512           /* bytes of a tensor's name */
@@ -72,6 +75,9 @@ enum wring_status wring_gradients_load(const char *path, const struct wring_log 
  * Errors: WRING_ERR_SYSTEM (cannot write), WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_gradients_save(const struct wring_gradients *gradients, FILE *file);
+
+/** Set `hash`, of all else that is there. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_gradients_rehash(struct wring_gradients *gradients);
 
 /** NULL is fine. */
 void wring_gradients_destroy(struct wring_gradients *gradients);

@@ -56,7 +56,10 @@ __attribute__((format(printf, 3, 4))) void wring_reading_fault(struct wring_read
 /** A value in words for such a line. @param text out, [bytes] @return text */
 const char *wring_reading_describe(const json_t *value, char *text, size_t bytes);
 
-/* ---- the value of the field that was entered; NULL: it is missing ---- */
+/** The same for a value that is not what it has to be: "needs …, is …". */
+void wring_reading_needs(struct wring_reading *reading, const json_t *value, const char *needs);
+
+/* ---- the value of the field that was entered; NULL: it is missing. In json_fields.c ---- */
 
 double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,
                                   double max);

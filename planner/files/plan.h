@@ -14,6 +14,8 @@
 #include <wring/codec.h>
 #include <wring/status.h>
 
+#define WRING_PLAN_FORMAT "wring-plan"
+#define WRING_PLAN_VERSION 1
 #define WRING_PLAN_SCHEME_MAX 224 /* bytes of an option in words, its NUL included */
 
 struct wring_cost_model;

@@ -15,6 +15,9 @@
 #include <wring/codec.h>
 #include <wring/status.h>
 
+#define WRING_PROFILE_FORMAT "wring-profile"
+#define WRING_PROFILE_VERSION 1
+
 enum wring_level {
     WRING_LEVEL_INTRA, /* between the ranks of a node */
     WRING_LEVEL_INTER, /* between nodes */
