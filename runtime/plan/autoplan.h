@@ -135,6 +135,15 @@ void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations
  *  @param early  buckets cannot be merged. Errors: logged */
 enum wring_status wring_autoplan_think(struct wring_autoplan *autoplan, bool early);
 
+/** The same, told to all ranks by rank 0. Collective. Errors: those of thinking, and of an
+ * exchange. */
+enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early);
+
+/** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
+ *  NO_MEMORY. */
+enum wring_status wring_autoplan_listed(const struct wring_session *session,
+                                        struct wring_measure_codecs *out);
+
 /** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
  * NO_MEMORY. */
 enum wring_status wring_autoplan_codecs(const struct wring_session *session,

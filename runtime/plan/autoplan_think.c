@@ -24,57 +24,6 @@ struct thought {
     struct wring_grouping grouping;
 };
 
-/* ---- codecs ---- */
-
-/** @return the list as it was where it has that one already */
-static enum wring_status add_codec(const struct wring_session *session, const char *spec,
-                                   struct wring_measure_codecs *out)
-{
-    struct wring_codec *codec;
-    char why[WRING_TEXT_MAX];
-    enum wring_status status =
-        wring_codec_create(spec, session->config.cpu, why, sizeof(why), &codec);
-
-    if (status != WRING_OK) {
-        wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);
-        return status;
-    }
-    const struct wring_codec_info *info = wring_codec_info(codec);
-    bool known = (info->flags & WRING_CODEC_RAW) != 0;
-    for (uint32_t i = 0; i < out->n; i++)
-        known = known || strcmp(out->specs[i], info->spec) == 0;
-    if (!known && out->n < WRING_MEASURE_CODECS_MAX - 1) /* none is one, too */
-        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
-    wring_codec_destroy(codec);
-    return WRING_OK;
-}
-
-/** Of the setting: "bf16,onebit+ef". */
-static enum wring_status add_listed(const struct wring_session *session,
-                                    struct wring_measure_codecs *out)
-{
-    char list[WRING_CONFIG_TEXT], *rest = list, *spec;
-    enum wring_status status = WRING_OK;
-
-    memcpy(list, session->config.plan_codecs, sizeof(list));
-    while (status == WRING_OK && (spec = strsep(&rest, ", ")) != NULL)
-        if (spec[0] != '\0')
-            status = add_codec(session, spec, out);
-    return status;
-}
-
-enum wring_status wring_autoplan_codecs(const struct wring_session *session,
-                                        const struct wring_autoplan *autoplan,
-                                        struct wring_measure_codecs *out)
-{
-    out->n = 0;
-    enum wring_status status = add_listed(session, out);
-    for (uint32_t i = 0; i < autoplan->n && status == WRING_OK; i++)
-        status =
-            add_codec(session, wring_codec_info(autoplan->tensors[i].bucket->codec)->spec, out);
-    return status;
-}
-
 /* ---- what was recorded, as a trace ---- */
 
 /** Insertion: posts come in this order or nearly so. */
@@ -298,7 +247,7 @@ static enum wring_status think(struct thought *thought, bool early)
         status =
             wring_autoplan_codecs(thought->autoplan->session, thought->autoplan, &thought->codecs);
     if (status == WRING_OK)
-        status = add_listed(thought->autoplan->session, &thought->listed);
+        status = wring_autoplan_listed(thought->autoplan->session, &thought->listed);
     if (status == WRING_OK)
         status = make_model(thought, early);
     if (status == WRING_OK)

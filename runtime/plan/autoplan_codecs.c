@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs that a job which plans for itself may take. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/plan/autoplan.h"
+
+#define WRING_MODULE "plan"
+
+/** @return the list as it was where it has that one already */
+static enum wring_status add_codec(const struct wring_session *session, const char *spec,
+                                   struct wring_measure_codecs *out)
+{
+    struct wring_codec *codec;
+    char why[WRING_TEXT_MAX];
+    enum wring_status status =
+        wring_codec_create(spec, session->config.cpu, why, sizeof(why), &codec);
+
+    if (status != WRING_OK) {
+        wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);
+        return status;
+    }
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    bool known = (info->flags & WRING_CODEC_RAW) != 0;
+    for (uint32_t i = 0; i < out->n; i++)
+        known = known || strcmp(out->specs[i], info->spec) == 0;
+    if (!known && out->n < WRING_MEASURE_CODECS_MAX - 1) /* none is one, too */
+        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
+    wring_codec_destroy(codec);
+    return WRING_OK;
+}
+
+enum wring_status wring_autoplan_listed(const struct wring_session *session,
+                                        struct wring_measure_codecs *out)
+{
+    char list[WRING_CONFIG_TEXT], *rest = list, *spec;
+    enum wring_status status = WRING_OK;
+
+    out->n = 0;
+    memcpy(list, session->config.plan_codecs, sizeof(list));
+    while (status == WRING_OK && (spec = strsep(&rest, ", ")) != NULL)
+        if (spec[0] != '\0')
+            status = add_codec(session, spec, out);
+    return status;
+}
+
+enum wring_status wring_autoplan_codecs(const struct wring_session *session,
+                                        const struct wring_autoplan *autoplan,
+                                        struct wring_measure_codecs *out)
+{
+    enum wring_status status = wring_autoplan_listed(session, out);
+    for (uint32_t i = 0; i < autoplan->n && status == WRING_OK; i++)
+        status =
+            add_codec(session, wring_codec_info(autoplan->tensors[i].bucket->codec)->spec, out);
+    return status;
+}
