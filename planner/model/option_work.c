@@ -1,251 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A tensor of E elements walks through its steps. Each rank that is at work holds `codes` pieces
- * (one, if raw) of x · E elements each, of a part f of the tensor. With n ranks a routine passes
- *
- *     allreduce        2(n − 1) codes of x/n      ring
- *     reduce-scatter    (n − 1) codes of x/n      ring           x, f / n
- *     alltoall          (n − 1) codes of x/n      pairs          x, f / n    n times the codes
- *     allgather         (n − 1) codes of x        ring           of shards f · n, of raw ones x ·
- * n; n times the codes reduce                    codes of x        a chain to the root, piece after
- * piece broadcast                 codes of x        a chain from it gather            (n − 1) codes
- * of x        all into the root         n times the codes
- *
- * through a rank's link. Between nodes the link is the node's: what each of its ranks at work
- * sends adds up there. A flat exchange passes both links: those of the ranks on the way in and out,
- * and the node's; the rings and chains of all ranks pass that one once, of an alltoall it carries
- * what its ranks send to other nodes, of a gather what the root's node takes in. Codes are neither
- * added nor shrunk until somebody decodes them: then f of the tensor is there, once.
- *
- * A level's latency is that of a whole exchange: each step of two has half of it, and a flat
- * exchange pays for both levels. Where codes are made and unmade inside the nodes and between them
- * as well, each step in which they travel pays twice (Espresso's artifact: 4 latencies, not 2).
+ * (one, if raw) of x E elements each, of a part f of the tensor; option_comm.c says what becomes of
+ * these on the links. Codes are neither added nor shrunk until somebody decodes them: then f of the
+ * tensor is there, once.
  */
 #include "planner/model/option_work.h"
 
 #include <string.h>
 
-struct walk {
-    const struct wring_work_params *params;
-    const struct wring_option *option;
-    struct wring_work *work;
-    enum wring_known_option whole; /* its codec work is known as a whole */
-    bool half_intra;               /* raw data inside nodes travel as 16 bits */
-    bool both_levels;
-    double x, f, codes, active;              /* active: ranks of a node */
-    bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
-    const struct wring_profile_codec *codec; /* that made the codes */
-};
-
-static void add(struct walk *walk, enum wring_worker worker, struct wring_cost cost)
-{
-    walk->work->us[worker] = wring_cost_add(&walk->work->us[worker], &cost);
-}
-
-static double nodes(const struct walk *walk)
-{
-    return walk->params->nodes;
-}
-
-static double ranks_per_node(const struct walk *walk)
-{
-    return walk->params->ranks_per_node;
-}
-
-/* ---- communication ---- */
-
-static double ranks_of(const struct walk *walk, enum wring_phase phase)
-{
-    if (phase == WRING_PHASE_FLAT)
-        return nodes(walk) * ranks_per_node(walk);
-    return phase == WRING_PHASE_INTER ? nodes(walk) : ranks_per_node(walk);
-}
-
-/** What passes a link: `pieces` codes of `part` of the tensor each. */
-struct passing {
-    double pieces, part;
-};
-
-static struct passing through_rank(const struct walk *walk, const struct wring_step *step)
-{
-    double n = ranks_of(walk, step->phase), codes = walk->codes, x = walk->x;
-
-    switch (step->routine) {
-    case WRING_ROUTINE_ALLREDUCE:
-        return (struct passing){2 * (n - 1) * codes, x / n};
-    case WRING_ROUTINE_REDUCE_SCATTER:
-    case WRING_ROUTINE_ALLTOALL:
-        return (struct passing){(n - 1) * codes, x / n};
-    case WRING_ROUTINE_ALLGATHER:
-    case WRING_ROUTINE_GATHER:
-        return (struct passing){(n - 1) * codes, x};
-    case WRING_ROUTINE_REDUCE:
-    case WRING_ROUTINE_BROADCAST:
-        break;
-    }
-    return (struct passing){codes, x};
-}
-
-static struct passing through_node(const struct walk *walk, const struct wring_step *step)
-{
-    double n = ranks_of(walk, step->phase), k = ranks_per_node(walk);
-    struct passing passing = through_rank(walk, step);
-
-    if (step->phase == WRING_PHASE_INTER)
-        passing.pieces *= walk->active;
-    else if (step->routine == WRING_ROUTINE_ALLTOALL)
-        passing.pieces = k * (n - k) * walk->codes;
-    else if (step->routine == WRING_ROUTINE_GATHER)
-        passing.pieces = (n - k) * walk->codes;
-    return passing;
-}
-
-static struct wring_cost piece_bytes(const struct walk *walk, const struct wring_step *step)
-{
-    bool intra = step->phase == WRING_PHASE_INTRA_IN || step->phase == WRING_PHASE_INTRA_OUT;
-
-    if (step->coded)
-        return walk->codec->wire_bytes;
-    return wring_cost_line(0, intra && walk->half_intra ? 2 : 4);
-}
-
-/** Everything is done after it. */
-static bool is_alone(const struct walk *walk, const struct wring_step *step)
-{
-    if (step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase])
-        return false;
-    return step->routine == WRING_ROUTINE_ALLREDUCE || step->routine == WRING_ROUTINE_ALLGATHER;
-}
-
-/** @param share  of the step's work that this worker has */
-static void pay(struct walk *walk, const struct wring_step *step, enum wring_worker worker,
-                double share)
-{
-    bool inter = worker == WRING_WORKER_INTER;
-    const struct wring_profile_link *link =
-        &walk->params->profile->links[inter ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
-    struct passing passing = inter ? through_node(walk, step) : through_rank(walk, step);
-    double exchanges = is_alone(walk, step) ? 1 : 0.5, scale = inter ? walk->params->link_scale : 1;
-    struct wring_cost piece = piece_bytes(walk, step);
-    struct wring_cost bytes = wring_cost_scale(&piece, share * passing.pieces, passing.part);
-    struct wring_cost us = wring_cost_of(&link->us, &bytes);
-
-    if (step->coded && walk->both_levels)
-        exchanges *= 2;
-    add(walk, worker, wring_cost_scale(&us, 1 / scale, 1));
-    walk->work->latency_us[worker] += share * exchanges * link->latency_us;
-}
-
-/** In the node on its way to others, then back: a first step and a second, or half and half. */
-static void pay_flat(struct walk *walk, const struct wring_step *step)
-{
-    double in = step->routine == WRING_ROUTINE_ALLGATHER ? 0 : walk->second[step->phase] ? 0 : 1;
-
-    if (step->routine == WRING_ROUTINE_ALLREDUCE)
-        in = 0.5;
-    if (nodes(walk) == 1)
-        in = 1; /* no other way but the node's link, and no lane but that */
-    if (in > 0)
-        pay(walk, step, WRING_WORKER_INTRA_IN, in);
-    if (in < 1)
-        pay(walk, step, WRING_WORKER_INTRA_OUT, 1 - in);
-}
-
-static void pay_comm(struct walk *walk, const struct wring_step *step)
-{
-    bool flat = step->phase == WRING_PHASE_FLAT;
-
-    if (step->phase == WRING_PHASE_INTRA_IN)
-        pay(walk, step, WRING_WORKER_INTRA_IN, 1);
-    if (flat && ranks_per_node(walk) > 1)
-        pay_flat(walk, step);
-    if (step->phase == WRING_PHASE_INTER || (flat && nodes(walk) > 1))
-        pay(walk, step, WRING_WORKER_INTER, 1);
-    if (step->phase == WRING_PHASE_INTRA_OUT)
-        pay(walk, step, WRING_WORKER_INTRA_OUT, 1);
-}
-
-/** Raw data are added by somebody: n − 1 pieces, where the profile knows what that takes. */
-static void pay_sums(struct walk *walk, const struct wring_step *step)
-{
-    const struct wring_profile *profile = walk->params->profile;
-    double n = ranks_of(walk, step->phase);
-    bool whole = step->routine == WRING_ROUTINE_REDUCE;
-
-    if (step->routine != WRING_ROUTINE_ALLREDUCE && !whole &&
-        step->routine != WRING_ROUTINE_REDUCE_SCATTER)
-        return;
-    for (uint32_t i = 0; i < profile->n_codecs; i++) {
-        const struct wring_profile_codec *codec = &profile->codecs[i];
-        const struct wring_profile_coding *adding = &codec->at[WRING_PLACE_CPU];
-        if (strcmp(codec->spec, "none") == 0 && adding->present)
-            add(walk, WRING_WORKER_CPU_DECODE,
-                wring_cost_scale(&adding->decode_us, n - 1,
-                                 walk->active * walk->x / (whole ? 1 : n)));
-    }
-}
-
-/** What every rank at work holds afterwards. */
-static void move(struct walk *walk, const struct wring_step *step)
-{
-    double n = ranks_of(walk, step->phase);
-    bool second = walk->second[step->phase] || step->phase == WRING_PHASE_INTRA_OUT;
-
-    switch (step->routine) {
-    case WRING_ROUTINE_ALLREDUCE:
-        break;
-    case WRING_ROUTINE_REDUCE_SCATTER:
-        walk->x /= n;
-        walk->f /= n;
-        break;
-    case WRING_ROUTINE_ALLTOALL:
-        walk->x /= n;
-        walk->f /= n;
-        walk->codes *= n;
-        break;
-    case WRING_ROUTINE_ALLGATHER:
-        walk->f *= second ? n : 1;
-        walk->x *= step->coded ? 1 : n;
-        walk->codes *= step->coded ? n : 1;
-        break;
-    case WRING_ROUTINE_REDUCE:
-        break;
-    case WRING_ROUTINE_GATHER:
-        walk->codes *= n;
-        break;
-    case WRING_ROUTINE_BROADCAST:
-        break;
-    }
-    walk->second[step->phase] = true;
-}
-
-/** One root of a node instead of all its ranks, or all of them again. */
-static void count_active(struct walk *walk, const struct wring_step *step)
-{
-    if (step->phase == WRING_PHASE_INTER)
-        return;
-    if (step->routine == WRING_ROUTINE_REDUCE || step->routine == WRING_ROUTINE_GATHER)
-        walk->active = 1;
-    else if (step->routine == WRING_ROUTINE_BROADCAST)
-        walk->active = ranks_per_node(walk);
-}
-
-static void communicate(struct walk *walk, const struct wring_step *step)
-{
-    if (ranks_of(walk, step->phase) > 1) {
-        pay_comm(walk, step);
-        if (!step->coded)
-            pay_sums(walk, step);
-    }
-    move(walk, step);
-    count_active(walk, step);
-}
-
-/* ---- codec work ---- */
+#include "planner/model/option_walk.h"
 
 /** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
  *  of them has cores for that. */
-static double coders_share(const struct walk *walk, enum wring_place place)
+static double coders_share(const struct wring_walk *walk, enum wring_place place)
 {
     if (place == WRING_PLACE_CPU && walk->params->own_cores)
         return 1;
@@ -265,24 +33,24 @@ static enum wring_worker coder_of(enum wring_place place, bool encode)
     return WRING_WORKER_NODE;
 }
 
-static void encode(struct walk *walk, const struct wring_step *step)
+static void encode(struct wring_walk *walk, const struct wring_step *step)
 {
     bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
 
     walk->codec = back ? walk->params->out : walk->params->in;
     if (walk->whole != WRING_KNOWN_NONE)
         return;
-    add(walk, coder_of(step->place, true),
-        wring_cost_scale(&walk->codec->at[step->place].encode_us, 1,
-                         coders_share(walk, step->place) * walk->x));
+    wring_walk_add(walk, coder_of(step->place, true),
+                   wring_cost_scale(&walk->codec->at[step->place].encode_us, 1,
+                                    coders_share(walk, step->place) * walk->x));
 }
 
-static void decode(struct walk *walk, const struct wring_step *step)
+static void decode(struct wring_walk *walk, const struct wring_step *step)
 {
     if (walk->whole == WRING_KNOWN_NONE)
-        add(walk, coder_of(step->place, false),
-            wring_cost_scale(&walk->codec->at[step->place].decode_us, walk->codes,
-                             coders_share(walk, step->place) * walk->x));
+        wring_walk_add(walk, coder_of(step->place, false),
+                       wring_cost_scale(&walk->codec->at[step->place].decode_us, walk->codes,
+                                        coders_share(walk, step->place) * walk->x));
     walk->codes = 1;
     walk->x = walk->f;
 }
@@ -292,15 +60,15 @@ static void decode(struct walk *walk, const struct wring_step *step)
  * decoding of what remains of a tensor for a rank's device after the phase inside the node, or for
  * the node's other coders.
  */
-static void code_as_whole(struct walk *walk, enum wring_place place)
+static void code_as_whole(struct wring_walk *walk, enum wring_place place)
 {
     const struct wring_profile_codec *codec = walk->params->in;
     const struct wring_profile_coding *coding =
         walk->whole == WRING_KNOWN_TWO_LEVEL ? &codec->two_level[place] : &codec->at[place];
-    double part = place == WRING_PLACE_DEVICE ? 1 / ranks_per_node(walk) : 1;
+    double part = place == WRING_PLACE_DEVICE ? 1.0 / walk->params->ranks_per_node : 1;
 
-    add(walk, coder_of(place, true), wring_cost_scale(&coding->encode_us, 1, part));
-    add(walk, coder_of(place, false), wring_cost_scale(&coding->decode_us, 1, part));
+    wring_walk_add(walk, coder_of(place, true), wring_cost_scale(&coding->encode_us, 1, part));
+    wring_walk_add(walk, coder_of(place, false), wring_cost_scale(&coding->decode_us, 1, part));
 }
 
 static enum wring_place first_place(const struct wring_option *option)
@@ -345,11 +113,11 @@ static bool codes_travel(const struct wring_option *option, bool inter)
     return false;
 }
 
-static void take_step(struct walk *walk, const struct wring_step *step)
+static void take_step(struct wring_walk *walk, const struct wring_step *step)
 {
     switch (step->kind) {
     case WRING_STEP_COMM:
-        communicate(walk, step);
+        wring_walk_communicate(walk, step);
         break;
     case WRING_STEP_ENCODE:
         encode(walk, step);
@@ -363,13 +131,13 @@ static void take_step(struct walk *walk, const struct wring_step *step)
 void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
                        struct wring_work *out)
 {
-    struct walk walk = {.params = params,
-                        .option = option,
-                        .work = out,
-                        .x = 1,
-                        .f = 1,
-                        .codes = 1,
-                        .active = params->ranks_per_node};
+    struct wring_walk walk = {.params = params,
+                              .option = option,
+                              .work = out,
+                              .x = 1,
+                              .f = 1,
+                              .codes = 1,
+                              .active = params->ranks_per_node};
 
     memset(out, 0, sizeof(*out));
     walk.whole = known_as_whole(params, option);
