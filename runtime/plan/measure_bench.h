@@ -104,6 +104,9 @@ bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_mea
  *  samples. */
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench);
 
+/** Does it know what the codec takes on a processor? */
+bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec);
+
 /** Curves into the profile: each way, and "auto". Sorts samples. Errors: WRING_ERR_NO_MEMORY, those
  *  of fitting. */
 enum wring_status wring_measured_put(struct wring_measure_bench *bench,

@@ -217,14 +217,6 @@ static enum wring_status put_way(struct wring_measure_bench *bench, struct wring
 
 /* ---- codecs ---- */
 
-static bool has_coding(const struct wring_profile *profile, const char *spec)
-{
-    for (uint32_t i = 0; i < profile->n_codecs; i++)
-        if (strcmp(profile->codecs[i].spec, spec) == 0)
-            return profile->codecs[i].at[WRING_PLACE_CPU].present;
-    return false;
-}
-
 /** Encoding and decoding are counted together here: half of it each. Both are in the way already.
  */
 static enum wring_status put_codec(const struct wring_measure_bench *bench,
@@ -273,40 +265,8 @@ enum wring_status wring_measured_put(struct wring_measure_bench *bench,
         if (status == WRING_OK)
             status = put_way(bench, way, way->scheme, profile);
         if (status == WRING_OK && last && !is_raw(bench, way) &&
-            !has_coding(profile, wring_measure_spec(bench, way)))
+            !wring_measure_has_coding(profile, wring_measure_spec(bench, way)))
             status = put_codec(bench, way, profile);
     }
     return status;
-}
-
-bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
-                         bool every_scheme)
-{
-    bool raw = strcmp(spec, "none") == 0;
-
-    if (!raw && !has_coding(profile, spec))
-        return true;
-    if (raw || every_scheme)
-        return wring_profile_way(profile, spec, "auto", ranks) == NULL;
-    return wring_profile_way(profile, spec, "divisible", ranks) == NULL &&
-           wring_profile_way(profile, spec, "indivisible", ranks) == NULL;
-}
-
-double wring_measure_round_us(const struct wring_profile *profile, const char *spec, uint32_t ranks,
-                              uint32_t size, uint64_t *known)
-{
-    double us = 0;
-
-    *known = 0;
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
-        if (strcmp(way->codec, spec) != 0 || way->ranks != ranks)
-            continue;
-        *known = *known == 0 || way->max_elems < *known ? way->max_elems : *known;
-        for (uint32_t s = size; s < size + 2; s++) {
-            double elems = (double)wring_measure_size(s);
-            us += 2 * wring_cost_at(&way->solo.us, elems) + wring_cost_at(&way->busy.us, elems);
-        }
-    }
-    return us;
 }
