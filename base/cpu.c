@@ -15,7 +15,8 @@ static bool has_f16c(void)
 }
 #endif
 
-static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
+static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "vbmi2",
+                                                        "neon"};
 
 static bool ask(enum wring_cpu_tier tier)
 {
@@ -30,6 +31,9 @@ static bool ask(enum wring_cpu_tier tier)
         return ask(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+    case WRING_CPU_VBMI2:
+        return ask(WRING_CPU_AVX512) && __builtin_cpu_supports("avx512vbmi") &&
+               __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("gfni");
 #elif defined(__aarch64__)
     case WRING_CPU_NEON:
         return true;

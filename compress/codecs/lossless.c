@@ -10,9 +10,15 @@
 #include "compress/kernels/split.h"
 
 #define HEAD 4
-#define FLUSH_BYTES 8192 /* of codes that are stored past the caches together */
-
+#define AHEAD 4608             /* elements after which those lie that a long call asks for */
+#define FRONT (2 * WRING_LINE) /* of a buffer: what is left of a line, and the head */
+#define PAGE_BYTES (WRING_PAGE * sizeof(float))
+#define APART (PAGE_BYTES / 8 * 5)           /* of a page: from a block's elements to its code */
 #define ROOM(n) (HEAD + WRING_SPLIT_ROOM(n)) /* that a block's code is made in */
+
+/* whole lines, with room for the code of a block wherever in a page it begins */
+#define BUFFER_BYTES \
+    ((FRONT + PAGE_BYTES + ROOM(WRING_SPLIT_BLOCK_MAX) + WRING_LINE) & ~(size_t)(WRING_LINE - 1))
 
 enum {
     PARAM_BLOCK
@@ -84,107 +90,194 @@ static struct plan make_plan(struct wring_split_far far, uint32_t top, uint64_t 
     return (struct plan){LAYOUT_WIDE, top, far.wide};
 }
 
-/** Pack as the block before was, and again where another layout takes less. */
-static struct plan pack_block(const struct wring_split_kernels *kernels, const float *src,
-                              uint64_t n, unsigned char *packed, enum layout *guess)
+static bool is_zeros(const float *src, uint64_t n)
 {
-    uint32_t peak = kernels->peak(src, n), top = peak >> 24;
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < n; i++)
+        any |= wring_bits_of(src[i]);
+    return any == 0;
+}
 
-    if (peak == 0)
+/** Float32 on their way into blocks. */
+struct input {
+    const struct wring_split_kernels *kernels;
+    const float *src;
+    uint64_t left, unit, n; /* elements: from here on, of a block, of this block */
+    uint32_t peak;          /* of this block */
+    enum layout guess;      /* one that is packed: of the block before */
+};
+
+static struct input input_begin(const struct wring_codec *codec, const float *src, uint64_t elems)
+{
+    struct input in = {
+        .kernels = ((const struct wring_split_tier *)codec->kernels)->kernels,
+        .src = src,
+        .left = elems,
+        .unit = codec->info.unit,
+        .n = wring_codec_unit_length(codec->info.unit, elems),
+        .guess = LAYOUT_NARROW,
+    };
+    in.peak = in.kernels->peak(src, in.n);
+    return in;
+}
+
+/** The next block is looked at beside this one, if it is as long. */
+static const float *input_next(const struct input *in)
+{
+    return in->left - in->n >= in->n ? in->src + in->n : NULL;
+}
+
+static void input_advance(struct input *in, const struct wring_split_beside *beside)
+{
+    in->src += in->n;
+    in->left -= in->n;
+    in->n = wring_codec_unit_length(in->unit, in->left);
+    in->peak = beside->next != NULL ? beside->peak : in->kernels->peak(in->src, in->n);
+}
+
+/** Pack as the block before was, and again where another layout takes less. */
+static struct plan pack_block(struct input *in, unsigned char *packed,
+                              struct wring_split_beside *beside)
+{
+    wring_split_pack_fn pack = in->kernels->pack;
+    uint32_t top = in->peak >> 24;
+    struct wring_split_beside nothing = {0};
+    struct wring_split_far far = pack(packed, in->src, in->n, in->guess, top, beside);
+    struct plan plan = make_plan(far, top, in->n);
+
+    if (in->peak == 0 && is_zeros(in->src, in->n))
         return (struct plan){LAYOUT_ZEROS, 0, 0};
-    struct plan plan = make_plan(kernels->pack(packed, src, n, *guess, top), top, n);
     if (plan.layout == LAYOUT_AS_IS) {
-        memcpy(packed, src, n * sizeof(*src));
+        memcpy(packed, in->src, in->n * sizeof(*in->src));
         return plan;
     }
-    if (plan.layout != *guess)
-        kernels->pack(packed, src, n, plan.layout, top);
-    *guess = plan.layout;
+    if (plan.layout != in->guess)
+        pack(packed, in->src, in->n, plan.layout, top, &nothing);
+    in->guess = plan.layout;
     return plan;
 }
 
-/**
- * @param at     out, ROOM(n) bytes
- * @param guess  inout: a layout that is packed, of the block before
- * @return bytes of the code
- */
-static size_t put_block(const struct wring_split_kernels *kernels, const float *src, uint64_t n,
-                        unsigned char *at, enum layout *guess)
+/** @param at  out, ROOM(in->n) bytes @return bytes of the code */
+static size_t put_block(struct input *in, unsigned char *at, struct wring_split_beside *beside)
 {
-    struct plan plan = pack_block(kernels, src, n, at + HEAD, guess);
-    size_t bytes = plan_bytes(&plan, n);
+    struct plan plan = pack_block(in, at + HEAD, beside);
+    size_t bytes = plan_bytes(&plan, in->n);
 
     wring_put_u32(at, (uint32_t)plan.layout | plan.top << 8 | plan.others << 16);
     if (is_packed(&plan))
-        memset(at + HEAD + WRING_SPLIT_OTHERS(n, plan.layout) + plan.others, 0, 3);
+        memset(at + HEAD + WRING_SPLIT_OTHERS(in->n, plan.layout) + plan.others, 0, 3);
     return bytes;
 }
 
 /** Codes that stay in a near cache until they are sent. @param room  bytes of code */
-static size_t encode_near(const struct wring_codec *codec, const float *src, uint64_t elems,
-                          unsigned char *code, size_t room)
+static size_t encode_near(struct input in, unsigned char *code, size_t room)
 {
-    const struct wring_split_kernels *kernels =
-        ((const struct wring_split_tier *)codec->kernels)->kernels;
-    uint64_t unit = codec->info.unit;
-    enum layout guess = LAYOUT_NARROW;
     unsigned char piece[ROOM(WRING_SPLIT_BLOCK_MAX)];
     size_t bytes = 0;
 
-    for (uint64_t done = 0; done < elems; done += unit) {
-        uint64_t n = wring_codec_unit_length(unit, elems - done);
-        bool fits = room - bytes >= ROOM(n);
-        size_t more = put_block(kernels, src + done, n, fits ? code + bytes : piece, &guess);
+    while (in.left > 0) {
+        struct wring_split_beside beside = {.next = input_next(&in)};
+        bool fits = room - bytes >= ROOM(in.n);
+        size_t more = put_block(&in, fits ? code + bytes : piece, &beside);
         if (!fits)
             memcpy(code + bytes, piece, more);
         bytes += more;
+        input_advance(&in, &beside);
     }
     return bytes;
 }
 
-/** Codes on their way past the caches, in whole lines. */
+/**
+ * Codes on their way past the caches: those of a block leave while the next one is packed into the
+ * other buffer. A load that meets stores under way waits for all of them, so a block waits for its
+ * turn before the rest of those before it, which fills no line, is put in front of it.
+ */
 struct outflow {
-    unsigned char *to;   /* where the first of the pending bytes belongs */
-    size_t pending;      /* bytes */
-    unsigned char *from; /* as far from a line's begin as `to` */
-    _Alignas(
-        WRING_LINE) unsigned char buffer[WRING_LINE + FLUSH_BYTES + ROOM(WRING_SPLIT_BLOCK_MAX)];
+    unsigned char *to; /* where a line begins: the one that the rest belongs to */
+    size_t skip;       /* bytes of this one that are before the first code */
+    size_t rest;       /* bytes, with those; less than a line */
+    unsigned char *rest_end;
+    unsigned char *block; /* the code that waits */
+    size_t bytes;
+    unsigned turn; /* which buffer is next */
+    _Alignas(WRING_LINE) unsigned char buffers[2][BUFFER_BYTES];
 };
 
-/** Store what is pending up to the end of a line, or with `all` altogether. */
-static void flush(struct outflow *out, bool all)
+static void outflow_begin(struct outflow *out, unsigned char *code)
 {
-    size_t bytes =
-        all ? out->pending : out->pending - ((uintptr_t)out->to + out->pending) % WRING_LINE;
-
-    wring_far_stream(out->to, out->from, bytes);
-    out->to += bytes;
-    out->pending -= bytes;
-    memmove(out->buffer, out->from + bytes, out->pending);
-    out->from = out->buffer;
+    out->skip = out->rest = (uintptr_t)code % WRING_LINE;
+    out->to = code - out->skip;
+    out->rest_end = out->buffers[0] + FRONT;
+    out->block = out->buffers[1] + FRONT;
+    out->bytes = 0;
+    out->turn = 0;
 }
 
-static size_t encode_far(const struct wring_codec *codec, const float *src, uint64_t elems,
-                         unsigned char *code)
+/**
+ * Where the next block's code is put together: its packed part begins a line, and has another place
+ * in its page than the elements that it is made of. In the same place all takes half as long again:
+ * loads seem to wait for stores that are alike in this, and those wait behind ones past the caches.
+ */
+static unsigned char *choose_place(struct outflow *out, const float *src)
 {
-    const struct wring_split_kernels *kernels =
-        ((const struct wring_split_tier *)codec->kernels)->kernels;
-    uint64_t unit = codec->info.unit;
-    enum layout guess = LAYOUT_NARROW;
+    unsigned char *begin = out->buffers[out->turn] + FRONT;
+    size_t apart = (uintptr_t)src + APART - (uintptr_t)begin;
+
+    return begin + (apart & (PAGE_BYTES - WRING_LINE)) - HEAD;
+}
+
+/** Put the rest in front of the code that waits. @return where all that is pending begins */
+static unsigned char *join(struct outflow *out)
+{
+    memcpy(out->block - WRING_LINE, out->rest_end - WRING_LINE, WRING_LINE);
+    return out->block - out->rest;
+}
+
+/** Whole lines that leave now; from now on `block` waits, of so many bytes. */
+static void follow(struct outflow *out, uint64_t lines, unsigned char *block, size_t bytes)
+{
+    out->to += lines * WRING_LINE;
+    out->rest = (out->rest + out->bytes) % WRING_LINE;
+    out->rest_end = out->block + out->bytes;
+    out->block = block;
+    out->bytes = bytes;
+    out->turn ^= 1;
+}
+
+/** The line in which the first code begins belongs to others, too. @return lines that leave so */
+static uint64_t put_first(struct outflow *out, const unsigned char *from, uint64_t lines)
+{
+    if (out->skip == 0 || lines == 0)
+        return 0;
+    memcpy(out->to + out->skip, from + out->skip, WRING_LINE - out->skip);
+    out->skip = 0;
+    return 1;
+}
+
+static size_t encode_far(struct input in, unsigned char *code)
+{
     struct outflow out;
 
-    out.to = code;
-    out.pending = 0;
-    out.from = out.buffer + (uintptr_t)code % WRING_LINE;
-    for (uint64_t done = 0; done < elems; done += unit) {
-        uint64_t n = wring_codec_unit_length(unit, elems - done);
-        out.pending += put_block(kernels, src + done, n, out.from + out.pending, &guess);
-        if (out.pending >= FLUSH_BYTES)
-            flush(&out, false);
+    outflow_begin(&out, code);
+    while (in.left > 0) {
+        unsigned char *from = join(&out), *block = choose_place(&out, in.src);
+        uint64_t lines = (out.rest + out.bytes) / WRING_LINE, first = put_first(&out, from, lines);
+        struct wring_split_beside beside = {
+            .next = input_next(&in),
+            .fetch = in.left >= AHEAD + in.n ? in.src + AHEAD : NULL,
+            .from = from + first * WRING_LINE,
+            .to = out.to + first * WRING_LINE,
+            .lines = lines - first,
+        };
+        wring_far_enter(out.to);
+        follow(&out, lines, block, put_block(&in, block, &beside));
+        input_advance(&in, &beside);
     }
-    flush(&out, true);
+    unsigned char *from = join(&out);
+    size_t pending = out.rest + out.bytes;
+    wring_far_stream(out.to + out.skip, from + out.skip, pending - out.skip);
     wring_far_settle();
-    return (size_t)(out.to - code);
+    return (size_t)(out.to + pending - code);
 }
 
 static size_t lossless_encode(const struct wring_codec *codec,
@@ -192,9 +285,12 @@ static size_t lossless_encode(const struct wring_codec *codec,
                               uint64_t elems, float *residual, void *code)
 {
     (void)context, (void)residual; /* nothing is lost, so nothing remains */
+    if (elems == 0)
+        return 0;
+    struct input in = input_begin(codec, src, elems);
     if (WRING_IS_LONG(elems))
-        return encode_far(codec, src, elems, code);
-    return encode_near(codec, src, elems, code, lossless_bound(codec, elems));
+        return encode_far(in, code);
+    return encode_near(in, code, lossless_bound(codec, elems));
 }
 
 /** @return false where the head or what it says of the length is wrong */
@@ -219,16 +315,24 @@ static void take_as_is(float *dst, const unsigned char *code, uint64_t n, bool a
         dst[i] += wring_float_of(wring_take_u32(code + i * sizeof(*dst)));
 }
 
-/** The others in memory of our own: whatever a peer makes of the planes, they end inside it. */
+/**
+ * Whatever a peer makes of the planes, the others are read inside the code, or of its last blocks
+ * in memory of our own.
+ * @param left  bytes of code from `packed` on
+ */
 static enum wring_status take_packed(const struct wring_split_kernels *kernels,
                                      const struct plan *plan, float *dst,
-                                     const unsigned char *packed, uint64_t n, bool add)
+                                     const unsigned char *packed, size_t left, uint64_t n, bool add)
 {
-    unsigned char others[WRING_SPLIT_BLOCK_MAX + WRING_SPLIT_SLACK];
+    unsigned char copy[WRING_SPLIT_BLOCK_MAX + WRING_SPLIT_SLACK];
     unsigned width = plan->layout;
+    const unsigned char *others = packed + WRING_SPLIT_OTHERS(n, width);
 
-    memcpy(others, packed + WRING_SPLIT_OTHERS(n, width), plan->others);
-    memset(others + plan->others, 0, n + WRING_SPLIT_SLACK - plan->others);
+    if (left < WRING_SPLIT_OTHERS(n, width) + n + WRING_SPLIT_SLACK) {
+        memcpy(copy, others, plan->others);
+        memset(copy + plan->others, 0, n + WRING_SPLIT_SLACK - plan->others);
+        others = copy;
+    }
     uint64_t taken =
         (add ? kernels->unpack_add : kernels->unpack)(dst, packed, others, n, width, plan->top);
     return taken == plan->others ? WRING_OK : WRING_ERR_FRAME;
@@ -236,10 +340,10 @@ static enum wring_status take_packed(const struct wring_split_kernels *kernels,
 
 static enum wring_status take_block(const struct wring_split_kernels *kernels,
                                     const struct plan *plan, float *dst, const unsigned char *code,
-                                    uint64_t n, bool add)
+                                    size_t left, uint64_t n, bool add)
 {
     if (is_packed(plan))
-        return take_packed(kernels, plan, dst, code, n, add);
+        return take_packed(kernels, plan, dst, code, left, n, add);
     if (plan->layout == LAYOUT_AS_IS)
         take_as_is(dst, code, n, add);
     for (uint64_t i = 0; plan->layout == LAYOUT_ZEROS && i < n; i++)
@@ -269,7 +373,7 @@ static enum wring_status lossless_decode(const struct wring_codec *codec,
             wring_far_read(at, bytes);
             wring_far_read(dst + done, add ? n * sizeof(*dst) : 0);
         }
-        status = take_block(kernels, &plan, dst + done, at + HEAD, n, add);
+        status = take_block(kernels, &plan, dst + done, at + HEAD, code_bytes - HEAD, n, add);
         at += bytes;
         code_bytes -= bytes;
     }

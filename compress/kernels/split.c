@@ -2,6 +2,7 @@
 #include "compress/kernels/split.h"
 
 #include "compress/kernels/bits.h"
+#include "compress/kernels/far.h"
 
 static uint32_t rotated(float value)
 {
@@ -18,7 +19,7 @@ static uint32_t peak_scalar(const float *src, uint64_t n)
 {
     uint32_t peak = 0;
     for (uint64_t i = 0; i < n; i++)
-        peak = rotated(src[i]) > peak ? rotated(src[i]) : peak;
+        peak = wring_bits_of(src[i]) << 1 > peak ? wring_bits_of(src[i]) << 1 : peak;
     return peak;
 }
 
@@ -38,12 +39,18 @@ static uint32_t take_distance(const uint8_t *planes, uint64_t plane, uint64_t i,
 }
 
 static struct wring_split_far pack_scalar(uint8_t *packed, const float *src, uint64_t n,
-                                          unsigned width, uint32_t top)
+                                          unsigned width, uint32_t top,
+                                          struct wring_split_beside *beside)
 {
     uint8_t *high = packed + 2 * n, *planes = packed + WRING_SPLIT_PLANES(n);
     uint8_t *others = packed + WRING_SPLIT_OTHERS(n, width);
     struct wring_split_far far = {0, 0};
 
+    beside->peak = beside->next == NULL ? 0 : peak_scalar(beside->next, n);
+    if (beside->fetch != NULL)
+        wring_far_fetch(beside->fetch, n * sizeof(float));
+    if (beside->lines > 0)
+        wring_far_stream(beside->to, beside->from, beside->lines * WRING_LINE);
     memset(planes, 0, width * WRING_SPLIT_PLANE(n));
     for (uint64_t i = 0; i < n; i++) {
         uint32_t r = rotated(src[i]), distance = top - (r >> 24);
@@ -98,6 +105,7 @@ const struct wring_split_tier wring_split_tiers[] = {
 #ifdef WRING_ARCH_X86
     {{"avx2", WRING_CPU_AVX2}, &wring_split_avx2},
     {{"avx512", WRING_CPU_AVX512}, &wring_split_avx512},
+    {{"vbmi2", WRING_CPU_VBMI2}, &wring_split_vbmi2},
 #endif
     {{NULL, 0}, NULL},
 };

@@ -40,19 +40,37 @@ struct wring_split_far {
     uint32_t narrow, wide;
 };
 
+/**
+ * What is done beside packing, so that the ways to and from memory are not idle meanwhile. All
+ * zeros: nothing is.
+ */
+struct wring_split_beside {
+    const float *next;  /* in: as many elements, whose peak is looked for; NULL: none */
+    uint32_t peak;      /* out: theirs; 0 without them */
+    const float *fetch; /* in: as many elements that are asked for, into a second cache; or NULL */
+    const void *from;   /* in: whole lines of other code that are stored past the caches; the first
+                           goes last, as it may have been put together just now; borrowed */
+    void *to;           /* in: where a line begins, for these; without lines not looked at */
+    uint64_t lines;     /* in: how many; wring_far_settle() is the caller's */
+};
+
+/**
+ * Pack a block.
+ * @param packed  out, WRING_SPLIT_ROOM(n) bytes, of which all may be written
+ * @param n       1 to WRING_SPLIT_BLOCK_MAX
+ * @param width   of a distance: one of the two
+ * @param top     the largest exponent
+ * @param beside  inout: all done on return
+ * @return what either width leaves to the others
+ */
+typedef struct wring_split_far (*wring_split_pack_fn)(uint8_t *packed, const float *src, uint64_t n,
+                                                      unsigned width, uint32_t top,
+                                                      struct wring_split_beside *beside);
+
 struct wring_split_kernels {
-    /** The largest r: its exponent in the upper 8 bits; 0: only +0. */
+    /** The largest r without its sign: bits(x) << 1, the exponent in the upper 8 bits. 0: all 0. */
     uint32_t (*peak)(const float *src, uint64_t n);
-    /**
-     * Pack a block.
-     * @param packed  out, WRING_SPLIT_ROOM(n) bytes, of which all may be written
-     * @param n       1 to WRING_SPLIT_BLOCK_MAX
-     * @param width   of a distance: one of the two
-     * @param top     the largest exponent
-     * @return what either width leaves to the others
-     */
-    struct wring_split_far (*pack)(uint8_t *packed, const float *src, uint64_t n, unsigned width,
-                                   uint32_t top);
+    wring_split_pack_fn pack;
     /**
      * dst = what was packed. Any bytes give something: an exponent that would be below 0 wraps.
      * @param packed  in, up to where the others begin
@@ -75,5 +93,6 @@ extern const struct wring_split_tier wring_split_tiers[];
 
 extern const struct wring_split_kernels wring_split_avx2;
 extern const struct wring_split_kernels wring_split_avx512;
+extern const struct wring_split_kernels wring_split_vbmi2;
 
 #endif

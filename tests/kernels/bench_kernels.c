@@ -32,7 +32,6 @@ CALL(sign, keep, m->residual, m->src, n, 0.5f, -0.5f)
 CALL(sign, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(sign, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(split, peak, m->src, n)
-CALL(split, pack, m->code, m->src, n, WRING_SPLIT_WIDE, 126)
 CALL(pick, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(pick, retain, m->residual, m->src, m->map, n)
 
@@ -42,6 +41,13 @@ static void quant_encode_feedback(const void *tier, const struct bench_memory *m
 }
 
 /** Numbers serve as a packed block and as its others: most of their bits are random. */
+static void split_pack(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    struct wring_split_beside nothing = {0};
+    ((const struct wring_split_tier *)tier)
+        ->kernels->pack(m->code, m->src, n, WRING_SPLIT_WIDE, 126, &nothing);
+}
+
 static void split_unpack(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const struct wring_split_kernels *kernels = ((const struct wring_split_tier *)tier)->kernels;

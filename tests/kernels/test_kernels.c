@@ -15,6 +15,7 @@
 #include "compress/kernels/pick.h"
 #include "compress/kernels/quant.h"
 #include "compress/kernels/sign.h"
+#include "compress/kernels/split.h"
 #include "compress/kernels/sum.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/time_kernels.h"
@@ -303,10 +304,14 @@ static void tiers_are_there(void)
         printf("up to %s: %s\n", wring_cpu_tier_name(tier), got->name);
     }
 #ifdef WRING_ARCH_X86
-    const struct wring_kernel_tier *best =
+    enum wring_cpu_tier here = wring_cpu_best();
+    const struct wring_kernel_tier *sum =
         wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), WRING_CPU_AVX512);
-    CHECK(best->tier == wring_cpu_best(), "this processor has %s, the table's best is %s",
-          wring_cpu_tier_name(wring_cpu_best()), best->name);
+    const struct wring_kernel_tier *split =
+        wring_kernels_pick(wring_split_tiers, sizeof(wring_split_tiers[0]), WRING_CPU_VBMI2);
+    CHECK(sum->tier == (here == WRING_CPU_VBMI2 ? WRING_CPU_AVX512 : here) && split->tier == here,
+          "this processor has %s, the best of tables are %s and %s", wring_cpu_tier_name(here),
+          sum->name, split->name);
 #endif
 }
 

@@ -116,12 +116,12 @@ class Refusals(unittest.TestCase):
         self.check(2, "-e", "0", says="--elements")
         self.check(2, "-e", "many", says="--elements")
         self.check(2, "-t", "0", says="--threads")
-        self.check(2, "--tier", "sse", says="scalar|avx2|avx512|neon")
+        self.check(2, "--tier", "sse", says="scalar|avx2|avx512|vbmi2|neon")
         self.check(2, "--seconds", "-1", says="--seconds")
 
     def test_what_this_machine_lacks(self):
         tiers, _ = runnable()
-        missing = [tier for tier in ("avx2", "avx512", "neon") if tier not in tiers]
+        missing = [tier for tier in ("avx2", "avx512", "vbmi2", "neon") if tier not in tiers]
         self.assertTrue(missing)
         self.check(1, "--tier", missing[0], says=f"cannot run {missing[0]} kernels")
         cores = len(os.sched_getaffinity(0))

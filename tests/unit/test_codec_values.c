@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "tests/unit/codec_check.h"
 
 static double peak_of(const float *x, uint64_t n)
@@ -284,6 +285,33 @@ static void lossless_sizes(void)
     wring_codec_destroy(codec);
 }
 
+/** Some blocks of a long call leave no whole line; its bytes are those of two shorter calls. */
+static void lossless_long(void)
+{
+    const uint64_t n = (uint64_t)1 << 20, cut = n / 2 / 96 * 96;
+    float *x = codec_gradient(n, 5);
+    size_t bytes, first, second;
+
+    for (uint64_t i = 0; i < n; i++) { /* zeros, zeros below 0, bits that nothing can be saved of */
+        uint32_t at = (uint32_t)(i % 7919), any = (uint32_t)i * 0x9E3779B1u;
+        uint32_t bits = at < 3000 ? 0 : at < 4000 ? 0x80000000 : any;
+        if (at < 5000)
+            memcpy(&x[i], &bits, sizeof(bits));
+    }
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        if (!wring_cpu_has((enum wring_cpu_tier)tier))
+            continue;
+        struct wring_codec *codec = codec_make("lossless:block=96", wring_cpu_tier_name(tier));
+        unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+        unsigned char *a = codec_encode(codec, x, cut, NULL, &first);
+        unsigned char *b = codec_encode(codec, x + cut, n - cut, NULL, &second);
+        CHECK(bytes == first + second && memcmp(code, a, first) == 0 &&
+                  memcmp(code + first, b, second) == 0,
+              "%s: other bytes of a long call", wring_codec_info(codec)->tier);
+        wring_codec_destroy(codec);
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"error_bounds", error_bounds},
     {"odd_input", odd_input},
@@ -291,6 +319,7 @@ static const struct wring_test_case cases[] = {
     {"not_finite", not_finite},
     {"exact", exact},
     {"lossless_sizes", lossless_sizes},
+    {"lossless_long", lossless_long},
     {0},
 };
 

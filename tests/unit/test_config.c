@@ -112,7 +112,7 @@ static void numbers_have_a_point_in_every_locale(void)
 
 static void tier_of_another_processor_is_warned_about(void)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+    static const char *const names[] = {"scalar", "avx2", "avx512", "vbmi2", "neon"};
     struct wring_config config;
     unsigned warned = 0;
 

@@ -139,7 +139,8 @@ static void sums(void)
 /** Every tier, also one that is not here or has no such name, gives the same sum. */
 static void every_tier(void)
 {
-    static const char *const tiers[] = {"scalar", "avx2", "avx512", "neon", "best", "?", NULL};
+    static const char *const tiers[] = {"scalar", "avx2", "avx512", "vbmi2",
+                                        "neon",   "best", "?",      NULL};
     static const char *const specs[SOURCES] = {NULL, NULL, NULL, NULL};
     static float want[N];
     for (size_t t = 0; t < sizeof(tiers) / sizeof(tiers[0]); t++) {

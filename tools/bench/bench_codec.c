@@ -24,7 +24,8 @@ static const struct argp_option options[] = {
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none,bf16,int8)", 0},
     {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
     {"threads", 't', "T", 0, "threads, each on a core of its own (default 1)", 0},
-    {"tier", 'k', "TIER", 0, "highest kernels: scalar|avx2|avx512|neon (default: WRING_CPU)", 0},
+    {"tier", 'k', "TIER", 0, "highest kernels: scalar|avx2|avx512|vbmi2|neon (default: WRING_CPU)",
+     0},
     {0},
 };
 
@@ -54,7 +55,7 @@ static void parse_tier(struct command *command, const char *arg, struct argp_sta
     enum wring_cpu_tier tier;
 
     if (!wring_cpu_tier_parse(arg, &tier))
-        argp_error(state, "--tier needs one of scalar|avx2|avx512|neon");
+        argp_error(state, "--tier needs one of scalar|avx2|avx512|vbmi2|neon");
     command->tier = arg;
 }
 

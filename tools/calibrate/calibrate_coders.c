@@ -22,7 +22,7 @@
 #define ROUNDS_MAX 25
 #define PIECE (256u << 10) /* elements, about what WRING_CHUNK_BYTES carries in codes */
 #define PIECES_MAX 64
-#define TIERS 5           /* what there may be, and the best of them */
+#define TIERS 6           /* what there may be, and the best of them */
 #define SAMPLE_NS 30000.0 /* shorter ones are repeated to take about so long */
 
 static const uint64_t sizes[SIZES] = {16384, 262144, 4194304};
@@ -249,7 +249,7 @@ static void name_tier(const char *spec, const char *ceiling, char *text, size_t 
 /** The best kernels inline and on 1, 2, 4, … cores, then the others inline. @return how many */
 static uint32_t list_variants(const char *spec, struct variant *out)
 {
-    static const char *const ceilings[TIERS - 1] = {"avx512", "avx2", "neon", "scalar"};
+    static const char *const ceilings[TIERS - 1] = {"vbmi2", "avx512", "avx2", "neon", "scalar"};
     cpu_set_t cpus;
     uint32_t cores =
         sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;

@@ -125,7 +125,7 @@ struct wring_codec_ops {
  * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef", or from
  * two, as in "onebit+ef>int8": what goes to whoever adds, and what brings the sum back.
  *
- * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "neon", "best");
+ * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "vbmi2", "neon", "best");
  *              NULL = best
  * @param why   out, [why_bytes], one line that names the fault and the remedy; may be NULL
  *
