@@ -50,8 +50,8 @@ class Codecs:
     name, title = "codec", "Codecs, one thread, GB/s of f32"
     note = ("Beside a twin that reads and writes as many bytes, with the best store type, and "
             "beside memcpy of as many floats, in the same run.")
-    specs = ["none", "fp16", "bf16", "int8", "onebit", "topk:ratio=0.01", "fp16+ef", "bf16+ef",
-             "int8+ef", "onebit+ef", "topk:ratio=0.01+ef"]
+    specs = ["none", "lossless", "fp16", "bf16", "int8", "onebit", "topk:ratio=0.01", "fp16+ef",
+             "bf16+ef", "int8+ef", "onebit+ef", "topk:ratio=0.01+ef"]
     twin_bars = {4 * MIB: 0.85, 16 * MIB: 0.9}
     encode_bars = {"onebit": 2.5, "fp16": 1.3, "bf16": 1.3, "int8": 1.6, "topk:ratio=0.01": 1.3,
                    "onebit+ef": 0.95}
