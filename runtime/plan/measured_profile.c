@@ -6,7 +6,8 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
-#define MANY 16 /* pieces */
+#define MANY 16               /* pieces */
+#define LONG_BYTES (16 << 20) /* that no credit for bursts is enough for */
 
 static const char *run_as(enum wring_scheme scheme)
 {
@@ -49,6 +50,24 @@ static void add_links(const struct wring_measure_bench *bench, struct wring_meas
     }
 }
 
+/** What a byte takes on a link that is used for long: as the link's own measurement says, or as a
+ *  backlog of the largest raw buckets has shown, if that was less. */
+static double sustained_us(struct wring_measure_bench *bench, const struct wring_profile_link *link)
+{
+    double least_us = link->us.slope;
+
+    for (uint32_t w = 0; w < bench->n; w++) {
+        struct wring_measure_way *way = &bench->ways[w];
+        uint32_t last = way->n - 1;
+        if (!is_raw(bench, way) || way->batch[last] * way->wire_bytes[last] < LONG_BYTES)
+            continue;
+        struct wring_fit_point all = {0, way->all_us[last], way->samples[last]};
+        least_us =
+            fmin(least_us, wring_fit_look(&all).median / way->batch[last] / way->wire_bytes[last]);
+    }
+    return least_us;
+}
+
 /**
  * What a link lets through at first may be more than it sustains: queues are empty, and credit for
  * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
@@ -60,10 +79,11 @@ static void sustain(struct wring_measure_bench *bench, const struct wring_profil
 
     if (profile->ranks_per_node > 1 || !link->present)
         return;
+    double byte_us = sustained_us(bench, link);
     for (uint32_t w = 0; w < bench->n; w++)
         for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
             struct wring_measure_way *way = &bench->ways[w];
-            double least_us = link->us.slope * way->wire_bytes[size];
+            double least_us = byte_us * way->wire_bytes[size];
             double *busy_us = way->us[WRING_MEASURE_BUSY][size];
             for (uint32_t i = 0; i < way->samples[size]; i++)
                 busy_us[i] = fmax(busy_us[i], least_us);

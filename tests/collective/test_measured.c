@@ -90,6 +90,39 @@ static void a_further_bucket_takes_what_its_elements_do(void)
     }
 }
 
+/** One rank per node: all bytes pass a link. @param link_us  that a byte takes, as the link's own
+ *  measurement has it. @return what a further bucket of the largest size is said to take */
+static double busy_on_link_us(double link_us)
+{
+    struct wring_measure_bench *bench = make_bench(1);
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    CHECK(profile != NULL, "memory");
+    profile->nodes = 2;
+    profile->ranks_per_node = 1;
+    profile->links[WRING_LEVEL_INTER].present = true;
+    profile->links[WRING_LEVEL_INTER].us = wring_cost_line(0, link_us);
+    CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
+    const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
+    CHECK(way != NULL, "the way is missing");
+    double us = wring_cost_at(&way->busy.us, 1 << 24);
+    wring_profile_destroy(profile);
+    free_bench(bench);
+    return us;
+}
+
+/** A link that was slow when it was measured has let a backlog of 128 MiB through all the same. */
+static void a_link_is_as_fast_as_it_was_seen(void)
+{
+    double seen = PER_ELEM_US * (1 << 24);
+
+    for (double factor = 0.5; factor <= 4; factor *= 2) {
+        double is = busy_on_link_us(factor * PER_ELEM_US / 4);
+        CHECK(fabs(is / seen - 1) < 0.03, "a link %g times as slow: %g us, not %g", factor, is,
+              seen);
+    }
+}
+
 /** Of the largest size there are few samples, and it is by it that larger ones are told. */
 static void a_slow_single_bucket_makes_no_fast_backlog(void)
 {
@@ -110,6 +143,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"a further bucket takes what its elements do",
          a_further_bucket_takes_what_its_elements_do},
+        {"a link is as fast as it was seen", a_link_is_as_fast_as_it_was_seen},
         {"a slow single bucket makes no fast backlog", a_slow_single_bucket_makes_no_fast_backlog},
         {0},
     };
