@@ -39,6 +39,16 @@ struct wring_replay_result {
     struct wring_autoplan_report automatic; /* what was chosen, if anything was */
 };
 
+/** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
+ * hold little, and never what travels first. Others may see it after wring_far_settle(). */
+void wring_replay_fill(float *data, uint64_t elems, uint32_t rank, uint64_t round);
+
+/** Is it the sum of all ranks'? Whole numbers: every bit of it. */
+bool wring_replay_is_sum(const float *data, uint64_t elems, uint32_t ranks, uint64_t round);
+
+/** FNV-1a of its bits, in words. */
+int64_t wring_replay_digest(const float *data, uint64_t elems);
+
 /** Be one rank of the replay. @return an exit status; failures are said */
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out);
 

@@ -10,6 +10,7 @@
 #include <wring/wring.h>
 
 #include "base/clock.h"
+#include "compress/kernels/far.h"
 #include "tools/commands.h"
 #include "tools/plan/replay.h"
 #include "tools/rank_faults.h"
@@ -59,27 +60,12 @@ static enum wring_status make_tensors(struct replay *replay)
     return status == WRING_OK ? wring_session_commit(replay->session) : status;
 }
 
-/**
- * Numbers of a rank and an iteration: four dice together, as codecs depend on how gradients are
- * shaped, and whole ones below 2^13, so that the sums of 1024 ranks are exact.
- */
-static float number(uint32_t rank, uint64_t round, uint64_t i)
-{
-    uint64_t bits = (i + ((uint64_t)rank << 44) + (round << 54)) * 0x9e3779b97f4a7c15;
-
-    bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93;
-    bits ^= bits >> 32;
-    uint64_t dice =
-        (bits & 0xfff) + (bits >> 12 & 0xfff) + (bits >> 24 & 0xfff) + (bits >> 36 & 0xfff);
-    return (float)((int)dice - 2 * 0xfff);
-}
-
 static void write_gradients(struct replay *replay)
 {
     replay->round++;
     for (uint32_t t = 0; t < replay->n; t++)
-        for (uint64_t i = 0; i < elems_of(replay, t); i++)
-            replay->data[t][i] = number(replay->rank, replay->round, i);
+        wring_replay_fill(replay->data[t], elems_of(replay, t), replay->rank, replay->round);
+    wring_far_settle();
 }
 
 static void sleep_until(uint64_t at_ns)
@@ -137,31 +123,6 @@ static enum wring_status run_iteration(struct replay *replay, double *us)
     return status;
 }
 
-static bool is_sum(const struct replay *replay, uint32_t tensor)
-{
-    for (uint64_t i = 0; i < elems_of(replay, tensor); i++) {
-        float sum = 0;
-        for (uint32_t rank = 0; rank < replay->ranks; rank++)
-            sum += number(rank, replay->round, i);
-        if (replay->data[tensor][i] != sum)
-            return false;
-    }
-    return true;
-}
-
-/** FNV-1a of its bits, in words. */
-static int64_t digest(const struct replay *replay, uint32_t tensor)
-{
-    uint64_t hash = 14695981039346656037u;
-
-    for (uint64_t i = 0; i < elems_of(replay, tensor); i++) {
-        uint32_t bits;
-        memcpy(&bits, &replay->data[tensor][i], sizeof(bits));
-        hash = (hash ^ bits) * 1099511628211u;
-    }
-    return (int64_t)(hash >> 1);
-}
-
 /** Raw sums are exact, coded ones the same on all ranks. @param wrong  out: tensors that are not */
 static enum wring_status check(struct replay *replay, uint64_t *wrong)
 {
@@ -172,8 +133,10 @@ static enum wring_status check(struct replay *replay, uint64_t *wrong)
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
         struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
         status = wring_bucket_stats(replay->buckets[i], &stats);
-        least[i] = most[i] = digest(replay, i);
-        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 && !is_sum(replay, i);
+        least[i] = most[i] = wring_replay_digest(replay->data[i], elems_of(replay, i));
+        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
+                 !wring_replay_is_sum(replay->data[i], elems_of(replay, i), replay->ranks,
+                                      replay->round);
     }
     if (status == WRING_OK)
         status = wring_allreduce(replay->world, least, replay->n, WRING_I64, WRING_MIN, NULL, NULL);
