@@ -191,10 +191,12 @@ class Predictions(Bench):
         seconds = self.arguments.calibrate_seconds
         self.clock.need(seconds + 10)
         say(f"{setting} x{ranks}: calibrating {', '.join(missing)}")
-        self.watch.settle()
-        self.folder.calibrate(run, setting, ranks, missing, seconds,
-                              elements=self.arguments.calibrate_elements,
-                              doubt=self.arguments.calibrate_doubt)
+        self.watch.run(
+            lambda: self.folder.calibrate(run, setting, ranks, missing, seconds,
+                                          fresh=missing == codecs,
+                                          elements=self.arguments.calibrate_elements,
+                                          doubt=self.arguments.calibrate_doubt),
+            lambda text: say(f"{setting} x{ranks}: {text}"))
 
     def plan(self, case):
         return self.folder.plan(case, self.arguments.compute)

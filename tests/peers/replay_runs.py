@@ -84,10 +84,12 @@ class Folder:
             known = {way["codec"] for way in json.load(file)["ways"]}
         return [codec for codec in codecs if codec not in known]
 
-    def calibrate(self, run, setting, ranks, codecs, seconds, **limits):
+    def calibrate(self, run, setting, ranks, codecs, seconds, fresh=False, **limits):
         """What the profile lacks; a machine that others use may be too noisy at first."""
         words = ["calibrate", "-o", self.profile(setting, ranks), "-c", ",".join(codecs),
                  "--name", f"{setting}, {ranks} ranks", "--seconds", seconds]
+        if fresh:
+            words.append("--fresh")
         for name, value in limits.items():
             if value is not None:
                 words += [f"--{name}", value]
