@@ -28,8 +28,12 @@ static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
     mapped->all_bytes = (uint64_t)mapped->bytes * (n - 1);
     mapped->other_bytes = mapped->in_place ? geometry->elems * geometry->elem_bytes - mapped->bytes
                                            : mapped->all_bytes;
-    mapped->in = (const uint8_t *)work->in + mapped->shard_offset;
-    mapped->out = (uint8_t *)work->out + mapped->shard_offset;
+    mapped->in = work->in; /* NULL where there is nothing, or nothing yet */
+    mapped->out = work->out;
+    if (mapped->in_place) {
+        mapped->in = (const uint8_t *)work->in + mapped->shard_offset;
+        mapped->out = (uint8_t *)work->out + mapped->shard_offset;
+    }
     for (unsigned odd = 0; odd < 2; odd++)
         mapped->turns[odd].run[mapped->members.me] = mapped->in;
 }
