@@ -31,8 +31,8 @@ static enum wring_status set_tier(struct wring_codec *codec, const char *name, c
 {
     if (wring_cpu_tier_parse(name != NULL ? name : "best", &codec->tier))
         return WRING_OK;
-    snprintf(why, why_bytes, "no kernel tier '%s'; there are scalar, avx2, avx512, vbmi2, neon and best",
-             name);
+    snprintf(why, why_bytes,
+             "no kernel tier '%s'; there are scalar, avx2, avx512, vbmi2, neon and best", name);
     return WRING_ERR_INVALID;
 }
 
