@@ -30,6 +30,15 @@ static inline uint64_t wring_thread_cpu_ns(void)
     return wring_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+/** Sleep until then, or till a signal. A time that is over takes a turn of the core all the same.
+ */
+static inline void wring_sleep_until(uint64_t at_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
+                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
 /** now + ns, WRING_NEVER where that would overflow. */
 static inline uint64_t wring_deadline_in(uint64_t ns)
 {

@@ -159,9 +159,6 @@ enum wring_status wring_calibrate_waking(struct wring_calibration *job, double s
  *  lies. */
 double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt);
 
-/** Of a clock as wring_now_ns() is; a time that is over takes a turn of the core. */
-void wring_calibrate_sleep_until(uint64_t at_ns);
-
 /* ---- the profile, in rank 0 ---- */
 
 /**

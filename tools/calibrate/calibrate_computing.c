@@ -63,7 +63,7 @@ static enum wring_status prepare(struct bench *bench)
 static void pass_time(enum meanwhile how, uint64_t until_ns)
 {
     if (how == ASLEEP && wring_now_ns() < until_ns)
-        wring_calibrate_sleep_until(until_ns);
+        wring_sleep_until(until_ns);
     while (wring_now_ns() < until_ns)
         ;
 }

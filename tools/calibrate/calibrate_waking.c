@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "tools/calibrate/calibrate.h"
@@ -46,14 +45,6 @@ struct samples {
     double core_share[ROUNDS_MAX];
 };
 
-void wring_calibrate_sleep_until(uint64_t at_ns)
-{
-    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
-                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
-
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-}
-
 static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
@@ -75,7 +66,7 @@ static uint32_t pass_window(uint64_t until_ns, uint64_t every_ns)
     uint32_t woken = 0;
 
     for (uint64_t now = wring_now_ns(); now < until_ns; now = wring_now_ns()) {
-        wring_calibrate_sleep_until(until_ns - now < every_ns ? until_ns : now + every_ns);
+        wring_sleep_until(until_ns - now < every_ns ? until_ns : now + every_ns);
         woken++;
     }
     return woken;

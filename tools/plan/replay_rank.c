@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <wring/wring.h>
 
@@ -68,19 +67,12 @@ static void write_gradients(struct replay *replay)
     wring_far_settle();
 }
 
-static void sleep_until(uint64_t at_ns)
-{
-    struct timespec at = {.tv_sec = (time_t)(at_ns / WRING_NS_PER_S),
-                          .tv_nsec = (long)(at_ns % WRING_NS_PER_S)};
-
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-}
-
 /** Compute up to a time. */
 static void compute_until(const struct replay *replay, uint64_t at_ns)
 {
     if (replay->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
-        sleep_until(at_ns); /* of a time that is over, too, the kernel makes a turn of the core */
+        wring_sleep_until(
+            at_ns); /* of a time that is over, too, the kernel makes a turn of the core */
     while (wring_now_ns() < at_ns)
         ;
 }
