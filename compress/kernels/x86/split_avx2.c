@@ -29,11 +29,6 @@ INLINE void stream_line(uint8_t *to, const uint8_t *from)
                             _mm256_loadu_si256((const __m256i *)(from + half)));
 }
 
-static uint32_t peak_avx2(const float *src, uint64_t n)
-{
-    return peak_of(src, n);
-}
-
 INLINE __m256i load_rotated(const float *src)
 {
     __m256i bits = _mm256_loadu_si256((const __m256i *)src);
@@ -123,15 +118,6 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
     to->others += __builtin_popcount(others);
     to->far.narrow += (uint32_t)__builtin_popcount(narrow);
     to->far.wide += (uint32_t)__builtin_popcount(wide);
-}
-
-static struct wring_split_far pack_avx2(uint8_t *packed, const float *src, uint64_t n,
-                                        unsigned width, uint32_t top,
-                                        struct wring_split_beside *beside)
-{
-    if (width == WRING_SPLIT_NARROW) /* each inlined for itself */
-        return pack(packed, src, n, (struct form){WRING_SPLIT_NARROW, top}, beside);
-    return pack(packed, src, n, (struct form){WRING_SPLIT_WIDE, top}, beside);
 }
 
 /**
@@ -224,25 +210,9 @@ INLINE uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *oth
     return taken;
 }
 
-static uint64_t unpack_avx2(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
-                            unsigned width, uint32_t top)
-{
-    if (width == WRING_SPLIT_NARROW)
-        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, false);
-    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, false);
-}
-
-static uint64_t unpack_add_avx2(float *dst, const uint8_t *packed, const uint8_t *others,
-                                uint64_t n, unsigned width, uint32_t top)
-{
-    if (width == WRING_SPLIT_NARROW)
-        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, true);
-    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, true);
-}
-
 const struct wring_split_kernels wring_split_avx2 = {
-    peak_avx2,
-    pack_avx2,
-    unpack_avx2,
-    unpack_add_avx2,
+    peak_block,
+    pack_block,
+    unpack_block,
+    unpack_add_block,
 };

@@ -8,6 +8,8 @@
  *     void stream_line(uint8_t *to, const uint8_t *from)
  *     void pack_step(struct parts *to, const float *src, uint64_t live, struct form form)
  *     void unpack_step(float *dst, struct sources *from, uint64_t live, struct form form, bool add)
+ *     uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+ *                         struct form form, bool add)    by unpack(); how many others were taken
  *
  * where `live` has a bit for each of STEP elements that there is. A shorter rest goes through
  * padded copies.
@@ -154,6 +156,9 @@ INLINE struct sources sources_of(const uint8_t *packed, const uint8_t *others, u
                             WRING_SPLIT_PLANE(n)};
 }
 
+INLINE uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+                           struct form form, bool add);
+
 INLINE void unpack_rest(float *dst, struct sources *from, uint64_t n, struct form form, bool add)
 {
     uint8_t packed[3 * STEP + STEP / 8 * WRING_SPLIT_WIDE] = {0};
@@ -183,6 +188,38 @@ INLINE void unpack(float *dst, struct sources *from, uint64_t n, struct form for
     }
     if (i < n)
         unpack_rest(dst + i, from, n - i, form, add);
+}
+
+/* ---- the kernels: each width is inlined for itself ---- */
+
+static uint32_t peak_block(const float *src, uint64_t n)
+{
+    return peak_of(src, n);
+}
+
+static struct wring_split_far pack_block(uint8_t *packed, const float *src, uint64_t n,
+                                         unsigned width, uint32_t top,
+                                         struct wring_split_beside *beside)
+{
+    if (width == WRING_SPLIT_NARROW)
+        return pack(packed, src, n, (struct form){WRING_SPLIT_NARROW, top}, beside);
+    return pack(packed, src, n, (struct form){WRING_SPLIT_WIDE, top}, beside);
+}
+
+static uint64_t unpack_block(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+                             unsigned width, uint32_t top)
+{
+    if (width == WRING_SPLIT_NARROW)
+        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, false);
+    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, false);
+}
+
+static uint64_t unpack_add_block(float *dst, const uint8_t *packed, const uint8_t *others,
+                                 uint64_t n, unsigned width, uint32_t top)
+{
+    if (width == WRING_SPLIT_NARROW)
+        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, true);
+    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, true);
 }
 
 #endif

@@ -64,39 +64,9 @@ INLINE vector take_others(vector exponents, uint64_t chosen, const uint8_t *othe
     return _mm512_mask_expand_epi8(exponents, chosen, _mm512_loadu_si512(others));
 }
 
-static uint32_t peak_vbmi2(const float *src, uint64_t n)
-{
-    return peak_of(src, n);
-}
-
-static struct wring_split_far pack_vbmi2(uint8_t *packed, const float *src, uint64_t n,
-                                         unsigned width, uint32_t top,
-                                         struct wring_split_beside *beside)
-{
-    if (width == WRING_SPLIT_NARROW) /* each inlined for itself */
-        return pack(packed, src, n, (struct form){WRING_SPLIT_NARROW, top}, beside);
-    return pack(packed, src, n, (struct form){WRING_SPLIT_WIDE, top}, beside);
-}
-
-static uint64_t unpack_vbmi2(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
-                             unsigned width, uint32_t top)
-{
-    if (width == WRING_SPLIT_NARROW)
-        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, false);
-    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, false);
-}
-
-static uint64_t unpack_add_vbmi2(float *dst, const uint8_t *packed, const uint8_t *others,
-                                 uint64_t n, unsigned width, uint32_t top)
-{
-    if (width == WRING_SPLIT_NARROW)
-        return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_NARROW, top}, true);
-    return unpack_all(dst, packed, others, n, (struct form){WRING_SPLIT_WIDE, top}, true);
-}
-
 const struct wring_split_kernels wring_split_vbmi2 = {
-    peak_vbmi2,
-    pack_vbmi2,
-    unpack_vbmi2,
-    unpack_add_vbmi2,
+    peak_block,
+    pack_block,
+    unpack_block,
+    unpack_add_block,
 };
