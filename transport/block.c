@@ -78,6 +78,13 @@ enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t b
     return alloc(fabric, bytes, true, out);
 }
 
+enum wring_status wring_block_populate(const struct wring_block *block)
+{
+    enum wring_status status = wring_memory_populate(&block->memory);
+
+    return status == WRING_ERR_UNSUPPORTED ? WRING_OK : status;
+}
+
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_block *out)
 {

@@ -224,6 +224,12 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
 enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out);
 
+/**
+ * Have all pages now, and not at the steps that use each first, of which a ring has many; where the
+ * kernel cannot, they come then. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM.
+ */
+enum wring_status wring_block_populate(const struct wring_block *block);
+
 /** Register memory of the application's with the devices that can take it. */
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_block *out);

@@ -64,10 +64,19 @@ static bool map_pool(size_t bytes, struct wring_memory *out)
 {
     if (!map_file(bytes, MFD_HUGETLB, out))
         return false;
-    if (madvise(out->base, out->bytes, MADV_POPULATE_WRITE) == 0)
+    if (wring_memory_populate(out) == WRING_OK)
         return true;
     wring_memory_free(out);
     return false;
+}
+
+enum wring_status wring_memory_populate(const struct wring_memory *memory)
+{
+    if (memory->base == NULL || madvise(memory->base, memory->bytes, MADV_POPULATE_WRITE) == 0)
+        return WRING_OK;
+    if (errno == EINVAL)
+        return WRING_ERR_UNSUPPORTED;
+    return errno == EFAULT ? WRING_ERR_NO_MEMORY : status_of_errno();
 }
 
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,

@@ -41,6 +41,14 @@ enum wring_memory_pages {
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
                                         struct wring_memory *out, enum wring_memory_pages *got);
 
+/**
+ * Have all pages now, instead of each when it is first used.
+ *
+ * Errors: WRING_ERR_UNSUPPORTED where the kernel cannot (before Linux 5.14), WRING_ERR_NO_MEMORY
+ * where there are not so many, WRING_ERR_SYSTEM; errno says why.
+ */
+enum wring_status wring_memory_populate(const struct wring_memory *memory);
+
 /** Unmap, close and forget. Fine for NULL and for memory that was freed before or is all zero. */
 void wring_memory_free(struct wring_memory *memory);
 

@@ -272,13 +272,23 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     return status;
 }
 
+static enum wring_status alloc_slots(struct wring_session *session)
+{
+    size_t sources, slots = plan_memory(session, &sources);
+    enum wring_status status = wring_block_alloc(session->fabric, slots, &session->slots);
+
+    if (status == WRING_OK && sources > 0)
+        status = wring_block_alloc_source(session->fabric, sources, &session->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&session->slots);
+    return status == WRING_OK ? wring_block_populate(&session->sources) : status;
+}
+
 enum wring_status wring_commit_make(struct wring_session *session)
 {
     uint64_t most = 0;
-    size_t sources, slots = plan_memory(session, &sources);
-    enum wring_status status = wring_block_alloc(session->fabric, slots, &session->slots);
-    if (status == WRING_OK && sources > 0)
-        status = wring_block_alloc_source(session->fabric, sources, &session->sources);
+    enum wring_status status = alloc_slots(session);
+
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         uint64_t piece = at->collective.work.geometry.chunk_elems;

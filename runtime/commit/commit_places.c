@@ -3,6 +3,9 @@
 #include "runtime/commit/commit.h"
 
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "transport/memory.h"
 
 /** Where what concerns all members lies: the slots that others fill, or the board that they read.
  */
@@ -55,11 +58,30 @@ static enum wring_status import(struct wring_session *session, struct wring_peer
     return wring_imports_add(&session->imports, session->fabric, peer, in, out);
 }
 
+/** A peer's slots, and where this process has them; NULL where they are out of its reach. */
+struct slots {
+    struct wring_remote *remote;
+    uint8_t *mapped;
+};
+
+static enum wring_status import_slots(struct wring_session *session, struct wring_peer *peer,
+                                      struct wring_reader *in, struct slots *out)
+{
+    enum wring_status status = import(session, peer, in, &out->remote);
+    void *mapped = NULL;
+
+    if (status == WRING_OK && session->fabric->devices[peer->device].caps.remote_map)
+        status = out->remote->conn->provider->ops->remote_map(out->remote, &mapped);
+    out->mapped = mapped;
+    return status;
+}
+
 /** Where one peer's ends of a bucket's channels are. */
 struct place {
     uint32_t scatter, gather, generation, buffer;
     uint64_t scatter_offset, gather_offset, data_offset;
-    struct wring_remote *slots, *data; /* data: NULL if the peer registered none by itself */
+    struct slots slots;
+    struct wring_remote *data; /* NULL if the peer registered none by itself */
 };
 
 /** A pointer to a member's data, if it has so much there. */
@@ -86,7 +108,7 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
     struct wring_mapped *mapped = bucket->collective.mapped;
     uint8_t *data;
     enum wring_status status =
-        wring_mapped_connect(mapped, member, place->slots, place->gather_offset);
+        wring_mapped_connect(mapped, member, place->slots.remote, place->gather_offset);
 
     if (status != WRING_OK || !bucket->collective.work.direct)
         return status;
@@ -96,34 +118,56 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
     return status;
 }
 
+/** Slots that this rank fills itself: their pages shall be mapped before a step needs them. */
+static void map_slots(const struct place *place, uint64_t offset, size_t bytes)
+{
+    size_t inside = offset % (size_t)sysconf(_SC_PAGESIZE);
+
+    if (place->slots.mapped == NULL || offset > place->slots.remote->bytes ||
+        bytes > place->slots.remote->bytes - offset)
+        return; /* the first put is told */
+    wring_memory_populate(&(struct wring_memory){.base = place->slots.mapped + offset - inside,
+                                                 .bytes = bytes + inside});
+}
+
+/** @param offset  of the channel in the peer's slots */
+static void set_slots(const struct wring_channel *channel, uint32_t me, const struct place *place,
+                      uint64_t offset, struct wring_channel_out *out)
+{
+    size_t bytes = wring_channel_memory(1, channel->window, channel->slot_bytes);
+
+    out->remote = place->slots.remote;
+    out->offset = offset + bytes * me;
+    map_slots(place, out->offset, bytes);
+}
+
 static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
 {
+    uint32_t me = bucket->group->members.me;
+
     if (bucket->collective.scatter != NULL) {
         struct wring_channel_out *out = &bucket->scatter.out[member];
-        out->remote = place->slots;
         out->channel = place->scatter;
         out->generation = place->generation;
-        out->offset = place->scatter_offset +
-                      wring_channel_memory(1, bucket->scatter.window, bucket->scatter.slot_bytes) *
-                          bucket->group->members.me;
+        set_slots(&bucket->scatter, me, place, place->scatter_offset, out);
     }
     struct wring_channel_out *out = &bucket->gather.out[member];
     out->channel = place->gather;
     out->generation = place->generation;
-    out->remote = bucket->gather.placed ? place->data : place->slots;
-    out->offset = bucket->gather.placed
-                      ? place->data_offset
-                      : place->gather_offset + wring_channel_memory(1, bucket->gather.window,
-                                                                    bucket->gather.slot_bytes) *
-                                                   bucket->group->members.me;
+    if (!bucket->gather.placed) {
+        set_slots(&bucket->gather, me, place, place->gather_offset, out);
+        return;
+    }
+    out->remote = place->data;
+    out->offset = place->data_offset;
 }
 
 static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
-                                    struct wring_reader *in, struct wring_remote *slots,
+                                    struct wring_reader *in, const struct slots *slots,
                                     struct wring_remote **buffers, uint32_t n_buffers)
 {
     char name[WRING_NAME_MAX];
-    struct place place = {.slots = slots};
+    struct place place = {.slots = *slots};
 
     wring_read_text(in, name, sizeof(name));
     place.scatter = wring_read_u32(in);
@@ -160,8 +204,8 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
 enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,
                                            struct wring_reader in)
 {
-    struct wring_remote *slots;
-    enum wring_status status = import(session, peer, &in, &slots);
+    struct slots slots;
+    enum wring_status status = import_slots(session, peer, &in, &slots);
     if (status != WRING_OK)
         return status;
     uint32_t n_buffers = wring_read_u32(&in);
@@ -173,7 +217,7 @@ enum wring_status wring_commit_read_places(struct wring_session *session, struct
     for (uint32_t i = 0; i < n_buffers && status == WRING_OK; i++)
         status = import(session, peer, &in, &buffers[i]);
     while (status == WRING_OK && in.bytes > 0 && !in.failed)
-        status = read_place(session, peer, &in, slots, buffers, n_buffers);
+        status = read_place(session, peer, &in, &slots, buffers, n_buffers);
     free(buffers);
     return in.failed ? WRING_ERR_FRAME : status;
 }

@@ -88,6 +88,10 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
     if (status == WRING_OK)
         status = wring_block_alloc_source(session->fabric, source_bytes, &group->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&group->slots);
+    if (status == WRING_OK)
+        status = wring_block_populate(&group->sources);
     if (status != WRING_OK)
         return status;
     uint8_t *memory = group->slots.memory.base;

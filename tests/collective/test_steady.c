@@ -2,9 +2,10 @@
 /*
  * The steady state, once all memory has been touched: a posted bucket allocates nothing, and over
  * shared memory a rank that need not sleep does not enter the kernel either. test_awake.c looks
- * closer at that.
+ * closer at that. Memory of the exchanges is there from the first step on.
  */
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "tests/collective/counted.h"
@@ -14,6 +15,7 @@
 
 #define STEPS 300
 #define QUICK_MIN (STEPS / 10) /* of a round */
+#define FAULTS_MAX 20          /* of 20 steps */
 #define DEADLINE_S 120
 
 /** What must not happen. */
@@ -87,14 +89,15 @@ static int run_rank(struct procs_rank *rank, void *arg)
     return status == WRING_OK && clean ? 0 : 1;
 }
 
-static void run_job(const char *const *settings, uint32_t ranks, struct forbidden forbidden)
+static void run_job(const char *const *settings, int (*run)(struct procs_rank *rank, void *arg),
+                    uint32_t ranks, struct forbidden *forbidden)
 {
     static struct procs_job job;
     memset(&job, 0, sizeof(job));
     job.ranks = ranks;
     job.settings = settings;
-    job.run = run_rank;
-    job.arg = &forbidden;
+    job.run = run;
+    job.arg = forbidden;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t r = 0; r < ranks; r++)
         CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said %s", settings[0], r, job.codes[r],
@@ -110,14 +113,14 @@ static void nothing_is_allocated(void)
         {"WRING_PROVIDER=tcp", "WRING_CHUNK_BYTES=16k", NULL},
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-        run_job(settings[i], 3, (struct forbidden){false});
+        run_job(settings[i], run_rank, 3, &(struct forbidden){false});
 }
 
 static void shm_stays_out_of_the_kernel(void)
 {
     static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller",
                                            "WRING_SPIN=1s", NULL};
-    run_job(settings, 2, (struct forbidden){true});
+    run_job(settings, run_rank, 2, &(struct forbidden){true});
 }
 
 /** The stand-ins do count: over tcp nothing works without the kernel. */
@@ -136,10 +139,66 @@ static void tcp_does_not(void)
     CHECK(job.codes[0] == 1, "rank 0 said %s", job.texts[0]);
 }
 
+static long page_faults(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_minflt : -1;
+}
+
+/** A bucket whose pieces go through the slots of a ring some at a time, so that it takes steps. */
+static enum wring_status make_large(struct wring_session *session, struct wring_bucket **out)
+{
+    struct wring_bucket_params params = {.name = "large", .elems = 1 << 20, .codec = "onebit"};
+    enum wring_status status =
+        wring_buffer_alloc(session, params.elems * sizeof(float), &params.data);
+
+    if (status == WRING_OK)
+        status = wring_bucket_register(session, &params, out);
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+static enum wring_status step(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post(bucket);
+    return status == WRING_OK ? wring_bucket_wait(bucket, 60 * WRING_NS_PER_S) : status;
+}
+
+static int run_from_the_start(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    struct wring_bucket *bucket;
+    struct wring_session *session;
+    long faults = 0;
+
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    if (status == WRING_OK)
+        status = make_large(session, &bucket);
+    if (status == WRING_OK)
+        status = step(bucket); /* the data, the code, the stack */
+    long before = page_faults();
+    for (int s = 0; s < STEADY_WARM_STEPS && status == WRING_OK; s++)
+        status = step(bucket);
+    faults = page_faults() - before;
+    procs_say(rank, "%s; %ld page faults", wring_status_text(status), faults);
+    if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
+        return 3;
+    wring_session_close(session);
+    return status == WRING_OK && faults <= FAULTS_MAX ? 0 : 1;
+}
+
+static void slots_have_their_pages(void)
+{
+    static const char *const settings[][3] = {{"WRING_PROVIDER=shm", "WRING_BYPASS=never", NULL},
+                                              {"WRING_PROVIDER=tcp", "WRING_BYPASS=never", NULL}};
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        run_job(settings[i], run_from_the_start, 3, NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"nothing_is_allocated", nothing_is_allocated},
+        {"slots_have_their_pages", slots_have_their_pages},
         {"shm_stays_out_of_the_kernel", shm_stays_out_of_the_kernel},
         {"tcp_does_not", tcp_does_not},
         {NULL, NULL},

@@ -92,6 +92,29 @@ static void large_pages_are_memory_too(void)
     wring_memory_free(&memory);
 }
 
+static void pages_are_there_when_asked_for(void)
+{
+    enum {
+        PAGES = 16
+    };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct wring_memory memory;
+    unsigned char there[PAGES];
+
+    REQUIRE(wring_memory_alloc(PAGES * page, &memory) == WRING_OK, "alloc");
+    REQUIRE(mincore(memory.base, memory.bytes, there) == 0, "mincore");
+    CHECK((there[0] & 1) == 0, "not before they are used");
+    enum wring_status status = wring_memory_populate(&memory);
+    if (status == WRING_ERR_UNSUPPORTED) {
+        printf("this kernel cannot: not tried\n");
+    } else {
+        REQUIRE(status == WRING_OK && mincore(memory.base, memory.bytes, there) == 0, "populate");
+        for (int i = 0; i < PAGES; i++)
+            CHECK((there[i] & 1) != 0, "page %d", i);
+    }
+    wring_memory_free(&memory);
+}
+
 static void impossible_sizes_fail(void)
 {
     struct wring_memory memory;
@@ -105,6 +128,7 @@ int main(int argc, char **argv)
         {"is_zeroed_whole_pages_behind_a_file", is_zeroed_whole_pages_behind_a_file},
         {"a_second_mapping_sees_the_bytes", a_second_mapping_sees_the_bytes},
         {"large_pages_are_memory_too", large_pages_are_memory_too},
+        {"pages_are_there_when_asked_for", pages_are_there_when_asked_for},
         {"impossible_sizes_fail", impossible_sizes_fail},
         {NULL, NULL},
     };
