@@ -2,15 +2,19 @@
 """Whether a virtual machine was itself while something ran, told by what did not run there.
 
 A host may take cores away, and may move them apart: then a cache line takes several times as long
-between them, and so does everything that goes from rank to rank. Such runs are made again, whosever
-they are.
+between them, and so does everything that goes from rank to rank. Memory, too, has minutes of other
+speed, by what other guests do. Runs during which that happened are made again, whosever they are.
 """
+import dataclasses
+import os
+import subprocess
 import time
 
 TRIES = 4
 REPEATS = 8  # of all runs of a section, unless said otherwise
 STOLEN = 0.04  # share of the processors' time
 FAR = 1.7  # times the shortest way of a cache line that was seen
+CHANGED = 1.2  # times as fast or as slow as copies were
 PATIENCE = 5  # seconds that a run waits for the cores to be near each other
 
 
@@ -21,30 +25,79 @@ def processor_times():
     return ticks[7], sum(ticks)
 
 
+@dataclasses.dataclass
+class Seen:
+    """A machine at a moment."""
+    line: float  # us from core to core
+    stolen: int  # ticks so far
+    ticks: int
+    copies: dict = dataclasses.field(default_factory=dict)  # GB/s of all cores, by how much is copied
+
+
+def changed(before, after):
+    """@return which copies no longer go as fast as they did, or nothing"""
+    for size, speed in after.items():
+        was = before.get(size, speed)
+        if max(speed, was) > CHANGED * min(speed, was):
+            return f"copies of {size} went at {was:.0f} GB/s and now do at {speed:.0f}"
+    return ""
+
+
+class Limits:
+    """What this machine can do just now, where there is a program to tell."""
+
+    def __init__(self, program):
+        self.program = program if os.access(program, os.X_OK) else None
+
+    def measure(self, *words):
+        output = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True,
+                                check=True).stdout
+        return [float(line.split()[1]) for line in output.splitlines()]
+
+    def line(self):
+        """@return us that a cache line takes from core to core"""
+        return self.measure("line")[0] if self.program else 0.0
+
+    def copies(self):
+        """@return GB/s, by size, that all cores copy at once: in the last cache, and in memory"""
+        if not self.program:
+            return {}
+        sizes = 4 << 20, 64 << 20
+        speeds = self.measure("copy", len(os.sched_getaffinity(0)), *sizes)
+        return {f"{size >> 20} MiB": speed for size, speed in zip(sizes, speeds)}
+
+
 class Watch:
-    def __init__(self, line, repeats=REPEATS):
-        """@param line  measures how long a cache line takes from core to core, in us"""
-        self.line, self.most, self.shortest = line, repeats, float("inf")
+    def __init__(self, line, repeats=REPEATS, copies=dict):
+        """
+        @param line    measures how long a cache line takes from core to core, in us
+        @param copies  measures how fast memory is copied (Seen); where nobody does, it never changes
+        """
+        self.line, self.copies, self.most, self.shortest = line, copies, repeats, float("inf")
         self.repeats, self.left_as_is = 0, 0
 
-    def measure(self):
+    def measure_line(self):
         line = self.line()
         self.shortest = min(self.shortest, line)
-        return (line, *processor_times())
+        return line
+
+    def measure(self):
+        return Seen(self.measure_line(), *processor_times(), self.copies())
 
     def settle(self):
         deadline = time.monotonic() + PATIENCE
-        while self.measure()[0] > FAR * self.shortest and time.monotonic() < deadline:
+        while self.measure_line() > FAR * self.shortest and time.monotonic() < deadline:
             time.sleep(0.2)
 
     def disturbed(self, before, after):
         """@return why, or nothing"""
-        stolen = (after[1] - before[1]) / max(1, after[2] - before[2])
+        stolen = (after.stolen - before.stolen) / max(1, after.ticks - before.ticks)
         if stolen > STOLEN:
             return f"the host took {100 * stolen:.0f} % of the processors away"
-        if max(before[0], after[0]) > FAR * self.shortest:
-            return f"cores were {max(before[0], after[0]) / self.shortest:.1f} times as far apart"
-        return ""
+        farthest = max(before.line, after.line)
+        if farthest > FAR * self.shortest:
+            return f"cores were {farthest / self.shortest:.1f} times as far apart"
+        return changed(before.copies, after.copies)
 
     def run(self, run, say):
         """What run() returns when the machine was itself, or in the end whatever it returns."""

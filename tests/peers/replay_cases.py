@@ -2,6 +2,7 @@
 """The cases of replay_matrix.py, and what its runs say about them: errors, spreads and bars."""
 import dataclasses
 import math
+import operator
 import statistics
 
 SETTINGS = {"shm": (2,), "tcp": (2,), "1g": (2, 4), "10g": (2, 4)}  # numbers of ranks
@@ -78,11 +79,11 @@ def interval(values, confidence=0.95):
 
 @dataclasses.dataclass
 class Outcome:
-    """A case that was planned, and what each run of it measured, in us."""
+    """A case that was planned, and what was predicted for each run of it and measured, in us."""
     case: Case
-    predicted: float
     backward: float
-    groups: int
+    groups: int  # in the last run
+    predicted: list
     measured: list
     within: list  # each run's spread between its iterations
 
@@ -92,7 +93,8 @@ class Outcome:
 
     @property
     def error(self):
-        return self.predicted / self.median - 1
+        """The median of the runs'."""
+        return statistics.median(map(operator.truediv, self.predicted, self.measured)) - 1
 
     @property
     def spread(self):
@@ -104,7 +106,8 @@ class Outcome:
 
     def as_json(self):
         return {**dataclasses.asdict(self.case), "groups": self.groups,
-                "backward_us": self.backward, "predicted_us": self.predicted,
+                "backward_us": self.backward,
+                "predicted_us": statistics.median(self.predicted), "predictions_us": self.predicted,
                 "measured_us": self.median, "runs_us": self.measured, "error": self.error,
                 "spread": self.spread, "spread_within": statistics.median(self.within)}
 
@@ -176,7 +179,7 @@ def show_outcomes(outcomes):
         scale = "" if case.scale == 1 else f" /{1 / case.scale:g}"
         mark = "" if abs(one.error) <= one.allowed else "off" if abs(one.error) <= LARGE else "far"
         print(f"| {case.setting} | {case.ranks} | {case.model}{scale} | {case.codec} "
-              f"| {one.groups} | {ms(one.backward)} | {ms(one.predicted)} | {ms(one.median)} "
+              f"| {one.groups} | {ms(one.backward)} | {ms(statistics.median(one.predicted))} | {ms(one.median)} "
               f"| {100 * one.error:+.1f} | {percent(one.spread)} | {len(one.measured)} | {mark} |")
 
 

@@ -4,15 +4,15 @@
 
     tests/peers/replay_matrix.py [--build DIR] [--folder DIR] [--settings LIST] [--ranks LIST]
                                  [--models LIST] [--codecs LIST] [--rounds N] [--iterations N]
-                                 [--compute HOW] [--seconds S] [--auto] [--show]
+                                 [--compute HOW] [--seconds S] [--as-is] [--auto] [--show]
                                  [--json FILE] [--csv FILE]
 
 Settings: shm and tcp (this host, 2 ranks), 1g and 10g (2 and 4 hosts on links of so many Gbit/s,
-in network namespaces: links.py). For each setting and number of ranks there is one calibration,
-kept in the folder. A case is a model whose tensors all take one codec, in the groups that wring plan
-finds best; its runs are spread over the rounds, and each is the median of its iterations. "error" is
-predicted / measured - 1, with the median of the runs; "spread" is how far the runs lie apart.
-"backward" is the time without any exchange.
+in network namespaces: links.py). For each setting and number of ranks there is a calibration, kept in
+the folder, and made anew where memory is no longer as fast as it was then. A case is a model whose
+tensors all take one codec, in the groups that wring plan finds best; its runs are spread over the
+rounds, and each is the median of its iterations. "error" is predicted / measured - 1, the median of
+the runs; "spread" is how far the runs' times lie apart. "backward" is the time without any exchange.
 
 With --auto each model runs three ways instead, in turns: tensor by tensor in float32, the same in
 bf16, and under WRING_PLAN=auto, which may take bf16 and the case's codec; ratios are within rounds,
@@ -27,7 +27,6 @@ takes MODEL:SCALE, of tensors and times.
 import argparse
 import csv
 import dataclasses
-import functools
 import json
 import os
 import subprocess
@@ -37,12 +36,14 @@ import time
 import links
 import replay_cases as cases
 from peer_sides import Failed
-from peer_watch import Watch
+from peer_watch import Limits, Watch, changed
 from replay_runs import Folder, place
 
 LEFT = 3
 WARM_UP = 2  # iterations of a replay that are not timed
 SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
+SURE = 2  # times that memory is to be measured before it counts as another
+PROFILES = 4  # of one setting in one round
 FIRST_US = 1e6  # a guess at an iteration that nobody predicted
 
 
@@ -63,6 +64,8 @@ def parse_arguments():
     parser.add_argument("--calibrate-doubt", type=float,
                         help="percent of the points that may be in doubt")
     parser.add_argument("--seconds", type=float, help="begin nothing that would take longer")
+    parser.add_argument("--as-is", action="store_true",
+                        help="make nothing anew, whatever the host does meanwhile")
     parser.add_argument("--auto", action="store_true", help="WRING_PLAN=auto against fp32 and bf16")
     parser.add_argument("--show", action="store_true", help="run nothing: print what is there")
     parser.add_argument("--json", metavar="FILE")
@@ -92,12 +95,6 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def measure_line(limits):
-    """How long a cache line takes from core to core, in us."""
-    output = subprocess.run([limits, "line"], capture_output=True, text=True, check=True).stdout
-    return float(output.split()[1])
-
-
 class TimeOver(Exception):
     pass
 
@@ -124,10 +121,10 @@ class Bench:
             sys.exit(f"{arguments.build} is not built: meson setup {arguments.build} && ninja -C "
                      f"{arguments.build}")
         self.folder = Folder(arguments.folder or f"{arguments.build}/replay-matrix", wring)
-        self.wring, self.failed = wring, {}
-        limits = os.path.abspath(f"{arguments.build}/tests/peers/machine_limits")
-        self.watch = Watch(functools.partial(measure_line, limits) if os.access(limits, os.X_OK)
-                           else float, repeats=len(arguments.cases) * arguments.rounds)
+        self.wring, self.failed, self.of_another = wring, {}, 0
+        limits = Limits(os.path.abspath(f"{arguments.build}/tests/peers/machine_limits"))
+        self.watch = Watch(float) if arguments.as_is else Watch(
+            limits.line, len(arguments.cases) * arguments.rounds, limits.copies)
 
     def same(self, case, **more):
         """How a line names a case's run."""
@@ -135,8 +132,8 @@ class Bench:
                 "scale": case.scale, "compute": self.arguments.compute,
                 "iterations": self.arguments.iterations, **more}
 
-    def replay(self, run, case, words, expected_us, what, **environment):
-        """One run, written down."""
+    def replay(self, run, case, words, expected_us, what, beside, **environment):
+        """One run, written down: what names it, and what else is to be known of it."""
         seen = [line["took_s"] for line in self.folder.find(**what)]
         guess = max(seen) if seen else 2 + 1.3e-6 * expected_us * (self.arguments.iterations
                                                                     + WARM_UP)
@@ -147,9 +144,9 @@ class Bench:
         got = json.loads(self.watch.run(
             lambda: run(words, 60 + 10 * guess, **environment),
             lambda text: say(f"{case.title}: {text}")))
-        self.folder.add({**what, "measured_us": got["measured_us"], "within": got["spread"],
-                         "predicted_us": got["predicted_us"], "wire_bytes": got["wire_bytes"],
-                         "chosen": got.get("chosen", ""),
+        self.folder.add({**what, **beside, "measured_us": got["measured_us"],
+                         "within": got["spread"], "predicted_us": got["predicted_us"],
+                         "wire_bytes": got["wire_bytes"], "chosen": got.get("chosen", ""),
                          "took_s": round(time.monotonic() - begin, 2)})
         return got["measured_us"]
 
@@ -185,41 +182,56 @@ class Bench:
 class Predictions(Bench):
     def prepare(self, run, setting, ranks):
         codecs = list(dict.fromkeys(["none", *self.arguments.codecs.split(",")]))
-        missing = self.folder.lacks(setting, ranks, codecs)
-        if not missing:
-            return
+        known = self.folder.codecs(setting, ranks) if self.profiles(setting, ranks) else []
+        missing = [codec for codec in codecs if codec not in known]
+        if missing:
+            self.calibrate(run, setting, ranks, missing, fresh=not known)
+
+    def calibrate(self, run, setting, ranks, codecs, fresh):
         seconds = self.arguments.calibrate_seconds
         self.clock.need(seconds + 10)
-        say(f"{setting} x{ranks}: calibrating {', '.join(missing)}")
+        say(f"{setting} x{ranks}: calibrating {', '.join(codecs)}")
         self.watch.run(
-            lambda: self.folder.calibrate(run, setting, ranks, missing, seconds,
-                                          fresh=missing == codecs,
+            lambda: self.folder.calibrate(run, setting, ranks, codecs, seconds, fresh=fresh,
                                           elements=self.arguments.calibrate_elements,
                                           doubt=self.arguments.calibrate_doubt),
             lambda text: say(f"{setting} x{ranks}: {text}"))
+        self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
+                         "copies": self.watch.measure().copies})
 
-    def plan(self, case):
-        return self.folder.plan(case, self.arguments.compute)
+    def profiles(self, setting, ranks):
+        """What memory was when each of them was made."""
+        return self.folder.find(kind="profile", setting=setting, ranks=ranks)
 
-    def runs_of(self, case, sent):
-        return self.folder.find(**self.same(case, kind="plan", codec=case.codec, sent=sent))
+    def keep_profile(self, run, setting, ranks):
+        """Made anew where the machine is another one than its profile is of."""
+        made = self.profiles(setting, ranks)
+        why = all(changed(made[-1]["copies"], self.watch.measure().copies) for _ in range(SURE))
+        if not why:
+            return
+        if len(made) > PROFILES * self.arguments.rounds:
+            self.of_another += 1
+            return
+        say(f"{setting} x{ranks}: memory is no longer as fast, or as slow, as it was")
+        self.calibrate(run, setting, ranks, self.folder.codecs(setting, ranks), fresh=True)
+
+    def runs_of(self, case):
+        return self.folder.find(**self.same(case, kind="prediction", codec=case.codec))
 
     def is_done(self, some):
-        if any(self.folder.lacks(case.setting, case.ranks, [case.codec]) for case in some):
-            return False
-        return all(len(self.runs_of(case, self.plan(case)[2])) >= self.arguments.rounds
-                   for case in some)
+        return all(len(self.runs_of(case)) >= self.arguments.rounds for case in some)
 
     def run_round(self, run, some, turn):
         for case in some:
-            if case.title in self.failed:
+            if case.title in self.failed or len(self.runs_of(case)) > turn:
                 continue
             try:
-                path, plan, sent = self.plan(case)
-                if len(self.runs_of(case, sent)) > turn:
-                    continue
+                self.keep_profile(run, case.setting, case.ranks)
+                path, plan = self.folder.plan(case, self.arguments.compute)
                 measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
-                                       self.same(case, kind="plan", codec=case.codec, sent=sent))
+                                       self.same(case, kind="prediction", codec=case.codec),
+                                       {"groups": len(plan["groups"]),
+                                        "backward_us": plan["last_ready_us"]})
             except Failed as error:
                 self.fail(case.title, error)
                 continue
@@ -229,13 +241,11 @@ class Predictions(Bench):
 
     def outcomes(self):
         for case in self.arguments.cases:
-            if self.folder.lacks(case.setting, case.ranks, [case.codec]):
-                continue
-            _, plan, sent = self.plan(case)
-            runs = self.runs_of(case, sent)
+            runs = self.runs_of(case)
             if runs:
-                yield cases.Outcome(case, plan["iteration_us"], plan["last_ready_us"],
-                                    len(plan["groups"]), [line["measured_us"] for line in runs],
+                yield cases.Outcome(case, runs[-1]["backward_us"], runs[-1]["groups"],
+                                    [line["predicted_us"] for line in runs],
+                                    [line["measured_us"] for line in runs],
                                     [line["within"] for line in runs])
 
     def show(self):
@@ -291,7 +301,7 @@ class Races(Bench):
         if title in self.failed or self.folder.find(**what):
             return
         try:
-            measured = self.replay(run, case, words, FIRST_US, what,
+            measured = self.replay(run, case, words, FIRST_US, what, {},
                                    **self.settings_of(case, side))
         except Failed as error:
             self.fail(title, error)
@@ -342,6 +352,9 @@ def main():
     begin = time.monotonic()
     left = bench.run() if not arguments.show else False
     write(arguments, *bench.show())
+    if bench.of_another:
+        print(f"\n{bench.of_another} runs are of memory faster or slower than when their profile was "
+              "made, which was too often.")
     for what, why in bench.failed.items():
         print(f"\nfailed: {what}: {why}")
     say(f"took {time.monotonic() - begin:.0f} s" + (", and runs are left" if left else ""))

@@ -2,7 +2,6 @@
 """Where replay_matrix.py runs wring, and what it keeps in its folder from one time to the next."""
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -75,17 +74,16 @@ class Folder:
     def profile(self, setting, ranks):
         return self.path / f"profile-{setting}-{ranks}.json"
 
-    def lacks(self, setting, ranks, codecs):
-        """Codecs whose exchanges the profile has not."""
+    def codecs(self, setting, ranks):
+        """Those whose exchanges the profile has."""
         path = self.profile(setting, ranks)
         if not path.exists():
-            return list(codecs)
+            return []
         with open(path, encoding="utf-8") as file:
-            known = {way["codec"] for way in json.load(file)["ways"]}
-        return [codec for codec in codecs if codec not in known]
+            return list(dict.fromkeys(way["codec"] for way in json.load(file)["ways"]))
 
     def calibrate(self, run, setting, ranks, codecs, seconds, fresh=False, **limits):
-        """What the profile lacks; a machine that others use may be too noisy at first."""
+        """What a profile lacks; a machine that others use may be too noisy at first."""
         words = ["calibrate", "-o", self.profile(setting, ranks), "-c", ",".join(codecs),
                  "--name", f"{setting}, {ranks} ranks", "--seconds", seconds]
         if fresh:
@@ -101,7 +99,7 @@ class Folder:
                     raise
 
     def plan(self, case, compute):
-        """@return (the plan's file, the plan, a name for how it groups and sends)"""
+        """@return (the plan's file, the plan)"""
         path = self.path / ("plan-" + case.title.translate(str.maketrans(" /:=", "----")) + ".json")
         words = [self.wring, "plan", "--json", "-t", case.model, "--scale", str(case.scale),
                  "--profile", str(self.profile(case.setting, case.ranks)), "-c", case.codec,
@@ -112,6 +110,4 @@ class Folder:
                               timeout=120, check=False)
         if done.returncode != 0:
             raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
-        plan = json.loads(done.stdout)
-        sent = json.dumps(plan["groups"], sort_keys=True)
-        return path, plan, hashlib.sha256(sent.encode()).hexdigest()[:12]
+        return path, json.loads(done.stdout)

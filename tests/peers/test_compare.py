@@ -17,7 +17,7 @@ import peer_sides
 import peer_table
 from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
 from peer_table import Check, Row
-from peer_watch import Watch
+from peer_watch import Seen, Watch, changed
 
 
 def arguments(**changes):
@@ -212,8 +212,16 @@ class Disturbances(unittest.TestCase):
 
     def test_stolen_time_disturbs(self):
         watch = self.watch([0.05])
-        self.assertIn("10 %", watch.disturbed((0.05, 0, 0), (0.05, 10, 100)))
-        self.assertEqual(watch.disturbed((0.05, 0, 0), (0.05, 3, 100)), "")
+        self.assertIn("10 %", watch.disturbed(Seen(0.05, 0, 0), Seen(0.05, 10, 100)))
+        self.assertEqual(watch.disturbed(Seen(0.05, 0, 0), Seen(0.05, 3, 100)), "")
+
+    def test_memory_of_another_speed_disturbs(self):
+        speeds = iter([{"4 MiB": 80, "64 MiB": 17}, {"4 MiB": 78, "64 MiB": 11},  # slower, and stays so
+                       {"4 MiB": 78, "64 MiB": 11}, {"4 MiB": 81, "64 MiB": 12}])
+        watch, said = Watch(lambda: 0.05, copies=speeds.__next__), []
+        watch.run(lambda: None, said.append)
+        self.assertEqual(said, ["again, as copies of 64 MiB went at 17 GB/s and now do at 11"])
+        self.assertEqual(changed({}, {"4 MiB": 80}), "")
 
 
 if __name__ == "__main__":
