@@ -15,7 +15,7 @@ REPEATS = 8  # of all runs of a section, unless said otherwise
 STOLEN = 0.04  # share of the processors' time
 FAR = 1.7  # times the shortest way of a cache line that was seen
 CHANGED = 1.2  # times as fast or as slow as copies were
-PATIENCE = 5  # seconds that a run waits for the cores to be near each other
+PATIENCE = 30  # seconds that a run waits for the cores to be near each other
 
 
 def processor_times():

@@ -59,7 +59,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=7)
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
-    parser.add_argument("--calibrate-seconds", type=float, default=45)
+    parser.add_argument("--calibrate-seconds", type=float, default=45,
+                        help="at most, for each codec")
     parser.add_argument("--calibrate-elements", help="of the largest bucket")
     parser.add_argument("--calibrate-doubt", type=float,
                         help="percent of the points that may be in doubt")
@@ -188,14 +189,18 @@ class Predictions(Bench):
             self.calibrate(run, setting, ranks, missing, fresh=not known)
 
     def calibrate(self, run, setting, ranks, codecs, fresh):
+        """One codec after the other, so that the host is less likely to disturb a part."""
         seconds = self.arguments.calibrate_seconds
-        self.clock.need(seconds + 10)
-        say(f"{setting} x{ranks}: calibrating {', '.join(codecs)}")
-        self.watch.run(
-            lambda: self.folder.calibrate(run, setting, ranks, codecs, seconds, fresh=fresh,
-                                          elements=self.arguments.calibrate_elements,
-                                          doubt=self.arguments.calibrate_doubt),
-            lambda text: say(f"{setting} x{ranks}: {text}"))
+        for codec in codecs:
+            onto = None if fresh and codec == codecs[0] else self.folder.keep(setting, ranks)
+            self.clock.need(seconds / len(codecs) + 10)
+            say(f"{setting} x{ranks}: calibrating {codec}")
+            self.watch.run(
+                lambda codec=codec, onto=onto: self.folder.calibrate(
+                    run, setting, ranks, codec, seconds, onto,
+                    elements=self.arguments.calibrate_elements,
+                    doubt=self.arguments.calibrate_doubt),
+                lambda text: say(f"{setting} x{ranks}: {text}"))
         self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
                          "copies": self.watch.measure().copies})
 

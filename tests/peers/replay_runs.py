@@ -82,21 +82,31 @@ class Folder:
         with open(path, encoding="utf-8") as file:
             return list(dict.fromkeys(way["codec"] for way in json.load(file)["ways"]))
 
-    def calibrate(self, run, setting, ranks, codecs, seconds, fresh=False, **limits):
-        """What a profile lacks; a machine that others use may be too noisy at first."""
-        words = ["calibrate", "-o", self.profile(setting, ranks), "-c", ",".join(codecs),
-                 "--name", f"{setting}, {ranks} ranks", "--seconds", seconds]
-        if fresh:
-            words.append("--fresh")
+    def calibrate(self, run, setting, ranks, codec, seconds, onto, **limits):
+        """
+        One codec's part; a machine that others use may be too noisy at first.
+        @param onto  the profile that it is added to, as keep() gave it
+        """
+        path = self.profile(setting, ranks)
+        words = ["calibrate", "-o", path, "-c", codec, "--name", f"{setting}, {ranks} ranks",
+                 "--seconds", seconds]
         for name, value in limits.items():
             if value is not None:
                 words += [f"--{name}", value]
         for attempt in range(TRIES):
+            path.unlink(missing_ok=True)
+            if onto:
+                path.write_bytes(onto)
             try:
                 return run(words, 2 * seconds + 60)
             except Failed as error:
                 if NOISE not in str(error) or attempt + 1 == TRIES:
                     raise
+
+    def keep(self, setting, ranks):
+        """@return the profile as it is now; None without one"""
+        path = self.profile(setting, ranks)
+        return path.read_bytes() if path.exists() else None
 
     def plan(self, case, compute):
         """@return (the plan's file, the plan)"""

@@ -39,12 +39,22 @@ struct wring_replay_result {
     struct wring_autoplan_report automatic; /* what was chosen, if anything was */
 };
 
+/**
+ * What gradients are made of: four dice together, as codecs depend on how gradients are shaped, and
+ * whole numbers below 2^13, so that the sums of 1024 ranks are exact. Thrown once; each rank and
+ * iteration begins at another one, as writing gradients anew shall take no longer than memory does.
+ * @return to be freed; NULL without memory
+ */
+float *wring_replay_numbers(void);
+
 /** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
  * hold little, and never what travels first. Others may see it after wring_far_settle(). */
-void wring_replay_fill(float *data, uint64_t elems, uint32_t rank, uint64_t round);
+void wring_replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
+                       uint64_t round);
 
 /** Is it the sum of all ranks'? Whole numbers: every bit of it. */
-bool wring_replay_is_sum(const float *data, uint64_t elems, uint32_t ranks, uint64_t round);
+bool wring_replay_is_sum(const float *data, uint64_t elems, const float *numbers, uint32_t ranks,
+                         uint64_t round);
 
 /** FNV-1a of its bits, in words. */
 int64_t wring_replay_digest(const float *data, uint64_t elems);

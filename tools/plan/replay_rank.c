@@ -24,6 +24,7 @@ struct replay {
     struct wring_group *world;
     uint32_t rank, ranks;
     uint32_t n;                    /* tensors */
+    float *numbers;                /* that gradients are made of */
     float **data;                  /* [n] one after another in one buffer */
     struct wring_bucket **buckets; /* [n] */
     uint64_t round;                /* iterations so far */
@@ -63,7 +64,8 @@ static void write_gradients(struct replay *replay)
 {
     replay->round++;
     for (uint32_t t = 0; t < replay->n; t++)
-        wring_replay_fill(replay->data[t], elems_of(replay, t), replay->rank, replay->round);
+        wring_replay_fill(replay->data[t], elems_of(replay, t), replay->numbers, replay->rank,
+                          replay->round);
     wring_far_settle();
 }
 
@@ -127,8 +129,8 @@ static enum wring_status check(struct replay *replay, uint64_t *wrong)
         status = wring_bucket_stats(replay->buckets[i], &stats);
         least[i] = most[i] = wring_replay_digest(replay->data[i], elems_of(replay, i));
         bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
-                 !wring_replay_is_sum(replay->data[i], elems_of(replay, i), replay->ranks,
-                                      replay->round);
+                 !wring_replay_is_sum(replay->data[i], elems_of(replay, i), replay->numbers,
+                                      replay->ranks, replay->round);
     }
     if (status == WRING_OK)
         status = wring_allreduce(replay->world, least, replay->n, WRING_I64, WRING_MIN, NULL, NULL);
@@ -225,10 +227,12 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
         .params = params, .n = params->trace->n, .faults.command = params->name};
     int code = WRING_EXIT_FAILURE;
 
+    replay.numbers = wring_replay_numbers();
     replay.data = calloc(replay.n, sizeof(*replay.data));
     replay.buckets = calloc(replay.n, sizeof(struct wring_bucket *));
     replay.times_us = calloc(params->iterations, sizeof(*replay.times_us));
-    if (replay.data == NULL || replay.buckets == NULL || replay.times_us == NULL)
+    if (replay.numbers == NULL || replay.data == NULL || replay.buckets == NULL ||
+        replay.times_us == NULL)
         wring_fail(params->name, "out of memory");
     else
         code = join(&replay);
@@ -239,6 +243,7 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
                                   : wring_rank_fail(&replay.faults, "cannot go on", status);
     }
     wring_session_close(replay.session);
+    free(replay.numbers);
     free(replay.data);
     free(replay.buckets);
     free(replay.times_us);
