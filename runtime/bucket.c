@@ -39,9 +39,8 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
 /** Is its own step under way, once what is here already has been seen to? */
 static bool step_is_left(struct wring_bucket *bucket)
 {
-    const struct wring_mapped *mapped = bucket->collective.mapped;
     return wring_bucket_under_way(bucket) &&
-           (mapped == NULL || mapped->in_place || !wring_mapped_end(&bucket->collective));
+           (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
 }
 
 /** The same, also of one that travels with others. By whoever may wait for it. */
@@ -146,8 +145,7 @@ static enum wring_status test(struct wring_bucket *bucket)
     if (bucket->joined != NULL)
         return wring_joined_test(bucket);
     if (is_left(bucket)) {
-        if (collective->mapped != NULL && !collective->mapped->in_place &&
-            wring_mapped_give(collective, TESTS_ALONE))
+        if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
             wring_progress_post(progress, collective, true);
         wring_progress_nudge(progress);
     }
@@ -239,8 +237,7 @@ static void give_all(const struct any *any)
         struct wring_bucket *bucket = any->buckets[i];
         if (bucket != NULL && bucket->joined != NULL)
             bucket = bucket->joined->carrier;
-        if (bucket != NULL && bucket->collective.mapped != NULL &&
-            !bucket->collective.mapped->in_place)
+        if (bucket != NULL && bucket->collective.mapped != NULL)
             wring_mapped_wait(&bucket->collective, 0);
     }
 }

@@ -6,8 +6,8 @@
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4
 #define ALIGN WRING_BOARD_ALIGN
-#define PAIR_FLAT_TIMES 8
-#define PAIR_SHOWN_BYTES 1024
+#define FLAT_TIMES 8
+#define SHOWN_BYTES 1024
 #define PAIR_COPIED_TIMES 64
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
@@ -32,7 +32,7 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
  * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
  * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
  * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
- * are two again, but no engine in between, which tells up to about as many bytes.
+ * is no engine in between, which tells up to about as many bytes.
  */
 static uint64_t flat_limit(const struct wring_bucket *bucket)
 {
@@ -40,15 +40,15 @@ static uint64_t flat_limit(const struct wring_bucket *bucket)
     const struct wring_members *members = &bucket->group->members;
     uint64_t limit = bucket->session->config.flat_bytes;
 
+    if (bucket->placed && bucket->mapped)
+        return at_most(limit * FLAT_TIMES, (uint32_t)bucket->session->config.chunk_bytes);
     if (members->n != 2)
         return limit;
     const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
     const struct wring_provider_caps *caps = &fabric->devices[other->device].caps;
-    if (bucket->placed && bucket->mapped)
-        return at_most(limit * PAIR_FLAT_TIMES, (uint32_t)bucket->session->config.chunk_bytes);
     if (caps->remote_map)
         return limit;
-    return limit * (caps->local_any ? PAIR_COPIED_TIMES : PAIR_FLAT_TIMES);
+    return limit * (caps->local_any ? PAIR_COPIED_TIMES : FLAT_TIMES);
 }
 
 static bool is_small(const struct wring_bucket *bucket)
@@ -82,14 +82,12 @@ static bool is_flat(const struct wring_bucket *bucket, const struct layout *layo
 }
 
 /**
- * Of two, from a few lines on, each adds its half where the data lies: for every line that goes to
- * the other core and back there is one that need not be shown and one that need not be read. More
- * members, who mostly share cores, would wait for another turn on them.
+ * From a few lines on shards are summed where the data lies: for every line that goes to another
+ * core and back there is one that need not be shown, and one that each member need not read.
  */
 static bool is_in_place(const struct wring_bucket *bucket)
 {
-    return bucket->placed && bucket->group->members.n == 2 &&
-           wring_bucket_bytes(bucket) > PAIR_SHOWN_BYTES;
+    return bucket->placed && wring_bucket_bytes(bucket) > SHOWN_BYTES;
 }
 
 /** @param raw  without its codec, if it has one */

@@ -28,8 +28,8 @@ void wring_progress_unlock(struct wring_progress *progress);
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
                          bool urgent);
 
-/** A step of a mapped collective has begun: have it go on, without the engine if it can do without,
- *  and see to the rest where no thread does. */
+/** A step of a mapped collective has begun: the engine gets it if it needs that, and where no
+ * thread sees to the rest, we do. */
 void wring_progress_attend(struct wring_progress *progress, struct wring_collective *collective);
 
 /** Wait for a mapped collective that was begun without the engine, which gets it if that takes

@@ -17,7 +17,6 @@ static void note_wait(struct wring_progress *progress)
 
 void wring_progress_nudge(struct wring_progress *progress)
 {
-    wring_alone_give(progress);
     if (pthread_mutex_trylock(&progress->driver) != 0)
         return;
     wring_engine_poll(progress->engine);
@@ -139,7 +138,6 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     if (reached(&goal))
         return true;
 
-    wring_alone_give(progress);
     note_wait(progress);
     uint64_t began_ns = wring_meter_begin(progress);
     atomic_fetch_add(&progress->takers, 1);

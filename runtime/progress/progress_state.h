@@ -45,15 +45,6 @@ struct wring_progress {
     atomic_bool prompt;
     atomic_ullong posted_ns; /* not prompt: the first post since a caller last drove; 0: none */
 
-    /*
-     * A step that goes past the engine, but needs us once more after its post. Whoever takes it
-     * from here is the only one to go on with it: the caller who waits for it, and else whoever
-     * comes to wait for anything, or the thread after WRING_PARK_NS, who give it to the engine.
-     */
-    _Atomic(struct wring_collective *) alone;
-    atomic_ullong stood;   /* how often a step has stood there */
-    atomic_bool stands_by; /* the thread looks there every WRING_PARK_NS, and last when it ends */
-
     pthread_mutex_t park_mutex;
     pthread_cond_t resume;  /* the thread may drive again */
     pthread_cond_t changed; /* a driver let go, or something finished */
@@ -66,11 +57,6 @@ struct wring_progress {
     atomic_uint meter_every, unmetered; /* one wait of so many; those since the last one */
     atomic_ullong waiter_ns;
 };
-
-/** The step that stands alone, if one does, is the engine's from now on; somebody is about to
- * drive.
- *  @return whether one did */
-bool wring_alone_give(struct wring_progress *progress);
 
 /** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
 uint64_t wring_meter_begin(struct wring_progress *progress);

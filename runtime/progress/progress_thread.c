@@ -91,23 +91,17 @@ static bool may_spin(const struct wring_progress *progress, uint64_t idle_ns)
     return !progress->engine->fabric->crowded && wring_spin(progress, idle_ns);
 }
 
-/** What callers have come for so far, in whatever way. */
-static unsigned long long count_callers(struct wring_progress *progress)
+/** Stand back while callers drive, and a little longer: they tend to come again. */
+static void park(struct wring_progress *progress)
 {
-    return atomic_load(&progress->taken) + atomic_load(&progress->stood);
-}
-
-/** Sleep while callers come, and a little longer: they tend to come again. */
-static void stand_by(struct wring_progress *progress)
-{
-    unsigned long long seen = count_callers(progress);
+    unsigned seen = atomic_load(&progress->taken);
     uint64_t began = wring_now_ns(), since = began;
 
     while (!atomic_exchange(&progress->resumed, false) && !atomic_load(&progress->stop)) {
         uint64_t now = wring_now_ns();
-        unsigned long long came = count_callers(progress);
-        since = came == seen ? since : now;
-        seen = came;
+        unsigned taken = atomic_load(&progress->taken);
+        since = taken == seen ? since : now;
+        seen = taken;
         if (atomic_load(&progress->takers) == 0 && now - since >= WRING_PARK_NS)
             return;
         if (may_spin(progress, now - began) || !sleep_parked(progress))
@@ -117,16 +111,6 @@ static void stand_by(struct wring_progress *progress)
             return;
         }
     }
-}
-
-/** Stand back. Whoever left a step alone meanwhile, and has not come for it, counts on us. */
-static void park(struct wring_progress *progress)
-{
-    atomic_store(&progress->stands_by, true);
-    stand_by(progress);
-    atomic_store(&progress->stands_by, false);
-    if (wring_alone_give(progress))
-        atomic_store_explicit(&progress->prompt, false, memory_order_relaxed);
 }
 
 static void *thread_main(void *arg)

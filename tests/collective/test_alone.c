@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps in place between two ranks: each is needed twice, and somebody must come the second time,
- * whatever the callers do after their posts.
+ * Steps in place: whoever is there sums what it finds, whatever the other callers do after their
+ * posts.
  */
 #include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "runtime/progress/progress_state.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
-#define RANKS 2
 #define WAIT_NS (60 * WRING_NS_PER_S)
 #define ELEMS 1024
-#define LEARN 64
 #define TURNS 100
 #define ABSENCES 3
 
 static const char *const by_thread[] = {"WRING_PROVIDER=shm", NULL};
 static const char *const by_callers[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", NULL};
 
+static const uint32_t ranks[] = {2, 4};
+
 struct pair {
     struct wring_session *session;
+    uint32_t ranks;
     struct wring_bucket *buckets[2];
     float *data[2];
 };
@@ -40,7 +40,7 @@ static struct wring_bucket *add(struct wring_session *session, const char *name,
 
 static struct pair make_pair(struct wring_session *session)
 {
-    struct pair pair = {.session = session};
+    struct pair pair = {.session = session, .ranks = wring_session_size(session)};
     pair.buckets[0] = add(session, "a", ELEMS, WRING_SUM, &pair.data[0]);
     pair.buckets[1] = add(session, "b", ELEMS, WRING_SUM, &pair.data[1]);
     CHECK(wring_session_commit(session) == WRING_OK, "commit");
@@ -57,8 +57,8 @@ static void post(const struct pair *pair, int which)
 static void check(const struct pair *pair, int which)
 {
     for (int i = 0; i < ELEMS; i++)
-        CHECK(pair->data[which][i] == (float)(RANKS * (i + which)), "bucket %d, element %d: %g",
-              which, i, (double)pair->data[which][i]);
+        CHECK(pair->data[which][i] == (float)((int)pair->ranks * (i + which)),
+              "bucket %d, element %d: %g", which, i, (double)pair->data[which][i]);
 }
 
 static void wait(const struct pair *pair, int which)
@@ -68,61 +68,46 @@ static void wait(const struct pair *pair, int which)
     check(pair, which);
 }
 
-static bool stood(const struct pair *pair)
-{
-    return atomic_load(&pair->session->progress->stood) > 0;
-}
-
-/** Post and wait at once, until a step of either rank has gone past the engine; then it will again.
- */
-static void learn(const struct pair *pair)
-{
-    uint64_t limit = wring_deadline_in(WAIT_NS);
-    float both = 0;
-
-    while (both < RANKS && wring_now_ns() < limit) {
-        for (int i = 0; i < LEARN; i++) {
-            post(pair, 0);
-            wait(pair, 0);
-        }
-        both = stood(pair);
-        REQUIRE(wring_allreduce(wring_session_world(pair->session), &both, 1, WRING_F32, WRING_SUM,
-                                NULL, NULL) == WRING_OK,
-                "allreduce");
-    }
-    CHECK(both == RANKS, "no step stands alone");
-}
-
 static void await(atomic_int *value, int least)
 {
     uint64_t limit = wring_deadline_in(WAIT_NS);
     while (atomic_load(value) < least && wring_now_ns() < limit)
         sched_yield();
-    CHECK(atomic_load(value) >= least, "the other rank's wait does not end");
+    CHECK(atomic_load(value) >= least, "the other ranks' waits do not end");
 }
 
-/** Rank 0 posts and computes, and comes back when rank 1 has the sum: its thread did the rest. */
+/** Rank 0 posts and computes, and comes back when all others have the sum, which do without it. */
 static void absent(struct wring_session *session, uint32_t rank, void *arg)
 {
     atomic_int *ended = arg;
     struct pair pair = make_pair(session);
 
     for (int i = 0; i < ABSENCES; i++) {
-        learn(&pair);
         post(&pair, 0);
         if (rank == 0)
-            await(ended, i + 1);
+            await(ended, (i + 1) * (int)(pair.ranks - 1));
         wait(&pair, 0);
-        if (rank == 1)
-            atomic_store(ended, i + 1);
+        if (rank > 0)
+            atomic_fetch_add(ended, 1);
     }
+}
+
+static void run_all_ways(void (*run)(struct wring_session *, uint32_t, void *))
+{
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+        for (int threads = 0; threads < 2; threads++) {
+            atomic_int ended = 0;
+            wring_test_run_ranks(
+                &(struct wring_test_job){.ranks = ranks[i],
+                                         .settings = threads ? by_thread : by_callers,
+                                         .run = run,
+                                         .arg = &ended});
+        }
 }
 
 static void who_computes_is_done_for(void)
 {
-    atomic_int ended = 0;
-    wring_test_run_ranks(&(struct wring_test_job){
-        .ranks = RANKS, .settings = by_thread, .run = absent, .arg = &ended});
+    run_all_ways(absent);
 }
 
 /** Each waits first for what the other waits for last. */
@@ -131,12 +116,11 @@ static void cross(struct wring_session *session, uint32_t rank, void *arg)
     struct pair pair = make_pair(session);
     (void)arg;
 
-    learn(&pair);
     for (int i = 0; i < TURNS; i++) {
         post(&pair, 0);
         post(&pair, 1);
         wait(&pair, rank == 0);
-        wait(&pair, rank == 1);
+        wait(&pair, rank != 0);
     }
 }
 
@@ -147,10 +131,9 @@ static void interrupt(struct wring_session *session, uint32_t rank, void *arg)
     struct pair pair = make_pair(session);
     (void)arg;
 
-    learn(&pair);
     for (int i = 0; i < TURNS; i++) {
         post(&pair, 0);
-        if (rank == 1)
+        if (rank > 0)
             wait(&pair, 0);
         CHECK(wring_barrier(world) == WRING_OK, "barrier");
         if (rank == 0)
@@ -166,7 +149,7 @@ static void post_twice(const struct pair *pair, uint32_t rank)
         CHECK(wring_bucket_post(pair->buckets[0]) == WRING_ERR_BUSY, "posted twice");
     }
     CHECK(wring_barrier(wring_session_world(pair->session)) == WRING_OK, "barrier");
-    if (rank == 1)
+    if (rank > 0)
         post(pair, 0);
     wait(pair, 0);
 }
@@ -178,7 +161,6 @@ static void ask(struct wring_session *session, uint32_t rank, void *arg)
     size_t index;
     (void)arg;
 
-    learn(&pair);
     post_twice(&pair, rank);
     for (int i = 0; i < TURNS; i++) {
         enum wring_status status;
@@ -193,27 +175,19 @@ static void ask(struct wring_session *session, uint32_t rank, void *arg)
     }
 }
 
-static void run_both_ways(void (*run)(struct wring_session *, uint32_t, void *))
-{
-    wring_test_run_ranks(
-        &(struct wring_test_job){.ranks = RANKS, .settings = by_thread, .run = run});
-    wring_test_run_ranks(
-        &(struct wring_test_job){.ranks = RANKS, .settings = by_callers, .run = run});
-}
-
 static void waits_in_any_order(void)
 {
-    run_both_ways(cross);
+    run_all_ways(cross);
 }
 
 static void calls_come_between(void)
 {
-    run_both_ways(interrupt);
+    run_all_ways(interrupt);
 }
 
 static void asked_for_instead(void)
 {
-    run_both_ways(ask);
+    run_all_ways(ask);
 }
 
 /** Shards of all lengths, on either side of what fits one hop; what ran is told. */
@@ -240,7 +214,8 @@ static void sizes(struct wring_session *session, uint32_t rank, void *arg)
         REQUIRE(wring_bucket_post(buckets[i]) == WRING_OK, "post");
         REQUIRE(wring_bucket_wait(buckets[i], WAIT_NS) == WRING_OK, "wait");
         for (uint64_t k = 0; k < elems[i]; k++)
-            CHECK(data[i][k] == (float)(k + (uint64_t)step) / (i % 2 ? RANKS : 1),
+            CHECK(data[i][k] ==
+                      (float)(k + (uint64_t)step) / (i % 2 ? wring_session_size(session) : 1),
                   "%llu elements, element %llu: %g", (unsigned long long)elems[i],
                   (unsigned long long)k, (double)data[i][k]);
         REQUIRE(wring_bucket_stats(buckets[i], &stats) == WRING_OK, "stats");
@@ -253,8 +228,7 @@ static void sizes(struct wring_session *session, uint32_t rank, void *arg)
 
 static void sums_of_all_sizes(void)
 {
-    wring_test_run_ranks(
-        &(struct wring_test_job){.ranks = RANKS, .settings = by_thread, .run = sizes});
+    run_all_ways(sizes);
 }
 
 int main(int argc, char **argv)

@@ -9,7 +9,6 @@
 #include "tests/lib/test.h"
 
 #define MEMBERS 3
-#define PAIR 2
 #define ELEMS 30 /* more than fit a line */
 #define BYTES (ELEMS * sizeof(int64_t))
 #define ROUNDS 9
@@ -46,11 +45,9 @@ static enum wring_status connect_to(struct wring_mapped *mapped, uint32_t member
     return wring_mapped_connect(mapped, member, &remote, offset);
 }
 
-/** @param n  members; two reduce in place */
-static void make(uint32_t me, uint32_t n)
+static void make(uint32_t me, bool in_place)
 {
     struct member *member = &members[me];
-    bool in_place = n == PAIR;
     memset(member, 0, sizeof(*member));
     member->collective = (struct wring_collective){
         .engine = &engine,
@@ -59,7 +56,7 @@ static void make(uint32_t me, uint32_t n)
                  .geometry = {.elems = ELEMS,
                               .elem_bytes = sizeof(int64_t),
                               .grain = 4,
-                              .shards = n,
+                              .shards = MEMBERS,
                               .chunk_elems = ELEMS},
                  .dtype = WRING_I64,
                  .op = WRING_SUM,
@@ -68,20 +65,25 @@ static void make(uint32_t me, uint32_t n)
                  .direct = in_place},
     };
     enum wring_status status =
-        wring_mapped_create((struct wring_members){n, me, ranks}, in_place ? 1 : BYTES,
+        wring_mapped_create((struct wring_members){MEMBERS, me, ranks}, in_place ? 1 : BYTES,
                             member->memory, &member->collective.mapped);
     REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
     wring_mapped_prepare(&member->collective);
 }
 
-static void make_all(void)
+static void make_all(bool in_place)
 {
     for (uint32_t i = 0; i < MEMBERS; i++)
-        make(i, MEMBERS);
+        make(i, in_place);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        for (uint32_t j = 0; j < MEMBERS; j++)
-            if (i != j)
-                CHECK(connect_to(members[i].collective.mapped, j, MEMORY, 0) == WRING_OK, "%u", j);
+        for (uint32_t j = 0; j < MEMBERS; j++) {
+            struct wring_mapped *mapped = members[i].collective.mapped;
+            if (i == j)
+                continue;
+            CHECK(connect_to(mapped, j, MEMORY, 0) == WRING_OK, "%u", j);
+            if (in_place)
+                wring_mapped_place(mapped, j, (uint8_t *)members[j].data);
+        }
 }
 
 static void destroy_all(void)
@@ -107,7 +109,7 @@ static void check_sums(uint32_t member, int round)
 {
     for (int i = 0; i < ELEMS; i++) {
         int64_t sum = 0;
-        for (uint32_t m = 0; m < members[member].collective.mapped->members.n; m++)
+        for (uint32_t m = 0; m < MEMBERS; m++)
             sum += value(m, round, i);
         CHECK(members[member].data[i] == sum, "member %u, round %d, element %d", member, round, i);
     }
@@ -116,7 +118,7 @@ static void check_sums(uint32_t member, int round)
 /** One is a round ahead of the rest all the time, which is as far as it gets. */
 static void rounds_overlap(void)
 {
-    make_all();
+    make_all(false);
     begin(0, 0);
     for (int round = 0; round < ROUNDS; round++) {
         CHECK(!wring_mapped_end(&members[0].collective), "ended alone");
@@ -139,62 +141,105 @@ static void rounds_overlap(void)
     destroy_all();
 }
 
-static void make_pair(void)
+/** Whoever comes first, once all data is ready, sums all of it. The rest are needed no more. */
+static void one_sums_for_all(void)
 {
-    for (uint32_t i = 0; i < PAIR; i++)
-        make(i, PAIR);
-    for (uint32_t i = 0; i < PAIR; i++) {
-        struct wring_mapped *mapped = members[i].collective.mapped;
-        CHECK(connect_to(mapped, 1 - i, MEMORY, 0) == WRING_OK, "%u", i);
-        wring_mapped_place(mapped, 1 - i, (uint8_t *)members[1 - i].data);
-    }
-}
-
-static void destroy_pair(void)
-{
-    for (uint32_t i = 0; i < PAIR; i++)
-        wring_mapped_destroy(members[i].collective.mapped);
-}
-
-/** Two add their halves where the data lies; each is needed twice, and either may come first. */
-static void halves_in_place(void)
-{
-    make_pair();
+    make_all(true);
     for (int round = 0; round < ROUNDS; round++) {
-        uint32_t first = (uint32_t)round % PAIR, second = 1 - first;
-        begin(first, round);
-        CHECK(!wring_mapped_end(&members[first].collective), "ended alone");
-        begin(second, round);
-        CHECK(!wring_mapped_end(&members[second].collective), "the other half is not summed");
+        uint32_t first = (uint32_t)round % MEMBERS;
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            CHECK(i == 0 || !wring_mapped_end(&members[first].collective), "ended too soon");
+            begin((first + i) % MEMBERS, round);
+        }
         CHECK(wring_mapped_end(&members[first].collective), "round %d", round);
-        check_sums(first, round);
-        CHECK(wring_mapped_end(&members[second].collective), "round %d", round);
-        check_sums(second, round);
+        for (uint32_t m = 0; m < MEMBERS; m++) {
+            check_sums(m, round);
+            CHECK(wring_mapped_end(&members[m].collective), "round %d", round);
+            check_sums(m, round);
+        }
     }
     struct wring_mapped_counts counts = wring_mapped_count(members[1].collective.mapped);
-    CHECK(counts.steps == ROUNDS && counts.bytes_sent + counts.bytes_received == ROUNDS * BYTES,
+    CHECK(counts.steps == ROUNDS &&
+              counts.bytes_sent / (MEMBERS - 1) + counts.bytes_received == ROUNDS * BYTES,
           "%llu steps", (unsigned long long)counts.steps);
-    destroy_pair();
+    destroy_all();
 }
 
-/** Who goes to sleep after its post misses both rounds of others. */
+static void set_shard(uint32_t member, uint64_t round, uint64_t state)
+{
+    atomic_store(&members[member].collective.mapped->own->shard, round << WRING_SHARD_BITS | state);
+}
+
+/** What member 0 waits for, as far as it can tell: a bit for each. */
+static unsigned awaited(void)
+{
+    unsigned all = 0;
+    for (uint32_t m = 1; m < MEMBERS; m++)
+        all |= (unsigned)wring_flat_mapped.awaits(&members[0].collective, m) << m;
+    return all;
+}
+
+/** A shard that somebody sums already is left to him, and he is who is waited for. */
+static void claims_hold(void)
+{
+    static const struct {
+        uint64_t by; /* says the shard of member 1 */
+        unsigned awaited;
+    } cases[] = {{2, 1u << 1}, {3, 1u << 2}, {1, 0}, {77, 0}}; /* ourselves; nobody */
+    struct wring_mapped *mapped;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        make_all(true);
+        mapped = members[0].collective.mapped;
+        begin(0, 0);
+        CHECK(awaited() == (1u << 1 | 1u << 2), "%x", awaited());
+        begin(1, 0);
+        begin(2, 0);
+        set_shard(1, 1, cases[i].by);
+        CHECK(!wring_mapped_end(&members[0].collective), "case %zu: ended without a shard", i);
+        CHECK(awaited() == cases[i].awaited, "case %zu: %x", i, awaited());
+        size_t at = mapped->shards[1].offset / sizeof(int64_t);
+        CHECK(members[0].data[at] == value(0, 0, (int)at), "case %zu: it is summed twice", i);
+        CHECK(members[0].data[0] != value(0, 0, 0), "case %zu: ours is not summed", i);
+        set_shard(1, 1, WRING_SHARD_SUMMED);
+        CHECK(wring_mapped_end(&members[0].collective), "case %zu: not ended", i);
+        destroy_all();
+    }
+}
+
+/** One that has gone on to the next round has summed its shard in this one. */
+static void next_rounds_are_told(void)
+{
+    make_all(true);
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        begin(m, 0);
+    CHECK(wring_mapped_end(&members[1].collective), "round 0");
+    begin(1, 1);
+    CHECK(wring_mapped_end(&members[0].collective), "member 1 is awaited twice");
+    begin(0, 1);
+    CHECK(!wring_mapped_end(&members[0].collective), "ended without member 2");
+    destroy_all();
+}
+
+/** Who goes to sleep after its post misses that sums are there. */
 static void sleepers_are_seen_in_place(void)
 {
-    make_pair();
-    begin(0, 0);
-    begin(1, 0);
+    make_all(true);
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        begin(m, 0);
     wring_mapped_sleep(&members[0].collective);
-    CHECK(!wring_mapped_end(&members[1].collective), "member 0 has summed nothing");
+    CHECK(!wring_mapped_end(&members[1].collective), "member 0 is not woken");
     CHECK(members[1].collective.mapped->by_engine &&
               atomic_exchange(&engine.posted, NULL) == &members[1].collective,
           "the engine is to wake it");
-    destroy_pair();
+    CHECK(wring_mapped_end(&members[2].collective), "that is told twice");
+    destroy_all();
 }
 
 /** Whoever posts hears that another one sleeps, and leaves the step to the engine. */
 static void sleepers_are_seen(void)
 {
-    make_all();
+    make_all(false);
     begin(0, 0);
     wring_mapped_sleep(&members[0].collective);
     CHECK(!wring_mapped_begin(&members[1].collective), "member 0 was not seen to sleep");
@@ -214,7 +259,7 @@ static void cores_are_shown(void)
     REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0, "core %d", core);
     for (int crowded = 0; crowded < 2; crowded++) {
         fabric.crowded = crowded;
-        make_all();
+        make_all(false);
         begin(0, 0);
         unsigned shown = atomic_load(&members[0].collective.mapped->own->core);
         CHECK(shown == (crowded ? (unsigned)core + 1 : 0), "core %d is shown as %u", core, shown);
@@ -251,7 +296,7 @@ static void fullest_cores_lose_one(void)
 static void places_are_checked(void)
 {
     size_t need = wring_mapped_memory(BYTES);
-    make(0, MEMBERS);
+    make(0, false);
     struct wring_mapped *mapped = members[0].collective.mapped;
     CHECK(need <= MEMORY, "%zu bytes", need);
     CHECK(connect_to(mapped, 1, need - 1, 0) == WRING_ERR_FRAME, "too little memory");
@@ -266,7 +311,9 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"rounds_overlap", rounds_overlap},
-        {"halves_in_place", halves_in_place},
+        {"one_sums_for_all", one_sums_for_all},
+        {"claims_hold", claims_hold},
+        {"next_rounds_are_told", next_rounds_are_told},
         {"sleepers_are_seen", sleepers_are_seen},
         {"sleepers_are_seen_in_place", sleepers_are_seen_in_place},
         {"cores_are_shown", cores_are_shown},

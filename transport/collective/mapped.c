@@ -11,17 +11,16 @@
 
 #define AT_ONCE 4096 /* bytes that stay near until they are copied to others */
 
-/** In place each member reduces its shard, else all of it. */
+/** What we reduce: all of it. In place our shard counts as what we do. */
 static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
 {
     const struct wring_geometry *geometry = &work->geometry;
-    struct wring_span span = {0, geometry->elems};
     uint32_t n = mapped->members.n;
+    struct wring_span span = {0, geometry->elems};
 
     mapped->in_place = work->direct;
     if (mapped->in_place)
         span = wring_geometry_shard(geometry, mapped->members.me);
-    mapped->shard_offset = (size_t)span.begin * geometry->elem_bytes;
     mapped->elems = span.end - span.begin;
     mapped->bytes = wring_geometry_bytes(geometry, span);
     mapped->shown = mapped->in_place ? 0 : mapped->bytes;
@@ -30,12 +29,11 @@ static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
                                            : mapped->all_bytes;
     mapped->in = work->in; /* NULL where there is nothing, or nothing yet */
     mapped->out = work->out;
-    if (mapped->in_place) {
-        mapped->in = (const uint8_t *)work->in + mapped->shard_offset;
-        mapped->out = (uint8_t *)work->out + mapped->shard_offset;
-    }
+    mapped->data[mapped->members.me] = work->out;
     for (unsigned odd = 0; odd < 2; odd++)
         mapped->turns[odd].run[mapped->members.me] = mapped->in;
+    if (mapped->in_place)
+        wring_mapped_cut(mapped, geometry);
 }
 
 void wring_mapped_prepare(struct wring_collective *collective)
@@ -85,6 +83,8 @@ static inline void show(struct wring_collective *collective)
         number |= wring_calls_begin(collective);
     if (mapped->crowded)
         wring_mapped_show_core(mapped);
+    if (mapped->in_place)
+        wring_mapped_open(mapped);
     copy_contribution(mapped->ready.place, mapped->in, mapped->shown);
     atomic_store_explicit(&mapped->ready.slot->number, number, memory_order_release);
     mapped->number = number;
@@ -124,7 +124,7 @@ bool wring_mapped_begin(struct wring_collective *collective)
     show(collective);
     mapped->by_engine = missed(mapped) || mapped->traced;
     mapped->looks = 0;
-    mapped->summed = false;
+    mapped->claimed = false;
     collective->cost.wire_bytes += mapped->all_bytes;
     wring_count(&mapped->puts, mapped->n_others);
     wring_count(&mapped->sent_bytes, mapped->all_bytes);
@@ -132,70 +132,78 @@ bool wring_mapped_begin(struct wring_collective *collective)
 }
 
 /** As a job, which tells how long it took and where, and copies what is long piece by piece. */
-__attribute__((noinline)) static void reduce_as_job(struct wring_collective *collective)
+__attribute__((noinline)) static void reduce_as_job(struct wring_collective *collective,
+                                                    const struct wring_mapped_sum *sum)
 {
     const struct wring_mapped *mapped = collective->mapped;
     struct wring_task *task = &collective->tasks[0];
+    uint32_t copies = 0;
 
     for (uint32_t i = 0; i < mapped->members.n; i++)
-        task->sources[i] = (struct wring_source){mapped->turn->run[i], mapped->bytes, NULL};
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        task->copies[i] = mapped->others[i].place;
+        task->sources[i] = (struct wring_source){sum->runs[i], sum->bytes, NULL};
+    for (uint32_t i = 0; sum->data != NULL && i < mapped->members.n; i++)
+        if (i != mapped->members.me)
+            task->copies[copies++] = sum->data[i] + sum->offset;
     task->job = (struct wring_job){
         .kind = WRING_JOB_REDUCE,
         .dtype = collective->work.dtype,
         .op = collective->work.op,
         .tier = collective->engine->config->cpu,
-        .elems = mapped->elems,
+        .elems = sum->elems,
         .divisor = mapped->reduction.divisor,
         .sources = task->sources,
         .n_sources = mapped->members.n,
-        .dst = mapped->out,
+        .dst = sum->out,
         .copies = task->copies,
-        .n_copies = mapped->in_place ? mapped->n_others : 0,
+        .n_copies = copies,
         .untimed = !collective->timed,
         .cookie = task,
     };
     wring_engine_run(collective->engine, &task->job);
 }
 
-static void reduce_now(const struct wring_mapped *mapped)
+static inline void reduce_now(const struct wring_mapped *mapped, const struct wring_mapped_sum *sum)
 {
-    wring_reduction_run(&mapped->reduction, mapped->out, mapped->turn->run, mapped->elems);
-    for (uint32_t i = 0; mapped->in_place && i < mapped->n_others; i++)
-        memcpy(mapped->others[i].place, mapped->out, mapped->bytes);
+    wring_reduction_run(&mapped->reduction, sum->out, sum->runs, sum->elems);
+    for (uint32_t i = 0; sum->data != NULL && i < mapped->members.n; i++)
+        if (i != mapped->members.me)
+            memcpy(sum->data[i] + sum->offset, sum->out, sum->bytes);
 }
 
-/** All contributions are there. */
-static void reduce(struct wring_collective *collective)
+void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum)
+{
+    if (collective->timed || (sum->data != NULL && sum->bytes > AT_ONCE))
+        reduce_as_job(collective, sum);
+    else
+        reduce_now(collective->mapped, sum);
+}
+
+static inline void reduce_shown(struct wring_collective *collective)
+{
+    const struct wring_mapped *mapped = collective->mapped;
+    struct wring_mapped_sum all = {.runs = mapped->turn->run,
+                                   .out = mapped->out,
+                                   .bytes = mapped->bytes,
+                                   .elems = mapped->elems};
+    if (mapped->bytes > 0)
+        wring_mapped_reduce(collective, &all);
+}
+
+bool wring_mapped_advance(struct wring_collective *collective, bool *summed)
 {
     struct wring_mapped *mapped = collective->mapped;
-    bool as_job = collective->timed || (mapped->in_place && mapped->bytes > AT_ONCE);
 
-    if (mapped->bytes > 0 && as_job)
-        reduce_as_job(collective);
-    else if (mapped->bytes > 0)
-        reduce_now(mapped);
+    *summed = false;
+    if (mapped->claimed)
+        return true;
     wring_count(&mapped->taken_bytes, mapped->other_bytes);
-}
-
-__attribute__((noinline)) static void show_sums(struct wring_collective *collective)
-{
-    collective->mapped->summed = true;
-    show(collective);
-}
-
-bool wring_mapped_end_round(struct wring_collective *collective)
-{
-    struct wring_mapped *mapped = collective->mapped;
-
-    if (mapped->summed)
+    if (!mapped->in_place) {
+        reduce_shown(collective);
         return true;
-    reduce(collective);
-    if (!mapped->in_place)
-        return true;
-    show_sums(collective);
-    return false;
+    }
+    *summed = wring_mapped_sum_shards(collective);
+    mapped->claimed = true;
+    return wring_mapped_all_summed(mapped);
 }
 
 /** Everybody has shown all there is in this step. */
@@ -216,10 +224,11 @@ void wring_mapped_yield(struct wring_collective *collective)
 
 void wring_mapped_go_on(struct wring_collective *collective)
 {
-    if (wring_mapped_end_round(collective))
-        end_step(collective);
-    else if (missed(collective->mapped))
+    bool summed, ended = wring_mapped_advance(collective, &summed);
+    if (summed && missed(collective->mapped))
         wring_mapped_yield(collective);
+    else if (ended)
+        end_step(collective);
 }
 
 bool wring_mapped_end(struct wring_collective *collective)
@@ -227,7 +236,7 @@ bool wring_mapped_end(struct wring_collective *collective)
     const struct wring_mapped *mapped = collective->mapped;
 
     while (wring_mapped_under_way(collective)) {
-        if (mapped->by_engine || !wring_mapped_all_shown(mapped))
+        if (mapped->by_engine || !wring_mapped_all_there(mapped))
             return false;
         uint64_t mode = wring_fp_enter();
         wring_mapped_go_on(collective);

@@ -6,20 +6,23 @@
  * and one that has to wake somebody, goes to the engine.
  *
  * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, and where
- * ranks share cores on which of them it runs, then two
+ * ranks share cores on which of them it runs, 128 for steps in place, then two
  * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
  * and behind it the contribution: one that fits comes with its number in one cache line, all others
- * begin with a line of their own. No line has two writers.
+ * begin with a line of their own. But for the state of a shard (below) no line has two writers.
  *
  * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
  * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
  * that only after its round k has ended, which was the last time that it read a slot of round k.
  *
- * In place: where the members' data is mapped as well, a step on more than a few lines takes two
- * rounds without contributions. In the first each says that its data is ready; then it sums its own
- * shard, out of everyone's data and into everyone's data, and says that this is done in the second.
- * No line goes to and fro but those of the sums: that is what larger steps do over channels
- * (sharded.c, "direct"). A member is needed twice, so somebody must see to it after a post.
+ * In place: where the members' data is mapped as well, nothing is behind the number of a step on
+ * more than a few lines: it says that the member's data is ready. Once all have said so, whoever is
+ * there sums a shard, out of everyone's data and into everyone's data, then the next one, until
+ * none is left: first its own, then those of members that share its core, who cannot run meanwhile,
+ * then any. The state of a shard, on its member's board, says whether it is open, who sums it, or
+ * that it is summed; one member alone sums it, as it claims it by compare and swap. The step has
+ * ended where all are summed. A member that has posted is not needed again, and no line goes to and
+ * fro but those of the sums, once for all members of a core.
  *
  * What others write is hostile. Its place and length follow from the layout alone; a board that
  * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
@@ -47,7 +50,15 @@ struct wring_board {
     alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* it is to be told of what is shown */
     _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
     _Atomic uint32_t core;   /* + 1, from which it showed something last; 0: it does not say */
+
+    /* in place: round << WRING_SHARD_BITS | what becomes of the member's shard in it. Opened by its
+     * member, then written by whoever sums it */
+    alignas(WRING_BOARD_ALIGN) _Atomic uint64_t shard;
 };
+
+#define WRING_SHARD_BITS 8
+#define WRING_SHARD_OPEN 0 /* more: that member sums it, counted from 1 */
+#define WRING_SHARD_SUMMED 128
 
 /** What even rounds use of our own board, or odd ones. */
 struct wring_mapped_turn {
@@ -74,9 +85,13 @@ struct wring_mapped {
     struct wring_mapped_other {
         const struct wring_mapped_slot *slots[2]; /* of even and of odd rounds; mapped */
         const struct wring_board *board;          /* mapped */
-        void *place; /* in place: of our shard's sum, in its data; mapped */
         uint32_t member;
     } * others; /* [n_others] */
+    struct wring_mapped_shard {
+        struct wring_board *board; /* its member's; mapped */
+        size_t offset, bytes;      /* in everyone's data; none: there is nothing to sum */
+        uint64_t elems;
+    } * shards; /* [members] in place: our own, and those of the members after us */
     uint32_t n_others;
     unsigned looks;  /* that found this step not yet ended */
     bool by_engine;  /* the step under way is the engine's */
@@ -87,20 +102,22 @@ struct wring_mapped {
     unsigned yields; /* since cores were last compared */
     unsigned uneven; /* comparisons in a row that found so */
     bool in_place;   /* sums go straight into everyone's data */
-    bool summed;     /* and ours has: this is the second round */
-    uint64_t elems;  /* that we reduce in this step */
+    bool claimed;    /* and all shards are somebody's: only sums are waited for */
+    uint64_t elems;  /* of our contribution; in place: of our shard */
     size_t bytes;    /* of them */
-    uint64_t all_bytes, other_bytes; /* that go to all others in this step; that come from them */
-    void *out;                       /* where the sum goes */
-    struct wring_board *own;         /* in memory that the others map; borrowed */
+    /* that go to all others in this step, and come from them; in place: if each sums its own */
+    uint64_t all_bytes, other_bytes;
+    void *out;               /* where the sum goes */
+    struct wring_board *own; /* in memory that the others map; borrowed */
     struct wring_reduction reduction;
     atomic_ullong puts, sent_bytes, taken_bytes; /* shown to one other member each; reduced */
     atomic_ullong ended;                         /* steps without the engine */
 
     struct wring_members members;
     size_t room;            /* for contributions of so many bytes */
-    size_t shard_offset;    /* in place: of ours, in everyone's data */
     const void **runs;      /* [2][members] of even and of odd rounds */
+    uint8_t **data;         /* [members] in place: where they have theirs; mapped */
+    const void **parts;     /* [members] in place: of the shard that is being summed */
     enum wring_dtype dtype; /* what the reduction is for */
     enum wring_op op;
     bool *woken;               /* [n_others] in this step, by the engine */

@@ -46,6 +46,28 @@ static void set_turns(struct wring_mapped *mapped)
     wring_mapped_enter(mapped, 0);
 }
 
+static bool allocate(struct wring_mapped *mapped)
+{
+    uint32_t n = mapped->members.n;
+
+    mapped->others = calloc(n, sizeof(*mapped->others));
+    mapped->shards = calloc(n, sizeof(*mapped->shards));
+    mapped->runs = calloc(2 * (size_t)n, sizeof(*mapped->runs));
+    mapped->data = calloc(n, sizeof(*mapped->data));
+    mapped->parts = calloc(n, sizeof(*mapped->parts));
+    mapped->woken = calloc(n, sizeof(*mapped->woken));
+    mapped->cores = calloc(n, sizeof(*mapped->cores));
+    return mapped->others != NULL && mapped->shards != NULL && mapped->runs != NULL &&
+           mapped->data != NULL && mapped->parts != NULL && mapped->woken != NULL &&
+           mapped->cores != NULL;
+}
+
+static struct wring_mapped_shard *shard_of(const struct wring_mapped *mapped, uint32_t member)
+{
+    uint32_t n = mapped->members.n;
+    return &mapped->shards[(member + n - mapped->members.me) % n];
+}
+
 enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
                                       struct wring_mapped **out)
 {
@@ -56,16 +78,12 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     mapped->room = room;
     mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
-    mapped->others = calloc(members.n, sizeof(*mapped->others));
-    mapped->runs = calloc(2 * (size_t)members.n, sizeof(*mapped->runs));
-    mapped->woken = calloc(members.n, sizeof(*mapped->woken));
-    mapped->cores = calloc(members.n, sizeof(*mapped->cores));
-    if (mapped->others == NULL || mapped->runs == NULL || mapped->woken == NULL ||
-        mapped->cores == NULL) {
+    if (!allocate(mapped)) {
         wring_mapped_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
     set_turns(mapped);
+    shard_of(mapped, members.me)->board = mapped->own;
     mapped->fenced = !wring_fence_register();
     atomic_store(&mapped->own->fenced, mapped->fenced);
     *out = mapped;
@@ -78,13 +96,16 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
         return;
     free(mapped->cores);
     free(mapped->woken);
+    free(mapped->parts);
+    free(mapped->data);
     free(mapped->runs);
+    free(mapped->shards);
     free(mapped->others);
     free(mapped);
 }
 
 static enum wring_status map_board(const struct wring_mapped *mapped, struct wring_remote *remote,
-                                   uint64_t offset, const struct wring_board **out)
+                                   uint64_t offset, struct wring_board **out)
 {
     size_t bytes = wring_mapped_memory(mapped->room);
     void *base;
@@ -93,20 +114,21 @@ static enum wring_status map_board(const struct wring_mapped *mapped, struct wri
         return WRING_ERR_FRAME;
     enum wring_status status = remote->conn->provider->ops->remote_map(remote, &base);
     if (status == WRING_OK)
-        *out = (const struct wring_board *)((const uint8_t *)base + offset);
+        *out = (struct wring_board *)((uint8_t *)base + offset);
     return status;
 }
 
 enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
                                        struct wring_remote *remote, uint64_t offset)
 {
-    const struct wring_board *board;
+    struct wring_board *board;
     enum wring_status status = map_board(mapped, remote, offset, &board);
     if (status != WRING_OK)
         return status;
     struct wring_mapped_other *other = &mapped->others[mapped->n_others++];
     other->board = board;
     other->member = member;
+    shard_of(mapped, member)->board = board;
     for (unsigned odd = 0; odd < 2; odd++) {
         const uint8_t *slot = slot_of(board, mapped->room, odd);
         other->slots[odd] = (const struct wring_mapped_slot *)slot;
@@ -118,11 +140,7 @@ enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t mem
 
 void wring_mapped_place(struct wring_mapped *mapped, uint32_t member, uint8_t *data)
 {
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        if (mapped->others[i].member == member)
-            mapped->others[i].place = data + mapped->shard_offset;
-    for (unsigned odd = 0; odd < 2; odd++)
-        mapped->turns[odd].run[member] = data + mapped->shard_offset;
+    mapped->data[member] = data;
 }
 
 struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)

@@ -76,29 +76,30 @@ static void trace_arrived(const struct wring_collective *collective)
                                        collective->mapped->bytes);
 }
 
-/** Everybody has shown what belongs to this round. */
+/** What the step waits for is there. */
 static void go_on(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
+    bool summed;
 
-    if (!mapped->summed)
+    if (!mapped->claimed)
         trace_arrived(collective);
     uint64_t mode = wring_fp_enter();
-    bool ended = wring_mapped_end_round(collective);
+    bool ended = wring_mapped_advance(collective, &summed);
     wring_fp_leave(mode);
-    if (!ended) { /* who sleeps needs that, too, and perhaps no more */
+    if (summed) { /* who sleeps needs that, too, and perhaps no more */
         memset(mapped->woken, 0, mapped->n_others * sizeof(bool));
         collective->runnable = true;
-        return;
+    } else if (ended) {
+        atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
+        wring_engine_finish(collective->engine, collective, WRING_OK);
     }
-    atomic_store_explicit(&mapped->own->asleep, 0, memory_order_relaxed);
-    wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
 static void mapped_advance(struct wring_collective *collective)
 {
     wake_all(collective);
-    if (wring_mapped_all_shown(collective->mapped))
+    if (wring_mapped_all_there(collective->mapped))
         go_on(collective);
     else if (collective->calls != NULL)
         suspect(collective);
@@ -129,8 +130,7 @@ static uint32_t other_of(const struct wring_mapped *mapped, uint32_t member)
 static bool mapped_awaits(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_mapped *mapped = collective->mapped;
-    return member != mapped->members.me &&
-           wring_mapped_number(mapped, other_of(mapped, member)) != mapped->number;
+    return member != mapped->members.me && wring_mapped_lacks(mapped, other_of(mapped, member));
 }
 
 bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)

@@ -26,6 +26,29 @@ static inline bool wring_mapped_all_shown(const struct wring_mapped *mapped)
     return true;
 }
 
+/** In place: has the shard been summed? Its member may have opened it for the next round by now. */
+static inline bool wring_mapped_is_summed(const struct wring_mapped *mapped,
+                                          const struct wring_mapped_shard *shard)
+{
+    uint64_t summed = mapped->round << WRING_SHARD_BITS | WRING_SHARD_SUMMED;
+    return shard->bytes == 0 ||
+           atomic_load_explicit(&shard->board->shard, memory_order_acquire) >= summed;
+}
+
+static inline bool wring_mapped_all_summed(const struct wring_mapped *mapped)
+{
+    for (uint32_t i = 0; i < mapped->members.n; i++)
+        if (!wring_mapped_is_summed(mapped, &mapped->shards[i]))
+            return false;
+    return true;
+}
+
+/** What the step waits for next is there. */
+static inline bool wring_mapped_all_there(const struct wring_mapped *mapped)
+{
+    return mapped->claimed ? wring_mapped_all_summed(mapped) : wring_mapped_all_shown(mapped);
+}
+
 static inline bool wring_mapped_sleeps(const struct wring_mapped *mapped, uint32_t other)
 {
     const struct wring_board *board = mapped->others[other].board;
@@ -58,11 +81,38 @@ static inline void wring_mapped_enter(struct wring_mapped *mapped, uint64_t roun
     mapped->ready.number = (round + 1) << WRING_TAG_BITS;
 }
 
-/** Go on from a round that everybody has shown. Between wring_fp_enter() and wring_fp_leave(). */
+/** A reduction of runs, and where its result goes. */
+struct wring_mapped_sum {
+    const void **runs; /* [members] */
+    void *out;
+    uint8_t *const *data; /* [members] in place: it goes there, too, at `offset`; or NULL */
+    size_t offset, bytes;
+    uint64_t elems;
+};
+
+/** Between wring_fp_enter() and wring_fp_leave(). */
+void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum);
+
+/** In place: cut what there is into shards. */
+void wring_mapped_cut(struct wring_mapped *mapped, const struct wring_geometry *geometry);
+
+/** In place, before we say that our data is ready: our shard is open in the round to come. */
+void wring_mapped_open(struct wring_mapped *mapped);
+
+/** In place, where all data is ready: sum what nobody else does. Between wring_fp_enter() and
+ *  wring_fp_leave(). @return whether there was anything */
+bool wring_mapped_sum_shards(struct wring_collective *collective);
+
+/** Does the step wait for another one, by its index? */
+bool wring_mapped_lacks(const struct wring_mapped *mapped, uint32_t other);
+
+/** What the step waits for is there: go on from it. Between wring_fp_enter() and
+ *  wring_fp_leave(). */
 void wring_mapped_go_on(struct wring_collective *collective);
 
-/** Everybody has shown what belongs to this round: reduce it, between wring_fp_enter() and
- *  wring_fp_leave(). @return false: the step has another round, for which we have shown ours */
-bool wring_mapped_end_round(struct wring_collective *collective);
+/** As wring_mapped_go_on(), but nothing is told.
+ *  @param summed  out: in place, there is a sum of ours that others may sleep for
+ *  @return whether that is all of the step */
+bool wring_mapped_advance(struct wring_collective *collective, bool *summed);
 
 #endif

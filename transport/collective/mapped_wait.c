@@ -12,6 +12,7 @@
 #define COMPARED_EVERY 64 /* times that the core was given away: some hundred microseconds */
 #define UNEVEN_FOR 3      /* comparisons: the scheduler may see to it, and whoever moved settles */
 #define LOOKS_BESIDE 10   /* as long as a line and a late rank take, not half of a hand-over */
+#define LOOKS_SUMMED 100  /* as long as a shard takes that somebody sums already */
 
 bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
 {
@@ -23,17 +24,23 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
     return true;
 }
 
+/** It runs on another core, by what it said last. */
+static bool is_beside(const struct wring_mapped *mapped, uint32_t other, uint32_t core)
+{
+    const struct wring_board *board = mapped->others[other].board;
+    uint32_t its = atomic_load_explicit(&board->core, memory_order_relaxed);
+    return its != core && its != 0;
+}
+
 /**
- * Whoever has not shown anything yet runs on another core, by what it said last: to give ours away
- * would help nobody, and cost as much as the wait.
+ * Whoever has not shown anything yet, or still sums a shard, runs on another core: to give ours
+ * away would help nobody, and cost as much as the wait.
  */
 static bool all_come_from_beside(const struct wring_mapped *mapped, uint32_t core)
 {
-    for (uint32_t i = 0; i < mapped->n_others; i++) {
-        uint32_t its = atomic_load_explicit(&mapped->others[i].board->core, memory_order_relaxed);
-        if ((its == core || its == 0) && wring_mapped_number(mapped, i) != mapped->number)
+    for (uint32_t i = 0; i < mapped->n_others; i++)
+        if (wring_mapped_lacks(mapped, i) && !is_beside(mapped, i, core))
             return false;
-    }
     return true;
 }
 
@@ -77,8 +84,9 @@ static bool look_crowded(struct wring_collective *collective, unsigned looks)
     uint64_t limit_ns = 0; /* known when it is first needed */
     uint32_t core = wring_mapped_show_core(mapped);
 
-    for (unsigned beside = 0; !wring_mapped_all_shown(mapped);) {
-        if (beside++ < LOOKS_BESIDE && all_come_from_beside(mapped, core)) {
+    for (unsigned beside = 0; !wring_mapped_all_there(mapped);) {
+        unsigned most = mapped->claimed ? LOOKS_SUMMED : LOOKS_BESIDE;
+        if (beside++ < most && all_come_from_beside(mapped, core)) {
             wring_spin_pause();
             continue;
         }
@@ -97,7 +105,7 @@ static bool look_crowded(struct wring_collective *collective, unsigned looks)
 /** @return false: the engine has the step */
 static bool look(struct wring_collective *collective, unsigned looks)
 {
-    while (!wring_mapped_all_shown(collective->mapped)) {
+    while (!wring_mapped_all_there(collective->mapped)) {
         if (wring_mapped_give(collective, looks)) {
             wring_mapped_yield(collective);
             return false;
