@@ -162,34 +162,52 @@ __attribute__((noinline)) static void reduce_as_job(struct wring_collective *col
     wring_engine_run(collective->engine, &task->job);
 }
 
-static inline void reduce_now(const struct wring_mapped *mapped, const struct wring_mapped_sum *sum)
+static void reduce_now(const struct wring_mapped *mapped, const struct wring_mapped_sum *sum)
 {
     wring_reduction_run(&mapped->reduction, sum->out, sum->runs, sum->elems);
-    for (uint32_t i = 0; sum->data != NULL && i < mapped->members.n; i++)
+    for (uint32_t i = 0; i < mapped->members.n; i++)
         if (i != mapped->members.me)
             memcpy(sum->data[i] + sum->offset, sum->out, sum->bytes);
 }
 
 void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum)
 {
-    if (collective->timed || (sum->data != NULL && sum->bytes > AT_ONCE))
+    if (collective->timed || sum->bytes > AT_ONCE)
         reduce_as_job(collective, sum);
     else
         reduce_now(collective->mapped, sum);
 }
 
+__attribute__((noinline)) static void reduce_shown_as_job(struct wring_collective *collective)
+{
+    const struct wring_mapped *mapped = collective->mapped;
+    const struct wring_mapped_sum all = {.runs = mapped->turn->run,
+                                         .out = mapped->out,
+                                         .bytes = mapped->bytes,
+                                         .elems = mapped->elems};
+    reduce_as_job(collective, &all);
+}
+
 static inline void reduce_shown(struct wring_collective *collective)
 {
     const struct wring_mapped *mapped = collective->mapped;
-    struct wring_mapped_sum all = {.runs = mapped->turn->run,
-                                   .out = mapped->out,
-                                   .bytes = mapped->bytes,
-                                   .elems = mapped->elems};
-    if (mapped->bytes > 0)
-        wring_mapped_reduce(collective, &all);
+    if (mapped->bytes > 0 && collective->timed)
+        reduce_shown_as_job(collective);
+    else if (mapped->bytes > 0)
+        wring_reduction_run(&mapped->reduction, mapped->out, mapped->turn->run, mapped->elems);
 }
 
-bool wring_mapped_advance(struct wring_collective *collective, bool *summed)
+/** @return whether that was all of it */
+__attribute__((noinline)) static bool sum_in_place(struct wring_collective *collective,
+                                                   bool *summed)
+{
+    struct wring_mapped *mapped = collective->mapped;
+    *summed = wring_mapped_sum_shards(collective);
+    mapped->claimed = true;
+    return wring_mapped_all_summed(mapped);
+}
+
+static inline bool advance(struct wring_collective *collective, bool *summed)
 {
     struct wring_mapped *mapped = collective->mapped;
 
@@ -197,13 +215,15 @@ bool wring_mapped_advance(struct wring_collective *collective, bool *summed)
     if (mapped->claimed)
         return true;
     wring_count(&mapped->taken_bytes, mapped->other_bytes);
-    if (!mapped->in_place) {
-        reduce_shown(collective);
-        return true;
-    }
-    *summed = wring_mapped_sum_shards(collective);
-    mapped->claimed = true;
-    return wring_mapped_all_summed(mapped);
+    if (mapped->in_place)
+        return sum_in_place(collective, summed);
+    reduce_shown(collective);
+    return true;
+}
+
+bool wring_mapped_advance(struct wring_collective *collective, bool *summed)
+{
+    return advance(collective, summed);
 }
 
 /** Everybody has shown all there is in this step. */
@@ -224,7 +244,7 @@ void wring_mapped_yield(struct wring_collective *collective)
 
 void wring_mapped_go_on(struct wring_collective *collective)
 {
-    bool summed, ended = wring_mapped_advance(collective, &summed);
+    bool summed, ended = advance(collective, &summed);
     if (summed && missed(collective->mapped))
         wring_mapped_yield(collective);
     else if (ended)

@@ -90,7 +90,7 @@ struct wring_mapped_sum {
     uint64_t elems;
 };
 
-/** Between wring_fp_enter() and wring_fp_leave(). */
+/** In place. Between wring_fp_enter() and wring_fp_leave(). */
 void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum);
 
 /** In place: cut what there is into shards. */
