@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * lossless: float32 bit for bit, in fewer of them. The exponents of neighbours are much alike, so
- * each block keeps the largest and how far the others lie below it. Bytes in FORMAT.md, "lossless".
+ * each block keeps a large one and how far the others lie below it. Bytes in FORMAT.md, "lossless".
  */
 #include "compress/codec.h"
 
@@ -10,8 +10,9 @@
 #include "compress/kernels/split.h"
 
 #define HEAD 4
-#define AHEAD 4608             /* elements after which those lie that a long call asks for */
-#define FRONT (2 * WRING_LINE) /* of a buffer: what is left of a line, and the head */
+#define AHEAD 4608 /* elements after which those lie that a long call asks for */
+#define MANY(n) (2 * WRING_SPLIT_PLANE(n)) /* others, from which on another top is tried */
+#define FRONT (2 * WRING_LINE)             /* of a buffer: what is left of a line, and the head */
 #define PAGE_BYTES (WRING_PAGE * sizeof(float))
 #define APART (PAGE_BYTES / 8 * 5)           /* of a page: from a block's elements to its code */
 #define ROOM(n) (HEAD + WRING_SPLIT_ROOM(n)) /* that a block's code is made in */
@@ -33,7 +34,7 @@ enum layout {
 };
 
 static const struct wring_codec_param params[] = {
-    [PARAM_BLOCK] = {"block", NULL, "elements that share an exponent", 512, 32,
+    [PARAM_BLOCK] = {"block", NULL, "elements that share an exponent", WRING_SPLIT_BLOCK_USUAL, 32,
                      WRING_SPLIT_BLOCK_MAX, 32},
 };
 
@@ -103,9 +104,15 @@ struct input {
     const struct wring_split_kernels *kernels;
     const float *src;
     uint64_t left, unit, n; /* elements: from here on, of a block, of this block */
-    uint32_t peak;          /* of this block */
+    uint32_t peak;          /* of this block's sample */
     enum layout guess;      /* one that is packed: of the block before */
 };
+
+/** Of a block's first elements: only a block that is unlike these is looked at twice. */
+static uint32_t sample_peak(const struct wring_split_kernels *kernels, const float *src, uint64_t n)
+{
+    return kernels->peak(src, WRING_SPLIT_SAMPLE(n));
+}
 
 static struct input input_begin(const struct wring_codec *codec, const float *src, uint64_t elems)
 {
@@ -117,11 +124,11 @@ static struct input input_begin(const struct wring_codec *codec, const float *sr
         .n = wring_codec_unit_length(codec->info.unit, elems),
         .guess = LAYOUT_NARROW,
     };
-    in.peak = in.kernels->peak(src, in.n);
+    in.peak = sample_peak(in.kernels, src, in.n);
     return in;
 }
 
-/** The next block is looked at beside this one, if it is as long. */
+/** The next block's sample is looked at beside this one, if that is as long. */
 static const float *input_next(const struct input *in)
 {
     return in->left - in->n >= in->n ? in->src + in->n : NULL;
@@ -132,29 +139,81 @@ static void input_advance(struct input *in, const struct wring_split_beside *bes
     in->src += in->n;
     in->left -= in->n;
     in->n = wring_codec_unit_length(in->unit, in->left);
-    in->peak = beside->next != NULL ? beside->peak : in->kernels->peak(in->src, in->n);
+    in->peak = beside->next != NULL ? beside->peak : sample_peak(in->kernels, in->src, in->n);
 }
 
-/** Pack as the block before was, and again where another layout takes less. */
-static struct plan pack_block(struct input *in, unsigned char *packed,
-                              struct wring_split_beside *beside)
+/** Packed with this top: which layout takes least. Where narrow leaves many, wide is packed, too.
+ */
+static struct plan weigh(const struct input *in, unsigned char *packed, uint32_t top,
+                         struct wring_split_far far, enum layout *packed_as)
 {
-    wring_split_pack_fn pack = in->kernels->pack;
-    uint32_t top = in->peak >> 24;
     struct wring_split_beside nothing = {0};
-    struct wring_split_far far = pack(packed, in->src, in->n, in->guess, top, beside);
-    struct plan plan = make_plan(far, top, in->n);
+
+    if (*packed_as == LAYOUT_NARROW && far.narrow > WRING_SPLIT_PLANE(in->n)) {
+        far = in->kernels->pack(packed, in->src, in->n, LAYOUT_WIDE, top, &nothing);
+        *packed_as = LAYOUT_WIDE;
+    }
+    return make_plan(far, top, in->n);
+}
+
+/** With the largest exponent as top, where the sample's leaves many others, if that takes less. */
+static struct plan try_largest(const struct input *in, unsigned char *packed, struct plan plan,
+                               enum layout *packed_as)
+{
+    struct wring_split_beside nothing = {0};
+    uint32_t top = in->kernels->peak(in->src, in->n) >> 24;
+    if (top == in->peak >> 24)
+        return plan;
+
+    enum layout as = LAYOUT_NARROW;
+    struct wring_split_far far = in->kernels->pack(packed, in->src, in->n, as, top, &nothing);
+    struct plan other = weigh(in, packed, top, far, &as);
+    bool better = plan_bytes(&other, in->n) < plan_bytes(&plan, in->n);
+
+    *packed_as = better ? as : LAYOUT_AS_IS; /* or with a top that is not taken */
+    return better ? other : plan;
+}
+
+/**
+ * A block that is unlike its sample or the block before. Not inlined: the plans of all others stay
+ * in registers, as a load of what was stored in parts waits for the stores past the caches.
+ * @param far  of packing as the block before
+ */
+static __attribute__((noinline)) struct plan look_again(struct input *in, unsigned char *packed,
+                                                        struct wring_split_far far)
+{
+    struct wring_split_beside nothing = {0};
+    enum layout packed_as = in->guess;
+    struct plan plan = weigh(in, packed, in->peak >> 24, far, &packed_as);
 
     if (in->peak == 0 && is_zeros(in->src, in->n))
         return (struct plan){LAYOUT_ZEROS, 0, 0};
+    if (plan.layout == LAYOUT_AS_IS || plan.others > MANY(in->n))
+        plan = try_largest(in, packed, plan, &packed_as);
     if (plan.layout == LAYOUT_AS_IS) {
         memcpy(packed, in->src, in->n * sizeof(*in->src));
         return plan;
     }
-    if (plan.layout != in->guess)
-        pack(packed, in->src, in->n, plan.layout, top, &nothing);
+    if (plan.layout != packed_as)
+        in->kernels->pack(packed, in->src, in->n, plan.layout, plan.top, &nothing);
     in->guess = plan.layout;
     return plan;
+}
+
+/** Pack as the block before was: most often that takes least, and few others say so. */
+static struct plan pack_block(struct input *in, unsigned char *packed,
+                              struct wring_split_beside *beside)
+{
+    uint32_t top = in->peak >> 24, few = (uint32_t)WRING_SPLIT_PLANE(in->n);
+    struct wring_split_far far = in->kernels->pack(packed, in->src, in->n, in->guess, top, beside);
+
+    if (in->peak == 0 || 6 * few >= in->n) /* perhaps all zeros, or a short one */
+        return look_again(in, packed, far);
+    if (in->guess == LAYOUT_NARROW && far.narrow <= few)
+        return (struct plan){LAYOUT_NARROW, top, far.narrow};
+    if (in->guess == LAYOUT_WIDE && far.wide <= MANY(in->n) && far.narrow > far.wide + few)
+        return (struct plan){LAYOUT_WIDE, top, far.wide};
+    return look_again(in, packed, far);
 }
 
 /** @param at  out, ROOM(in->n) bytes @return bytes of the code */

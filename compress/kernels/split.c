@@ -46,19 +46,19 @@ static struct wring_split_far pack_scalar(uint8_t *packed, const float *src, uin
     uint8_t *others = packed + WRING_SPLIT_OTHERS(n, width);
     struct wring_split_far far = {0, 0};
 
-    beside->peak = beside->next == NULL ? 0 : peak_scalar(beside->next, n);
+    beside->peak = beside->next == NULL ? 0 : peak_scalar(beside->next, WRING_SPLIT_SAMPLE(n));
     if (beside->fetch != NULL)
         wring_far_fetch(beside->fetch, n * sizeof(float));
     if (beside->lines > 0)
         wring_far_stream(beside->to, beside->from, beside->lines * WRING_LINE);
     memset(planes, 0, width * WRING_SPLIT_PLANE(n));
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t r = rotated(src[i]), distance = top - (r >> 24);
+        uint32_t r = rotated(src[i]), distance = (uint8_t)(top - (r >> 24));
         packed[2 * i] = (uint8_t)r;
         packed[2 * i + 1] = (uint8_t)(r >> 8);
         high[i] = (uint8_t)(r >> 16);
         far.narrow += distance >= WRING_SPLIT_FAR(WRING_SPLIT_NARROW);
-        far.wide += distance >= WRING_SPLIT_FAR(WRING_SPLIT_WIDE);
+        far.wide += width == WRING_SPLIT_WIDE && distance >= WRING_SPLIT_FAR(WRING_SPLIT_WIDE);
         if (distance >= WRING_SPLIT_FAR(width)) {
             distance = WRING_SPLIT_FAR(width);
             *others++ = (uint8_t)(r >> 24);

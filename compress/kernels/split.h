@@ -9,7 +9,8 @@
  *     planes  width * ceil(n / 8) bytes   the bits of each element's distance, lowest first
  *     others  a byte for each element whose distance has all bits set: its exponent
  *
- * An element's distance is that of its exponent from the block's largest, at most 2^width - 1.
+ * An element's distance is that of its exponent from the block's top, modulo 256 and at most
+ * 2^width - 1.
  * FORMAT.md, "lossless", has the blocks around these.
  */
 #ifndef WRING_KERNELS_SPLIT_H
@@ -20,6 +21,8 @@
 #include "compress/kernels/kernels.h"
 
 #define WRING_SPLIT_BLOCK_MAX 4096
+#define WRING_SPLIT_BLOCK_USUAL 512                 /* kernels may be made for it */
+#define WRING_SPLIT_SAMPLE(n) ((n) < 64 ? (n) : 64) /* first elements, which choose a top */
 #define WRING_SPLIT_SLACK                                                  \
     64 /* bytes behind what is packed or read that a kernel may touch, too \
         */
@@ -35,7 +38,10 @@
 #define WRING_SPLIT_OTHERS(n, width) (WRING_SPLIT_PLANES(n) + (width)*WRING_SPLIT_PLANE(n))
 #define WRING_SPLIT_ROOM(n) (WRING_SPLIT_OTHERS(n, WRING_SPLIT_WIDE) + (n) + WRING_SPLIT_SLACK)
 
-/** Elements of a block whose distance is too long for either width. */
+/**
+ * Elements of a block whose distance is too long for either width. Packed narrow, the wide ones are
+ * not counted and are said to be 0.
+ */
 struct wring_split_far {
     uint32_t narrow, wide;
 };
@@ -45,8 +51,8 @@ struct wring_split_far {
  * zeros: nothing is.
  */
 struct wring_split_beside {
-    const float *next;  /* in: as many elements, whose peak is looked for; NULL: none */
-    uint32_t peak;      /* out: theirs; 0 without them */
+    const float *next; /* in: as many elements, of which the sample's peak is looked for; or NULL */
+    uint32_t peak;     /* out: the sample's; 0 without it */
     const float *fetch; /* in: as many elements that are asked for, into a second cache; or NULL */
     const void *from;   /* in: whole lines of other code that are stored past the caches; the first
                            goes last, as it may have been put together just now; borrowed */
@@ -59,9 +65,8 @@ struct wring_split_beside {
  * @param packed  out, WRING_SPLIT_ROOM(n) bytes, of which all may be written
  * @param n       1 to WRING_SPLIT_BLOCK_MAX
  * @param width   of a distance: one of the two
- * @param top     the largest exponent
+ * @param top     that distances count from; a larger exponent is at a distance too long
  * @param beside  inout: all done on return
- * @return what either width leaves to the others
  */
 typedef struct wring_split_far (*wring_split_pack_fn)(uint8_t *packed, const float *src, uint64_t n,
                                                       unsigned width, uint32_t top,

@@ -106,15 +106,32 @@ class Lossless:
     def rotated(x):
         return (x << 1 | x >> 31) & 0xFFFFFFFF
 
+    @staticmethod
+    def choose_width(exponents, top):
+        """@return bytes for the exponents, or 4 each as they are; the width; how many are written out"""
+        n = len(exponents)
+        plane, others = (n + 7) // 8, {w: sum((top - e) % 256 >= 2**w - 1 for e in exponents)
+                                       for w in (3, 4)}
+        width = min((3, 4), key=lambda w: w * plane + others[w])
+        size = (w_bytes := width * plane + others[width]) + -(4 + 3 * n + w_bytes) % 4
+        if w_bytes >= n:
+            return n, 8, 0
+        return size, width, others[width]
+
     def encode_unit(self, v, phase, fed):
         r, n = [self.rotated(x) for x in v], len(v)
         if not any(r):
             return bytes(4)
-        plane, top = (n + 7) // 8, max(r) >> 24
-        distances = [top - (y >> 24) for y in r]
-        sizes = {w: w * plane + sum(d >= 2**w - 1 for d in distances) for w in (3, 4)}
-        width = min((3, 4), key=lambda w: sizes[w])
-        if sizes[width] >= n:
+        exponents, plane = [y >> 24 for y in r], (n + 7) // 8
+        top = max(exponents[:64])
+        size, width, others = self.choose_width(exponents, top)
+        if width == 8 or others > 2 * plane:
+            largest = max(exponents)
+            other = self.choose_width(exponents, largest)
+            if other[0] < size:
+                top, width = largest, other[1]
+        distances = [(top - e) % 256 for e in exponents]
+        if width == 8:
             return bytes([8, 0, 0, 0]) + b"".join(map(u32, v))
         planes, others = bytearray(width * plane), bytearray()
         for i, d in enumerate(distances):

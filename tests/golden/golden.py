@@ -94,6 +94,9 @@ def lossless_cases():
     yield record(block, floats(*(2.0**-i for i in range(14))) + random(9, 82), phase=1)
     yield record("lossless:block=64", [(i * 0x9E3779B1) % 2**32 for i in range(100)])
     yield record("lossless:block=4096", random(10, 5000), said="random 10 5000")
+    yield record("lossless", random(11, 300) + floats(8, -100.0) + random(12, 210))  # above the top
+    yield record("lossless", random(13, 80, 2.0**-13) + random(14, 432))  # the largest instead
+    yield record("lossless", [0] * 64 + random(15, 200) + floats(2.0**100) * 3)  # tried in vain
     for head in (0x00007F02, 0x00007F05, 0x00000100, 0x00010000, 0x00007F08):
         yield refused(block, 4, words(head) + bytes(4 * 4))
     yield refused(block, 4, words(0x00057F03, 0, 0, 0, 0xFFFFFF, 0))

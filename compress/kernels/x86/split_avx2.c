@@ -117,7 +117,8 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
         put_others(to->others, exponents, others);
     to->others += __builtin_popcount(others);
     to->far.narrow += (uint32_t)__builtin_popcount(narrow);
-    to->far.wide += (uint32_t)__builtin_popcount(wide);
+    if (form.width == WRING_SPLIT_WIDE)
+        to->far.wide += (uint32_t)__builtin_popcount(wide);
 }
 
 /**

@@ -87,7 +87,8 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
         put_others(to->others, exponents, others);
     to->others += count(others);
     to->far.narrow += count(narrow);
-    to->far.wide += count(wide);
+    if (form.width == WRING_SPLIT_WIDE)
+        to->far.wide += count(wide);
 }
 
 INLINE void put_16(float *dst, vector r, bool add)

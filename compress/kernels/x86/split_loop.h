@@ -62,14 +62,14 @@ INLINE vector peak_rest(vector peak, const float *src, uint64_t n)
     return peak_step(peak, rest);
 }
 
-INLINE uint32_t peak_of(const float *src, uint64_t n)
+INLINE vector peaks_of(const float *src, uint64_t n)
 {
     vector peak = {0};
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP)
         peak = peak_step(peak, src + i);
-    return largest(i < n ? peak_rest(peak, src + i, n - i) : peak);
+    return i < n ? peak_rest(peak, src + i, n - i) : peak;
 }
 
 INLINE struct parts parts_of(uint8_t *packed, uint8_t *others, uint64_t n)
@@ -113,28 +113,26 @@ INLINE uint64_t stream_lines(const struct wring_split_beside *beside, uint64_t b
 }
 
 /** What is done beside a step; lines leave with every other one, as many as two steps make. */
-INLINE vector do_beside(const struct wring_split_beside *beside, uint64_t i, uint64_t *sent,
-                        vector peak)
+INLINE void do_beside(const struct wring_split_beside *beside, uint64_t i, uint64_t *sent)
 {
-    if (beside->next != NULL)
-        peak = peak_step(peak, beside->next + i);
     if (beside->fetch != NULL)
         fetch_step(beside->fetch + i);
     if (i % (2 * STEP) == 0 && *sent + 2 * LINES <= beside->lines)
         *sent = stream_lines(beside, *sent, *sent + 2 * LINES);
-    return peak;
 }
 
 INLINE struct wring_split_far pack(uint8_t *packed, const float *src, uint64_t n, struct form form,
                                    struct wring_split_beside *out)
 {
     struct parts to = parts_of(packed, packed + WRING_SPLIT_OTHERS(n, form.width), n);
-    struct wring_split_beside beside = *out;
-    vector peak = {0};
+    const struct wring_split_beside beside = *out;
     uint64_t i = 0, sent = 1;
+    vector peaks = {0};
 
+    if (beside.next != NULL)
+        peaks = peaks_of(beside.next, WRING_SPLIT_SAMPLE(n));
     for (; i + STEP <= n; i += STEP) {
-        peak = do_beside(&beside, i, &sent, peak);
+        do_beside(&beside, i, &sent);
         pack_step(&to, src + i, ALL_LIVE, form);
         to.low += 2 * STEP;
         to.high += STEP;
@@ -142,11 +140,9 @@ INLINE struct wring_split_far pack(uint8_t *packed, const float *src, uint64_t n
     }
     if (i < n)
         pack_rest(&to, src + i, n - i, form);
-    if (i < n && beside.next != NULL)
-        peak = peak_rest(peak, beside.next + i, n - i);
     stream_lines(&beside, sent, beside.lines);
     stream_lines(&beside, 0, beside.lines > 0);
-    out->peak = largest(peak);
+    out->peak = largest(peaks);
     return to.far;
 }
 
@@ -190,17 +186,21 @@ INLINE void unpack(float *dst, struct sources *from, uint64_t n, struct form for
         unpack_rest(dst + i, from, n - i, form, add);
 }
 
-/* ---- the kernels: each width is inlined for itself ---- */
+/* ---- the kernels: each width is inlined for itself, and the usual block, where all parts have
+ * places that are known, so that fewer registers are needed ---- */
 
 static uint32_t peak_block(const float *src, uint64_t n)
 {
-    return peak_of(src, n);
+    return largest(peaks_of(src, n));
 }
 
 static struct wring_split_far pack_block(uint8_t *packed, const float *src, uint64_t n,
                                          unsigned width, uint32_t top,
                                          struct wring_split_beside *beside)
 {
+    if (width == WRING_SPLIT_NARROW && n == WRING_SPLIT_BLOCK_USUAL)
+        return pack(packed, src, WRING_SPLIT_BLOCK_USUAL, (struct form){WRING_SPLIT_NARROW, top},
+                    beside);
     if (width == WRING_SPLIT_NARROW)
         return pack(packed, src, n, (struct form){WRING_SPLIT_NARROW, top}, beside);
     return pack(packed, src, n, (struct form){WRING_SPLIT_WIDE, top}, beside);

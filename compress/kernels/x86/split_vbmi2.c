@@ -53,10 +53,14 @@ INLINE void put_planes(uint8_t *planes, uint64_t plane, vector distance, unsigne
         _mm_storeh_pd((double *)(planes + 3 * plane), _mm_castsi128_pd(upper));
 }
 
-/** By way of a register: VPCOMPRESSB into memory is slow. */
+/** By way of a register: VPCOMPRESSB into memory is slow. More than a few are stored again. */
 INLINE void put_others(uint8_t *others, vector exponents, uint64_t chosen)
 {
-    _mm512_storeu_si512(others, _mm512_maskz_compress_epi8(chosen, exponents));
+    vector packed = _mm512_maskz_compress_epi8(chosen, exponents);
+
+    _mm_storeu_si128((__m128i *)others, _mm512_castsi512_si128(packed));
+    if (__builtin_expect(count(chosen) > sizeof(__m128i), 0))
+        _mm512_storeu_si512(others, packed);
 }
 
 INLINE vector take_others(vector exponents, uint64_t chosen, const uint8_t *others)
