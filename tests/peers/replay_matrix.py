@@ -43,7 +43,7 @@ LEFT = 3
 WARM_UP = 2  # iterations of a replay that are not timed
 SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
 SURE = 2  # times that memory is to be measured before it counts as another
-PROFILES = 4  # of one setting in one round
+PROFILES = 2  # of one setting in one round
 FIRST_US = 1e6  # a guess at an iteration that nobody predicted
 
 
@@ -200,7 +200,7 @@ class Predictions(Bench):
                     run, setting, ranks, codec, seconds, onto,
                     elements=self.arguments.calibrate_elements,
                     doubt=self.arguments.calibrate_doubt),
-                lambda text: say(f"{setting} x{ranks}: {text}"))
+                lambda text: say(f"{setting} x{ranks}: {text}"), tries=2)
         self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
                          "copies": self.watch.measure().copies})
 

@@ -10,7 +10,7 @@
 
 #define LINKS_SHARE 0.12
 #define CODECS_SHARE 0.2
-#define COMPUTING_SHARE 0.08
+#define COMPUTING_SHARE 0.16
 
 static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
