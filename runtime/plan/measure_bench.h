@@ -3,6 +3,8 @@
 #ifndef WRING_RUNTIME_MEASURE_BENCH_H
 #define WRING_RUNTIME_MEASURE_BENCH_H
 
+#include <string.h>
+
 #include "runtime/plan/measure_ways.h"
 #include "runtime/session/session.h"
 
@@ -71,6 +73,12 @@ static inline const char *wring_measure_spec(const struct wring_measure_bench *b
     return bench->params->codecs.specs[way->codec];
 }
 
+static inline bool wring_measure_is_raw(const struct wring_measure_bench *bench,
+                                        const struct wring_measure_way *way)
+{
+    return strcmp(wring_measure_spec(bench, way), "none") == 0;
+}
+
 /** How many of a size are posted at once: as many as come together in a backlog of a model's
  *  tensors, which is more of the small ones; all of a size in 128 MiB. */
 uint32_t wring_measure_batch(uint32_t size);
@@ -106,6 +114,14 @@ struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
 
 /** Does it know what the codec takes on a processor? */
 bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec);
+
+/** What further buckets take, as far as backlogs tell. */
+void wring_measured_backlogs(struct wring_measure_bench *bench);
+
+/** The same in backlogs longer than any that was measured, by what the profile knows of links, and
+ * of how many processors ranks have. */
+void wring_measured_for_long(struct wring_measure_bench *bench,
+                             const struct wring_profile *profile);
 
 /** Curves into the profile: each way, and "auto". Sorts samples. Errors: WRING_ERR_NO_MEMORY, those
  *  of fitting. */

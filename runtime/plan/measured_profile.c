@@ -6,18 +6,10 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
-#define MANY 16               /* pieces */
-#define LONG_BYTES (16 << 20) /* that no credit for bursts is enough for */
-
 static const char *run_as(enum wring_scheme scheme)
 {
     static const char *const names[] = {"auto", "divisible", "indivisible"};
     return names[scheme];
-}
-
-static bool is_raw(const struct wring_measure_bench *bench, const struct wring_measure_way *way)
-{
-    return strcmp(wring_measure_spec(bench, way), "none") == 0;
 }
 
 /* ---- links ---- */
@@ -47,74 +39,6 @@ static void add_links(const struct wring_measure_bench *bench, struct wring_meas
         link->latency_us = wring_measure_median(raw, WRING_MEASURE_SOLO, bench->first);
         link->us = wring_cost_line(0, wring_measure_median(raw, WRING_MEASURE_BUSY, last) /
                                           raw_bytes(bench, raw, last));
-    }
-}
-
-/** What a byte takes on a link that is used for long: as the link's own measurement says, or as a
- *  backlog of the largest raw buckets has shown, if that was less. */
-static double sustained_us(struct wring_measure_bench *bench, const struct wring_profile_link *link)
-{
-    double least_us = link->us.slope;
-
-    for (uint32_t w = 0; w < bench->n; w++) {
-        struct wring_measure_way *way = &bench->ways[w];
-        uint32_t last = way->n - 1;
-        if (!is_raw(bench, way) || way->batch[last] * way->wire_bytes[last] < LONG_BYTES)
-            continue;
-        struct wring_fit_point all = {0, way->all_us[last], way->samples[last]};
-        least_us =
-            fmin(least_us, wring_fit_look(&all).median / way->batch[last] / way->wire_bytes[last]);
-    }
-    return least_us;
-}
-
-/**
- * What a link lets through at first may be more than it sustains: queues are empty, and credit for
- * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
- * the largest ones have shown. Only where all bytes pass such a link: one rank per node.
- */
-static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
-{
-    const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
-
-    if (profile->ranks_per_node > 1 || !link->present)
-        return;
-    double byte_us = sustained_us(bench, link);
-    for (uint32_t w = 0; w < bench->n; w++)
-        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
-            struct wring_measure_way *way = &bench->ways[w];
-            double least_us = byte_us * way->wire_bytes[size];
-            double *busy_us = way->us[WRING_MEASURE_BUSY][size];
-            for (uint32_t i = 0; i < way->samples[size]; i++)
-                busy_us[i] = fmax(busy_us[i], least_us);
-        }
-}
-
-/**
- * A backlog of k takes k times what a further bucket does, and once what fills and empties the
- * chain of its pieces. The latter is the same for all buckets of many pieces, so that of the
- * smallest ones is taken off the larger ones' backlogs: less is in doubt then than between a
- * backlog and a single bucket, of which there are few samples, and the largest size is what larger
- * ones are told by.
- */
-static void steady(struct wring_measure_bench *bench, struct wring_measure_way *way)
-{
-    uint64_t pieces = 0;
-    double once_us = 0;
-
-    for (uint32_t size = bench->first; size < way->n; size++) {
-        bool many = pieces >= MANY;
-        pieces = wring_measure_size(size) * sizeof(float) / bench->session->config.chunk_bytes;
-        if (pieces < MANY || way->batch[size] < 2)
-            continue;
-        if (!many) {
-            once_us = fmax(0, wring_measure_median(way, WRING_MEASURE_SOLO, size) -
-                                  wring_measure_median(way, WRING_MEASURE_BUSY, size));
-            continue;
-        }
-        for (uint32_t i = 0; i < way->samples[size]; i++)
-            way->us[WRING_MEASURE_BUSY][size][i] =
-                fmax(way->all_us[size][i] - once_us, WRING_MEASURE_LEAST_US) / way->batch[size];
     }
 }
 
@@ -270,12 +194,11 @@ enum wring_status wring_measured_put(struct wring_measure_bench *bench,
 {
     enum wring_status status = WRING_OK;
 
+    wring_measured_backlogs(bench);
     for (uint32_t w = 0; w < bench->n; w++)
-        steady(bench, &bench->ways[w]);
-    for (uint32_t w = 0; w < bench->n; w++)
-        if (is_raw(bench, &bench->ways[w]))
+        if (wring_measure_is_raw(bench, &bench->ways[w]))
             add_links(bench, &bench->ways[w], profile);
-    sustain(bench, profile);
+    wring_measured_for_long(bench, profile);
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
         struct wring_measure_way *way = &bench->ways[w];
         bool first = w == 0 || bench->ways[w - 1].codec != way->codec;
@@ -284,7 +207,7 @@ enum wring_status wring_measured_put(struct wring_measure_bench *bench,
             status = put_way(bench, way, WRING_SCHEME_AUTO, profile);
         if (status == WRING_OK)
             status = put_way(bench, way, way->scheme, profile);
-        if (status == WRING_OK && last && !is_raw(bench, way) &&
+        if (status == WRING_OK && last && !wring_measure_is_raw(bench, way) &&
             !wring_measure_has_coding(profile, wring_measure_spec(bench, way)))
             status = put_codec(bench, way, profile);
     }

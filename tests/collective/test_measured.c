@@ -64,8 +64,9 @@ static void free_bench(struct wring_measure_bench *bench)
     free(bench);
 }
 
-/** @return what a further bucket of so many elements is said to take */
-static double busy_us(double late, double elems)
+/** @param share  of a processor that a rank has; 0: nobody has measured it
+ *  @return what a further bucket of so many elements is said to take */
+static double busy_shared_us(double late, double share, double elems)
 {
     struct wring_measure_bench *bench = make_bench(late);
     struct wring_profile *profile = calloc(1, sizeof(*profile));
@@ -73,6 +74,8 @@ static double busy_us(double late, double elems)
     CHECK(profile != NULL, "memory");
     profile->nodes = 1;
     profile->ranks_per_node = 2;
+    profile->computing.present = share > 0;
+    profile->computing.core_share = share;
     CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
     const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
     CHECK(way != NULL, "the way is missing");
@@ -80,6 +83,11 @@ static double busy_us(double late, double elems)
     wring_profile_destroy(profile);
     free_bench(bench);
     return us;
+}
+
+static double busy_us(double late, double elems)
+{
+    return busy_shared_us(late, 0, elems);
 }
 
 static void a_further_bucket_takes_what_its_elements_do(void)
@@ -138,12 +146,28 @@ static void a_slow_single_bucket_makes_no_fast_backlog(void)
         }
 }
 
+/** A bucket keeps the processor busy for as long as it takes: ranks that share it take turns. */
+static void who_has_half_a_processor_takes_twice_as_long(void)
+{
+    static const double share[] = {1, 0.9, 0.5, 0.25};
+
+    for (int i = 0; i < 4; i++)
+        for (double elems = 1 << 18; elems <= 1 << 24; elems *= 8) {
+            double times = share[i] < 0.75 ? 1 / share[i] : 1;
+            double is = busy_shared_us(1, share[i], elems), expected = times * PER_ELEM_US * elems;
+            CHECK(fabs(is / expected - 1) < 0.03, "%.0f elements, %g of a processor: %g us, not %g",
+                  elems, share[i], is, expected);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"a further bucket takes what its elements do",
          a_further_bucket_takes_what_its_elements_do},
         {"a link is as fast as it was seen", a_link_is_as_fast_as_it_was_seen},
+        {"who has half a processor takes twice as long",
+         who_has_half_a_processor_takes_twice_as_long},
         {"a slow single bucket makes no fast backlog", a_slow_single_bucket_makes_no_fast_backlog},
         {0},
     };
