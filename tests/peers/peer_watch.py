@@ -5,18 +5,21 @@ A host may take cores away, and may move them apart: then a cache line takes sev
 between them, and so does everything that goes from rank to rank. Memory, too, has minutes of other
 speed, by what other guests do. Runs during which that happened are made again, whosever they are.
 """
+import contextlib
 import dataclasses
 import os
 import subprocess
+import threading
 import time
 
 TRIES = 4
 REPEATS = 8  # of all runs of a section, unless said otherwise
 STOLEN = 0.04  # share of the processors' time
 FAR = 1.7  # times the shortest way of a cache line that was seen
+FAR_SHARE = 0.1  # of the looks at it
 CHANGED = 1.25  # times as fast or as slow as copies were
 COPY = 64 << 20  # bytes
-PATIENCE = 15  # seconds that a run waits for the cores to be near each other
+PATIENCE = 20  # seconds that a run waits for the cores to be near each other
 
 
 def processor_times():
@@ -69,13 +72,14 @@ class Limits:
 
 
 class Watch:
-    def __init__(self, line, repeats=REPEATS, copies=dict):
+    def __init__(self, line, repeats=REPEATS, copies=dict, every=None):
         """
         @param line    measures how long a cache line takes from core to core, in us
         @param copies  measures how fast memory is copied (Seen); where nobody does, it never changes
+        @param every   seconds between looks at the line while something runs; None: before and after
         """
         self.line, self.copies, self.most, self.shortest = line, copies, repeats, float("inf")
-        self.repeats, self.left_as_is = 0, 0
+        self.every, self.repeats, self.left_as_is = every, 0, 0
 
     def measure_line(self):
         line = self.line()
@@ -85,19 +89,43 @@ class Watch:
     def measure(self):
         return Seen(self.measure_line(), *processor_times(), self.copies())
 
+    def settled(self):
+        """@return how fast memory is copied while cores are near: apart they share less of it"""
+        self.settle()
+        return self.copies()
+
     def settle(self):
         deadline = time.monotonic() + PATIENCE
         while self.measure_line() > FAR * self.shortest and time.monotonic() < deadline:
             time.sleep(0.2)
 
-    def disturbed(self, before, after):
+    @contextlib.contextmanager
+    def looking(self):
+        """@return a list to which looks at the line are added, until the context ends"""
+        lines, done = [], threading.Event()
+
+        def look():
+            while not done.wait(self.every):
+                lines.append(self.measure_line())
+
+        looker = threading.Thread(target=look) if self.every else None
+        if looker:
+            looker.start()
+        try:
+            yield lines
+        finally:
+            done.set()
+            if looker:
+                looker.join()
+
+    def disturbed(self, before, after, between=()):
         """@return why, or nothing"""
         stolen = (after.stolen - before.stolen) / max(1, after.ticks - before.ticks)
         if stolen > STOLEN:
             return f"the host took {100 * stolen:.0f} % of the processors away"
-        farthest = max(before.line, after.line)
-        if farthest > FAR * self.shortest:
-            return f"cores were {farthest / self.shortest:.1f} times as far apart"
+        lines = [before.line, *between, after.line]
+        if sum(line > FAR * self.shortest for line in lines) > FAR_SHARE * len(lines):
+            return f"cores were {max(lines) / self.shortest:.1f} times as far apart"
         return changed(before.copies, after.copies)
 
     def run(self, run, say, tries=TRIES):
@@ -105,8 +133,9 @@ class Watch:
         for attempt in range(tries):
             self.settle()
             before = self.measure()
-            result = run()
-            why = self.disturbed(before, self.measure())
+            with self.looking() as lines:
+                result = run()
+            why = self.disturbed(before, self.measure(), lines)
             if not why:
                 return result
             if attempt + 1 == tries or self.repeats == self.most:

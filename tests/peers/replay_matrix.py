@@ -36,7 +36,7 @@ import time
 import links
 import replay_cases as cases
 from peer_sides import Failed
-from peer_watch import Limits, Watch, changed
+from peer_watch import TRIES, Limits, Watch, changed
 from replay_runs import Folder, place
 
 LEFT = 3
@@ -44,6 +44,8 @@ WARM_UP = 2  # iterations of a replay that are not timed
 SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
 SURE = 2  # times that memory is to be measured before it counts as another
 PROFILES = 2  # of one setting in one round
+LOOK_S = 0.5  # between looks at the machine while something runs
+LONG_S = 15  # a run that is not made again: so long the machine is never left alone
 FIRST_US = 1e6  # a guess at an iteration that nobody predicted
 
 
@@ -59,8 +61,9 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=7)
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
-    parser.add_argument("--calibrate-seconds", type=float, default=45,
-                        help="at most, for each codec")
+    parser.add_argument("--calibrate-seconds", type=float, default=10,
+                        help="at most, for each codec; the first has three times that, for links "
+                        "and for what waking costs")
     parser.add_argument("--calibrate-elements", help="of the largest bucket")
     parser.add_argument("--calibrate-doubt", type=float,
                         help="percent of the points that may be in doubt")
@@ -125,7 +128,7 @@ class Bench:
         self.wring, self.failed, self.of_another = wring, {}, 0
         limits = Limits(os.path.abspath(f"{arguments.build}/tests/peers/machine_limits"))
         self.watch = Watch(float) if arguments.as_is else Watch(
-            limits.line, len(arguments.cases) * arguments.rounds, limits.copies)
+            limits.line, len(arguments.cases) * arguments.rounds, limits.copies, every=LOOK_S)
 
     def same(self, case, **more):
         """How a line names a case's run."""
@@ -144,7 +147,7 @@ class Bench:
                  self.arguments.compute, "--iterations", self.arguments.iterations, *words]
         got = json.loads(self.watch.run(
             lambda: run(words, 60 + 10 * guess, **environment),
-            lambda text: say(f"{case.title}: {text}")))
+            lambda text: say(f"{case.title}: {text}"), tries=TRIES if guess < LONG_S else 1))
         self.folder.add({**what, **beside, "measured_us": got["measured_us"],
                          "within": got["spread"], "predicted_us": got["predicted_us"],
                          "wire_bytes": got["wire_bytes"], "chosen": got.get("chosen", ""),
@@ -197,12 +200,12 @@ class Predictions(Bench):
             say(f"{setting} x{ranks}: calibrating {codec}")
             self.watch.run(
                 lambda codec=codec, onto=onto: self.folder.calibrate(
-                    run, setting, ranks, codec, seconds, onto,
+                    run, setting, ranks, codec, seconds if onto else 3 * seconds, onto,
                     elements=self.arguments.calibrate_elements,
                     doubt=self.arguments.calibrate_doubt),
-                lambda text: say(f"{setting} x{ranks}: {text}"), tries=2)
+                lambda text: say(f"{setting} x{ranks}: {text}"), tries=10)
         self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
-                         "copies": self.watch.measure().copies})
+                         "copies": self.watch.settled()})
 
     def profiles(self, setting, ranks):
         """What memory was when each of them was made."""
@@ -211,7 +214,7 @@ class Predictions(Bench):
     def keep_profile(self, run, setting, ranks):
         """Made anew where the machine is another one than its profile is of."""
         made = self.profiles(setting, ranks)
-        why = all(changed(made[-1]["copies"], self.watch.measure().copies) for _ in range(SURE))
+        why = all(changed(made[-1]["copies"], self.watch.settled()) for _ in range(SURE))
         if not why:
             return
         if len(made) > PROFILES * self.arguments.rounds:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import pathlib
 import sys
+import time
 import types
 import unittest
 
@@ -214,6 +215,18 @@ class Disturbances(unittest.TestCase):
         watch = self.watch([0.05])
         self.assertIn("10 %", watch.disturbed(Seen(0.05, 0, 0), Seen(0.05, 10, 100)))
         self.assertEqual(watch.disturbed(Seen(0.05, 0, 0), Seen(0.05, 3, 100)), "")
+
+    def test_cores_far_apart_meanwhile_disturb(self):
+        watch, near, far = self.watch([0.05]), Seen(0.05, 0, 1), Seen(0.2, 0, 1)
+        self.assertEqual(watch.disturbed(near, near, [0.05] * 9 + [0.2]), "")
+        self.assertIn("4.0 times", watch.disturbed(near, near, [0.05] * 8 + [0.2] * 2))
+        self.assertIn("4.0 times", watch.disturbed(near, far))
+
+    def test_looks_while_something_runs(self):
+        lines = iter([0.05] * 3 + [0.2] * 1000)
+        watch, said = Watch(lines.__next__, every=0.001), []
+        watch.run(lambda: time.sleep(0.05), said.append, tries=1)
+        self.assertEqual(len(said), 1, said)
 
     def test_memory_of_another_speed_disturbs(self):
         speeds = iter([{"4 MiB": 80, "64 MiB": 17}, {"4 MiB": 78, "64 MiB": 11},  # slower, and stays so
