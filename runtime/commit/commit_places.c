@@ -118,7 +118,8 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
     return status;
 }
 
-/** Slots that this rank fills itself: their pages shall be mapped before a step needs them. */
+/** Slots that this rank fills itself: their pages shall be mapped before a step needs them. Where
+ *  that cannot be, the step maps them. */
 static void map_slots(const struct place *place, uint64_t offset, size_t bytes)
 {
     size_t inside = offset % (size_t)sysconf(_SC_PAGESIZE);

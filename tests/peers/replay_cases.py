@@ -179,7 +179,8 @@ def show_outcomes(outcomes):
         scale = "" if case.scale == 1 else f" /{1 / case.scale:g}"
         mark = "" if abs(one.error) <= one.allowed else "off" if abs(one.error) <= LARGE else "far"
         print(f"| {case.setting} | {case.ranks} | {case.model}{scale} | {case.codec} "
-              f"| {one.groups} | {ms(one.backward)} | {ms(statistics.median(one.predicted))} | {ms(one.median)} "
+              f"| {one.groups} | {ms(one.backward)} | {ms(statistics.median(one.predicted))} "
+              f"| {ms(one.median)} "
               f"| {100 * one.error:+.1f} | {percent(one.spread)} | {len(one.measured)} | {mark} |")
 
 

@@ -20,7 +20,7 @@ and their interval holds the median with the confidence beside it.
 
 A run during which the host disturbed the machine is made again (peer_watch.py). Every run is written
 down when it ends, so whoever starts it again goes on, and --seconds ends it early. Exit status: 0,
-1 if a run failed, 3 if runs are left. All cases in full size take about an hour, most of it at
+1 if a run failed, 3 if runs are left. A round of all cases in full size takes half an hour, most of it at
 1 Gbit/s, which gradients of 1.9 GB pass in 15 s, in each of 9 iterations and each round; --models
 takes MODEL:SCALE, of tensors and times.
 """
@@ -44,6 +44,8 @@ WARM_UP = 2  # iterations of a replay that are not timed
 SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
 SURE = 2  # times that memory is to be measured before it counts as another
 PROFILES = 2  # of one setting in one round
+FIRST_TIMES = 3  # as long as other codecs, for links and for what waking costs
+CALIBRATE_TRIES = 10  # a profile made while cores were apart makes all its cases wrong
 LOOK_S = 0.5  # between looks at the machine while something runs
 LONG_S = 15  # a run that is not made again: so long the machine is never left alone
 FIRST_US = 1e6  # a guess at an iteration that nobody predicted
@@ -193,17 +195,17 @@ class Predictions(Bench):
 
     def calibrate(self, run, setting, ranks, codecs, fresh):
         """One codec after the other, so that the host is less likely to disturb a part."""
-        seconds = self.arguments.calibrate_seconds
         for codec in codecs:
             onto = None if fresh and codec == codecs[0] else self.folder.keep(setting, ranks)
-            self.clock.need(seconds / len(codecs) + 10)
+            seconds = self.arguments.calibrate_seconds * (1 if onto else FIRST_TIMES)
+            self.clock.need(seconds)
             say(f"{setting} x{ranks}: calibrating {codec}")
             self.watch.run(
-                lambda codec=codec, onto=onto: self.folder.calibrate(
-                    run, setting, ranks, codec, seconds if onto else 3 * seconds, onto,
+                lambda codec=codec, onto=onto, seconds=seconds: self.folder.calibrate(
+                    run, setting, ranks, codec, seconds, onto,
                     elements=self.arguments.calibrate_elements,
                     doubt=self.arguments.calibrate_doubt),
-                lambda text: say(f"{setting} x{ranks}: {text}"), tries=10)
+                lambda text: say(f"{setting} x{ranks}: {text}"), tries=CALIBRATE_TRIES)
         self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
                          "copies": self.watch.settled()})
 
@@ -214,8 +216,7 @@ class Predictions(Bench):
     def keep_profile(self, run, setting, ranks):
         """Made anew where the machine is another one than its profile is of."""
         made = self.profiles(setting, ranks)
-        why = all(changed(made[-1]["copies"], self.watch.settled()) for _ in range(SURE))
-        if not why:
+        if not all(changed(made[-1]["copies"], self.watch.settled()) for _ in range(SURE)):
             return
         if len(made) > PROFILES * self.arguments.rounds:
             self.of_another += 1

@@ -73,8 +73,7 @@ static void write_gradients(struct replay *replay)
 static void compute_until(const struct replay *replay, uint64_t at_ns)
 {
     if (replay->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
-        wring_sleep_until(
-            at_ns); /* of a time that is over, too, the kernel makes a turn of the core */
+        wring_sleep_until(at_ns); /* which gives a turn of the core away, even if it is over */
     while (wring_now_ns() < at_ns)
         ;
 }
