@@ -48,6 +48,12 @@ def run(command, **environment):
     return finish(start(command, **environment), command)
 
 
+def run_limits(program, *words):
+    """What machine_limits measured, by size; 0 where it has none."""
+    output = run([str(program), *map(str, words)])
+    return {int(size): float(value) for size, value in map(str.split, output.splitlines())}
+
+
 def times_of(output, who):
     """What peer_method.c printed."""
     times = {}
@@ -105,8 +111,7 @@ class Tools:
         return got.stdout if got and got.returncode == 0 else ""
 
     def limits(self, *words):
-        output = run([str(self.folder / "machine_limits"), *map(str, words)])
-        return {int(size): float(value) for size, value in map(str.split, output.splitlines())}
+        return run_limits(self.folder / "machine_limits", *words)
 
     def codecs(self, specs, elems, seconds):
         output = run([self.wring, "bench", "codec", "--codec", ",".join(specs), "--elements",

@@ -8,9 +8,10 @@ speed, by what other guests do. Runs during which that happened are made again, 
 import contextlib
 import dataclasses
 import os
-import subprocess
 import threading
 import time
+
+from peer_sides import run_limits
 
 TRIES = 4
 REPEATS = 8  # of all runs of a section, unless said otherwise
@@ -53,22 +54,17 @@ class Limits:
     def __init__(self, program):
         self.program = program if os.access(program, os.X_OK) else None
 
-    def measure(self, *words):
-        output = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True,
-                                check=True).stdout
-        return [float(line.split()[1]) for line in output.splitlines()]
-
     def line(self):
         """@return us that a cache line takes from core to core"""
-        return self.measure("line")[0] if self.program else 0.0
+        return run_limits(self.program, "line")[0] if self.program else 0.0
 
     def copies(self):
         """@return GB/s that all cores copy at once in memory, by size. In the last cache they go
         half as fast from one moment to the next, wherever cores are"""
         if not self.program:
             return {}
-        speed, = self.measure("copy", len(os.sched_getaffinity(0)), COPY)
-        return {f"{COPY >> 20} MiB": speed}
+        cores = len(os.sched_getaffinity(0))
+        return {f"{COPY >> 20} MiB": run_limits(self.program, "copy", cores, COPY)[COPY]}
 
 
 class Watch:

@@ -29,7 +29,6 @@ import csv
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 import time
 
