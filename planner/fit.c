@@ -26,12 +26,20 @@ double wring_fit_quantile(const double *sorted, uint32_t n, double share)
     return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
 }
 
-double wring_fit_half_interval(const double *sorted, uint32_t n)
+struct wring_fit_interval wring_fit_interval(const double *sorted, uint32_t n)
 {
     double reach = 0.98 * sqrt(n), middle = (n - 1) / 2.0;
     double low = fmax(0, floor(middle - reach)), high = fmin(n - 1, ceil(middle + reach));
 
-    return (sorted[(uint32_t)high] - sorted[(uint32_t)low]) / 2;
+    return (struct wring_fit_interval){sorted[(uint32_t)low], sorted[(uint32_t)high],
+                                       fmin(0.95, 1 - 2 * pow(0.5, n))};
+}
+
+double wring_fit_half_interval(const double *sorted, uint32_t n)
+{
+    struct wring_fit_interval interval = wring_fit_interval(sorted, n);
+
+    return (interval.high - interval.low) / 2;
 }
 
 struct wring_fit_look wring_fit_look(struct wring_fit_point *point)

@@ -24,8 +24,15 @@ struct wring_fit_point {
 /** Of sorted samples, n > 0: linear between the nearest two. */
 double wring_fit_quantile(const double *sorted, uint32_t n, double share);
 
-/** Half of the interval around the median of sorted samples, n > 0, that holds 95 % of all such
- *  medians, whatever the distribution: between the order statistics n/2 -+ 0.98 sqrt(n). */
+/** Where the median of what n > 0 sorted samples are of lies, whatever the distribution: between
+ *  the order statistics n/2 -+ 0.98 sqrt(n). */
+struct wring_fit_interval {
+    double low, high;
+    double confidence; /* 0.95, or what all of fewer than six samples have */
+};
+struct wring_fit_interval wring_fit_interval(const double *sorted, uint32_t n);
+
+/** Half of that interval. */
 double wring_fit_half_interval(const double *sorted, uint32_t n);
 
 /** Spread and doubt of one point, as in struct wring_profile_trust, 100 at most; sorts the samples.

@@ -11,7 +11,6 @@ MODELS = "vgg16:0.125,ugatit:0.125,resnet101,bert-base,gpt2,lstm"
 CODECS = "none,bf16,onebit,topk:ratio=0.01"
 USUAL = 0.05  # an error up to here, or up to the case's spread, is none
 LARGE = 0.15  # nine cases of ten are below
-AUTO = 1.05  # times what the best of fp32 and bf16 takes, at worst
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,21 +61,6 @@ def spread_of(values):
     return (max(values) - min(values)) / statistics.median(values)
 
 
-def interval(values, confidence=0.95):
-    """
-    Where the median lies, by order statistics: the narrowest pair of them with that confidence, or
-    all that there is. @return (low, high, how sure that is)
-    """
-    values, n = sorted(values), len(values)
-    best = 0, 1 - 2 * 0.5 ** n
-    for cut in range(1, n // 2):
-        outside = 2 * sum(math.comb(n, k) for k in range(cut + 1)) / 2 ** n
-        if 1 - outside < confidence:
-            break
-        best = cut, 1 - outside
-    return values[best[0]], values[n - 1 - best[0]], best[1]
-
-
 @dataclasses.dataclass
 class Outcome:
     """A case that was planned, and what was predicted for each run of it and measured, in us."""
@@ -112,36 +96,6 @@ class Outcome:
                 "spread": self.spread, "spread_within": statistics.median(self.within)}
 
 
-@dataclasses.dataclass
-class Race:
-    """Plans of WRING_PLAN=auto beside fp32 and bf16, in runs that took turns; us by side."""
-    case: Case
-    runs: dict
-    chosen: list  # each run of auto's plan, as it names it
-
-    @property
-    def rounds(self):
-        return min(map(len, self.runs.values()))
-
-    @property
-    def best(self):
-        return min(("fp32", "bf16"), key=lambda side: statistics.median(self.runs[side]))
-
-    @property
-    def ratios(self):
-        return [auto / best for auto, best in zip(self.runs["auto"], self.runs[self.best])]
-
-    @property
-    def ratio(self):
-        return statistics.median(self.ratios)
-
-    def as_json(self):
-        low, high, sure = interval(self.ratios)
-        return {**dataclasses.asdict(self.case), "runs_us": self.runs, "best": self.best,
-                "chosen": self.chosen, "ratio": self.ratio, "low": low, "high": high,
-                "confidence": sure}
-
-
 def judge(outcomes):
     """The bars of predictions, over all these cases."""
     errors = [abs(outcome.error) for outcome in outcomes]
@@ -152,13 +106,6 @@ def judge(outcomes):
             "within": sum(one <= 1 for one in reach), "p90": quantile(errors, 0.9),
             "worst": worst.error, "worst_at": worst.case.title,
             "median_met": statistics.median(reach) <= 1, "p90_met": quantile(errors, 0.9) <= LARGE}
-
-
-def judge_races(races):
-    worst = max(races, key=lambda race: race.ratio)
-    return {"cases": len(races), "median": statistics.median(race.ratio for race in races),
-            "worst": worst.ratio, "worst_at": worst.case.title,
-            "within": sum(race.ratio <= AUTO for race in races), "met": worst.ratio <= AUTO}
 
 
 # ---- as text ----
@@ -206,20 +153,3 @@ def show_judgement(outcomes):
           f"{got['median_of_allowed']:.2f} ≤ 1: {verdict(got['median_met'])}. "
           f"90th percentile: {percent(got['p90'])} % ≤ {100 * LARGE:.0f} %: "
           f"{verdict(got['p90_met'])}.")
-
-
-def show_races(races):
-    print("| setting | ranks | model | may take | fp32 ms | bf16 ms | auto ms | of the best "
-          "| interval | rounds | chose |\n|---|---|---|---|---|---|---|---|---|---|---|")
-    for race in races:
-        case, (low, high, sure) = race.case, interval(race.ratios)
-        scale = "" if case.scale == 1 else f" /{1 / case.scale:g}"
-        times = " | ".join(ms(statistics.median(race.runs[side]))
-                           for side in ("fp32", "bf16", "auto"))
-        print(f"| {case.setting} | {case.ranks} | {case.model}{scale} | {case.codec} | {times} "
-              f"| {race.ratio:.3f} | {low:.3f} to {high:.3f} ({100 * sure:.0f} %) "
-              f"| {race.rounds} | {', '.join(dict.fromkeys(race.chosen))} |")
-    got = judge_races(races)
-    print(f"\n{got['within']} of {got['cases']} cases take up to {AUTO} times what the best of "
-          f"fp32 and bf16 does; at worst {got['worst']:.3f} ({got['worst_at']}): "
-          f"{verdict(got['met'])}.")

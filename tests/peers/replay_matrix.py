@@ -14,9 +14,10 @@ tensors all take one codec, in the groups that wring plan finds best; its runs a
 rounds, and each is the median of its iterations. "error" is predicted / measured - 1, the median of
 the runs; "spread" is how far the runs' times lie apart. "backward" is the time without any exchange.
 
-With --auto each model runs three ways instead, in turns: tensor by tensor in float32, the same in
-bf16, and under WRING_PLAN=auto, which may take bf16 and the case's codec; ratios are within rounds,
-and their interval holds the median with the confidence beside it.
+With --auto each model runs under WRING_PLAN=auto, which may take bf16 and the case's codec, beside
+float32 and bf16, tensor by tensor: one job, an iteration of each in turn (wring replay --beside);
+ratios are within turns. Where one of the two takes more than half as long again as the other, only the
+better one is beside it in this model's further cases. As sides take turns nothing is made again.
 
 A run during which the host disturbed the machine is made again (peer_watch.py). Every run is written
 down when it ends, so whoever starts it again goes on, and --seconds ends it early. Exit status: 0,
@@ -26,28 +27,22 @@ takes MODEL:SCALE, of tensors and times.
 """
 import argparse
 import csv
-import dataclasses
 import json
-import os
 import sys
 import time
 
 import links
 import replay_cases as cases
 from peer_sides import Failed
-from peer_watch import TRIES, Limits, Watch, changed
-from replay_runs import Folder, place
+from peer_watch import changed
+from replay_bench import Bench, say
+from replay_races import Races
 
 LEFT = 3
-WARM_UP = 2  # iterations of a replay that are not timed
-SIDES = {"fp32": "none", "bf16": "bf16"}  # without a plan
 SURE = 2  # times that memory is to be measured before it counts as another
 PROFILES = 2  # of one setting in one round
 FIRST_TIMES = 3  # as long as other codecs, for links and for what waking costs
 CALIBRATE_TRIES = 10  # a profile made while cores were apart makes all its cases wrong
-LOOK_S = 0.5  # between looks at the machine while something runs
-LONG_S = 15  # a run that is not made again: so long the machine is never left alone
-FIRST_US = 1e6  # a guess at an iteration that nobody predicted
 
 
 def parse_arguments():
@@ -59,8 +54,9 @@ def parse_arguments():
     parser.add_argument("--ranks", default="2,4", help="of the settings that have them")
     parser.add_argument("--models", default=cases.MODELS)
     parser.add_argument("--codecs", default=cases.CODECS)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, default=7)
+    parser.add_argument("--rounds", type=int, help="(3, with --auto 1)")
+    parser.add_argument("--iterations", type=int,
+                        help="that are timed (7; with --auto turns, 7 to 31 by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=10,
                         help="at most, for each codec; the first has three times that, for links "
@@ -83,7 +79,8 @@ def parse_arguments():
             (cases.may_take if arguments.auto else list)(arguments.codecs.split(",")))
     except ValueError as error:
         parser.error(str(error))
-    if not arguments.cases or min(arguments.rounds, arguments.iterations) < 1:
+    arguments.rounds = arguments.rounds or (1 if arguments.auto else 3)
+    if not arguments.cases or min(arguments.rounds, arguments.iterations or 1) < 1:
         parser.error("there is nothing to run")
     return arguments
 
@@ -96,95 +93,9 @@ def pick(text, known):
     return names
 
 
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-class TimeOver(Exception):
-    pass
-
-
-class Clock:
-    def __init__(self, seconds):
-        self.begin, self.seconds, self.idle = time.monotonic(), seconds, True
-
-    def need(self, seconds):
-        """The first thing always begins, else there would be no end."""
-        spent = time.monotonic() - self.begin
-        if self.seconds is not None and not self.idle and spent + seconds > self.seconds:
-            raise TimeOver
-        self.idle = False
-
-
-class Bench:
-    """What both kinds of runs have in common."""
-
-    def __init__(self, arguments):
-        self.arguments, self.clock = arguments, Clock(arguments.seconds)
-        wring = os.path.abspath(f"{arguments.build}/tools/wring")
-        if not os.access(wring, os.X_OK):
-            sys.exit(f"{arguments.build} is not built: meson setup {arguments.build} && ninja -C "
-                     f"{arguments.build}")
-        self.folder = Folder(arguments.folder or f"{arguments.build}/replay-matrix", wring)
-        self.wring, self.failed, self.of_another = wring, {}, 0
-        limits = Limits(os.path.abspath(f"{arguments.build}/tests/peers/machine_limits"))
-        self.watch = Watch(float) if arguments.as_is else Watch(
-            limits.line, len(arguments.cases) * arguments.rounds, limits.copies, every=LOOK_S)
-
-    def same(self, case, **more):
-        """How a line names a case's run."""
-        return {"setting": case.setting, "ranks": case.ranks, "model": case.model,
-                "scale": case.scale, "compute": self.arguments.compute,
-                "iterations": self.arguments.iterations, **more}
-
-    def replay(self, run, case, words, expected_us, what, beside, **environment):
-        """One run, written down: what names it, and what else is to be known of it."""
-        seen = [line["took_s"] for line in self.folder.find(**what)]
-        guess = max(seen) if seen else 2 + 1.3e-6 * expected_us * (self.arguments.iterations
-                                                                    + WARM_UP)
-        self.clock.need(guess)
-        begin = time.monotonic()
-        words = ["replay", "--json", "-t", case.model, "--scale", case.scale, "--compute",
-                 self.arguments.compute, "--iterations", self.arguments.iterations, *words]
-        got = json.loads(self.watch.run(
-            lambda: run(words, 60 + 10 * guess, **environment),
-            lambda text: say(f"{case.title}: {text}"), tries=TRIES if guess < LONG_S else 1))
-        self.folder.add({**what, **beside, "measured_us": got["measured_us"],
-                         "within": got["spread"], "predicted_us": got["predicted_us"],
-                         "wire_bytes": got["wire_bytes"], "chosen": got.get("chosen", ""),
-                         "took_s": round(time.monotonic() - begin, 2)})
-        return got["measured_us"]
-
-    def run(self):
-        """@return whether runs are left"""
-        places = list(dict.fromkeys((case.setting, case.ranks) for case in self.arguments.cases))
-        try:
-            for setting, ranks in places:
-                some = [case for case in self.arguments.cases
-                        if (case.setting, case.ranks) == (setting, ranks)]
-                if self.is_done(some):
-                    continue
-                with place(self.wring, setting, ranks) as run:
-                    self.run_place(run, setting, ranks, some)
-        except TimeOver:
-            return True
-        return False
-
-    def run_place(self, run, setting, ranks, some):
-        try:
-            self.prepare(run, setting, ranks)
-        except Failed as error:
-            self.fail(f"{setting} x{ranks}", error)
-            return
-        for turn in range(self.arguments.rounds):
-            self.run_round(run, some, turn)
-
-    def fail(self, what, error):
-        self.failed[what] = str(error)
-        say(f"{what}: failed: {error}")
-
-
 class Predictions(Bench):
+    ITERATIONS = dict.fromkeys(cases.SETTINGS, 7)
+
     def prepare(self, run, setting, ranks):
         codecs = list(dict.fromkeys(["none", *self.arguments.codecs.split(",")]))
         known = self.folder.codecs(setting, ranks) if self.profiles(setting, ranks) else []
@@ -260,82 +171,12 @@ class Predictions(Bench):
         """@return (a dictionary for each case, what they come to)"""
         outcomes = list(self.outcomes())
         print(f"{len(outcomes)} of {len(self.arguments.cases)} cases; each run the median of "
-              f"{self.arguments.iterations} iterations; compute: {self.arguments.compute}\n")
+              f"{self.arguments.iterations or 7} iterations; compute: {self.arguments.compute}\n")
         if not outcomes:
             return [], {}
         cases.show_outcomes(outcomes)
         cases.show_judgement(outcomes)
         return [outcome.as_json() for outcome in outcomes], cases.judge(outcomes)
-
-
-class Races(Bench):
-    """Each model in float32, in bf16, and as the job plans for itself."""
-
-    def prepare(self, run, setting, ranks):
-        """WRING_PLAN=auto measures by itself, once: what it learns stays in the folder."""
-
-    def sides_of(self, case):
-        """@return of each side: its name, the codecs, and what is said to wring replay"""
-        yield from ((side, codec, ["-c", codec]) for side, codec in SIDES.items())
-        yield "auto", case.codec, ["--plan", "auto", "-c", case.codec]
-
-    def line_of(self, case, side, codec, turn):
-        return self.same(case, kind="race", side=side, codec=codec, round=turn)
-
-    def settings_of(self, case, side):
-        cache = self.folder.path.resolve() / f"cache-{case.setting}-{case.ranks}"
-        cache.mkdir(exist_ok=True)
-        return {"WRING_CACHE": str(cache)} if side == "auto" else {}
-
-    def is_done(self, some):
-        return all(self.folder.find(**self.line_of(case, side, codec, turn)) for case in some
-                   for side, codec, _ in self.sides_of(case)
-                   for turn in range(self.arguments.rounds))
-
-    def run_round(self, run, some, turn):
-        models = {}
-        for case in some:
-            sides = models.setdefault((case.model, case.scale), {})
-            sides.update({(side, codec): (case, words)
-                          for side, codec, words in self.sides_of(case)})
-        for sides in models.values():
-            order, at = list(sides.items()), turn % len(sides)
-            for (side, codec), (case, words) in order[at:] + order[:at]:
-                self.run_side(run, case, side, codec, words, turn)
-
-    def run_side(self, run, case, side, codec, words, turn):
-        what = self.line_of(case, side, codec, turn)
-        title = f"{dataclasses.replace(case, codec=codec).title}, {side}"
-        if title in self.failed or self.folder.find(**what):
-            return
-        try:
-            measured = self.replay(run, case, words, FIRST_US, what, {},
-                                   **self.settings_of(case, side))
-        except Failed as error:
-            self.fail(title, error)
-            return
-        say(f"{title}, round {turn + 1}: {cases.ms(measured)} ms {self.folder.lines[-1]['chosen']}")
-
-    def races(self):
-        for case in self.arguments.cases:
-            found = {side: {line["round"]: line["measured_us"] for line in self.folder.find(
-                **self.same(case, kind="race", side=side, codec=codec))}
-                for side, codec, _ in self.sides_of(case)}
-            rounds = sorted(set.intersection(*(set(runs) for runs in found.values())))
-            if rounds:
-                chosen = [line["chosen"] for line in self.folder.find(
-                    **self.same(case, kind="race", side="auto", codec=case.codec))]
-                yield cases.Race(case, {side: [runs[turn] for turn in rounds]
-                                        for side, runs in found.items()}, chosen)
-
-    def show(self):
-        races = list(self.races())
-        print(f"{len(races)} of {len(self.arguments.cases)} cases; each run the median of "
-              f"{self.arguments.iterations} iterations; compute: {self.arguments.compute}\n")
-        if not races:
-            return [], {}
-        cases.show_races(races)
-        return [race.as_json() for race in races], cases.judge_races(races)
 
 
 def write(arguments, rows, summary):

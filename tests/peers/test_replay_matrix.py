@@ -21,7 +21,9 @@ BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 
 import links
 import replay_cases as cases
-from replay_cases import Case, Outcome, Race
+import replay_races
+from replay_cases import Case, Outcome
+from replay_races import Race
 
 
 def case(codec="none", scale=0.125):
@@ -32,6 +34,13 @@ def outcome(predicted, measured, codec="none"):
     """@param predicted  for all runs, or a list with one for each"""
     told = predicted if isinstance(predicted, list) else [predicted] * len(measured)
     return Outcome(case(codec), 1.0, 2, told, measured, [0.01] * len(measured))
+
+
+def job(took, **beside):
+    """@param beside  of each codec: time, ratio"""
+    return {"measured_us": took, "iterations": 7, "chosen": "none", "beside": [
+        {"codec": codec, "measured_us": other, "ratio": ratio, "low": ratio, "high": ratio,
+         "confidence": 0.95} for codec, (other, ratio) in beside.items()]}
 
 
 class Arithmetic(unittest.TestCase):
@@ -50,16 +59,6 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(cases.quantile(range(1, 12), 0.9), 10)
         self.assertEqual(cases.quantile([3], 0.9), 3)
 
-    def test_intervals(self):
-        low, high, sure = cases.interval([3, 1, 2])
-        self.assertEqual((low, high, sure), (1, 3, 0.75))
-        low, high, sure = cases.interval(range(1, 7))
-        self.assertEqual((low, high), (1, 6))
-        self.assertAlmostEqual(sure, 0.96875)
-        low, high, sure = cases.interval(range(1, 11))
-        self.assertEqual((low, high), (2, 9))  # 1 - 2 * 11 / 1024
-        self.assertAlmostEqual(sure, 1 - 22 / 1024)
-
     def test_bars(self):
         near = [outcome(102, [100]), outcome(104, [100])]
         got = cases.judge([*near, outcome(50, [100])])
@@ -71,14 +70,16 @@ class Arithmetic(unittest.TestCase):
         self.assertFalse(cases.judge([outcome(120, [100]), outcome(80, [100]),
                                       *near[:1]])["median_met"])
 
-    def test_races_are_paired(self):
-        race = Race(case(), {"fp32": [10, 20, 30], "bf16": [30, 60, 90], "auto": [11, 20, 33]}, [])
-        self.assertEqual((race.best, race.rounds), ("fp32", 3))
-        self.assertAlmostEqual(race.ratio, 1.1)
-        self.assertFalse(cases.judge_races([race])["met"])
-        other = Race(case(), {"fp32": [10, 20], "bf16": [5, 6], "auto": [5, 6, 7]}, [])
-        self.assertEqual((other.best, other.ratios), ("bf16", [1, 1]))
-        self.assertTrue(cases.judge_races([other])["met"])
+    def test_a_race_is_with_the_best(self):
+        race = Race(case(), [job(22, none=(20, 1.1), bf16=(30, 0.7))])
+        self.assertEqual((race.best, race.ratio), ("none", 1.1))
+        self.assertFalse(replay_races.judge([race])["met"])
+        other = Race(case(), [job(5, none=(20, 0.25), bf16=(5, 1.01)), job(6, bf16=(5, 1.2)),
+                              job(4, bf16=(5, 0.8))])
+        self.assertEqual((other.best, other.ratio), ("bf16", 1.01))
+        self.assertEqual(other.as_json()["fp32_us"], 20)
+        self.assertTrue(replay_races.judge([other])["met"])
+        self.assertEqual(replay_races.judge([race, other])["within"], 1)
 
     def test_models(self):
         self.assertEqual(cases.read_models("vgg16:0.125,lstm"), [("vgg16", 0.125), ("lstm", 1)])
@@ -112,7 +113,7 @@ class Tables(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as output:
             cases.show_outcomes([outcome(2000, [4000, 4100], "bf16")])
             cases.show_judgement([outcome(2000, [4000, 4100], "bf16")])
-            cases.show_races([Race(case(), {"fp32": [10], "bf16": [30], "auto": [20]}, ["none"])])
+            replay_races.show([Race(case(), [job(20, none=(10, 2.0))])])
         text = output.getvalue()
         self.assertIn("| 1g | 4 | vgg16 /8 | bf16 | 2 | 0.00 | 2.00 | 4.05 | -50.6 | 2.5 | 2 | far |",
                       text)
@@ -169,18 +170,13 @@ class Runs(unittest.TestCase):
         self.assertEqual((again.returncode, len(self.runs())), (0, 4), again)
 
     def test_auto_races_with_fp32_and_bf16(self):
-        told = subprocess.run([f"{BUILD}/tools/wring", "replay", "--help"], text=True,
-                              capture_output=True, stdin=subprocess.DEVNULL, check=True).stdout
-        if "auto" not in told:
-            self.skipTest("this wring replay has no --plan auto")
         result = self.matrix("--codecs", "none", "--auto", "--rounds", "1")
         self.assertEqual(result.returncode, 0, result)
         row, = self.written()["cases"]
-        self.assertEqual({side: len(runs) for side, runs in row["runs_us"].items()},
-                         {"fp32": 1, "bf16": 1, "auto": 1})
+        self.assertEqual((row["jobs"], row["turns"]), (1, 3))
         self.assertTrue(row["chosen"][0])
-        runs = row["runs_us"]
-        self.assertAlmostEqual(row["ratio"], runs["auto"][0] / runs[row["best"]][0])
+        self.assertGreater(min(row["auto_us"], row["fp32_us"], row["bf16_us"]), 5.3)  # backward
+        self.assertTrue(row["low"] <= row["ratio"] <= row["high"])
 
     def test_a_run_that_fails_is_said(self):
         result = self.matrix("--codecs", "nonsense")

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "planner/files/plan.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
@@ -21,6 +20,7 @@ enum {
     OPTION_SCALE,
     OPTION_COMPUTE,
     OPTION_ITERATIONS,
+    OPTION_BESIDE,
 };
 
 static const struct argp_option options[] = {
@@ -41,6 +41,10 @@ static const struct argp_option options[] = {
     {"compute", OPTION_COMPUTE, "HOW", 0,
      "sleep, as where a device computes (default), or spin, as where the processor does", 0},
     {"iterations", OPTION_ITERATIONS, "R", 0, "that are timed, after two (default 9)", 0},
+    {"beside", OPTION_BESIDE, "LIST", 0,
+     "each tensor by itself in these codecs, too, as none,bf16: iterations take turns, and are "
+     "compared",
+     0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
@@ -58,6 +62,16 @@ static void parse_compute(struct command *command, const char *arg, struct argp_
         argp_error(state, "--compute needs sleep or spin");
 }
 
+static void parse_beside(struct command *command, char *arg, struct argp_state *state)
+{
+    size_t n = wring_value_list(arg, command->params.beside, WRING_REPLAY_BESIDE_MAX);
+
+    if (n == 0 || n > WRING_REPLAY_BESIDE_MAX)
+        argp_error(state, "--beside needs 1 to %d codecs, such as none,bf16",
+                   WRING_REPLAY_BESIDE_MAX);
+    command->params.n_beside = (uint32_t)n;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
@@ -68,7 +82,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_PLAN:
         command->params.plan = arg;
-        command->params.automatic = strcmp(arg, "auto") == 0;
+        command->params.automatic = strcmp(arg, WRING_REPLAY_AUTO) == 0;
         return 0;
     case 'c':
         command->params.codec = arg;
@@ -90,6 +104,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_ITERATIONS:
         if (!wring_value_count(arg, 1, 10000, &command->params.iterations))
             argp_error(state, "--iterations needs a number from 1 to 10000");
+        return 0;
+    case OPTION_BESIDE:
+        parse_beside(command, arg, state);
         return 0;
     case OPTION_JSON:
         command->json = true;
@@ -113,83 +130,9 @@ static const struct argp replay_argp = {
         "An iteration begins with backward and ends when every gradient has come, on the slowest "
         "rank; the median counts. 'error' is (predicted - measured) / measured; 'spread' is how "
         "far the 90th percentile is from the 10th, over the median. Afterwards raw sums are "
-        "compared with the exact ones, and coded ones between the ranks.",
+        "compared with the exact ones, and coded ones between the ranks. With --beside each turn "
+        "has one iteration of everything, and the median of the turns' ratios counts.",
 };
-
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static double spread_of(const struct wring_replay_result *result)
-{
-    return (result->p90_us - result->p10_us) / result->time_us.median;
-}
-
-static void add_choice(json_t *object, const struct wring_autoplan_report *report)
-{
-    json_object_set_new(object, "settled", json_boolean(report->settled));
-    json_object_set_new(object, "chosen", wring_json_text(report->name));
-    json_object_set_new(object, "chosen_groups", json_integer(report->groups));
-    json_object_set_new(object, "end_to_end_us",
-                        json_pack("{s:o, s:o, s:o}", "with", number_or_null(report->with_us),
-                                  "without", number_or_null(report->without_us), "predicted",
-                                  number_or_null(report->predicted_us)));
-}
-
-static int print_json(const struct command *command, const struct wring_replay_result *result,
-                      double predicted_us)
-{
-    double measured_us = result->time_us.median;
-    json_t *object = json_pack(
-        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:f, s:I}", "model",
-        wring_json_text(command->params.trace->model), "ranks", (int)result->ranks, "iterations",
-        (int)command->params.iterations, "scale", command->planning.scale, "compute",
-        command->params.compute == WRING_REPLAY_SPIN ? "spin" : "sleep", "measured_us", measured_us,
-        "time_us", "min", result->time_us.min, "median", measured_us, "p90", result->p90_us,
-        "spread", spread_of(result), "predicted_us", number_or_null(predicted_us), "error",
-        number_or_null(predicted_us / measured_us - 1), "wire_bytes", result->wire_bytes, "cpu_us",
-        result->cpu_us, "wrong", (json_int_t)result->wrong);
-
-    if (command->params.automatic)
-        add_choice(object, &result->automatic);
-    return wring_json_print(stdout, object) == WRING_OK
-               ? WRING_EXIT_OK
-               : wring_fail(command->params.name, "standard output cannot be written");
-}
-
-/** What the job chose for itself, by iterations as it sees them: from end to end. */
-static void print_choice(const struct wring_autoplan_report *report)
-{
-    if (!report->settled) {
-        printf("  chosen     nothing: there were too few iterations\n");
-        return;
-    }
-    printf("  chosen     %s; from end to end %.3f ms with it, %.3f ms without", report->name,
-           report->with_us / 1e3, report->without_us / 1e3);
-    if (isfinite(report->predicted_us))
-        printf(", %.3f ms predicted", report->predicted_us / 1e3);
-    printf("\n");
-}
-
-static void print_text(const struct command *command, const struct wring_replay_result *result,
-                       double predicted_us)
-{
-    const struct wring_tensor_trace *trace = command->params.trace;
-    double measured_us = result->time_us.median;
-
-    printf("%s, %" PRIu32 " tensors, %" PRIu32 " ranks, %" PRIu32 " iterations\n", trace->model,
-           trace->n, result->ranks, command->params.iterations);
-    printf("  measured   %10.3f ms   %.3f ms of it exposed; spread %.1f %%\n", measured_us / 1e3,
-           (measured_us - wring_tensor_trace_alone_us(trace)) / 1e3, spread_of(result) * 100);
-    if (isfinite(predicted_us))
-        printf("  predicted  %10.3f ms   off by %+.1f %%\n", predicted_us / 1e3,
-               (predicted_us / measured_us - 1) * 100);
-    printf("  sent       %10.3f MB   a rank and iteration\n", result->wire_bytes / 1e6);
-    printf("  processor  %10.3f ms   likewise\n", result->cpu_us / 1e3);
-    if (command->params.automatic)
-        print_choice(&result->automatic);
-}
 
 /** In one rank. @param predicted_us  NaN where there is no plan */
 static int run(struct command *command, double predicted_us)
@@ -200,9 +143,9 @@ static int run(struct command *command, double predicted_us)
     if (code != WRING_EXIT_OK || result.rank != 0)
         return code;
     if (command->json)
-        code = print_json(command, &result, predicted_us);
+        code = wring_replay_print_json(&command->params, &result, predicted_us);
     else
-        print_text(command, &result, predicted_us);
+        wring_replay_print(&command->params, &result, predicted_us);
     if (code == WRING_EXIT_OK && result.wrong > 0)
         return wring_fail(command->params.name, "%" PRIu64 " tensors are wrong", result.wrong);
     return code;
@@ -242,6 +185,7 @@ static int replay(struct command *command, int argc, char **argv)
         wring_planning_load_trace(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.trace = command->planning.trace;
+    command->params.scale = command->planning.scale;
     bool launched = wring_under_launcher(&config);
     if (read_plan(command, launched ? 0 : ranks, &predicted_us) != WRING_OK)
         return WRING_EXIT_FAILURE;

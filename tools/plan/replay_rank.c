@@ -1,250 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring replay`: computing is slept or spun away, what is exchanged is real. */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include <wring/wring.h>
 
-#include "base/clock.h"
-#include "compress/kernels/far.h"
+#include "runtime/session/session.h"
 #include "tools/commands.h"
-#include "tools/plan/replay.h"
-#include "tools/rank_faults.h"
+#include "tools/plan/replay_side.h"
 
 #define WARM_UP 2      /* iterations that are not counted */
 #define SETTLE_MAX 400 /* until a session that plans for itself has chosen */
-#define WAIT_NS (600 * WRING_NS_PER_S)
+#define SIDES_MAX (1 + WRING_REPLAY_BESIDE_MAX)
 
+/** Sides that take turns; the first is what was asked for, others are beside it. */
 struct replay {
     const struct wring_replay_params *params;
-    struct wring_session *session;
-    struct wring_group *world;
-    uint32_t rank, ranks;
-    uint32_t n;                    /* tensors */
-    float *numbers;                /* that gradients are made of */
-    float **data;                  /* [n] one after another in one buffer */
-    struct wring_bucket **buckets; /* [n] */
-    uint64_t round;                /* iterations so far */
-    double *times_us;              /* [iterations] of this rank, then of the slowest */
-    double cpu_us;                 /* of all of them, of all the process's threads */
-    struct wring_rank_faults faults;
+    struct wring_replay_side sides[SIDES_MAX];
+    uint32_t n;
+    double *ratios; /* [iterations] */
 };
 
-static uint64_t elems_of(const struct replay *replay, uint32_t tensor)
-{
-    return replay->params->trace->tensors[tensor].elems;
-}
-
-static enum wring_status make_tensors(struct replay *replay)
-{
-    uint64_t total = 0;
-    float *all;
-
-    for (uint32_t i = 0; i < replay->n; i++)
-        total += elems_of(replay, i);
-    enum wring_status status =
-        wring_buffer_alloc(replay->session, total * sizeof(float), (void **)&all);
-    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
-        struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-        params.name = replay->params->trace->tensors[i].name;
-        params.data = replay->data[i] = all;
-        params.elems = elems_of(replay, i);
-        params.codec = replay->params->plan == NULL ? replay->params->codec : "none";
-        params.priority = (int32_t)i;
-        all += params.elems;
-        status = wring_bucket_register(replay->session, &params, &replay->buckets[i]);
-    }
-    return status == WRING_OK ? wring_session_commit(replay->session) : status;
-}
-
-static void write_gradients(struct replay *replay)
-{
-    replay->round++;
-    for (uint32_t t = 0; t < replay->n; t++)
-        wring_replay_fill(replay->data[t], elems_of(replay, t), replay->numbers, replay->rank,
-                          replay->round);
-    wring_far_settle();
-}
-
-/** Compute up to a time. */
-static void compute_until(const struct replay *replay, uint64_t at_ns)
-{
-    if (replay->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
-        wring_sleep_until(at_ns); /* which gives a turn of the core away, even if it is over */
-    while (wring_now_ns() < at_ns)
-        ;
-}
-
-static enum wring_status run_backward(struct replay *replay, uint64_t begin_ns)
-{
-    enum wring_status status = WRING_OK;
-
-    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
-        double ready_us = replay->params->trace->tensors[i].ready_us;
-        compute_until(replay, begin_ns + (uint64_t)(ready_us * 1e3));
-        status = wring_bucket_post(replay->buckets[i]);
-    }
-    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
-        status = wring_bucket_wait(replay->buckets[i], WAIT_NS);
-    return status;
-}
-
-/** The optimizer's step, by all gradients. */
-static void run_optimizer(const struct replay *replay)
-{
-    double us = replay->params->trace->optimizer_us;
-
-    if (us > 0)
-        compute_until(replay, wring_now_ns() + (uint64_t)(us * 1e3));
-}
-
-/** One iteration with fresh gradients, all ranks beginning together. */
-static enum wring_status run_iteration(struct replay *replay, double *us)
-{
-    write_gradients(replay);
-    enum wring_status status = wring_barrier(replay->world);
-    if (status != WRING_OK)
-        return status;
-    uint64_t cpu_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin_ns = wring_now_ns();
-    status = run_backward(replay, begin_ns);
-    run_optimizer(replay);
-    *us = (double)(wring_now_ns() - begin_ns) / 1e3;
-    replay->cpu_us += (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns) / 1e3;
-    return status;
-}
-
-/** Raw sums are exact, coded ones the same on all ranks. @param wrong  out: tensors that are not */
-static enum wring_status check(struct replay *replay, uint64_t *wrong)
-{
-    int64_t *least = calloc(3 * (size_t)replay->n, sizeof(*least));
-    int64_t *most = least + replay->n, *bad = most + replay->n;
-    enum wring_status status = least != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
-
-    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
-        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
-        status = wring_bucket_stats(replay->buckets[i], &stats);
-        least[i] = most[i] = wring_replay_digest(replay->data[i], elems_of(replay, i));
-        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
-                 !wring_replay_is_sum(replay->data[i], elems_of(replay, i), replay->numbers,
-                                      replay->ranks, replay->round);
-    }
-    if (status == WRING_OK)
-        status = wring_allreduce(replay->world, least, replay->n, WRING_I64, WRING_MIN, NULL, NULL);
-    if (status == WRING_OK)
-        status = wring_allreduce(replay->world, most, 2 * (uint64_t)replay->n, WRING_I64, WRING_MAX,
-                                 NULL, NULL);
-    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
-        *wrong += bad[i] != 0 || least[i] != most[i];
-    free(least);
-    return status;
-}
-
-static double quantile(const double *sorted, uint32_t n, double part)
-{
-    return sorted[(uint32_t)(part * (n - 1) + 0.5)];
-}
-
-/** Until a way is chosen, which is in the same iteration on all ranks. */
-static enum wring_status let_settle(struct replay *replay, struct wring_autoplan_report *report)
+static enum wring_status run_some(struct wring_replay_side *side, uint32_t iterations)
 {
     enum wring_status status = WRING_OK;
     double unused;
 
-    for (uint32_t i = 0; i < SETTLE_MAX && status == WRING_OK && !report->settled; i++) {
-        status = run_iteration(replay, &unused);
-        wring_autoplan_tell(replay->session, report);
-    }
-    for (uint32_t i = 0; i < WARM_UP && status == WRING_OK; i++)
-        status = run_iteration(replay, &unused);
+    for (uint32_t i = 0; i < iterations && status == WRING_OK; i++)
+        status = wring_replay_side_run(side, &unused);
     return status;
+}
+
+/** Until a way is chosen, which is in the same iteration on all ranks. */
+static enum wring_status let_settle(struct wring_replay_side *side,
+                                    struct wring_autoplan_report *report)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < SETTLE_MAX && status == WRING_OK && !report->settled; i++) {
+        status = run_some(side, 1);
+        wring_autoplan_tell(side->session, report);
+    }
+    return status == WRING_OK ? run_some(side, WARM_UP) : status;
+}
+
+static double sent_by(const struct wring_replay_side *side)
+{
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+
+    wring_session_stats(side->session, &stats);
+    return (double)stats.wire_bytes_sent;
+}
+
+/** All sides are warm, and what they count begins. */
+static enum wring_status warm_up(struct replay *replay, struct wring_replay_result *out)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
+        status = run_some(&replay->sides[i], WARM_UP);
+    if (replay->params->automatic && status == WRING_OK)
+        status = let_settle(replay->sides, &out->automatic);
+    for (uint32_t i = 0; i < replay->n; i++) {
+        replay->sides[i].cpu_us = 0;
+        replay->sides[i].wire_bytes = -sent_by(&replay->sides[i]);
+    }
+    return status;
+}
+
+/** One iteration of each side in turn; who begins changes. */
+static enum wring_status take_turns(struct replay *replay)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t turn = 0; turn < replay->params->iterations; turn++)
+        for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
+            struct wring_replay_side *side = &replay->sides[(turn + i) % replay->n];
+            status = wring_replay_side_run(side, &side->times_us[turn]);
+        }
+    for (uint32_t i = 0; i < replay->n; i++)
+        replay->sides[i].wire_bytes += sent_by(&replay->sides[i]);
+    return status;
+}
+
+/** An iteration takes as long as on its slowest rank. */
+static enum wring_status gather(struct replay *replay)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
+        status = wring_allreduce(replay->sides[i].world, replay->sides[i].times_us,
+                                 replay->params->iterations, WRING_F64, WRING_MAX, NULL, NULL);
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/** Before any side's times are sorted. */
+static struct wring_replay_beside compare_with(struct replay *replay,
+                                               const struct wring_replay_side *other)
+{
+    uint32_t n = replay->params->iterations;
+    struct wring_replay_beside beside = {0};
+
+    for (uint32_t turn = 0; turn < n; turn++)
+        replay->ratios[turn] = replay->sides->times_us[turn] / other->times_us[turn];
+    qsort(replay->ratios, n, sizeof(*replay->ratios), compare);
+    beside.ratio = wring_fit_quantile(replay->ratios, n, 0.5);
+    beside.where = wring_fit_interval(replay->ratios, n);
+    return beside;
+}
+
+static void sum_up(struct replay *replay, struct wring_replay_result *out)
+{
+    uint32_t n = replay->params->iterations;
+    double *times_us = replay->sides->times_us;
+
+    for (uint32_t i = 1; i < replay->n; i++)
+        out->beside[i - 1] = compare_with(replay, &replay->sides[i]);
+    for (uint32_t i = 1; i < replay->n; i++)
+        out->beside[i - 1].median_us = wring_spread_of(replay->sides[i].times_us, n).median;
+    out->time_us = wring_spread_of(times_us, n);
+    out->p10_us = wring_fit_quantile(times_us, n, 0.1);
+    out->p90_us = wring_fit_quantile(times_us, n, 0.9);
 }
 
 static enum wring_status measure(struct replay *replay, struct wring_replay_result *out)
 {
-    uint32_t n = replay->params->iterations;
-    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
-    double unused, means[2]; /* of an iteration: bytes sent, processor time */
-    enum wring_status status = WRING_OK;
+    const struct wring_replay_side *first = replay->sides;
+    double n = replay->params->iterations;
+    enum wring_status status = warm_up(replay, out);
 
-    for (uint32_t i = 0; i < WARM_UP && status == WRING_OK; i++)
-        status = run_iteration(replay, &unused);
-    if (replay->params->automatic && status == WRING_OK)
-        status = let_settle(replay, &out->automatic);
-    wring_session_stats(replay->session, &before);
-    replay->cpu_us = 0;
-    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
-        status = run_iteration(replay, &replay->times_us[i]);
-    wring_session_stats(replay->session, &after);
-    means[0] = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / n;
-    means[1] = replay->cpu_us / n;
-    if (status == WRING_OK) /* the time of an iteration is that of its slowest rank */
-        status =
-            wring_allreduce(replay->world, replay->times_us, n, WRING_F64, WRING_MAX, NULL, NULL);
     if (status == WRING_OK)
-        status = wring_allreduce(replay->world, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
+        status = take_turns(replay);
+    if (status == WRING_OK)
+        status = gather(replay);
+    double means[2] = {first->wire_bytes / n, first->cpu_us / n}; /* of an iteration */
+    if (status == WRING_OK)
+        status = wring_allreduce(first->world, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
+    for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
+        status = wring_replay_side_check(&replay->sides[i], &out->wrong);
     if (status != WRING_OK)
         return status;
-    out->time_us = wring_spread_of(replay->times_us, n);
-    out->p10_us = quantile(replay->times_us, n, 0.1);
-    out->p90_us = quantile(replay->times_us, n, 0.9);
+    sum_up(replay, out);
     out->wire_bytes = means[0];
     out->cpu_us = means[1];
-    return check(replay, &out->wrong);
+    return WRING_OK;
 }
 
-static int join(struct replay *replay)
+/** Sessions of their own. Who has met the other ranks once has a way to: exchanges come in the same
+ *  order on all of them, as sides take turns. */
+static int open_sides(struct replay *replay, const float *numbers)
 {
-    prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
-    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
-    char plan[WRING_CONFIG_TEXT + 16], codecs[WRING_CONFIG_TEXT + 32];
-    const char *const settings[] = {plan, codecs, "WRING_BYPASS=never", NULL};
+    const struct wring_replay_params *params = replay->params;
+    int code = WRING_EXIT_OK;
 
-    snprintf(plan, sizeof(plan), "WRING_PLAN=%s",
-             replay->params->plan != NULL ? replay->params->plan : "");
-    snprintf(codecs, sizeof(codecs), "WRING_PLAN_CODECS=%s",
-             replay->params->automatic ? replay->params->codec : "");
-    params.provider = replay->params->provider;
-    params.settings = settings;
-    int code = wring_rank_open(&replay->faults, &params, replay->params->ranks);
-    replay->session = replay->faults.session;
+    for (uint32_t i = 0; i <= params->n_beside && code == WRING_EXIT_OK; i++) {
+        struct wring_replay_side *side = &replay->sides[replay->n++];
+        side->params = params;
+        side->numbers = numbers;
+        side->way = i == 0 ? NULL : replay->sides->session->bootstrap;
+        side->plan = i == 0 ? params->plan : NULL;
+        side->codec = i == 0 ? params->codec : params->beside[i - 1];
+        code = wring_replay_side_open(side);
+    }
+    return code;
+}
+
+/** The library may have said why, of any side. */
+static int fail(const struct replay *replay, enum wring_status status)
+{
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    const struct wring_replay_side *side = replay->sides;
+
+    for (uint32_t i = 0; i < replay->n; i++)
+        if (wring_session_error(replay->sides[i].session, &detail) != WRING_OK)
+            side = &replay->sides[i];
+    return wring_rank_fail(&side->faults, "cannot go on", status);
+}
+
+static int run(struct replay *replay, const float *numbers, struct wring_replay_result *out)
+{
+    int code = open_sides(replay, numbers);
+
     if (code != WRING_EXIT_OK)
         return code;
-    replay->world = wring_session_world(replay->session);
-    replay->rank = wring_session_rank(replay->session);
-    replay->ranks = wring_session_size(replay->session);
-    enum wring_status status = make_tensors(replay);
-    return status == WRING_OK ? WRING_EXIT_OK
-                              : wring_rank_fail(&replay->faults, "cannot prepare", status);
+    *out = (struct wring_replay_result){.rank = replay->sides->rank, .ranks = replay->sides->ranks};
+    enum wring_status status = measure(replay, out);
+    return status == WRING_OK ? WRING_EXIT_OK : fail(replay, status);
 }
 
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
 {
-    struct replay replay = {
-        .params = params, .n = params->trace->n, .faults.command = params->name};
+    struct replay replay = {.params = params};
+    float *numbers = wring_replay_numbers();
     int code = WRING_EXIT_FAILURE;
 
-    replay.numbers = wring_replay_numbers();
-    replay.data = calloc(replay.n, sizeof(*replay.data));
-    replay.buckets = calloc(replay.n, sizeof(struct wring_bucket *));
-    replay.times_us = calloc(params->iterations, sizeof(*replay.times_us));
-    if (replay.numbers == NULL || replay.data == NULL || replay.buckets == NULL ||
-        replay.times_us == NULL)
+    prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
+    replay.ratios = calloc(params->iterations, sizeof(*replay.ratios));
+    if (numbers == NULL || replay.ratios == NULL)
         wring_fail(params->name, "out of memory");
     else
-        code = join(&replay);
-    if (code == WRING_EXIT_OK) {
-        *out = (struct wring_replay_result){.rank = replay.rank, .ranks = replay.ranks};
-        enum wring_status status = measure(&replay, out);
-        code = status == WRING_OK ? WRING_EXIT_OK
-                                  : wring_rank_fail(&replay.faults, "cannot go on", status);
-    }
-    wring_session_close(replay.session);
-    free(replay.numbers);
-    free(replay.data);
-    free(replay.buckets);
-    free(replay.times_us);
+        code = run(&replay, numbers, out);
+    while (replay.n > 0) /* the first one's bootstrap serves the others */
+        wring_replay_side_close(&replay.sides[--replay.n]);
+    free(replay.ratios);
+    free(numbers);
     return code;
 }

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of wring replay in many settings, each written down when it ends: what replay_matrix.py's kinds
+of them have in common."""
+import json
+import os
+import sys
+import time
+
+from peer_sides import Failed
+from peer_watch import TRIES, Limits, Watch
+from replay_runs import Folder, place
+
+WARM_UP = 2  # iterations of a replay that are not timed
+LOOK_S = 0.5  # between looks at the machine while something runs
+LONG_S = 15  # a run that is not made again: so long the machine is never left alone
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class TimeOver(Exception):
+    pass
+
+
+class Clock:
+    def __init__(self, seconds):
+        self.begin, self.seconds, self.idle = time.monotonic(), seconds, True
+
+    def need(self, seconds):
+        """The first thing always begins, else there would be no end."""
+        spent = time.monotonic() - self.begin
+        if self.seconds is not None and not self.idle and spent + seconds > self.seconds:
+            raise TimeOver
+        self.idle = False
+
+
+class Bench:
+    """What both kinds of runs have in common."""
+
+    def __init__(self, arguments):
+        self.arguments, self.clock = arguments, Clock(arguments.seconds)
+        wring = os.path.abspath(f"{arguments.build}/tools/wring")
+        if not os.access(wring, os.X_OK):
+            sys.exit(f"{arguments.build} is not built: meson setup {arguments.build} && ninja -C "
+                     f"{arguments.build}")
+        self.folder = Folder(arguments.folder or f"{arguments.build}/replay-matrix", wring)
+        self.wring, self.failed, self.of_another = wring, {}, 0
+        limits = Limits(os.path.abspath(f"{arguments.build}/tests/peers/machine_limits"))
+        self.watch = Watch(float) if arguments.as_is or arguments.auto else Watch(
+            limits.line, len(arguments.cases) * arguments.rounds, limits.copies, every=LOOK_S)
+
+    def same(self, case, **more):
+        """How a line names a case's run."""
+        return {"setting": case.setting, "ranks": case.ranks, "model": case.model,
+                "scale": case.scale, "compute": self.arguments.compute,
+                "iterations": self.iterations(case.setting), **more}
+
+    def iterations(self, setting):
+        return self.arguments.iterations or self.ITERATIONS[setting]
+
+    def replay(self, run, case, words, expected_us, what, beside, **environment):
+        """One run, written down: what names it, and what else is to be known of it."""
+        iterations = self.iterations(case.setting)
+        seen = [line["took_s"] for line in self.folder.find(**what)]
+        guess = max(seen) if seen else 2 + 1.3e-6 * expected_us * (iterations + WARM_UP)
+        self.clock.need(guess)
+        begin = time.monotonic()
+        words = ["replay", "--json", "-t", case.model, "--scale", case.scale, "--compute",
+                 self.arguments.compute, "--iterations", iterations, *words]
+        got = json.loads(self.watch.run(
+            lambda: run(words, 60 + 10 * guess, **environment),
+            lambda text: say(f"{case.title}: {text}"), tries=TRIES if guess < LONG_S else 1))
+        self.folder.add({**what, **beside, "measured_us": got["measured_us"],
+                         "within": got["spread"], "predicted_us": got["predicted_us"],
+                         "wire_bytes": got["wire_bytes"], "chosen": got.get("chosen", ""),
+                         "beside": got.get("beside", []),
+                         "took_s": round(time.monotonic() - begin, 2)})
+        return got["measured_us"]
+
+    def run(self):
+        """@return whether runs are left"""
+        places = list(dict.fromkeys((case.setting, case.ranks) for case in self.arguments.cases))
+        try:
+            for setting, ranks in places:
+                some = [case for case in self.arguments.cases
+                        if (case.setting, case.ranks) == (setting, ranks)]
+                if self.is_done(some):
+                    continue
+                with place(self.wring, setting, ranks) as run:
+                    self.run_place(run, setting, ranks, some)
+        except TimeOver:
+            return True
+        return False
+
+    def run_place(self, run, setting, ranks, some):
+        try:
+            self.prepare(run, setting, ranks)
+        except Failed as error:
+            self.fail(f"{setting} x{ranks}", error)
+            return
+        for turn in range(self.arguments.rounds):
+            self.run_round(run, some, turn)
+
+    def fail(self, what, error):
+        self.failed[what] = str(error)
+        say(f"{what}: failed: {error}")
