@@ -7,20 +7,22 @@
 #include <string.h>
 
 #include "base/xml.h"
-#include "planner/timeline.h"
+#include "planner/timeline_svg.h"
 
-#define LEFT 210
-#define WIDTH 1000 /* of the time axis */
-#define TOP 64
-#define ROW 46
-#define BOX 30
+#define LEFT WRING_SVG_LEFT
+#define WIDTH WRING_SVG_WIDTH
+#define BOX WRING_SVG_BOX
+#define AXIS 58 /* where marks begin */
 
 static const char head[] =
     "<style>:root{--fg:#1c2733;--dim:#5b6b7b;--line:#dde3ea;--bg:#fff;--app:#0a7d6c;"
-    "--codec:#8250df;--wire:#1f6feb;--hot:#cf222e}@media(prefers-color-scheme:dark){:root{"
+    "--codec:#8250df;--wire:#1f6feb;--hot:#cf222e;--work:#9a6700;--wait:#8c959f}@media(prefers-"
+    "color-scheme:dark){:root{"
     "--fg:#e2e8ef;--dim:#93a1b0;--line:#2a3542;--bg:#0f151c;--app:#3fcfb4;--codec:#bc8cff;"
-    "--wire:#58a6ff;--hot:#ff7b72}}text{fill:var(--fg)}.dim{fill:var(--dim)}"
+    "--wire:#58a6ff;--hot:#ff7b72;--work:#d29922;--wait:#6e7681}}text{fill:var(--fg)}.dim{fill:var("
+    "--dim)}"
     ".row{stroke:var(--line)}.app{fill:var(--app)}.codec{fill:var(--codec)}.wire{fill:var(--wire)}"
+    ".work{fill:var(--work)}.wait{fill:var(--wait)}"
     ".box{opacity:.38}.hot{opacity:1}.path{fill:var(--hot)}.mark{stroke:var(--fg);"
     "stroke-dasharray:3 3}</style>\n";
 
@@ -34,45 +36,26 @@ static double mark_step(double iteration_us)
     return iteration_us / step > 20 ? step * 2 : step;
 }
 
-static double scale_of(const struct wring_timeline_result *result)
+static void put_axis(const struct wring_svg *svg)
 {
-    return result->iteration_us > 0 ? WIDTH / result->iteration_us : 0;
-}
+    double step = svg->result->iteration_us > 0 ? mark_step(svg->result->iteration_us) : 1;
 
-static void put_axis(FILE *file, const struct wring_timeline_result *result, double bottom)
-{
-    double step = result->iteration_us > 0 ? mark_step(result->iteration_us) : 1;
-
-    for (double at = 0; at <= result->iteration_us; at += step) {
-        double x = LEFT + at * scale_of(result);
-        fprintf(file, "<line class=\"row\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.0f\"/>", x, x,
-                TOP - 6, bottom);
-        fprintf(file,
+    for (double at = 0; at <= svg->result->iteration_us; at += step) {
+        double x = LEFT + at * svg->scale;
+        fprintf(svg->file, "<line class=\"row\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.0f\"/>", x,
+                x, AXIS, svg->bottom);
+        fprintf(svg->file,
                 "<text class=\"dim\" x=\"%.1f\" y=\"%d\" font-size=\"11\" "
                 "text-anchor=\"middle\">%g ms</text>\n",
-                x, TOP - 10, at / 1e3);
+                x, AXIS - 4, at / 1e3);
     }
-    double ready = LEFT + result->last_ready_us * scale_of(result);
-    fprintf(file,
+    double ready = LEFT + svg->result->last_ready_us * svg->scale;
+    fprintf(svg->file,
             "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.0f\"/>"
             "<text class=\"dim\" x=\"%.1f\" y=\"%.0f\" font-size=\"11\" text-anchor=\"middle\">"
             "all gradients ready, undelayed</text>\n",
-            ready, ready, TOP - 6, bottom + 4, fmin(fmax(ready, LEFT + 80), LEFT + WIDTH - 80),
-            bottom + 18);
-}
-
-static void put_lane(FILE *file, const struct wring_cost_model *model,
-                     const struct wring_timeline_result *result, uint32_t lane)
-{
-    double y = TOP + lane * ROW;
-    double share = result->iteration_us > 0 ? 100 / result->iteration_us : 0;
-
-    fprintf(file,
-            "<text x=\"16\" y=\"%.0f\" font-weight=\"600\">%s</text><text class=\"dim\" x=\"16\" "
-            "y=\"%.0f\" font-size=\"11\">busy %.0f %%, decides %.3g ms</text>"
-            "<line class=\"row\" x1=\"16\" x2=\"%d\" y1=\"%.0f\" y2=\"%.0f\"/>\n",
-            y + 16, model->lanes[lane], y + 31, result->busy_us[lane] * share,
-            result->critical_us[lane] / 1e3, LEFT + WIDTH, y + ROW - 6, y + ROW - 6);
+            ready, ready, AXIS, svg->bottom + 4, fmin(fmax(ready, LEFT + 80), LEFT + WIDTH - 80),
+            svg->bottom + 18);
 }
 
 /** "codec" lanes code, the first one computes, the others are links. */
@@ -109,71 +92,87 @@ static void put_tooltip(FILE *file, const struct wring_cost_model *model,
 }
 
 /** What of a stay on the first lane is coding, which comes after the computing. */
-static void put_coding(FILE *file, const struct wring_cost_model *model,
-                       const struct wring_grouping *grouping,
-                       const struct wring_timeline_result *result,
-                       const struct wring_lane_task *task)
+static void put_coding(const struct wring_svg *svg, const struct wring_lane_task *task)
 {
-    uint32_t begin = task->group == 0 ? 0 : grouping->end[task->group - 1];
+    uint32_t begin = task->group == 0 ? 0 : svg->grouping->end[task->group - 1];
     double coding_us = task->busy_us;
 
-    for (uint32_t i = begin; i < grouping->end[task->group]; i++)
-        coding_us -= model->problem.compute_us[i];
-    if (coding_us * scale_of(result) < 0.1)
+    for (uint32_t i = begin; i < svg->grouping->end[task->group]; i++)
+        coding_us -= svg->model->problem.compute_us[i];
+    if (coding_us * svg->scale < 0.1)
         return;
-    fprintf(file, "<rect class=\"box codec%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"/>",
-            task->critical ? " hot" : "", LEFT + (task->end_us - coding_us) * scale_of(result), TOP,
-            coding_us * scale_of(result), BOX);
+    fprintf(svg->file,
+            "<rect class=\"box codec%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\"/>",
+            task->critical ? " hot" : "", LEFT + (task->end_us - coding_us) * svg->scale,
+            svg->lane_y[0], coding_us * svg->scale, BOX);
 }
 
-static void put_box(FILE *file, const struct wring_cost_model *model,
-                    const struct wring_grouping *grouping,
-                    const struct wring_timeline_result *result, const struct wring_lane_task *task)
+static void put_box(const struct wring_svg *svg, const struct wring_lane_task *task)
 {
-    double x = LEFT + task->begin_us * scale_of(result);
-    double width = fmax((task->end_us - task->begin_us) * scale_of(result), 0.3);
-    double y = TOP + task->lane * ROW;
+    double x = LEFT + task->begin_us * svg->scale;
+    double width = fmax((task->end_us - task->begin_us) * svg->scale, 0.3);
+    double y = svg->lane_y[task->lane];
 
-    fprintf(file,
+    fprintf(svg->file,
             "<g><rect class=\"box %s%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" "
             "rx=\"%g\"/>",
-            class_of(model, task->lane), task->critical ? " hot" : "", x, y,
+            class_of(svg->model, task->lane), task->critical ? " hot" : "", x, y,
             width > 1 ? width - 0.4 : width, BOX, width > 8 ? 3.0 : 0);
     if (task->lane == 0)
-        put_coding(file, model, grouping, result, task);
+        put_coding(svg, task);
     if (task->critical)
-        fprintf(file, "<rect class=\"path\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"3\"/>", x,
+        fprintf(svg->file,
+                "<rect class=\"path\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"3\"/>", x,
                 y + BOX + 1, width);
-    put_tooltip(file, model, grouping, task);
-    fputs("</g>\n", file);
+    put_tooltip(svg->file, svg->model, svg->grouping, task);
+    fputs("</g>\n", svg->file);
+    wring_svg_put_parts(svg, task);
+}
+
+static void put_legend(const struct wring_svg *svg, double y)
+{
+    fprintf(svg->file,
+            "<text class=\"dim\" x=\"16\" y=\"%.0f\" font-size=\"11\">Strong boxes over a red "
+            "line decide: each began when the one before it on that line ended. Point at a box "
+            "to see what it is.</text>\n",
+            y);
+    if (wring_svg_has_parts(svg))
+        fprintf(svg->file,
+                "<text class=\"dim\" x=\"16\" y=\"%.0f\" font-size=\"11\">The narrow rows are "
+                "apportioned, not measured: exchanges were measured whole, their codec work, "
+                "processor time and bytes apart. A box is a piece, or several where these would "
+                "be too narrow.</text>\n",
+                y + 16);
 }
 
 enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
                                            const struct wring_grouping *grouping,
                                            const struct wring_timeline_result *result, FILE *file)
 {
-    double bottom = TOP + model->problem.n_lanes * ROW;
-    double height = bottom + 50;
+    struct wring_svg svg = {
+        .file = file,
+        .model = model,
+        .grouping = grouping,
+        .result = result,
+        .scale = result->iteration_us > 0 ? WIDTH / result->iteration_us : 0,
+    };
 
+    wring_svg_place_rows(&svg);
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
             "font-family=\"system-ui,sans-serif\" font-size=\"13\">\n",
-            LEFT + WIDTH + 30, height);
+            LEFT + WIDTH + 30, svg.bottom + (wring_svg_has_parts(&svg) ? 66 : 50));
     fputs(head, file);
     fprintf(file, "<rect width=\"100%%\" height=\"100%%\" fill=\"var(--bg)\"/>"
                   "<text x=\"16\" y=\"26\" font-size=\"17\" font-weight=\"600\">");
     wring_xml_put(file, model->trace->model);
     fprintf(file, ": %.3f ms an iteration, %" PRIu32 " tensors in %" PRIu32 " groups</text>\n",
             result->iteration_us / 1e3, model->problem.n_tensors, grouping->n);
-    put_axis(file, result, bottom);
-    for (uint32_t lane = 0; lane < model->problem.n_lanes; lane++)
-        put_lane(file, model, result, lane);
+    put_axis(&svg);
+    wring_svg_put_rows(&svg);
     for (uint32_t i = 0; i < result->n; i++)
-        put_box(file, model, grouping, result, &result->tasks[i]);
-    fprintf(file,
-            "<text class=\"dim\" x=\"16\" y=\"%.0f\" font-size=\"11\">Strong boxes over a red "
-            "line decide: each began when the one before it on that line ended. Point at a box "
-            "to see what it is.</text>\n</svg>\n",
-            height - 10);
+        put_box(&svg, &result->tasks[i]);
+    put_legend(&svg, svg.bottom + 40);
+    fputs("</svg>\n", file);
     return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
 }

@@ -16,7 +16,7 @@ enum {
     REST
 };
 
-static const struct wring_lanes way_lanes = {3, {"device", "exchange", "rest of it"}};
+static const struct wring_lanes way_lanes = {3, {"device", WRING_LANE_EXCHANGE, "rest of it"}};
 
 static struct wring_step code(enum wring_step_kind kind)
 {
@@ -75,6 +75,7 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
     if (way == NULL || (candidate.barred && !baseline))
         return WRING_OK;
     candidate.option.option = steps_of(way);
+    candidate.option.way = way;
     candidate.cost.each[EXCHANGE] = busy;
     candidate.cost.each[REST] = rest_of(&way->solo.us, &way->busy.us);
     return wring_candidates_offer(&building->candidates, &candidate);

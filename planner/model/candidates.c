@@ -18,15 +18,19 @@ struct walk {
 
 /* ---- what an option costs ---- */
 
-/** Elements that travel as one piece. */
+double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes)
+{
+    double bytes = (double)chunk_bytes, elems = bytes / sizeof(float);
+
+    if (codec == NULL)
+        return elems;
+    double coded = wring_cost_at(&codec->wire_bytes, GATHER_UP * elems);
+    return coded > bytes ? GATHER_UP * elems * bytes / coded : GATHER_UP * elems;
+}
+
 static double piece_elems(const struct wring_candidates_params *params)
 {
-    double bytes = (double)params->chunk_bytes, elems = bytes / sizeof(float);
-
-    if (params->work.in == NULL)
-        return elems;
-    double coded = wring_cost_at(&params->work.in->wire_bytes, GATHER_UP * elems);
-    return coded > bytes ? GATHER_UP * elems * bytes / coded : GATHER_UP * elems;
+    return wring_candidate_piece_elems(params->work.in, params->chunk_bytes);
 }
 
 /** Elements of a group that travel at once: a piece for each of those that it is divided between.

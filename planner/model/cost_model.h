@@ -58,12 +58,17 @@ struct wring_cost_model_params {
 
 /** What stands behind an option of the problem. */
 struct wring_cost_option {
-    uint32_t codec;             /* index in codecs; the first is "none" */
-    struct wring_option option; /* its steps */
-    enum wring_place place;     /* of its first encode, for a short name */
-    uint64_t chunk_elems;       /* of a piece that travels; 0: nothing is cut */
-    uint32_t cores;             /* pinned for the codec; 0: none, or nobody said */
+    uint32_t codec;                      /* index in codecs; the first is "none" */
+    struct wring_option option;          /* its steps */
+    enum wring_place place;              /* of its first encode, for a short name */
+    uint64_t chunk_elems;                /* of a piece that travels; 0: nothing is cut */
+    uint32_t cores;                      /* pinned for the codec; 0: none, or nobody said */
+    const struct wring_profile_way *way; /* that it was measured as, of the profile; NULL: it was
+                                            put together from links and codecs */
 };
+
+/** The lane of exchanges that were measured as a whole. */
+#define WRING_LANE_EXCHANGE "exchange"
 
 struct wring_cost_model {
     struct wring_problem problem;

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* of the time: who rests longer waits for something else than the processor */
-#define AT_WORK 0.9
+#include "planner/model/way_work.h"
 
 uint32_t wring_pinned_processors(const struct wring_profile *profile)
 {
@@ -63,38 +62,24 @@ struct parts {
     const struct wring_profile_way *way;
     const struct wring_profile_coder *from, *to;
     const struct wring_cost *link_us;
-    bool divisible;
 };
 
-/** Coding a bucket takes one rank: in two steps it encodes the others' shards and its own sum. */
 static double code_us(const struct parts *parts, const struct wring_profile_coder *coder,
                       double elems)
 {
-    double others = parts->way->ranks - 1.0;
-    double decoded = parts->divisible ? 2 * others / parts->way->ranks : others;
-
-    return wring_cost_at(&coder->encode.us, elems) +
-           wring_cost_at(&coder->decode.us, decoded * elems);
-}
-
-/** Bytes on the link, which sustains no more than it lets through of many. */
-static double link_us(const struct parts *parts, double elems)
-{
-    double bytes = wring_cost_at(&parts->way->wire_bytes, elems);
-    double us = wring_cost_at(parts->link_us, bytes), least = bytes * parts->link_us->slope;
-
-    return us > least ? us : least;
+    return wring_way_encode_us(coder, elems) + wring_way_decode_us(parts->way, coder, elems);
 }
 
 static double moved_us(const struct parts *parts, double elems)
 {
     double busy = wring_cost_at(&parts->way->busy.us, elems);
     double cpu = wring_cost_at(&parts->way->cpu.us, elems);
-    double rest = cpu - code_us(parts, parts->from, elems), link = link_us(parts, elems);
+    double rest = cpu - code_us(parts, parts->from, elems),
+           link = wring_way_link_us(parts->way, parts->link_us, elems);
     double coded = code_us(parts, parts->to, elems);
     double least = rest > link ? rest : link;
 
-    if (least > busy || cpu < AT_WORK * busy)
+    if (least > busy || cpu < WRING_AT_WORK * busy)
         least = busy;
     return coded > least ? coded : least;
 }
@@ -116,16 +101,6 @@ static struct wring_cost move_codec(const struct parts *parts)
     return moved;
 }
 
-/** The one link that everything passes; NULL: there are two kinds. */
-static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
-{
-    if (pinned->nodes > 1 && pinned->ranks_per_node > 1)
-        return NULL;
-    const struct wring_profile_link *link =
-        &pinned->profile->links[pinned->nodes > 1 ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
-    return link->present ? link : NULL;
-}
-
 /** A core for each rank's progress, for its codecs' threads, and for its computing. */
 static bool has_room(const struct wring_pinned *pinned, const struct wring_profile_way *way)
 {
@@ -137,22 +112,14 @@ static bool has_room(const struct wring_pinned *pinned, const struct wring_profi
            pinned->ranks_per_node * each <= way->cores;
 }
 
-static const struct wring_profile_codec *find_codec(const struct wring_profile *profile,
-                                                    const char *spec)
-{
-    for (uint32_t i = 0; i < profile->n_codecs; i++)
-        if (strcmp(profile->codecs[i].spec, spec) == 0)
-            return &profile->codecs[i];
-    return NULL;
-}
-
 /** Move the codec work of a way that was measured inline. @return false: nobody knows */
 static bool move_way(const struct wring_pinned *pinned, const struct wring_profile_way *way,
                      struct wring_cost *busy)
 {
-    const struct wring_profile_codec *codec = find_codec(pinned->profile, way->codec);
-    const struct wring_profile_link *link = one_link(pinned);
-    struct parts parts = {.way = way, .divisible = strcmp(way->run_as, "indivisible") != 0};
+    const struct wring_profile_codec *codec = wring_way_codec(pinned->profile, way);
+    const struct wring_profile_link *link =
+        wring_way_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+    struct parts parts = {.way = way};
 
     if (strcmp(way->codec, "none") == 0) {
         *busy = way->busy.us;

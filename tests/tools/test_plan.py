@@ -144,6 +144,30 @@ class Plans(unittest.TestCase):
                                    6)
         self.assertAlmostEqual(after["exposed_us"], without["exposed_us"], 6)
 
+    def test_what_is_inside_of_exchanges(self):
+        """Pictures have rows for it, said to be apportioned; thread and waiting make up the whole."""
+        svg, perfetto = (os.path.join(self.folder, name) for name in ("svg", "perfetto"))
+        trace = make_trace(self.folder, [("a", 1 << 20, 0), ("b", 1 << 20, 900)])
+        profile = make_profile(self.folder, [(0, 1 << 18, 0.02)])
+        self.plan("-t", trace, "-p", profile, "-c", "bf16", "--only", "--cores", "0", "--bound-ms",
+                  "0", "--svg", svg, "--perfetto", perfetto)
+        text = pathlib.Path(svg).read_text(encoding="utf-8")
+        for words in (">encode<", ">wire<", ">decode and add<", "apportioned, not measured"):
+            self.assertIn(words, text)
+        events = json.loads(pathlib.Path(perfetto).read_text(encoding="utf-8"))["traceEvents"]
+        rows = {event["tid"]: event["args"]["name"] for event in events
+                if event["name"] == "thread_name"}
+        took = dict.fromkeys(rows.values(), 0)
+        for event in events:
+            if event["ph"] == "X":
+                took[rows[event["tid"]]] += event["dur"]
+        parts = {name: us for name, us in took.items() if "(apportioned)" in name}
+        wire = parts.pop("exchange: wire (apportioned)")
+        self.assertGreater(len(parts), 2, took)
+        self.assertAlmostEqual(sum(parts.values()), took["exchange"], 3)
+        self.assertLess(0, wire)
+        self.assertLess(wire, took["exchange"])
+
     def test_files(self):
         paths = {name: os.path.join(self.folder, name) for name in ("plan", "svg", "perfetto")}
         trace = make_trace(self.folder, [("<a> & \"b\"", 1000000, 0), ("c", 10, 5000)])
