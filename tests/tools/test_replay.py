@@ -47,6 +47,61 @@ class Replays(unittest.TestCase):
             self.assertAlmostEqual(answer["error"],
                                    answer["predicted_us"] / answer["measured_us"] - 1, 6)
 
+    def plan_groups(self, trace, groups):
+        """A plan of these groups. @param groups [(tensors, codec)] @return the model's order"""
+        picture = self.path + ".perfetto"
+        result = wring("plan", "-t", trace, "-N", "2", "-g", "1", "--runnable", "--where", "cpu",
+                       "--bound-ms", "0", "--search", "layers", "--only", "-c", "onebit", "-o",
+                       self.path, "--perfetto", picture)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(picture, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        lane, = (e["tid"] for e in events if e["name"] == "thread_name" and
+                 e["args"]["name"] == "inter")
+        starts = sorted((e["ts"], e["name"]) for e in events if e["ph"] == "X" and e["tid"] == lane)
+        with open(self.path, encoding="utf-8") as file:
+            plan = json.load(file)
+        elements = {group["tensors"][0]: group["elements"] for group in plan["groups"]}
+        raw = {"codec": "none", "where": "", "scheme": "flat allreduce", "run_as": "auto"}
+        plan["groups"] = [{**plan["groups"][0], **(raw if codec == "none" else {"codec": codec}),
+                           "tensors": tensors, "elements": sum(map(elements.get, tensors))}
+                          for tensors, codec in groups]
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        return [name for _, name in starts if any(name == tensors[0] for tensors, _ in groups)]
+
+    def test_order_is_the_models(self):
+        """All is ready at once. Groups begin in the order of the model's lanes; their first pieces
+        leave in it, too, but for uncompressed ones, which pass those that still encode."""
+        record, trace = self.path + ".record", self.path + ".trace"
+        with open(trace, "w", encoding="utf-8") as file:
+            json.dump({"format": "wring-trace", "version": 1, "model": "m", "dtype": "float32",
+                       "tensors": [{"name": f"t{i}", "elements": 60000 - 7000 * i, "ready_us": 0}
+                                   for i in range(7)]}, file)
+        coded, raw = [["t0"], ["t2"], ["t6"]], [["t1"], ["t3", "t4"], ["t5"]]
+        groups = sorted([(g, "onebit") for g in coded] + [(g, "none") for g in raw])
+        order = self.plan_groups(trace, groups)
+        result = wring("replay", "-t", trace, "--plan", self.path, "-n", "2", "-p", "shm",
+                       "--iterations", "3", WRING_TRACE=record)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(record, encoding="utf-8") as file:
+            events = [e for e in json.load(file) if e["ph"] == "X"]
+        steps, first = {}, {}
+        for event in sorted(events, key=lambda e: e["ts"]):
+            bucket = event["args"].get("bucket", event["name"]).split(" ")[0]
+            iteration = event["pid"], event["args"].get("number")
+            if event["cat"] == "buckets" and bucket in order:
+                steps.setdefault(iteration, []).append(bucket)
+            elif event["name"] == "send" and bucket in order:
+                first.setdefault(iteration, {}).setdefault(bucket, event["ts"])
+        self.assertGreaterEqual(len(steps), 6)
+        for iteration, begun in steps.items():
+            self.assertEqual(begun, order)
+            for kind in (coded, raw):
+                names = [tensors[0] for tensors in kind if tensors[0] in first.get(iteration, {})]
+                self.assertEqual(names, sorted(names, key=first.get(iteration, {}).get))
+        self.assertEqual({name for sent in first.values() for name in sent}, set(order))
+
     def test_a_codec_for_each_way(self):
         """One until the sum, another one after it, and either may be none."""
         for codec in ("none>onebit", "onebit>none", "onebit>onebit+ef"):
