@@ -18,7 +18,9 @@
  * Coding: the artifact's times are of encoding and decoding together, and of decoding, level up to
  * 2^20 elements of a device and in proportion beyond. A CPU takes 20 Gbit/s of float32 input for
  * encoding and decoding together: 32 / 20e3 = 0.0016 us per element of the node, of which each is
- * half, since nobody says more.
+ * half, since nobody says more. An offload node, of which each node of the cluster has one beside
+ * it, is taken to code at the same 20 Gbit/s: nobody published one for these codecs, and a node in
+ * the path has such a CPU. It is no part of the artifact.
  */
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +56,8 @@ struct device_us {
 
 static const struct coder {
     const char *spec;
-    bool summable, feedback, cpu;
+    bool summable, feedback;
+    bool cpu;          /* coded on CPUs, those of offload nodes among them */
     double wire_bytes; /* per element; of R = 1 where the spec has an R */
     struct device_us at, two_level;
 } coders[] = {
@@ -95,7 +98,7 @@ static void set_codec(const struct coder *coder, struct wring_profile_codec *out
     if (coder->two_level.both > 0)
         out->two_level[WRING_PLACE_DEVICE] = device_coding(coder->two_level);
     if (coder->cpu)
-        out->at[WRING_PLACE_CPU] = (struct wring_profile_coding){
+        out->at[WRING_PLACE_CPU] = out->at[WRING_PLACE_NODE] = (struct wring_profile_coding){
             .present = true,
             .encode_us = wring_cost_line(0, CPU_US),
             .decode_us = wring_cost_line(0, CPU_US),

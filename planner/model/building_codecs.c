@@ -81,10 +81,10 @@ static enum wring_status check_error(const struct wring_building *building,
 
 static bool may_code(const struct wring_building *building, const struct wring_profile_codec *codec)
 {
-    uint32_t places = building->params->places;
+    uint32_t asked = building->params->places, places = asked != 0 ? asked : WRING_PLACES_DEFAULT;
 
     for (uint32_t place = 0; place < WRING_PLACES; place++)
-        if (codec->at[place].present && (places == 0 || places >> place & 1))
+        if (codec->at[place].present && places >> place & 1)
             return true;
     return false;
 }

@@ -36,7 +36,8 @@ static struct wring_candidates_params codec_params(const struct wring_building *
         .timeline = model->timeline,
         .runnable = params->runnable,
         .codec = codec,
-        .places = params->places != 0 && !building->barred[codec] ? params->places : ~0u,
+        .places =
+            params->places != 0 && !building->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
         .chunk_bytes = chunk_bytes(building),
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
         .barred = building->barred[codec],

@@ -30,6 +30,9 @@ enum wring_computing {
     WRING_COMPUTING_PROCESSOR, /* on which the exchange runs, too */
 };
 
+/** Who may code unless it is said: an offload node has to be there, and to be asked for. */
+#define WRING_PLACES_DEFAULT (1u << WRING_PLACE_DEVICE | 1u << WRING_PLACE_CPU)
+
 /** The least budget that is one: nothing but 0 is below it. */
 #define WRING_BUDGET_NOTHING 0x1p-1022
 
@@ -42,7 +45,8 @@ struct wring_cost_model_params {
        the sum, another one after it */
     const char *const *codecs;
     uint32_t n_codecs;
-    uint32_t places;      /* bit per enum wring_place: who may code; 0: whoever the profile knows */
+    uint32_t places;      /* bit per enum wring_place: who may code; 0: WRING_PLACES_DEFAULT. Who is
+                             not in the profile cannot */
     double max_nmse;      /* a tensor takes no codec that loses more of it than that, as
                              wring_profile_error() knows it; 0: no budget;
                              WRING_BUDGET_NOTHING: only what loses nothing */

@@ -221,6 +221,16 @@ class Plans(unittest.TestCase):
         for option in ("--cores", "--chunk-bytes"):
             self.assertIn(option, lines[-1])
 
+    def test_an_offload_node(self):
+        """Built-in profiles have its costs; only who asks gets it, and no build runs it."""
+        question = ("-t", "vgg16", "-p", "testbed-pcie-25g", "-c", "onebit", "--bound-ms", "0")
+        plan = self.plan(*question, "--where", "node", "--only")
+        self.assertEqual({group["where"] for group in plan["groups"]}, {"node"})
+        self.assertNotIn("node", {group["where"] for group in self.plan(*question)["groups"]})
+        shown = wring("plan", *question, "--where", "node", "--only").stdout
+        self.assertIn("This build cannot run", shown)
+        self.refuse(1, "", *question, "--where", "node", "--runnable", "--only")
+
     def setting_of(self, *arguments):
         plan = self.plan("-t", "lstm", "--scale", "0.01", "--bound-ms", "0", "-c", "bf16", *arguments)
         return plan.get("executor"), plan.get("chunk_bytes"), plan

@@ -176,7 +176,7 @@ void wring_plan_show(const struct wring_planning *planning, const struct wring_p
 int wring_plan_list_options(const char *name, uint32_t places, bool json)
 {
     struct wring_options_params params = {
-        .places = places != 0 ? places : 1u << WRING_PLACE_DEVICE | 1u << WRING_PLACE_CPU,
+        .places = places != 0 ? places : WRING_PLACES_DEFAULT,
         .flat = true,
         .hierarchical = true,
     };

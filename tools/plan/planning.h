@@ -21,7 +21,7 @@ struct wring_planning {
     char *codecs[WRING_PLANNING_CODECS_MAX];
     size_t n_codecs;
     double max_nmse; /* 0: no budget */
-    uint32_t places; /* bit per enum wring_place; 0: whoever the profile knows */
+    uint32_t places; /* bit per enum wring_place; 0: WRING_PLACES_DEFAULT */
     bool runnable;   /* only options that this build can execute */
     enum wring_timeline timeline;
     struct wring_settings_wanted settings; /* pinned cores and pieces to choose among */

@@ -33,7 +33,9 @@ static const struct argp_option options[] = {
      "loses anything",
      1},
     {"where", OPTION_WHERE, "LIST", 0,
-     "who may code: device,cpu,node (default: whoever the profile knows)", 1},
+     "who may code: device,cpu,node (default: device and cpu; an offload node only where it is "
+     "named, and no build runs it yet)",
+     1},
     {"runnable", OPTION_RUNNABLE, NULL, 0, "only take options that this build can execute", 1},
     {"timeline", OPTION_TIMELINE, "HOW", 0,
      "serial, phases or full (default: phases for built-in profiles, else full)", 1},
