@@ -115,6 +115,31 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertAlmostEqual(points[2]["scaling_factor"], 1, delta=0.01)
 
+    def test_what_local_steps_changed_has_a_plan_of_its_own(self):
+        """All of it is there at once: it takes what wring plan says of such a trace."""
+        with tempfile.TemporaryDirectory() as folder:
+            def trace(name, ready):
+                path = os.path.join(folder, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump({"format": "wring-trace", "version": 1, "model": "m",
+                               "dtype": "float32", "forward_us": 100,
+                               "tensors": [{"name": f"t{i}", "elements": 50000, "ready_us": at}
+                                           for i, at in enumerate(ready)]}, file)
+                return path
+            apart, at_once = trace("apart", (0, 2000, 4000, 6000)), trace("at-once", (0, 0, 0, 0))
+            cluster = ("-p", "espresso-pcie", "-N", "2", "-g", "1")
+            plan = lambda path: json.loads(wring("plan", "--json", "--bound-ms", "0", "-t", path,
+                                                 *cluster).stdout)
+            self.assertGreater(len(plan(apart)["groups"]), len(plan(at_once)["groups"]))
+            point, = json.loads(wring("simulate", "--json", "-t", apart, "-p", "espresso-pcie",
+                                      "-g", "1", "-N", "2", "-l", "0.01", "--local-steps",
+                                      "2").stdout)["points"]
+            slow = json.loads(wring("simulate", "--json", "-t", at_once, "-p", "espresso-pcie",
+                                    "-g", "1", "-N", "2", "-l", "0.01").stdout)["points"][0]
+            step = 100 + 6000
+            self.assertAlmostEqual(point["iteration_us"],
+                                   step + (slow["iteration_us"] - 2 * step) / 2 - 100, 3)
+
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             table, picture = os.path.join(folder, "t.csv"), os.path.join(folder, "p.svg")

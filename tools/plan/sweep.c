@@ -50,13 +50,13 @@ static void fill_point(struct wring_sweep_timing *timing, const struct wring_pla
                        struct wring_point *point)
 {
     timing->model = planned->model;
-    timing->last_ready_us = planned->last_ready_us;
+    timing->last_ready_us = wring_tensor_trace_alone_us(timing->sweep->planning.trace);
     timing->forward_us = forward_of(timing->sweep->planning.trace);
     timing->local_steps = point->local_steps;
     timing->link_jitter = point->link_jitter;
     point->ranks = planned->model->nodes * planned->model->ranks_per_node;
     point->forward_us = timing->forward_us;
-    point->last_ready_us = planned->last_ready_us;
+    point->last_ready_us = timing->last_ready_us;
     point->iteration_us = wring_sweep_time(timing, &planned->found.grouping, &point->p90_us);
     point->fp32_us = time_baseline(timing, &planned->fp32);
     point->fp16_us = time_baseline(timing, &planned->fp16);
@@ -70,29 +70,69 @@ uint64_t wring_sweep_count(const struct wring_sweep *sweep)
     return sets * sweep->n_nodes * sweep->n_links * sweep->n_local_steps * sweep->n_link_jitters;
 }
 
-/** The set-ups of one cluster and one set of codecs: they share a plan. */
-static enum wring_status run_cluster(const struct wring_sweep *sweep,
-                                     struct wring_sweep_timing *timing,
-                                     const struct wring_point *set_up, bool *more,
-                                     wring_point_fn each, void *arg)
+/** Plan for what local steps have changed in all: it is all there at once. */
+static enum wring_status plan_local(const struct wring_planning *planning,
+                                    const struct wring_planned_want *want,
+                                    struct wring_planned *out)
+{
+    struct wring_planning local = *planning;
+    struct wring_tensor_trace trace = *planning->trace;
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    trace.optimizer_us = 0;
+    trace.tensors = calloc(trace.n, sizeof(*trace.tensors));
+    for (uint32_t i = 0; i < trace.n && trace.tensors != NULL; i++) {
+        trace.tensors[i] = planning->trace->tensors[i];
+        trace.tensors[i].ready_us = 0;
+    }
+    local.trace = &trace;
+    if (trace.tensors != NULL)
+        status = wring_planned_init(&local, want, out);
+    free(trace.tensors);
+    return status;
+}
+
+/** The set-ups of one cluster, one set of codecs and one number of local steps: they share a plan.
+ */
+static enum wring_status run_steps(const struct wring_sweep *sweep,
+                                   struct wring_sweep_timing *timing,
+                                   const struct wring_point *set_up, bool *more,
+                                   wring_point_fn each, void *arg)
 {
     struct wring_planned_want want = {.nodes = set_up->nodes,
                                       .link_gbit =
                                           set_up->link_gbit / rack_slowdown(sweep, set_up->nodes)};
     struct wring_planned planned;
-    enum wring_status status = wring_planned_init(&sweep->planning, &want, &planned);
+    enum wring_status status = set_up->local_steps > 1
+                                   ? plan_local(&sweep->planning, &want, &planned)
+                                   : wring_planned_init(&sweep->planning, &want, &planned);
 
     if (status != WRING_OK)
         return status;
-    for (uint32_t i = 0; *more && i < sweep->n_local_steps * sweep->n_link_jitters; i++) {
+    for (uint32_t i = 0; *more && i < sweep->n_link_jitters; i++) {
         struct wring_point point = *set_up;
-        point.local_steps = sweep->local_steps[i / sweep->n_link_jitters];
-        point.link_jitter = sweep->link_jitter[i % sweep->n_link_jitters];
+        point.link_jitter = sweep->link_jitter[i];
         fill_point(timing, &planned, &point);
         *more = each(arg, &point);
     }
     wring_planned_finish(&planned);
     return WRING_OK;
+}
+
+/** The set-ups of one cluster and one set of codecs. */
+static enum wring_status run_cluster(const struct wring_sweep *sweep,
+                                     struct wring_sweep_timing *timing,
+                                     const struct wring_point *set_up, bool *more,
+                                     wring_point_fn each, void *arg)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; *more && i < sweep->n_local_steps && status == WRING_OK; i++) {
+        struct wring_point point = *set_up;
+        point.local_steps = sweep->local_steps[i];
+        status = run_steps(sweep, timing, &point, more, each, arg);
+    }
+    return status;
 }
 
 /** All clusters, for the codecs that the question has now. */

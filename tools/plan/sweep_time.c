@@ -92,7 +92,7 @@ static double time_once(const struct wring_sweep_timing *timing,
     key = wring_draw_key(key, KEY_LINKS);
     if (timing->local_steps == 1)
         return time_exchanges(timing, grouping, factor, key);
-    double exchange_us = time_exchanges(timing, grouping, 0, key);
+    double exchange_us = time_exchanges(timing, grouping, 1, key); /* all is there at once */
     double step_us = (timing->forward_us + timing->last_ready_us) * factor;
     return time_local(step_us, exchange_us, timing->local_steps) - timing->forward_us;
 }

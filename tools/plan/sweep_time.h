@@ -8,7 +8,8 @@
 /** One cluster's iterations. */
 struct wring_sweep_timing {
     const struct wring_sweep *sweep;
-    const struct wring_cost_model *model;
+    const struct wring_cost_model *model; /* with local steps, of what all of them changed: nothing
+                                             is computed in it */
     double forward_us, last_ready_us;
     uint32_t local_steps;
     double link_jitter;
