@@ -19,20 +19,6 @@ static void copy_text(char *to, size_t bytes, const char *from)
     to[n] = '\0';
 }
 
-static const char *timeline_name(enum wring_timeline timeline)
-{
-    switch (timeline) {
-    case WRING_TIMELINE_SERIAL:
-        return "serial";
-    case WRING_TIMELINE_PHASES:
-        return "phases";
-    case WRING_TIMELINE_FULL:
-    case WRING_TIMELINE_AUTO:
-        return "full";
-    }
-    return "full";
-}
-
 static bool codes_at_all(const struct wring_option *option)
 {
     for (uint32_t i = 0; i < option->n; i++)
@@ -153,7 +139,7 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     copy_text(plan->model, sizeof(plan->model), trace->model);
     copy_text(plan->profile, sizeof(plan->profile), profile->name);
     copy_text(plan->machine, sizeof(plan->machine), profile->machine);
-    snprintf(plan->timeline, sizeof(plan->timeline), "%s", timeline_name(model->timeline));
+    snprintf(plan->timeline, sizeof(plan->timeline), "%s", wring_timeline_name(model->timeline));
     plan->nodes = model->nodes;
     plan->ranks_per_node = model->ranks_per_node;
     fill_setting(model, plan);

@@ -11,6 +11,20 @@
 
 #define RANKS_MAX (1u << 20)
 
+const char *wring_timeline_name(enum wring_timeline timeline)
+{
+    switch (timeline) {
+    case WRING_TIMELINE_SERIAL:
+        return "serial";
+    case WRING_TIMELINE_PHASES:
+        return "phases";
+    case WRING_TIMELINE_FULL:
+    case WRING_TIMELINE_AUTO:
+        return "full";
+    }
+    return "full";
+}
+
 /* ---- tensors ---- */
 
 static enum wring_status take_tensors(struct wring_building *building)

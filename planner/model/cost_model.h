@@ -24,6 +24,9 @@ enum wring_timeline {
     WRING_TIMELINE_FULL,   /* wring's own chunked schedule */
 };
 
+/** "serial", "phases", "full"; a static string. */
+const char *wring_timeline_name(enum wring_timeline timeline);
+
 /** Who computes, which tells what an exchange loses to it where that was measured. */
 enum wring_computing {
     WRING_COMPUTING_DEVICE,    /* the application sleeps, and is woken for each gradient */

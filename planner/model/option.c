@@ -188,3 +188,13 @@ size_t wring_options_walk(const struct wring_options_params *params, wring_optio
     }
     return walk.leaves;
 }
+
+bool wring_option_sums_codes(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].coded && (option->steps[i].routine == WRING_ROUTINE_ALLREDUCE ||
+                                       option->steps[i].routine == WRING_ROUTINE_REDUCE_SCATTER ||
+                                       option->steps[i].routine == WRING_ROUTINE_REDUCE))
+            return true;
+    return false;
+}

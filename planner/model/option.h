@@ -71,6 +71,9 @@ typedef void (*wring_option_fn)(void *arg, const struct wring_option *option);
 size_t wring_options_walk(const struct wring_options_params *params, wring_option_fn each,
                           void *arg);
 
+/** Are codes summed as they are, in some step of it? */
+bool wring_option_sums_codes(const struct wring_option *option);
+
 #define WRING_OPTION_TEXT_MAX 224 /* bytes of any option's text, its NUL included */
 
 /**

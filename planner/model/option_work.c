@@ -92,17 +92,6 @@ static enum wring_known_option known_as_whole(const struct wring_work_params *pa
     return known;
 }
 
-/** Are codes summed as they are? */
-static bool sums_codes(const struct wring_option *option)
-{
-    for (uint32_t i = 0; i < option->n; i++)
-        if (option->steps[i].coded && (option->steps[i].routine == WRING_ROUTINE_ALLREDUCE ||
-                                       option->steps[i].routine == WRING_ROUTINE_REDUCE_SCATTER ||
-                                       option->steps[i].routine == WRING_ROUTINE_REDUCE))
-            return true;
-    return false;
-}
-
 /** Do codes travel between nodes, or else inside them? */
 static bool codes_travel(const struct wring_option *option, bool inter)
 {
@@ -142,8 +131,8 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
     memset(out, 0, sizeof(*out));
     walk.whole = known_as_whole(params, option);
     walk.half_intra = !params->profile->chunked && codes_travel(option, true);
-    walk.both_levels =
-        !sums_codes(option) && codes_travel(option, true) && codes_travel(option, false);
+    walk.both_levels = !wring_option_sums_codes(option) && codes_travel(option, true) &&
+                       codes_travel(option, false);
     for (uint32_t i = 0; i < option->n; i++)
         take_step(&walk, &option->steps[i]);
     if (walk.whole != WRING_KNOWN_NONE)

@@ -219,7 +219,42 @@ class Plans(unittest.TestCase):
         self.assertEqual(len(lines), 4341 + 3)
         self.assertIn("4341 options: 63 flat, 4278 hierarchical", lines[4341])
         for option in ("--cores", "--chunk-bytes"):
-            self.assertIn(option, lines[-1])
+            self.assertIn(option, "".join(lines[-2:]))
+
+    def test_what_the_search_ranges_over(self):
+        """Counts are those of the list, and of the tree; a question's plan takes what is listed."""
+        codecs = "fp16,onebit,onebit>fp16"
+        question = ("-t", "lstm", "-p", "testbed-pcie-25g", "-c", codecs, "--where", "device")
+        answer = json.loads(wring("plan", "--list-options", "--json", *question).stdout)
+        counts = {count["codec"]: count for count in answer["codecs"]}
+        self.assertEqual(set(counts), {"none", *codecs.split(",")})
+        self.assertEqual(counts["none"]["ways"] + counts["onebit"]["ways"], 174)
+        self.assertEqual(counts["onebit"]["codes_summed"], 0)
+        self.assertGreater(counts["fp16"]["codes_summed"], 0)
+        for codec, count in counts.items():
+            own = [option for option in answer["options"] if option["codec"] == codec]
+            self.assertEqual(count["ways"], len(own))
+            self.assertEqual(count["ways"], count["flat"] + count["hierarchical"])
+            self.assertEqual(count["kept"], sum(option["kept"] for option in own))
+        self.assertEqual(answer["borders"], answer["tensors"] - 1)
+        self.assertEqual(answer["settings"], [])
+        listed = {(option["codec"], option["text"]) for option in answer["options"]
+                  if option["kept"]}
+        plan = self.plan(*question, "--bound-ms", "0")
+        self.assertLessEqual({(group["codec"], group["scheme"]) for group in plan["groups"]},
+                             listed)
+        text = wring("plan", "--list-options", *question).stdout
+        self.assertEqual(len([line for line in text.splitlines() if ": " in line and "encode" in line
+                              or line.lstrip()[:1].isdigit()]), len(answer["options"]))
+        self.refuse(2, "--list-options needs --trace", "--list-options", "-c", "onebit")
+
+    def test_settings_are_among_them(self):
+        profile = make_profile(self.folder, [(0, 1 << 18, 0.01), (1, 1 << 18, 0.008)])
+        answer = json.loads(wring("plan", "--list-options", "--json", "-t", "lstm", "-p", profile,
+                                  "-c", "bf16").stdout)
+        self.assertEqual(answer["settings"], [{"cores": 0, "chunk_bytes": 1 << 18},
+                                              {"cores": 1, "chunk_bytes": 1 << 18}])
+        self.assertEqual([option["codec"] for option in answer["options"]], ["none", "bf16"])
 
     def test_an_offload_node(self):
         """Built-in profiles have its costs; only who asks gets it, and no build runs it."""

@@ -26,7 +26,10 @@ static const struct argp_option options[] = {
     {"perfetto", OPTION_PERFETTO, "FILE", 0, "write the timeline for ui.perfetto.dev", 0},
     {"bound-ms", OPTION_BOUND, "MS", 0,
      "time for proving how far from the optimum the plan can be (default 1000; 0: no proof)", 0},
-    {"list-options", OPTION_LIST, NULL, 0, "print the ways a tensor can travel, and end", 0},
+    {"list-options", OPTION_LIST, NULL, 0,
+     "print the ways a tensor can travel, and end; with --trace, all that the search ranges over: "
+     "groups, codecs with the ways of each, pinned cores and pieces",
+     0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
@@ -79,6 +82,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (command->planning.trace_path == NULL && !command->list)
             argp_error(state, "--trace is needed: a wring-trace file, or a name such as vgg16");
+        if (command->planning.trace_path == NULL && command->planning.n_codecs > 0)
+            argp_error(state, "--list-options needs --trace to say what codecs make of it");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -201,6 +206,13 @@ static int answer(struct command *command)
     return exit;
 }
 
+static int list(struct command *command)
+{
+    if (wring_planning_load(&command->planning) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    return wring_plan_list_range(&command->planning, command->json);
+}
+
 int wring_cmd_plan(int argc, char **argv)
 {
     struct command command = {.planning = WRING_PLANNING_INIT};
@@ -209,9 +221,9 @@ int wring_cmd_plan(int argc, char **argv)
     error_t error = argp_parse(&plan_argp, argc, argv, 0, NULL, &command);
     if (error != 0)
         return wring_fail(argv[0], "%s", strerror(error));
-    if (command.list)
+    if (command.list && command.planning.trace_path == NULL)
         return wring_plan_list_options(argv[0], command.planning.places, command.json);
-    int exit = answer(&command);
+    int exit = command.list ? list(&command) : answer(&command);
     wring_planning_finish(&command.planning);
     return exit;
 }

@@ -187,7 +187,8 @@ int wring_plan_list_options(const char *name, uint32_t places, bool json)
         status = wring_options_print(&params, stdout);
         puts("To these come the codec, groups of tensors that travel as one, and for the whole job "
              "the cores that\nare pinned for codecs in each rank (--cores) and the size of the "
-             "pieces that travel (--chunk-bytes).");
+             "pieces that travel (--chunk-bytes): with --trace they are listed as the search has "
+             "them.");
     } else {
         status = wring_options_json(&params, &list);
         if (status == WRING_OK)

@@ -13,4 +13,11 @@ void wring_plan_show(const struct wring_planning *planning, const struct wring_p
 /** All leaves of the tree of options, as text or as one JSON object. @return exit status */
 int wring_plan_list_options(const char *name, uint32_t places, bool json);
 
+/**
+ * What the search for this question ranges over: groups, codecs, settings, and every way of each
+ * codec, with counts; as text or as one JSON object. Trace and profile are loaded.
+ * @return exit status
+ */
+int wring_plan_list_range(const struct wring_planning *planning, bool json);
+
 #endif

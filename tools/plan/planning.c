@@ -155,8 +155,8 @@ static enum wring_status compare_espresso(const struct wring_planning *planning,
     return WRING_OK;
 }
 
-static struct wring_cost_model_params model_params(const struct wring_planning *planning,
-                                                   const struct wring_planned_want *want)
+struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
+                                                    const struct wring_planned_want *want)
 {
     struct wring_cost_model_params params = {
         .trace = planning->trace,
@@ -197,7 +197,7 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      struct wring_planned *out)
 {
     struct wring_planned planned = {.espresso_us = NAN, .bound.time_us = NAN};
-    struct wring_cost_model_params params = model_params(planning, want);
+    struct wring_cost_model_params params = wring_planning_model(planning, want);
     enum wring_status status = wring_planned_settings(planning, want, &params, &planned);
 
     if (status == WRING_OK)

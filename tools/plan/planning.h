@@ -93,6 +93,10 @@ struct wring_planned_want {
     bool espresso, bound;
 };
 
+/** The model's parameters that answer a question; its setting is still open. */
+struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
+                                                    const struct wring_planned_want *want);
+
 /** Make a plan. Free it with wring_planned_finish(). A fault is logged in one line. */
 enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      const struct wring_planned_want *want,
