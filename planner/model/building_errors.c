@@ -56,9 +56,9 @@ static void bar_codec(const struct wring_building *building, uint32_t codec, uin
 }
 
 /** What is only compared with is for nobody. */
-static void bar_baseline(const struct wring_cost_model *model, uint64_t *allowed)
+static void bar_option(const struct wring_cost_model *model, uint32_t i, uint64_t *allowed)
 {
-    uint32_t words = wring_problem_words(&model->problem), i = model->fp16;
+    uint32_t words = wring_problem_words(&model->problem);
 
     for (uint32_t tensor = 0; tensor < model->problem.n_tensors; tensor++)
         allowed[(size_t)tensor * words + i / 64] &= ~(UINT64_C(1) << i % 64);
@@ -68,10 +68,11 @@ enum wring_status wring_building_bar(struct wring_building *building)
 {
     struct wring_cost_model *model = building->model;
     size_t words = (size_t)model->problem.n_tensors * wring_problem_words(&model->problem);
-    bool has_fp16 = model->fp16 < model->problem.n_options;
-    bool bars_fp16 = has_fp16 && building->barred[model->options[model->fp16].codec];
-    bool any = bars_fp16;
+    const struct wring_candidate *candidates = building->candidates.list;
+    bool any = false;
 
+    for (uint32_t i = 0; i < model->problem.n_options; i++)
+        any = any || candidates[i].barred;
     for (uint32_t codec = 0; codec < model->n_codecs; codec++)
         any = any || building->somewhere[codec];
     if (!any)
@@ -84,7 +85,8 @@ enum wring_status wring_building_bar(struct wring_building *building)
     for (uint32_t codec = 0; codec < model->n_codecs; codec++)
         if (building->somewhere[codec])
             bar_codec(building, codec, model->allowed);
-    if (bars_fp16)
-        bar_baseline(model, model->allowed);
+    for (uint32_t i = 0; i < model->problem.n_options; i++)
+        if (candidates[i].barred)
+            bar_option(model, i, model->allowed);
     return WRING_OK;
 }

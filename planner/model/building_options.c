@@ -7,6 +7,8 @@
 #include "planner/model/building.h"
 #include "planner/model/dominance.h"
 
+#define WRING_MODULE "planner"
+
 static uint64_t chunk_bytes(const struct wring_building *building)
 {
     if (building->model->settled)
@@ -137,7 +139,7 @@ static void fill(const struct wring_building *building)
     struct wring_cost_model *model = building->model;
     uint32_t n = building->candidates.n;
 
-    model->uncompressed = model->fp16 = n;
+    model->uncompressed = model->fp16 = model->raw = n;
     for (uint32_t i = 0; i < n; i++) {
         const struct wring_candidate *candidate = &building->candidates.list[i];
         model->costs[i] = candidate->cost;
@@ -146,9 +148,21 @@ static void fill(const struct wring_building *building)
             model->options[i].cores = model->setting.cores;
         model->offload[i] = find_offload(building, i);
         model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
+        if (candidate->option.codec == 0 && !candidate->barred &&
+            (candidate->baseline || model->raw == n))
+            model->raw = i;
         if (candidate->baseline)
             *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
     }
+}
+
+/** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
+static enum wring_status check_raw(const struct wring_building *building)
+{
+    if (building->model->raw < building->model->problem.n_options)
+        return WRING_OK;
+    wring_error(building->log, "no way is left in which nothing is compressed");
+    return WRING_ERR_INVALID;
 }
 
 static enum wring_status fill_model(const struct wring_building *building)
@@ -167,7 +181,7 @@ static enum wring_status fill_model(const struct wring_building *building)
     model->problem.n_options = n;
     model->problem.options = model->costs;
     drop_idle_lanes(model, &building->lanes);
-    return WRING_OK;
+    return check_raw(building);
 }
 
 enum wring_status wring_building_options(struct wring_building *building)

@@ -92,6 +92,7 @@ struct wring_cost_model {
     uint32_t *offload;              /* [problem.n_options] see search.h */
     bool *on_device;                /* [problem.n_options] likewise */
     uint32_t uncompressed;          /* the option "none" that the baseline takes */
+    uint32_t raw;                   /* the one that plans may take: the same, unless it is barred */
     uint32_t fp16;                  /* likewise; n_options where there is none */
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */

@@ -161,7 +161,7 @@ static enum wring_status add_searched(struct thought *thought)
         .budget_ns = BUDGET_NS,
         .offload = model->offload,
         .on_device = model->on_device,
-        .uncompressed = model->uncompressed,
+        .uncompressed = model->raw,
     };
     struct wring_found found;
     enum wring_status status = wring_search_run(&model->problem, &params, &found);
@@ -181,7 +181,7 @@ static void set_apart(struct thought *thought, uint32_t option)
     grouping->n = thought->trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
         grouping->end[i] = i + 1;
-        grouping->option[i] = may(thought, i, option) ? option : thought->model->uncompressed;
+        grouping->option[i] = may(thought, i, option) ? option : thought->model->raw;
     }
 }
 
@@ -209,7 +209,7 @@ static uint32_t find_best_apart(struct thought *thought)
     double least_us = INFINITY;
 
     for (uint32_t o = 0; o < problem->n_options; o++) {
-        if (o == thought->model->uncompressed || is_as_registered(thought, spec_of(thought, o)))
+        if (o == thought->model->raw || is_as_registered(thought, spec_of(thought, o)))
             continue;
         set_apart(thought, o);
         double us = wring_problem_time(problem, &thought->grouping);
@@ -228,7 +228,7 @@ static enum wring_status add_plain(struct thought *thought)
     char name[64];
 
     if (!is_as_registered(thought, "none")) {
-        set_apart(thought, thought->model->uncompressed);
+        set_apart(thought, thought->model->raw);
         status = add_way(thought, &thought->grouping, "each by itself, none");
     }
     uint32_t best = find_best_apart(thought);

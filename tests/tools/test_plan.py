@@ -266,6 +266,13 @@ class Plans(unittest.TestCase):
         self.assertIn("This build cannot run", shown)
         self.refuse(1, "", *question, "--where", "node", "--runnable", "--only")
 
+    def test_runnable_plans_run(self):
+        """Also where the baseline, by nodes and ranks in them, is what no build executes."""
+        for search in ("best", "espresso"):
+            plan = self.plan("-t", "vgg16", "-c", "onebit", "--where", "cpu", "--runnable",
+                             "--bound-ms", "20", "--search", search)
+            self.assertTrue(all(group["run_as"] for group in plan["groups"]), plan["groups"])
+
     def setting_of(self, *arguments):
         plan = self.plan("-t", "lstm", "--scale", "0.01", "--bound-ms", "0", "-c", "bf16", *arguments)
         return plan.get("executor"), plan.get("chunk_bytes"), plan

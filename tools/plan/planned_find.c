@@ -91,7 +91,7 @@ static enum wring_status find(const struct wring_planning *planning,
                                          .budget_ns = planning->budget_ns,
                                          .offload = planned->model->offload,
                                          .on_device = planned->model->on_device,
-                                         .uncompressed = planned->model->uncompressed};
+                                         .uncompressed = planned->model->raw};
 
     const struct wring_problem *problem = &planned->model->problem;
     enum wring_status status = look(planning, &params, problem, planned);
