@@ -37,6 +37,8 @@ static struct wring_candidates_params codec_params(const struct wring_building *
                  .out = out},
         .timeline = model->timeline,
         .runnable = params->runnable,
+        .flat = params->flat,
+        .indivisible = params->indivisible,
         .codec = codec,
         .places =
             params->places != 0 && !building->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
@@ -180,6 +182,7 @@ static enum wring_status fill_model(const struct wring_building *building)
     fill(building);
     model->problem.n_options = n;
     model->problem.options = model->costs;
+    model->problem.max_group_elems = building->params->apart ? 1 : 0;
     drop_idle_lanes(model, &building->lanes);
     return check_raw(building);
 }

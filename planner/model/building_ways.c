@@ -72,9 +72,13 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
                                         .somewhere = building->somewhere[codec],
                                         .option = {.codec = codec, .place = WRING_PLACE_CPU}};
 
-    if (way == NULL || (candidate.barred && !baseline))
+    if (way == NULL)
         return WRING_OK;
     candidate.option.option = steps_of(way);
+    if (building->params->indivisible && wring_option_is_divisible(&candidate.option.option))
+        candidate.barred = true;
+    if (candidate.barred && !baseline)
+        return WRING_OK;
     candidate.option.way = way;
     candidate.cost.each[EXCHANGE] = busy;
     candidate.cost.each[REST] = rest_of(&way->solo.us, &way->busy.us);

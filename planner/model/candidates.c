@@ -205,6 +205,14 @@ static bool is_baseline(const struct walk *walk, const struct wring_candidate *c
     return candidate->known == coded;
 }
 
+/** Is it of those that are asked for? The baselines stay, to compare with. */
+static bool is_wanted(const struct wring_candidates_params *params,
+                      const struct wring_option *option)
+{
+    return (!params->flat || wring_option_is_flat(option)) &&
+           (!params->indivisible || !wring_option_is_divisible(option));
+}
+
 static bool may_run(const struct wring_candidates_params *params, const struct wring_option *option)
 {
     const char *spec = params->work.in != NULL ? params->work.in->spec : "none";
@@ -227,7 +235,8 @@ static void take(void *arg, const struct wring_option *option)
     if (walk->status != WRING_OK || (encode == NULL) != (walk->params->work.in == NULL))
         return;
     candidate.baseline = is_baseline(walk, &candidate);
-    candidate.barred = walk->params->barred || !may_run(walk->params, option);
+    candidate.barred =
+        walk->params->barred || !is_wanted(walk->params, option) || !may_run(walk->params, option);
     if (candidate.barred && !candidate.baseline)
         return;
     candidate.option.chunk_elems = wring_candidate_cost(walk->params, option, &candidate.cost);

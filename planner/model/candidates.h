@@ -40,6 +40,8 @@ struct wring_candidates_params {
     uint32_t places;
     uint64_t chunk_bytes;
     bool runnable;         /* only what this build's runtime can execute */
+    bool flat;             /* no hierarchies */
+    bool indivisible;      /* one step between nodes, or all ranks */
     bool baseline, barred; /* of the one option of this codec that is a baseline */
     bool somewhere;        /* some tensors may not take this codec */
 };

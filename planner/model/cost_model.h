@@ -60,6 +60,9 @@ struct wring_cost_model_params {
                                             NULL: as the job is configured */
     enum wring_computing computing;
     bool runnable;       /* only options that this build's runtime can execute */
+    bool flat;           /* only options that are no hierarchy */
+    bool indivisible;    /* only those whose exchange between nodes, or all ranks, is one step */
+    bool apart;          /* every tensor by itself */
     bool keep_dominated; /* prune nothing: for those who want to see all options */
 };
 

@@ -198,3 +198,22 @@ bool wring_option_sums_codes(const struct wring_option *option)
             return true;
     return false;
 }
+
+bool wring_option_is_flat(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind == WRING_STEP_COMM && option->steps[i].phase != WRING_PHASE_FLAT)
+            return false;
+    return true;
+}
+
+bool wring_option_is_divisible(const struct wring_option *option)
+{
+    uint32_t steps = 0;
+
+    for (uint32_t i = 0; i < option->n; i++)
+        steps += option->steps[i].kind == WRING_STEP_COMM &&
+                 (option->steps[i].phase == WRING_PHASE_FLAT ||
+                  option->steps[i].phase == WRING_PHASE_INTER);
+    return steps > 1;
+}

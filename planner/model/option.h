@@ -71,6 +71,12 @@ typedef void (*wring_option_fn)(void *arg, const struct wring_option *option);
 size_t wring_options_walk(const struct wring_options_params *params, wring_option_fn each,
                           void *arg);
 
+/** One exchange between all ranks? */
+bool wring_option_is_flat(const struct wring_option *option);
+
+/** Has its exchange between all ranks, or between nodes, two steps? Inside nodes all have. */
+bool wring_option_is_divisible(const struct wring_option *option);
+
 /** Are codes summed as they are, in some step of it? */
 bool wring_option_sums_codes(const struct wring_option *option);
 

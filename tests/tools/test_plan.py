@@ -273,6 +273,23 @@ class Plans(unittest.TestCase):
                              "--bound-ms", "20", "--search", search)
             self.assertTrue(all(group["run_as"] for group in plan["groups"]), plan["groups"])
 
+    def test_without_a_dimension(self):
+        """Plans do without what is named, and are no better for it."""
+        question = ("-t", "resnet50", "-p", "testbed-pcie-25g", "-c", "onebit+ef", "--bound-ms", "0")
+        best = self.plan(*question)
+        flat = self.plan(*question, "--without", "hierarchy")
+        self.assertNotIn("intra", " ".join(group["scheme"] for group in flat["groups"]))
+        whole = self.plan(*question, "--without", "division")
+        self.assertTrue(all(group["scheme"].count("inter ") + group["scheme"].count("flat ") == 1
+                            for group in whole["groups"]), whole["groups"])
+        apart = self.plan(*question, "--without", "merging")
+        self.assertTrue(all(len(group["tensors"]) == 1 for group in apart["groups"]))
+        for plan in (flat, whole, apart):
+            self.assertGreater(plan["iteration_us"], best["iteration_us"])
+            self.assertEqual(plan["baseline_us"], best["baseline_us"])
+        self.plan(*question, "--without", "hierarchy,division,merging")
+        self.refuse(2, "--without", *question, "--without", "compression")
+
     def setting_of(self, *arguments):
         plan = self.plan("-t", "lstm", "--scale", "0.01", "--bound-ms", "0", "-c", "bf16", *arguments)
         return plan.get("executor"), plan.get("chunk_bytes"), plan

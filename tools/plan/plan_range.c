@@ -75,14 +75,6 @@ static bool is_kept(const struct range *range, const struct wring_cost_option *o
     return false;
 }
 
-static bool is_flat(const struct wring_option *option)
-{
-    for (uint32_t i = 0; i < option->n; i++)
-        if (option->steps[i].kind == WRING_STEP_COMM && option->steps[i].phase != WRING_PHASE_FLAT)
-            return false;
-    return true;
-}
-
 static void add_way(struct range *range, uint32_t option)
 {
     const struct wring_cost_option *chosen = &range->all->options[option];
@@ -95,7 +87,7 @@ static void add_way(struct range *range, uint32_t option)
                         .executable = wring_plan_run_as(&chosen->option, spec,
                                                         range->all->ranks_per_node)[0] != '\0'};
     count->ways++;
-    count->flat += is_flat(&chosen->option);
+    count->flat += wring_option_is_flat(&chosen->option);
     count->sums += wring_option_sums_codes(&chosen->option);
     count->executable += way->executable;
     count->kept += way->kept;

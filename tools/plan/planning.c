@@ -168,6 +168,9 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
         .n_codecs = (uint32_t)planning->n_codecs,
         .places = planning->places,
         .runnable = planning->runnable,
+        .flat = planning->flat,
+        .indivisible = planning->indivisible,
+        .apart = planning->apart,
         .computing = planning->computing,
         .max_nmse = planning->max_nmse,
         .keep_dominated = planning->only, /* by another codec, that may be */

@@ -20,9 +20,10 @@ struct wring_planning {
     uint32_t nodes, ranks_per_node;        /* 0: the profile's */
     char *codecs[WRING_PLANNING_CODECS_MAX];
     size_t n_codecs;
-    double max_nmse; /* 0: no budget */
-    uint32_t places; /* bit per enum wring_place; 0: WRING_PLACES_DEFAULT */
-    bool runnable;   /* only options that this build can execute */
+    double max_nmse;               /* 0: no budget */
+    uint32_t places;               /* bit per enum wring_place; 0: WRING_PLACES_DEFAULT */
+    bool runnable;                 /* only options that this build can execute */
+    bool flat, indivisible, apart; /* do without hierarchies, division, merging */
     enum wring_timeline timeline;
     struct wring_settings_wanted settings; /* pinned cores and pieces to choose among */
     enum wring_computing computing;

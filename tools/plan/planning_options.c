@@ -18,6 +18,7 @@ enum {
     OPTION_COMPUTE,
     OPTION_CORES,
     OPTION_CHUNKS,
+    OPTION_WITHOUT,
 };
 
 static const struct argp_option options[] = {
@@ -37,6 +38,10 @@ static const struct argp_option options[] = {
      "named, and no build runs it yet)",
      1},
     {"runnable", OPTION_RUNNABLE, NULL, 0, "only take options that this build can execute", 1},
+    {"without", OPTION_WITHOUT, "LIST", 0,
+     "what no plan may use, to see what it is worth: hierarchy, division (of the exchange between "
+     "nodes, or all ranks, into two steps), merging",
+     1},
     {"timeline", OPTION_TIMELINE, "HOW", 0,
      "serial, phases or full (default: phases for built-in profiles, else full)", 1},
     {"cores", OPTION_CORES, "LIST", 0,
@@ -88,6 +93,25 @@ static void parse_where(struct wring_planning *planning, char *arg, struct argp_
             argp_error(state, "--where needs some of device,cpu,node, not '%s'", words[i]);
         else
             planning->places |= 1u << place;
+    }
+}
+
+static void parse_without(struct wring_planning *planning, char *arg, struct argp_state *state)
+{
+    static const char *const words[] = {"hierarchy", "division", "merging", NULL};
+    bool *const without[] = {&planning->flat, &planning->indivisible, &planning->apart};
+    char *list[3];
+    size_t n = wring_value_list(arg, list, 3);
+
+    if (n == 0 || n > 3)
+        argp_error(state, "--without needs some of hierarchy,division,merging");
+    for (size_t i = 0; i < n && n <= 3; i++) {
+        int word = find_word(words, list[i]);
+        if (word < 0)
+            argp_error(state, "--without needs some of hierarchy,division,merging, not '%s'",
+                       list[i]);
+        else
+            *without[word] = true;
     }
 }
 
@@ -167,6 +191,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_WHERE:
         parse_where(planning, arg, state);
+        return 0;
+    case OPTION_WITHOUT:
+        parse_without(planning, arg, state);
         return 0;
     case OPTION_TIMELINE:
         parse_timeline(planning, arg, state);
