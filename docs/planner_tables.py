@@ -9,6 +9,8 @@ WRING is the tool. FOLDER has traces measured on V100, which wring does not ship
 WRING_TEST_TRACES); without it their tables are left as they are, and --check exits 77 if nothing
 was left to check. A table stands between <!-- begin: planner_tables.py NAME --> and <!-- end -->.
 
+Of some tables there are plots, docs/published-NAME.svg, drawn from what stands in the table.
+
 A number may differ by 2 %, so that a better search does not need new pages at once. Times that a
 search or a proof took, and what a proof reached in them, are not compared.
 """
@@ -21,6 +23,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import planner_plots
 
 DOCS = pathlib.Path(__file__).resolve().parent
 TRACES = DOCS.parent / "planner" / "traces"
@@ -223,6 +227,83 @@ def selection(tool):
                   "espresso: iteration, ms", "best: iteration, ms"], rows)
 
 
+WITHOUT = [["--without", "hierarchy"], ["--without", "division"], ["--without", "merging"],
+           ["--where", "device"], ["--where", "cpu"]]
+
+
+def without(tool, fabric):
+    """What plans lose where a dimension of their options is missing."""
+    rows = []
+    for model in MODELS:
+        words = ["-t", tool.measured(model), "-p", fabric, "-c", model.codec]
+        plans = [tool.plan(*words, *restricted) for restricted in [[], *WITHOUT]]
+        rows.append((model.name, *(f"{scaling(plan, plans[0]['last_ready_us']):.2f}"
+                                   for plan in plans)))
+    return table(["model", "plan", "no hierarchy", "no division", "no merging", "GPUs only",
+                  "CPUs only"], rows)
+
+
+def cost_at(cost, x):
+    """A cost of a profile with one corner."""
+    if not cost["corners"]:
+        return 0
+    (corner, value), = cost["corners"]
+    return value + max(0, x - corner) * cost["slope"]
+
+
+def secopa_us(trace, profile, spec):
+    """HiPress: each tensor takes the cheaper of a ring and a ring of codes, by its formula
+
+        2(N - 1) send(s ratio / K) + N enc(s / K) + N dec(s ratio / K)
+
+    with the best K up to N, between nodes; inside of them it is reduced and spread raw. One after
+    another. A message's latency is such that an uncompressed ring has the profile's.
+    """
+    n, gpus = profile["nodes"], profile["ranks_per_node"]
+    links = profile["links"]
+    family = spec.partition("=")[0] + "=R" if "=" in spec else spec
+    codec, = (codec for codec in profile["codecs"] if codec["spec"] == family)
+    rate = float(spec.partition("=")[2]) if "=" in spec else 1
+    ratio = codec["wire_bytes"]["slope"] * rate / 4
+    device = codec["at"]["device"]
+    send = lambda size: (links["inter"]["latency_us"] / (2 * (n - 1)) +
+                         size * links["inter"]["us_by_bytes"]["slope"])
+    end = 0
+    for tensor in trace["tensors"]:
+        elements = tensor["elements"]
+        inside = (links["intra"]["latency_us"] + links["intra"]["us_by_bytes"]["slope"] *
+                  2 * (gpus - 1) / gpus * 4 * elements)
+        ways = [2 * (n - 1) * send(4 * elements / n)]
+        for k in range(1, n + 1):
+            part = elements / gpus / k
+            ways.append(2 * (n - 1) * send(4 * elements * ratio / k) +
+                        n * cost_at(device["encode_us"], part) +
+                        n * cost_at(device["decode_us"], part))
+        end = max(end, tensor["ready_us"]) + inside + min(ways)
+    return end
+
+
+def secopa(tool):
+    rows = []
+    profiles = {fabric: json.loads(tool.run("info", "--json", "--profile", fabric))
+                for fabric in FABRICS}
+    for model in MODELS:
+        trace = json.loads(tool.measured(model).read_text(encoding="utf-8"))
+        cells = []
+        for fabric in FABRICS:
+            words = ["-t", tool.measured(model), "-p", fabric, "-c", model.codec]
+            plan = tool.plan(*words)
+            serial = tool.plan(*words, "--timeline", "serial", "--where", "device")
+            backward = plan["last_ready_us"]
+            hipress = secopa_us(trace, profiles[fabric], model.codec)
+            cells += [scaling(us, backward) for us in (hipress, serial, plan)]
+        rows.append((model.name, *(f"{cell:.2f}" for cell in cells),
+                     *(f"{round((cells[i + 1] / cells[i] - 1) * 100)} %" for i in (0, 3))))
+    head = [f"{link}: {name}" for link in ("25 Gbit/s", "100 Gbit/s")
+            for name in ("HiPress", "plan, one lane", "plan")]
+    return table(["model", *head, "gain on one lane, 25", "100"], rows)
+
+
 CODECS = ["fp16", "onebit", "onebit+ef", "randk:ratio=0.01", "dgc:ratio=0.01"]
 
 
@@ -242,6 +323,26 @@ def grouping(tool, gpus):
                          len(merged["groups"])))
     return table(["model", "codec", "fp32", "layer by layer", "in groups", "× layer by layer",
                   "× fp32", "groups"], rows)
+
+
+def grouping_gpus(tool):
+    """ResNet101 on 2, 4 and 8 GPUs of one node."""
+    path = pathlib.Path(tool.traces) / "resnet101.json"
+    rows = []
+    for fabric, name in FABRICS.items():
+        for gpus in (2, 4, 8):
+            for codec in CODECS:
+                words = ["-t", path, "-p", fabric, "-N", 1, "-g", gpus, "-c", codec, "--only",
+                         "--where", "device"]
+                layers = tool.plan(*words, "--search", "layers")
+                merged = tool.plan(*words, "--search", "mergecomp")
+                factors = [scaling(us, layers["last_ready_us"])
+                           for us in (layers["baseline_us"]["fp32"], layers, merged)]
+                rows.append((name.partition(",")[0], gpus, f"`{codec}`",
+                             *(f"{factor:.2f}" for factor in factors),
+                             f"{factors[2] / factors[1]:.2f}"))
+    return table(["inside the node", "GPUs", "codec", "fp32", "layer by layer", "in groups",
+                  "× layer by layer"], rows)
 
 
 # Tables of published-figures.md, from traces that wring ships
@@ -275,11 +376,15 @@ BLOCKS = {
     "speeds-100": Block(lambda tool: speeds(tool, "testbed-nvlink-100g"), True, True),
     "nodes-25": Block(lambda tool: nodes(tool, "testbed-pcie-25g"), True, True),
     "nodes-100": Block(lambda tool: nodes(tool, "testbed-nvlink-100g"), True, True),
+    "without-25": Block(lambda tool: without(tool, "testbed-pcie-25g"), True, True),
+    "without-100": Block(lambda tool: without(tool, "testbed-nvlink-100g"), True, True),
+    "secopa": Block(secopa, True, True),
     "free": Block(free, True, True),
     "proofs": Block(proofs, True, False),
     "selection": Block(selection, True, False),
     "grouping-8": Block(lambda tool: grouping(tool, 8), True, True),
     "grouping-64": Block(lambda tool: grouping(tool, 64), True, True),
+    "grouping-gpus": Block(grouping_gpus, True, True),
 }
 PAGES = ["planning.md", "published-figures.md"]
 PICTURE = DOCS / "plan-vgg16.svg"
@@ -330,6 +435,22 @@ def renew(tool, page, write):
     return faults, seen
 
 
+def plots(write):
+    """Write or check the plots of tables, by what stands in the pages. @return faults"""
+    faults = []
+    for page in PAGES:
+        for match in BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")):
+            if match.group(2) not in planner_plots.PLOTS:
+                continue
+            path = DOCS / f"published-{match.group(2)}.svg"
+            drawn = planner_plots.PLOTS[match.group(2)](match.group(0))
+            if write:
+                path.write_text(drawn, encoding="utf-8")
+            elif not path.exists() or path.read_text(encoding="utf-8") != drawn:
+                faults.append(f"{path.name} is not what its table says")
+    return faults
+
+
 def check_picture(tool):
     """Its title says how long the iteration takes."""
     titles = [re.search(r">([^<>]* an iteration)", picture).group(1)
@@ -352,6 +473,7 @@ def main():
         more, n = renew(tool, page, arguments.write)
         faults += more
         seen += n
+    faults += plots(arguments.write)
     if arguments.write:
         PICTURE.write_text(tool.example()[1], encoding="utf-8")
     else:
