@@ -4,7 +4,8 @@
  *
  *     commit      a profile: from the cache if its exchanges still take what it says, else measured
  *     record      a few iterations as registered: when buckets are posted, how long it all takes
- *     try         each of a few plans for as many iterations, then the best and none once more
+ *     try         each of a few plans for as many iterations, then the best and none once more, if
+ *                 they are near
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
  *

@@ -14,6 +14,7 @@
 #define WRING_MODULE "plan"
 #define BUSY_MAX 20  /* meetings in a row in which nothing can be changed */
 #define HOPELESS 1.1 /* times as long as without: needs no second look */
+#define CLEAR 0.6    /* likewise: no machine is so much faster for a while */
 #define CHANGED 0.25 /* of an iteration's time, more or less than before */
 #define LOOKS_WORSE 2
 
@@ -153,8 +154,8 @@ static void say_tried(const struct wring_autoplan *autoplan, double us)
                way->plan != NULL ? way->plan->n_groups : autoplan->n, us / 1e3, predicted);
 }
 
-/** One after another; then as registered and the best one again, so that both had an early turn and
- *  a late one. */
+/** One after another; then, unless it is clear who wins, as registered and the best one again, so
+ *  that both had an early turn and a late one. */
 static enum wring_status end_try(struct wring_autoplan *autoplan,
                                  const struct wring_autoplan_said *report)
 {
@@ -167,9 +168,11 @@ static enum wring_status end_try(struct wring_autoplan *autoplan,
         return change_to(autoplan, autoplan->at + 1);
     if (way->measured == 1) {
         autoplan->best = find_best(autoplan);
-        bool hopeless = wring_autoplan_mean_us(&autoplan->ways[autoplan->best]) >
-                        HOPELESS * wring_autoplan_mean_us(&autoplan->ways[0]);
-        return hopeless ? settle(autoplan, 0) : change_to(autoplan, 0);
+        double of_none = wring_autoplan_mean_us(&autoplan->ways[autoplan->best]) /
+                         wring_autoplan_mean_us(&autoplan->ways[0]);
+        if (of_none < CLEAR)
+            return settle(autoplan, autoplan->best);
+        return of_none > HOPELESS ? settle(autoplan, 0) : change_to(autoplan, 0);
     }
     if (autoplan->at == 0)
         return change_to(autoplan, autoplan->best);
