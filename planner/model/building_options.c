@@ -156,6 +156,8 @@ static void fill(const struct wring_building *building)
         if (candidate->baseline)
             *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
     }
+    if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
+        model->fp16 = model->uncompressed; /* who exchanges nothing rounds nothing */
 }
 
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */

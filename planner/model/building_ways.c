@@ -44,29 +44,14 @@ static struct wring_option steps_of(const struct wring_profile_way *way)
                                   send(WRING_ROUTINE_ALLGATHER, true), code(WRING_STEP_DECODE)}};
 }
 
-/** a − b where that is positive, and never falling. Both at the corners of a. */
-static struct wring_cost rest_of(const struct wring_cost *a, const struct wring_cost *b)
-{
-    struct wring_cost rest = *a;
-    double least = 0;
-
-    for (uint32_t i = 0; i < a->n; i++) {
-        double over = a->corners[i].y - wring_cost_at(b, a->corners[i].x);
-        least = over > least ? over : least;
-        rest.corners[i].y = least;
-    }
-    rest.slope = a->slope > b->slope ? a->slope - b->slope : 0;
-    return rest;
-}
-
 static enum wring_status offer_way(struct wring_building *building, uint32_t codec,
                                    const char *run_as, bool baseline)
 {
     const struct wring_cost_model *model = building->model;
     const struct wring_pinned pinned = wring_building_pinned(building);
-    struct wring_cost busy;
+    struct wring_way_cost cost;
     const struct wring_profile_way *way =
-        wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &busy);
+        wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &cost);
     struct wring_candidate candidate = {.baseline = baseline,
                                         .barred = building->barred[codec],
                                         .somewhere = building->somewhere[codec],
@@ -80,8 +65,8 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
     if (candidate.barred && !baseline)
         return WRING_OK;
     candidate.option.way = way;
-    candidate.cost.each[EXCHANGE] = busy;
-    candidate.cost.each[REST] = rest_of(&way->solo.us, &way->busy.us);
+    candidate.cost.each[EXCHANGE] = cost.busy;
+    candidate.cost.each[REST] = cost.rest;
     return wring_candidates_offer(&building->candidates, &candidate);
 }
 
@@ -92,6 +77,7 @@ struct wring_pinned wring_building_pinned(const struct wring_building *building)
     return (struct wring_pinned){.profile = building->params->profile,
                                  .nodes = model->nodes,
                                  .ranks_per_node = model->ranks_per_node,
+                                 .link_scale = building->link_scale,
                                  .computing = building->params->computing,
                                  .setting = model->settled ? &model->setting : NULL};
 }
@@ -99,10 +85,10 @@ struct wring_pinned wring_building_pinned(const struct wring_building *building)
 bool wring_building_has_ways(const struct wring_building *building)
 {
     const struct wring_pinned pinned = wring_building_pinned(building);
-    struct wring_cost busy;
+    struct wring_way_cost cost;
 
     return building->model->timeline == WRING_TIMELINE_FULL &&
-           wring_pinned_way(&pinned, "none", "auto", &busy) != NULL;
+           wring_pinned_way(&pinned, "none", "auto", &cost) != NULL;
 }
 
 /** Of a codec in its faster scheme; 0 where the profile has neither. */
@@ -113,11 +99,11 @@ static double load_of(const struct wring_building *building, const char *spec)
     double share = building->params->profile->computing.core_share, load = 0, pace = 0;
 
     for (uint32_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-        struct wring_cost busy;
-        const struct wring_profile_way *way = wring_pinned_way(&pinned, spec, schemes[i], &busy);
+        struct wring_way_cost cost;
+        const struct wring_profile_way *way = wring_pinned_way(&pinned, spec, schemes[i], &cost);
         if (way == NULL)
             continue;
-        double elems = (double)way->max_elems, us = wring_cost_at(&busy, elems);
+        double elems = (double)way->max_elems, us = wring_cost_at(&cost.busy, elems);
         if (us > 0 && elems / us > pace) {
             pace = elems / us;
             load = wring_cost_at(&way->cpu.us, elems) / us / (share > 0 ? share : 1);

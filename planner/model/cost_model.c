@@ -55,6 +55,24 @@ static enum wring_status take_tensors(struct wring_building *building)
 
 /* ---- the whole ---- */
 
+const char *wring_cost_source_name(enum wring_cost_source source)
+{
+    static const char *const names[] = {"nothing", "measured", "rescaled", "parts"};
+    return names[source];
+}
+
+static enum wring_cost_source source_of(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+
+    if (model->nodes * model->ranks_per_node == 1)
+        return WRING_COSTS_NOTHING;
+    if (!wring_building_has_ways(building))
+        return WRING_COSTS_PARTS;
+    return model->nodes > 1 && building->link_scale != 1 ? WRING_COSTS_RESCALED
+                                                         : WRING_COSTS_MEASURED;
+}
+
 static enum wring_status check_links(const struct wring_building *building)
 {
     const struct wring_profile *profile = building->params->profile;
@@ -121,8 +139,10 @@ static enum wring_status build(struct wring_building *building)
 {
     enum wring_status status = set_cluster(building);
 
-    if (status == WRING_OK)
+    if (status == WRING_OK) {
+        building->model->source = source_of(building);
         status = wring_building_codecs(building);
+    }
     if (status == WRING_OK)
         status = take_tensors(building);
     if (status == WRING_OK)

@@ -36,6 +36,17 @@ enum wring_computing {
 /** Who may code unless it is said: an offload node has to be there, and to be asked for. */
 #define WRING_PLACES_DEFAULT (1u << WRING_PLACE_DEVICE | 1u << WRING_PLACE_CPU)
 
+/** Where the times of exchanges come from. */
+enum wring_cost_source {
+    WRING_COSTS_NOTHING,  /* of one rank: nothing is exchanged */
+    WRING_COSTS_MEASURED, /* whole exchanges of such a cluster */
+    WRING_COSTS_RESCALED, /* the same, on links as fast as they are asked for */
+    WRING_COSTS_PARTS,    /* put together from links, codecs and processors */
+};
+
+/** "nothing", "measured", "rescaled", "parts"; a static string. */
+const char *wring_cost_source_name(enum wring_cost_source source);
+
 /** The least budget that is one: nothing but 0 is below it. */
 #define WRING_BUDGET_NOTHING 0x1p-1022
 
@@ -86,6 +97,7 @@ struct wring_cost_model {
     const struct wring_profile *profile;
     enum wring_timeline timeline;
     uint32_t nodes, ranks_per_node;
+    enum wring_cost_source source;
     bool settled; /* for sessions with this setting, and no other */
     struct wring_setting setting;
     const char *lanes[WRING_PLAN_LANES_MAX]; /* names, static */

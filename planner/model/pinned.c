@@ -112,13 +112,17 @@ static bool has_room(const struct wring_pinned *pinned, const struct wring_profi
            pinned->ranks_per_node * each <= way->cores;
 }
 
+static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
+{
+    return wring_way_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+}
+
 /** Move the codec work of a way that was measured inline. @return false: nobody knows */
 static bool move_way(const struct wring_pinned *pinned, const struct wring_profile_way *way,
                      struct wring_cost *busy)
 {
     const struct wring_profile_codec *codec = wring_way_codec(pinned->profile, way);
-    const struct wring_profile_link *link =
-        wring_way_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+    const struct wring_profile_link *link = one_link(pinned);
     struct parts parts = {.way = way};
 
     if (strcmp(way->codec, "none") == 0) {
@@ -136,16 +140,38 @@ static bool move_way(const struct wring_pinned *pinned, const struct wring_profi
     return true;
 }
 
-const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
-                                                 const char *codec, const char *run_as,
-                                                 struct wring_cost *busy)
+/** Are links between nodes others than the profile's? Not where there are none. */
+static bool links_differ(const struct wring_pinned *pinned)
 {
-    const struct wring_profile *profile = pinned->profile;
+    return pinned->nodes > 1 && pinned->link_scale != 0 && pinned->link_scale != 1;
+}
+
+bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+{
+    return way->ranks == pinned->nodes * pinned->ranks_per_node &&
+           pinned->ranks_per_node == pinned->profile->ranks_per_node &&
+           (!links_differ(pinned) || one_link(pinned) != NULL);
+}
+
+/** As it was measured on such a cluster. @param setting  NULL: any */
+static const struct wring_profile_way *find_way(const struct wring_pinned *pinned,
+                                                const char *codec, const char *run_as,
+                                                const struct wring_setting *setting)
+{
     uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
     const struct wring_profile_way *way =
-        pinned->setting == NULL
-            ? wring_profile_way(profile, codec, run_as, ranks)
-            : wring_profile_way_at(profile, codec, run_as, ranks, pinned->setting);
+        setting == NULL ? wring_profile_way(pinned->profile, codec, run_as, ranks)
+                        : wring_profile_way_at(pinned->profile, codec, run_as, ranks, setting);
+
+    return way != NULL && wring_pinned_is_of(pinned, way) ? way : NULL;
+}
+
+/** That setting's, measured or moved. @param busy  out */
+static const struct wring_profile_way *settle_way(const struct wring_pinned *pinned,
+                                                  const char *codec, const char *run_as,
+                                                  struct wring_cost *busy)
+{
+    const struct wring_profile_way *way = find_way(pinned, codec, run_as, pinned->setting);
 
     if (way != NULL) {
         *busy = way->busy.us;
@@ -154,6 +180,21 @@ const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinn
     if (pinned->setting == NULL || pinned->setting->cores == 0)
         return NULL;
     struct wring_setting is_inline = {.chunk_bytes = pinned->setting->chunk_bytes};
-    way = wring_profile_way_at(profile, codec, run_as, ranks, &is_inline);
+    way = find_way(pinned, codec, run_as, &is_inline);
     return way != NULL && move_way(pinned, way, busy) ? way : NULL;
+}
+
+const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
+                                                 const char *codec, const char *run_as,
+                                                 struct wring_way_cost *cost)
+{
+    struct wring_cost busy;
+    const struct wring_profile_way *way = settle_way(pinned, codec, run_as, &busy);
+
+    if (way == NULL)
+        return NULL;
+    *cost = wring_way_cost_of(way, &busy);
+    if (links_differ(pinned))
+        *cost = wring_way_cost_relink(way, cost, &one_link(pinned)->us, pinned->link_scale);
+    return way;
 }

@@ -7,11 +7,13 @@
 #define WRING_PLANNER_PINNED_H
 
 #include "planner/model/cost_model.h"
+#include "planner/model/way_cost.h"
 
 /** Who asks. */
 struct wring_pinned {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node; /* to plan for */
+    double link_scale;              /* of bandwidth between nodes, against the profile's; 0: 1 */
     enum wring_computing computing;
     const struct wring_setting *setting; /* NULL: as the profile was measured */
 };
@@ -47,11 +49,21 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
  * the link or for others gains nothing from less work. That needs a core for each thread, besides
  * those that compute, and one kind of links: elsewhere there is no such way.
  *
- * @param busy  out: what a further bucket takes
+ * Where links between nodes are asked for that are faster or slower than the profile's,
+ * wring_way_cost_relink() says what becomes of it, if there is one kind of links: elsewhere there
+ * is no such way.
+ *
+ * @param cost  out
  * @return NULL: none
  */
 const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
                                                  const char *codec, const char *run_as,
-                                                 struct wring_cost *busy);
+                                                 struct wring_way_cost *cost);
+
+/**
+ * Does a way tell of such a cluster? It was measured on one, its ranks being on nodes of as many as
+ * the profile's; and where the links between nodes are to be others, there is one kind of links.
+ */
+bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way);
 
 #endif

@@ -38,18 +38,13 @@ static void insert(uint64_t *list, uint32_t *n, uint64_t value)
 
 /* ---- what the profile has ---- */
 
-static bool is_of_cluster(const struct asking *asking, const struct wring_profile_way *way)
-{
-    return way->ranks == asking->pinned.nodes * asking->pinned.ranks_per_node;
-}
-
 static void look_at_ways(struct asking *asking)
 {
     const struct wring_profile *profile = asking->params->profile;
 
     for (uint32_t i = 0; i < profile->n_ways; i++) {
         struct wring_setting setting = wring_profile_way_setting(&profile->ways[i]);
-        if (!is_of_cluster(asking, &profile->ways[i]))
+        if (!wring_pinned_is_of(&asking->pinned, &profile->ways[i]))
             continue;
         if (strcmp(profile->ways[i].codec, "none") == 0) {
             insert(asking->chunks, &asking->n_chunks, setting.chunk_bytes);
@@ -120,10 +115,10 @@ static bool is_measured_whole(const struct wring_pinned *pinned, const char *spe
 
 static bool has_way(const struct wring_pinned *pinned, const char *spec)
 {
-    struct wring_cost busy;
+    struct wring_way_cost cost;
 
-    return wring_pinned_way(pinned, spec, "divisible", &busy) != NULL ||
-           wring_pinned_way(pinned, spec, "indivisible", &busy) != NULL;
+    return wring_pinned_way(pinned, spec, "divisible", &cost) != NULL ||
+           wring_pinned_way(pinned, spec, "indivisible", &cost) != NULL;
 }
 
 /** Exchanges uncompressed, and those of each codec that has any, with that setting. */
@@ -131,7 +126,7 @@ static bool ways_tell(const struct asking *asking, const struct wring_pinned *pi
 {
     const struct wring_cost_model_params *params = asking->params;
     struct wring_pinned as_measured = *pinned;
-    struct wring_cost busy;
+    struct wring_way_cost cost;
     bool any = pinned->setting->cores == 0 || has_way(pinned, "fp16");
 
     as_measured.setting = NULL;
@@ -141,7 +136,7 @@ static bool ways_tell(const struct asking *asking, const struct wring_pinned *pi
             return false;
         any = any || has;
     }
-    return any && wring_pinned_way(pinned, "none", "auto", &busy) != NULL;
+    return any && wring_pinned_way(pinned, "none", "auto", &cost) != NULL;
 }
 
 static bool coders_tell(const struct asking *asking, const struct wring_pinned *pinned)
@@ -247,8 +242,8 @@ static bool is_said(const struct asking *asking, const struct wring_settings *se
     bool said = settings->n > 1 || wanted->n_cores > 0 || wanted->n_chunks > 0;
 
     for (uint32_t i = 0; asking->ways && i < profile->n_ways; i++)
-        said =
-            said || (is_of_cluster(asking, &profile->ways[i]) && profile->ways[i].chunk_bytes != 0);
+        said = said || (wring_pinned_is_of(&asking->pinned, &profile->ways[i]) &&
+                        profile->ways[i].chunk_bytes != 0);
     for (uint32_t i = 0; !asking->ways && i < profile->n_codecs; i++)
         said = said || profile->codecs[i].n_coders > 0;
     return said;
@@ -275,6 +270,7 @@ enum wring_status wring_settings_list(const struct wring_cost_model_params *para
                             .pinned = {.profile = params->profile,
                                        .nodes = cluster.nodes,
                                        .ranks_per_node = cluster.ranks_per_node,
+                                       .link_scale = params->link_scale,
                                        .computing = params->computing}};
 
     out->n = 0;

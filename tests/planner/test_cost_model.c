@@ -86,6 +86,26 @@ static void full(void)
     wring_cost_model_destroy(model);
 }
 
+/** Who exchanges nothing is as fast with fp16 as without. */
+static void one_rank(void)
+{
+    static const uint64_t elems[] = {1 << 20};
+    static const double ready[] = {100};
+    struct wring_made_trace made;
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_cost_model_params params = {
+        .trace = &made.trace, .profile = profile, .nodes = 1, .ranks_per_node = 1};
+
+    wring_made_trace(1, elems, ready, &made);
+    struct wring_cost_model *model = wring_made_model(&params);
+    REQUIRE(model != NULL, "no model");
+    CHECK(model->source == WRING_COSTS_NOTHING, "%d", model->source);
+    CHECK(wring_near(wring_made_model_time(model, model->fp16), 100), "%g",
+          wring_made_model_time(model, model->fp16));
+    wring_cost_model_destroy(model);
+    wring_profile_destroy(profile);
+}
+
 /** One codec until the sum, another after it. */
 static void two_ways(void)
 {
@@ -557,6 +577,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"full", full},
+        {"one_rank", one_rank},
         {"two_ways", two_ways},
         {"one_way_coded", one_way_coded},
         {"pair_of_its_own", pair_of_its_own},

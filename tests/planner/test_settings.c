@@ -250,8 +250,8 @@ static void ways_are_those_of_the_setting(void)
     made.params.setting = &none;
     struct wring_pinned asked = {
         .profile = &made.profile, .nodes = 2, .ranks_per_node = 1, .setting = &none};
-    struct wring_cost busy;
-    CHECK(wring_pinned_way(&asked, "byte", "divisible", &busy) == NULL, "from nowhere");
+    struct wring_way_cost cost;
+    CHECK(wring_pinned_way(&asked, "byte", "divisible", &cost) == NULL, "from nowhere");
     /* a codec that was measured otherwise only has no figures there */
     made.params.setting = NULL;
     add_way(&made, "none", "auto", 1, &(struct wring_setting){0, 128 * KIB});
@@ -288,6 +288,79 @@ static void codec_work_moves_where_there_is_room(void)
     set_up(&made, 1, 4);
     add_ways_of(&made, 1, NULL);
     check_list(&made, NULL, "0:256 1:256"); /* eight cores for four ranks */
+}
+
+static enum wring_cost_source source_of(const struct made *made)
+{
+    struct wring_cost_model *model = wring_made_model(&made->params);
+    enum wring_cost_source source = model != NULL ? model->source : WRING_COSTS_NOTHING;
+
+    wring_cost_model_destroy(model);
+    return source;
+}
+
+/** Ranks alone say little: two on a node have no link between nodes. */
+static void ways_are_those_of_the_nodes(void)
+{
+    struct made made;
+
+    set_up(&made, 1, 2);
+    add_ways_of(&made, 1, NULL);
+    CHECK(source_of(&made) == WRING_COSTS_MEASURED, "its own cluster: %d", source_of(&made));
+    made.params.link_scale = 4; /* of links that it has not */
+    CHECK(source_of(&made) == WRING_COSTS_MEASURED, "no links: %d", source_of(&made));
+    made.params.nodes = 2;
+    made.params.ranks_per_node = 1;
+    made.params.link_scale = 1;
+    CHECK(source_of(&made) == WRING_COSTS_PARTS, "two nodes: %d", source_of(&made));
+    check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* as coders say, not ways */
+    made.params.nodes = made.params.ranks_per_node = 1;
+    CHECK(source_of(&made) == WRING_COSTS_NOTHING, "one rank: %d", source_of(&made));
+}
+
+/** A further bucket's time and what one alone takes longer, of 2^20 elements, on such links. */
+static void check_links(struct made *made, double scale, double busy, double rest)
+{
+    made->params.link_scale = scale;
+    struct wring_cost_model *model = wring_made_model(&made->params);
+
+    REQUIRE(model != NULL, "no model");
+    CHECK(model->source == (scale == 1 ? WRING_COSTS_MEASURED : WRING_COSTS_RESCALED), "%d",
+          model->source);
+    for (uint32_t i = 0; i < model->problem.n_options; i++) {
+        if (model->options[i].codec != 1)
+            continue;
+        double us[] = {wring_made_model_lane(model, i, "exchange", 1 << 20),
+                       wring_made_model_lane(model, i, "rest of it", 1 << 20)};
+        CHECK(wring_near(us[0], busy) && wring_near(us[1], rest), "%g: %g and %g, not %g and %g",
+              scale, us[0], us[1], busy, rest);
+    }
+    wring_cost_model_destroy(model);
+}
+
+static void ways_have_links_as_fast_as_asked_for(void)
+{
+    const double x = 1 << 20, piece = 256 * KIB; /* a byte for each element */
+    struct made made;
+
+    set_up(&made, 2, 1);
+    made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.006);
+    add_ways_of(&made, 1, NULL);
+    made.ways[1].cpu = curve(0, 0.002);
+    made.ways[1].solo = curve(10, 0.009); /* 0.001 longer than a further one */
+    check_links(&made, 1, 10 + 0.008 * x, 0.001 * x);
+    /* the link decides: 0.012, and what was neither the link's nor the processor's stays */
+    check_links(&made, 0.5, 10 + 0.014 * x, 0.001 * x);
+    check_links(&made, 2, 10 + 0.005 * x, 0.001 * x);
+    /* the processor decides, and the first piece's way over the link is shorter */
+    check_links(&made, 6, 10 + 0.004 * x, 0.001 * x - 0.001 * piece);
+    made.ways[1].cpu = curve(10, 0.008); /* all of the time: a faster link gains nothing */
+    check_links(&made, 2, 10 + 0.008 * x, 0.001 * x - 0.003 * piece);
+    set_up(&made, 2, 2); /* two kinds of links: nobody knows whose time is which */
+    add_ways_of(&made, 1, NULL);
+    CHECK(source_of(&made) == WRING_COSTS_MEASURED, "as they were: %d", source_of(&made));
+    made.params.link_scale = 2;
+    CHECK(source_of(&made) == WRING_COSTS_PARTS, "faster ones: %d", source_of(&made));
 }
 
 /** The best of a model's plans; @return its time. */
@@ -347,6 +420,8 @@ int main(int argc, char **argv)
         {"coders_say_what_they_take", coders_say_what_they_take},
         {"ways_are_those_of_the_setting", ways_are_those_of_the_setting},
         {"codec_work_moves_where_there_is_room", codec_work_moves_where_there_is_room},
+        {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
+        {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},
         {"plans_say_their_setting", plans_say_their_setting},
         {NULL, NULL},
     };
