@@ -25,8 +25,8 @@ double wring_reading_value_number(struct wring_reading *reading, const json_t *v
     return 0;
 }
 
-static uint64_t value_count(struct wring_reading *reading, const json_t *value, uint64_t min,
-                            uint64_t max)
+uint64_t wring_reading_value_count(struct wring_reading *reading, const json_t *value, uint64_t min,
+                                   uint64_t max)
 {
     char needs[80];
     double number = json_number_value(value);
@@ -108,7 +108,7 @@ uint64_t wring_reading_count(struct wring_reading *reading, const json_t *object
                              uint64_t min, uint64_t max)
 {
     wring_reading_enter(reading, name);
-    uint64_t count = value_count(reading, json_object_get(object, name), min, max);
+    uint64_t count = wring_reading_value_count(reading, json_object_get(object, name), min, max);
     wring_reading_leave(reading);
     return count;
 }

@@ -63,6 +63,9 @@ void wring_reading_needs(struct wring_reading *reading, const json_t *value, con
 
 double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,
                                   double max);
+/** A whole number; max ≤ 2^53. */
+uint64_t wring_reading_value_count(struct wring_reading *reading, const json_t *value, uint64_t min,
+                                   uint64_t max);
 /** Without control characters, so that it can be printed. @return borrowed from value, "" after a
  *  fault. min and max in bytes. */
 const char *wring_reading_value_text(struct wring_reading *reading, const json_t *value, size_t min,

@@ -37,24 +37,50 @@ static enum wring_status check_names(const struct wring_plan *plan,
     return i == n ? WRING_OK : differ_in_tensor(plan, "nothing more", tensors[i].name, i, log);
 }
 
-static enum wring_status check_sizes(const struct wring_plan *plan,
-                                     const struct wring_tensor *tensor, const struct wring_log *log)
+static enum wring_status differ_in_size(const char *name, uint64_t planned, uint64_t found,
+                                        const struct wring_log *log)
 {
-    for (uint32_t g = 0; g < plan->n_groups; g++) {
-        const struct wring_plan_group *group = &plan->groups[g];
-        uint64_t elems = 0;
-        for (uint32_t t = 0; t < group->n; t++)
-            elems += tensor++->elems;
-        if (elems == group->elems)
-            continue;
-        wring_error(log,
-                    "the plan was made for other sizes: its group %" PRIu32
-                    ", from \"%s\" on, has %" PRIu64 " elements, and there are %" PRIu64
-                    "; plan again",
-                    g, group->tensors[0], group->elems, elems);
-        return WRING_ERR_MISMATCH;
+    wring_error(log,
+                "the plan was made for other sizes: its tensor \"%s\" has %" PRIu64
+                " elements, and there are %" PRIu64 "; plan again",
+                name, planned, found);
+    return WRING_ERR_MISMATCH;
+}
+
+enum wring_status wring_plan_check_sizes(const struct wring_plan *plan, uint32_t g,
+                                         const uint64_t *elems, const struct wring_log *log)
+{
+    const struct wring_plan_group *group = &plan->groups[g];
+    uint64_t sum = 0;
+
+    for (uint32_t t = 0; t < group->n; t++) {
+        if (group->each != NULL && group->each[t] != elems[t])
+            return differ_in_size(group->tensors[t], group->each[t], elems[t], log);
+        sum += elems[t];
     }
-    return WRING_OK;
+    if (sum == group->elems)
+        return WRING_OK;
+    wring_error(log,
+                "the plan was made for other sizes: its group %" PRIu32
+                ", from \"%s\" on, has %" PRIu64 " elements, and there are %" PRIu64 "; plan again",
+                g, group->tensors[0], group->elems, sum);
+    return WRING_ERR_MISMATCH;
+}
+
+static enum wring_status check_sizes(const struct wring_plan *plan,
+                                     const struct wring_tensor *tensors, uint32_t n,
+                                     const struct wring_log *log)
+{
+    uint64_t *elems = calloc((size_t)n + 1, sizeof(*elems));
+    enum wring_status status = elems != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    uint32_t begin = 0;
+
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        elems[i] = tensors[i].elems;
+    for (uint32_t g = 0; g < plan->n_groups && status == WRING_OK; begin += plan->groups[g++].n)
+        status = wring_plan_check_sizes(plan, g, elems + begin, log);
+    free(elems);
+    return status;
 }
 
 enum wring_status wring_plan_check_tensors(const struct wring_plan *plan,
@@ -62,7 +88,7 @@ enum wring_status wring_plan_check_tensors(const struct wring_plan *plan,
                                            const struct wring_log *log)
 {
     enum wring_status status = check_names(plan, tensors, n, log);
-    return status == WRING_OK ? check_sizes(plan, tensors, log) : status;
+    return status == WRING_OK ? check_sizes(plan, tensors, n, log) : status;
 }
 
 static enum wring_status check_hash(const char *what, const char *name, uint64_t planned,
@@ -119,6 +145,7 @@ static void finish_group(struct wring_plan_group *group)
     for (uint32_t i = 0; i < group->n; i++)
         free(group->tensors[i]);
     free(group->tensors);
+    free(group->each);
 }
 
 void wring_plan_destroy(struct wring_plan *plan)

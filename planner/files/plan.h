@@ -28,6 +28,7 @@ struct wring_plan_group {
     uint32_t n;                         /* tensors */
     char **tensors;                     /* [n] names, in backward order */
     uint64_t elems;                     /* of all */
+    uint64_t *each;                     /* [n] of each; NULL: an old file did not say */
     char codec[WRING_CODEC_SPEC_MAX];   /* "none" */
     char where[16];                     /* who codes: "device", "cpu", "node"; "" for nobody */
     char scheme[WRING_PLAN_SCHEME_MAX]; /* the option in words */
@@ -40,6 +41,8 @@ struct wring_plan_group {
 struct wring_plan {
     uint64_t trace_hash, profile_hash;
     char model[128], profile[64], machine[256], timeline[16];
+    char costs[16]; /* where times come from: "measured", "parts" ... as
+                       wring_cost_source_name() has it; "": nobody said */
     uint32_t nodes, ranks_per_node;
     double iteration_us, last_ready_us;
     /* NaN: not known, of all that follow */
@@ -84,6 +87,13 @@ enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file);
 enum wring_status wring_plan_check_tensors(const struct wring_plan *plan,
                                            const struct wring_tensor *tensors, uint32_t n,
                                            const struct wring_log *log);
+
+/**
+ * The same of one group, by the elements of its tensors alone. @param elems  [groups[g].n]; an old
+ * file knows only what they make together
+ */
+enum wring_status wring_plan_check_sizes(const struct wring_plan *plan, uint32_t g,
+                                         const uint64_t *elems, const struct wring_log *log);
 
 /** Was it made from this trace, and from this profile (NULL: any)? Errors: likewise. */
 enum wring_status wring_plan_check(const struct wring_plan *plan,

@@ -27,17 +27,18 @@ static bool codes_at_all(const struct wring_option *option)
     return false;
 }
 
-static enum wring_status copy_names(const struct wring_tensor *tensors, uint32_t n,
-                                    struct wring_plan_group *out)
+static enum wring_status copy_tensors(const struct wring_tensor *tensors, uint32_t n,
+                                      struct wring_plan_group *out)
 {
     out->tensors = calloc(n, sizeof(*out->tensors));
-    if (out->tensors == NULL)
+    out->each = calloc(n, sizeof(*out->each));
+    if (out->tensors == NULL || out->each == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) {
         out->tensors[i] = strdup(tensors[i].name);
         if (out->tensors[i] == NULL)
             return WRING_ERR_NO_MEMORY;
-        out->n++;
+        out->each[out->n++] = tensors[i].elems;
         out->elems += tensors[i].elems;
     }
     return WRING_OK;
@@ -58,7 +59,7 @@ static enum wring_status fill_group(const struct wring_cost_model *model,
     out->cores = chosen->cores;
     copy_text(out->run_as, sizeof(out->run_as),
               wring_plan_run_as(&chosen->option, codec, model->ranks_per_node));
-    return copy_names(tensors, n, out);
+    return copy_tensors(tensors, n, out);
 }
 
 static enum wring_status fill_groups(const struct wring_cost_model *model,
@@ -140,6 +141,7 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     copy_text(plan->profile, sizeof(plan->profile), profile->name);
     copy_text(plan->machine, sizeof(plan->machine), profile->machine);
     snprintf(plan->timeline, sizeof(plan->timeline), "%s", wring_timeline_name(model->timeline));
+    snprintf(plan->costs, sizeof(plan->costs), "%s", wring_cost_source_name(model->source));
     plan->nodes = model->nodes;
     plan->ranks_per_node = model->ranks_per_node;
     fill_setting(model, plan);

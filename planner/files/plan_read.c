@@ -67,6 +67,35 @@ static void read_names(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
+/** Of each tensor, which old files do not say; together they are the group's. */
+static void read_sizes(struct wring_reading *reading, const json_t *object,
+                       struct wring_plan_group *out)
+{
+    uint64_t sum = 0;
+
+    if (!wring_reading_has(reading, object, "tensor_elements"))
+        return;
+    const json_t *list = wring_reading_array(reading, object, "tensor_elements", out->n, out->n);
+    if (list == NULL)
+        return;
+    out->each = calloc((size_t)out->n + 1, sizeof(*out->each));
+    if (out->each == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    wring_reading_enter(reading, "tensor_elements");
+    for (uint32_t i = 0; i < out->n && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        out->each[i] =
+            wring_reading_value_count(reading, json_array_get(list, i), 1, WRING_TRACE_ELEMS_MAX);
+        sum += out->each[i];
+        wring_reading_leave(reading);
+    }
+    if (reading->status == WRING_OK && sum != out->elems)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "makes it %" PRIu64 " elements, and the group has %" PRIu64, sum,
+                            out->elems);
+    wring_reading_leave(reading);
+}
+
 static void read_group(struct wring_reading *reading, const json_t *value,
                        struct wring_plan_group *out)
 {
@@ -81,6 +110,7 @@ static void read_group(struct wring_reading *reading, const json_t *value,
                             wring_reading_describe(value, is, sizeof(is)));
     read_names(reading, value, out);
     out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
+    read_sizes(reading, value, out);
     wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
     read_word(reading, value, "where", places, out->where, sizeof(out->where));
     wring_reading_copy(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
@@ -233,6 +263,8 @@ static void read_plan(struct wring_reading *reading, const json_t *object, struc
     wring_reading_copy(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
     wring_reading_copy(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
     read_word(reading, object, "timeline", timelines, plan->timeline, sizeof(plan->timeline));
+    if (wring_reading_has(reading, object, "costs"))
+        wring_reading_copy(reading, object, "costs", 0, plan->costs, sizeof(plan->costs));
     plan->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
     plan->ranks_per_node =
         (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);

@@ -15,6 +15,18 @@ static json_t *names_to_json(const struct wring_plan_group *group)
     return list;
 }
 
+static json_t *sizes_to_json(const struct wring_plan_group *group)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < group->n; i++)
+        if (json_array_append_new(list, json_integer((json_int_t)group->each[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 static json_t *groups_to_json(const struct wring_plan *plan)
 {
     json_t *list = json_array();
@@ -26,7 +38,10 @@ static json_t *groups_to_json(const struct wring_plan *plan)
                                   "codec", group->codec, "where", group->where, "scheme",
                                   group->scheme, "chunk_elements", (json_int_t)group->chunk_elems,
                                   "cores", (int)group->cores, "run_as", group->run_as);
-        if (json_array_append_new(list, value) != 0) {
+        int failed = group->each != NULL
+                         ? json_object_set_new(value, "tensor_elements", sizes_to_json(group))
+                         : 0;
+        if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;
         }
@@ -64,6 +79,8 @@ static json_t *to_json(const struct wring_plan *plan)
     json_t *object = head_to_json(plan);
     int failed = object == NULL;
 
+    if (!failed && plan->costs[0] != '\0')
+        failed = json_object_set_new(object, "costs", json_string(plan->costs));
     if (!failed && plan->executor[0] != '\0')
         failed = json_object_set_new(object, "executor", json_string(plan->executor));
     if (!failed && plan->chunk_bytes > 0)

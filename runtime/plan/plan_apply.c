@@ -175,12 +175,27 @@ void wring_plan_name(const struct wring_session *session, char *text, size_t byt
         snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
 }
 
+/** Is each as large as the plan has it? */
+static enum wring_status check_sizes(const struct wring_session *session, uint32_t number,
+                                     struct wring_bucket *const *members)
+{
+    uint32_t n = session->plan->groups[number].n;
+    uint64_t *elems = calloc(n, sizeof(*elems));
+
+    if (elems == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        elems[i] = members[i]->elems;
+    enum wring_status status = wring_plan_check_sizes(session->plan, number, elems, &session->log);
+    free(elems);
+    return status;
+}
+
 /** @param members  out, [group->n] */
-static enum wring_status find_members(const struct wring_session *session,
-                                      const struct wring_plan_group *group,
+static enum wring_status find_members(const struct wring_session *session, uint32_t number,
                                       struct wring_bucket **members)
 {
-    uint64_t elems = 0;
+    const struct wring_plan_group *group = &session->plan->groups[number];
 
     for (uint32_t i = 0; i < group->n; i++) {
         members[i] = wring_bucket_find(session, group->tensors[i]);
@@ -191,16 +206,8 @@ static enum wring_status find_members(const struct wring_session *session,
                         session->config.plan, group->tensors[i]);
             return WRING_ERR_MISMATCH;
         }
-        elems += members[i]->elems;
     }
-    if (elems == group->elems)
-        return WRING_OK;
-    wring_error(&session->log,
-                "WRING_PLAN=%s: the group from '%s' to '%s' has %" PRIu64
-                " elements, and the buckets have %" PRIu64 "; plan for the buckets of this job",
-                session->config.plan, group->tensors[0], group->tensors[group->n - 1], group->elems,
-                elems);
-    return WRING_ERR_MISMATCH;
+    return check_sizes(session, number, members);
 }
 
 /** Only what is of one kind can travel as one. */
@@ -245,7 +252,7 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
                                          .scheme = scheme_of(group),
                                          .priority = (int32_t)number};
 
-    enum wring_status status = find_members(session, group, members);
+    enum wring_status status = find_members(session, number, members);
     if (status == WRING_OK)
         status = check_kinds(session, members, group->n);
     if (status != WRING_OK)

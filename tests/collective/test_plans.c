@@ -31,6 +31,7 @@ struct plan_of {
     uint32_t ranks;
     const char *const *names;
     uint64_t more; /* elements that the first group is said to have too many */
+    bool swapped;  /* its first two tensors are said to be as large as each other is */
     const char *executor;
     uint64_t chunk_bytes;
     uint32_t cores; /* of the first group */
@@ -40,6 +41,7 @@ struct plan_of {
 static void write_plan(const struct plan_of *what, char *setting, size_t bytes)
 {
     struct wring_plan_group groups[TENSORS] = {0};
+    uint64_t each[TENSORS];
     struct wring_plan plan = {.model = "test",
                               .profile = "test",
                               .timeline = "full",
@@ -59,6 +61,10 @@ static void write_plan(const struct plan_of *what, char *setting, size_t bytes)
         snprintf(group->scheme, sizeof(group->scheme), "flat alltoall*, allgather*");
     }
     groups[0].elems += what->more;
+    memcpy(each, sizes, sizeof(each));
+    each[0] = sizes[1];
+    each[1] = sizes[0];
+    groups[0].each = what->swapped ? each : NULL;
     groups[0].cores = what->cores;
     plan.chunk_bytes = what->chunk_bytes;
     snprintf(plan.executor, sizeof(plan.executor), "%s",
@@ -480,7 +486,9 @@ static void plans_for_other_buckets_are_refused(void)
     refuse(&(struct plan_of){.parts = fewer, .ranks = 2, .names = names},
            "bucket 'a' is not in WRING_PLAN");
     refuse(&(struct plan_of){.parts = mixed, .ranks = 2, .names = names, .more = 5},
-           "the group from 'd' to 'c' has 12705 elements, and the buckets have 12700");
+           "its group 0, from \"d\" on, has 12705 elements, and there are 12700");
+    refuse(&(struct plan_of){.parts = mixed, .ranks = 2, .names = names, .swapped = true},
+           "its tensor \"d\" has 12000 elements, and there are 700");
 }
 
 /** Steps of a job, from what another has saved, to what this one saves. */

@@ -19,7 +19,8 @@ static const char good[] =
     "\"fp16\": null},\n"
     " \"espresso_us\": 130, \"bound_us\": 119, \"gap\": 0.0126, \"selection_us\": 5,\n"
     " \"bound_time_us\": 1000, \"executor\": \"pool:3\", \"chunk_bytes\": 131072, \"groups\": [\n"
-    "  {\"tensors\": [\"a\", \"b\"], \"elements\": 10, \"codec\": \"int8\", \"where\": \"cpu\",\n"
+    "  {\"tensors\": [\"a\", \"b\"], \"elements\": 10, \"tensor_elements\": [4, 6],\n"
+    "   \"codec\": \"int8\", \"where\": \"cpu\",\n"
     "   \"scheme\": \"encode cpu, flat allgather*, decode cpu\", \"chunk_elements\": 0,\n"
     "   \"cores\": 0, \"run_as\": \"auto\"},\n"
     "  {\"tensors\": [\"c\"], \"elements\": 3, \"codec\": \"none\", \"where\": \"\",\n"
@@ -255,7 +256,13 @@ static void mismatches(void)
          "number 3 of model M it has \"nothing more\", and there is \"d\""},
         {{{a, 4, 0}, {b, 7, 10}, {c, 3, 100}},
          3,
-         "its group 0, from \"a\" on, has 10 elements, and there are 11"},
+         "its tensor \"b\" has 6 elements, and there are 7"},
+        {{{a, 6, 0}, {b, 4, 10}, {c, 3, 100}},
+         3,
+         "its tensor \"a\" has 4 elements, and there are 6"},
+        {{{a, 4, 0}, {b, 6, 10}, {c, 4, 100}}, /* which an old file does not say of each */
+         3,
+         "its group 1, from \"c\" on, has 3 elements, and there are 4"},
         {{{a, 4, 0}, {b, 6, 10}, {c, 3, 101}},
          3,
          "made from another trace: its hash was 0123456789abcdef, that of Mod\xc3\xa8le is "},
@@ -357,6 +364,11 @@ static void bad_files(void)
         {"\"elements\": 3", "\"elements\": 9223372036854775808", I,
          "groups[1].elements: needs a whole number from 1 to 1099511627776, is "
          "9.22337203685478e+18"},
+        {"[4, 6]", "[10]", I, "groups[0].tensor_elements: needs 2 to 2 elements, has 1"},
+        {"[4, 6]", "[4, 7]", I,
+         "groups[0].tensor_elements: makes it 11 elements, and the group has 10"},
+        {"[4, 6]", "[4, 0]", I,
+         "groups[0].tensor_elements[1]: needs a whole number from 1 to 1099511627776, is 0"},
         {"\"cpu\"", "\"moon\"", I,
          "groups[0].where: needs one of \"\", \"device\", \"cpu\", \"node\", is \"moon\""},
         {"131072", "1", I, "chunk_bytes: needs a whole number from 4096 to 67108864, is 1"},
@@ -374,7 +386,7 @@ static void bad_files(void)
          "groups[1].chunk_elements: needs a whole number from 0 to 1099511627776, is 1e+300"},
         {"\"run_as\": \"auto\"}\n", "\"run_as\": true}\n", I,
          "groups[1].run_as: needs a text of 0 to 15 bytes, is true"},
-        {"\"cores\": 2", NULL, I, "groups[1]: line 11: string or '}' expected near end of file"},
+        {"\"cores\": 2", NULL, I, "groups[1]: line 12: string or '}' expected near end of file"},
         {"\"espresso_us\": 130,", "", WRING_OK, ""},
         {0},
     };
