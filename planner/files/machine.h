@@ -3,6 +3,7 @@
 #ifndef WRING_PLANNER_MACHINE_H
 #define WRING_PLANNER_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,5 +20,16 @@ struct wring_machine_params {
  * [bytes]
  */
 void wring_machine_describe(const struct wring_machine_params *params, char *text, size_t bytes);
+
+/**
+ * Was such a text written on another kind of machine? Version, processor and number of cores count;
+ * ranks and providers are the job's, not the machine's.
+ *
+ * @param machine  as wring_machine_describe() wrote it; "": of none, which differs from nothing
+ * @param here     version and cores of this one
+ * @param why      out, [bytes]: what differs, with both sides of it
+ */
+bool wring_machine_differs(const char *machine, const struct wring_machine_params *here, char *why,
+                           size_t bytes);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "planner/files/machine.h"
 #include "planner/files/profile.h"
 #include "tests/lib/test.h"
 #include "tests/planner/json_cases.h"
@@ -552,6 +553,33 @@ static void larger_buckets(void)
     CHECK(way.max_elems == 65536 && trust->points == 5, "what is smaller changed it");
 }
 
+static void other_machines(void)
+{
+    const struct wring_machine_params here = {
+        .version = "0.2.0", .provider = "shm", .nodes = 1, .ranks_per_node = 2, .cores = 2};
+    struct wring_machine_params other = here;
+    char text[256], why[512];
+
+    wring_machine_describe(&here, text, sizeof(text));
+    CHECK(!wring_machine_differs(text, &here, why, sizeof(why)), "itself: %s", why);
+    CHECK(!wring_machine_differs("", &here, why, sizeof(why)), "no machine: %s", why);
+    other.ranks_per_node = 8;
+    other.provider = "shm,tcp";
+    CHECK(!wring_machine_differs(text, &other, why, sizeof(why)), "another job: %s", why);
+    other.version = "0.3.0";
+    other.cores = 16;
+    CHECK(wring_machine_differs(text, &other, why, sizeof(why)) &&
+              strcmp(why, "wring 0.2.0 and not 0.3.0, cores 2 and not 16") == 0,
+          "%s", why);
+    CHECK(wring_machine_differs("wring 0.2.0, A, B and C, 2 cores, 1 x 2 ranks over shm,tcp", &here,
+                                why, sizeof(why)) &&
+              strncmp(why, "processor A, B and C and not ", 29) == 0,
+          "%s", why);
+    CHECK(wring_machine_differs("a cluster", &here, why, sizeof(why)) &&
+              strstr(why, "\"a cluster\", and this is wring 0.2.0 on ") == why,
+          "%s", why);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -568,6 +596,7 @@ int main(int argc, char **argv)
         {"machines", machines},
         {"unknown_name", unknown_name},
         {"bad_files", bad_files},
+        {"other_machines", other_machines},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

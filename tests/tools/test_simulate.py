@@ -11,6 +11,29 @@ import xml.etree.ElementTree
 import wringtest
 from wringtest import wring
 
+LINE = {"corners": [[0, 5]], "slope": 0.002}
+CURVE = {**LINE, "error": 0, "spread": 0, "doubt": 0, "samples": 9, "points": 3, "noisy": 0}
+WAY = {"cores": 2, "max_elements": 1 << 24, "solo_us": CURVE, "busy_us": CURVE,
+       "wire_bytes": {"corners": [[0, 0]], "slope": 4},
+       "cpu_us": {**CURVE, "corners": [[0, 1]], "slope": 0.001}}
+
+
+def measured(nodes, ranks_per_node):
+    """A profile as calibration writes it, of two ranks on a machine that is not this one."""
+    level = "inter" if nodes > 1 else "intra"
+    ways = [{"codec": "none", "run_as": "auto", "ranks": nodes * ranks_per_node, **WAY},
+            {"codec": "fp16", "run_as": "divisible", "ranks": nodes * ranks_per_node, **WAY}]
+    coding = {"encode_us": LINE, "decode_us": LINE}
+    return {"format": "wring-profile", "version": 1, "name": "made", "source": "by hand",
+            "machine": f"wring 0.0.1, Abacus, 2 cores, {nodes} x {ranks_per_node} ranks over shm",
+            "nodes": nodes, "ranks_per_node": ranks_per_node, "chunked": True,
+            "links": {level: {"provider": "shm", "latency_us": 20,
+                              "us_by_bytes": {"corners": [[0, 0]], "slope": 0.0004}}},
+            "codecs": [{"spec": "fp16", "summable": False, "feedback": False, "nmse": 1e-7,
+                        "wire_bytes": {"corners": [[0, 0]], "slope": 2}, "at": {"cpu": coding}}],
+            "ways": ways}
+
+
 FIELDS = {"nodes", "link_gbit", "iteration_us", "scaling_factor", "speedup_fp32", "speedup_fp16"}
 
 
@@ -156,6 +179,43 @@ class Sweeps(unittest.TestCase):
                 drawn = file.read()
             self.assertEqual(drawn.count("<polyline"), 3 * 2) # three charts, a curve for each jitter
             self.assertIn("link jitter 0.25", drawn)
+
+    def of_profile(self, profile, *arguments, status=0):
+        """Of a measured profile. @return points and what is said beside them"""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(profile, file)
+            file.flush()
+            result = wring("simulate", "--json", "-t", "lstm", "-p", file.name, *arguments)
+        self.assertEqual(result.returncode, status, result)
+        return status == 0 and json.loads(result.stdout)["points"], result.stderr
+
+    def test_a_profile_without_links_between_nodes(self):
+        (point,), _ = self.of_profile(measured(1, 2))
+        self.assertEqual((point["ranks"], point["costs"], point["link_gbit"]), (2, "measured", None))
+        (point,), _ = self.of_profile(measured(1, 2), "--rack", "4")
+        self.assertEqual(point["costs"], "measured")
+        _, says = self.of_profile(measured(1, 2), "-l", "10", status=1)
+        self.assertIn("--link: the profile made does not know how fast a link between nodes", says)
+
+    def test_nothing_to_exchange(self):
+        for profile in (measured(1, 2), measured(2, 1)):
+            (point,), _ = self.of_profile(profile, "-N", "1", "-g", "1")
+            self.assertEqual((point["costs"], point["speedup_fp16"]), ("nothing", 1))
+
+    def test_measured_exchanges_have_the_links_asked_for(self):
+        (usual,), _ = self.of_profile(measured(2, 1))
+        points, _ = self.of_profile(measured(2, 1), "-l", "5,20,80")
+        self.assertEqual([point["costs"] for point in points], ["rescaled", "measured", "rescaled"])
+        times = [point["fp32_us"] for point in points]
+        self.assertGreater(times[0], times[1] * 1.5)
+        self.assertAlmostEqual(times[1], usual["fp32_us"], 6)
+        self.assertLess(times[2], times[1] * 0.9)
+
+    def test_another_machine(self):
+        _, says = self.of_profile(measured(1, 2))
+        self.assertEqual(says.count("\n"), 1, says)
+        self.assertIn("measured on another machine than this one: wring 0.0.1 and not ", says)
+        self.assertIn("processor Abacus and not ", says)
 
     def test_refusals(self):
         for arguments, status, says in (

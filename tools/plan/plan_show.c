@@ -141,6 +141,17 @@ static void show_setting(const struct wring_planned *planned)
            planned->n_settings, planned->n_settings > 1 ? "s" : "");
 }
 
+/** Of a measured profile one takes for granted that somebody measured. */
+static void show_costs(const struct wring_planned *planned)
+{
+    const struct wring_cost_model *model = planned->model;
+
+    if (model->source == WRING_COSTS_PARTS && model->profile->machine[0] != '\0')
+        printf("%s has no exchanges of such a cluster: times are put together from links, codecs "
+               "and\nprocessors, and no run was compared with them\n",
+               model->profile->name);
+}
+
 static uint32_t count_not_executable(const struct wring_plan *plan)
 {
     uint32_t n = 0;
@@ -162,6 +173,7 @@ void wring_plan_show(const struct wring_planning *planning, const struct wring_p
     printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
            planned->model->considered, planned->model->dominated);
     show_setting(planned);
+    show_costs(planned);
     printf("\n");
     show_times(planning, planned);
     printf("\n");

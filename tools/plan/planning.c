@@ -4,9 +4,11 @@
 #include "tools/plan/planning.h"
 
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/config.h"
+#include "planner/files/machine.h"
 #include "planner/files/tensor_trace.h"
 #include "tools/commands.h"
 
@@ -27,13 +29,33 @@ enum wring_status wring_planning_load_trace(struct wring_planning *planning)
     return wring_tensor_trace_scale(planning->trace, planning->scale);
 }
 
+/** One may plan for another machine; one should know. */
+static void warn_of_machine(const struct wring_planning *planning)
+{
+    struct wring_machine_params here = {.version = WRING_VERSION};
+    char why[512];
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    sched_getaffinity(0, sizeof(cpus), &cpus);
+    here.cores = (uint32_t)CPU_COUNT(&cpus);
+    if (wring_machine_differs(planning->profile->machine, &here, why, sizeof(why)))
+        wring_warn(&planning->log,
+                   "the profile %s was measured on another machine than this one: %s; its jobs "
+                   "run nowhere else",
+                   planning->profile->name, why);
+}
+
 enum wring_status wring_planning_load(struct wring_planning *planning)
 {
     enum wring_status status = wring_planning_load_trace(planning);
 
     if (status != WRING_OK)
         return status;
-    return wring_profile_load(planning->profile_path, &planning->log, &planning->profile);
+    status = wring_profile_load(planning->profile_path, &planning->log, &planning->profile);
+    if (status == WRING_OK)
+        warn_of_machine(planning);
+    return status;
 }
 
 static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -66,7 +88,11 @@ enum wring_status wring_planning_said(const struct wring_planning *planning, con
 
 double wring_planning_link_gbit(const struct wring_profile *profile)
 {
-    double us_per_byte = profile->links[WRING_LEVEL_INTER].us.slope;
+    const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
+    double us_per_byte = link->us.slope;
+
+    if (!link->present)
+        return NAN;
     return us_per_byte > 0 ? 8e-3 / us_per_byte : INFINITY;
 }
 
@@ -158,7 +184,7 @@ static enum wring_status compare_espresso(const struct wring_planning *planning,
 struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
                                                     const struct wring_planned_want *want)
 {
-    struct wring_cost_model_params params = {
+    return (struct wring_cost_model_params){
         .trace = planning->trace,
         .profile = planning->profile,
         .nodes = want->nodes != 0 ? want->nodes : planning->nodes,
@@ -173,12 +199,9 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
         .apart = planning->apart,
         .computing = planning->computing,
         .max_nmse = planning->max_nmse,
+        .link_scale = want->link_scale,
         .keep_dominated = planning->only, /* by another codec, that may be */
     };
-
-    if (want->link_gbit > 0)
-        params.link_scale = want->link_gbit / wring_planning_link_gbit(planning->profile);
-    return params;
 }
 
 static enum wring_status compare(const struct wring_planning *planning,

@@ -62,7 +62,8 @@ struct wring_log wring_planning_log(char *name);
 /** Free what was loaded. */
 void wring_planning_finish(struct wring_planning *planning);
 
-/** Between nodes, of one rank one way, as the profile has it: 1e9 bits per second. */
+/** Between nodes, of one node one way, as the profile has it: 1e9 bits per second. Infinite where
+ *  bytes take no time; NaN where the profile knows no such link. */
 double wring_planning_link_gbit(const struct wring_profile *profile);
 
 /** Pass the status on; where it is an error, one line says of what. */
@@ -89,8 +90,8 @@ struct wring_planned {
 
 /** How much to work out beside the plan. */
 struct wring_planned_want {
-    uint32_t nodes;   /* 0: as in the question */
-    double link_gbit; /* 0: the profile's */
+    uint32_t nodes;    /* 0: as in the question */
+    double link_scale; /* of bandwidth between nodes, against the profile's; 0: 1 */
     bool espresso, bound;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring simulate: the same model over many clusters, links and codecs. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ static void set_defaults(struct wring_simulate *command)
 
     if (sweep->n_nodes == 0)
         sweep->nodes[sweep->n_nodes++] = sweep->planning.profile->nodes;
+    sweep->links_given = sweep->n_links > 0;
     if (sweep->n_links == 0)
         sweep->link_gbit[sweep->n_links++] = wring_planning_link_gbit(sweep->planning.profile);
     if (sweep->n_local_steps == 0)
@@ -32,6 +34,21 @@ static void set_defaults(struct wring_simulate *command)
     sweep->iterations = sweep->jitter > 0 || jitters(sweep) ? 101 : 1;
     if (command->iterations > 0)
         sweep->iterations = command->iterations;
+}
+
+/** Only links whose speed is known can be made faster or slower. @return false, said: they are not
+ */
+static bool check_links(const struct wring_simulate *command)
+{
+    const struct wring_sweep *sweep = &command->sweep;
+    const struct wring_profile *profile = sweep->planning.profile;
+
+    if (!sweep->links_given || isfinite(wring_planning_link_gbit(profile)))
+        return true;
+    wring_fail(sweep->planning.log.arg,
+               "--link: the profile %s does not know how fast a link between nodes is",
+               profile->name);
+    return false;
 }
 
 static bool keep(void *arg, const struct wring_point *point)
@@ -81,6 +98,8 @@ static int run(struct wring_simulate *command)
     if (wring_planning_load(&command->sweep.planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     set_defaults(command);
+    if (!check_links(command))
+        return WRING_EXIT_FAILURE;
     command->capacity = wring_sweep_count(&command->sweep);
     command->points = calloc(command->capacity, sizeof(*command->points));
     if (command->points == NULL)

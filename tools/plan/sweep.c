@@ -19,6 +19,12 @@ static double rack_slowdown(const struct wring_sweep *sweep, uint32_t nodes)
     return fmax(1, leaves * sweep->oversubscription);
 }
 
+/** Of the links that are asked for, against the profile's. */
+static double link_scale(const struct wring_sweep *sweep, double link_gbit)
+{
+    return sweep->links_given ? link_gbit / wring_planning_link_gbit(sweep->planning.profile) : 1;
+}
+
 /** The better of two ways to send everything with one option. */
 static double time_baseline(const struct wring_sweep_timing *timing,
                             const struct wring_baseline *baseline)
@@ -54,6 +60,7 @@ static void fill_point(struct wring_sweep_timing *timing, const struct wring_pla
     timing->forward_us = forward_of(timing->sweep->planning.trace);
     timing->local_steps = point->local_steps;
     timing->link_jitter = point->link_jitter;
+    point->costs = wring_cost_source_name(planned->model->source);
     point->ranks = planned->model->nodes * planned->model->ranks_per_node;
     point->forward_us = timing->forward_us;
     point->last_ready_us = timing->last_ready_us;
@@ -100,8 +107,8 @@ static enum wring_status run_steps(const struct wring_sweep *sweep,
                                    wring_point_fn each, void *arg)
 {
     struct wring_planned_want want = {.nodes = set_up->nodes,
-                                      .link_gbit =
-                                          set_up->link_gbit / rack_slowdown(sweep, set_up->nodes)};
+                                      .link_scale = link_scale(sweep, set_up->link_gbit) /
+                                                    rack_slowdown(sweep, set_up->nodes)};
     struct wring_planned planned;
     enum wring_status status = set_up->local_steps > 1
                                    ? plan_local(&sweep->planning, &want, &planned)

@@ -15,7 +15,8 @@ struct wring_sweep {
     double
         link_jitter[WRING_SWEEP_MAX]; /* sigma of the logarithm of a link's time, each exchange */
     uint32_t n_nodes, n_links, n_local_steps, n_link_jitters; /* 0: the profile's; none */
-    bool each;                                                /* each codec by itself, too */
+    bool links_given;        /* or else link_gbit is the profile's */
+    bool each;               /* each codec by itself, too */
     uint32_t rack;           /* nodes of a rack; 0: one network for all */
     double oversubscription; /* of what leaves a rack */
     double jitter;           /* sigma of the logarithm of a node's computing time, each iteration */
@@ -28,7 +29,9 @@ struct wring_sweep {
 /** One simulated set-up. Times in us, of an iteration without forward unless said. */
 struct wring_point {
     uint32_t nodes, ranks, local_steps; /* local_steps: 1 where every step is exchanged */
-    double link_gbit, link_jitter;
+    double link_gbit;                   /* NaN: the profile knows no link between nodes */
+    double link_jitter;
+    const char *costs; /* where times come from, as wring_cost_source_name() has it */
     const char *codec; /* borrowed: of the sweep; "all" for a choice among all of them */
     double forward_us; /* counted where speeds are compared */
     double last_ready_us;

@@ -3,11 +3,35 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/json.h"
+#include "planner/files/json_writer.h"
 #include "planner/files/profile.h"
 #include "planner/files/tensor_trace.h"
 #include "tools/table.h"
+
+/** Of a measured profile one takes for granted that somebody measured. */
+static void show_costs(const struct wring_sweep *sweep, const struct wring_point *points, size_t n,
+                       FILE *file)
+{
+    size_t rescaled = 0, parts = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        rescaled += strcmp(points[i].costs, "rescaled") == 0;
+        parts += strcmp(points[i].costs, "parts") == 0;
+    }
+    if (sweep->planning.profile->machine[0] == '\0')
+        return;
+    if (rescaled > 0)
+        fprintf(file, "\nrescaled: exchanges as they were measured, with links as fast as these\n");
+    if (parts > 0)
+        fprintf(
+            file,
+            "\nparts: %s has no exchanges of such a cluster; times are put together from links, "
+            "codecs and\nprocessors, and no run was compared with them\n",
+            sweep->planning.profile->name);
+}
 
 enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
                                    const struct wring_point *points, size_t n, FILE *file)
@@ -18,7 +42,7 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
         {"link jitter", WRING_ALIGN_RIGHT}, {"iteration", WRING_ALIGN_RIGHT},
         {"9 of 10", WRING_ALIGN_RIGHT},     {"scaling", WRING_ALIGN_RIGHT},
         {"x float32", WRING_ALIGN_RIGHT},   {"x fp16", WRING_ALIGN_RIGHT},
-        {"codecs", WRING_ALIGN_LEFT},
+        {"codecs", WRING_ALIGN_LEFT},       {"costs", WRING_ALIGN_LEFT},
     };
     const struct wring_tensor_trace *trace = sweep->planning.trace;
     struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
@@ -30,7 +54,10 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
     for (size_t i = 0; i < n; i++) {
         wring_table_cell(table, "%" PRIu32, points[i].nodes);
         wring_table_cell(table, "%" PRIu32, points[i].ranks);
-        wring_table_cell(table, "%g", points[i].link_gbit);
+        if (isnan(points[i].link_gbit))
+            wring_table_cell(table, "-");
+        else
+            wring_table_cell(table, "%g", points[i].link_gbit);
         wring_table_cell(table, "%" PRIu32, points[i].local_steps);
         wring_table_cell(table, "%g", points[i].link_jitter);
         wring_table_cell(table, "%.3f ms", points[i].iteration_us / 1e3);
@@ -39,20 +66,24 @@ enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
         wring_table_cell(table, "%.2f", points[i].speedup_fp32);
         wring_table_cell(table, "%.2f", points[i].speedup_fp16);
         wring_table_cell(table, "%s", points[i].codec);
+        wring_table_cell(table, "%s", points[i].costs);
     }
     wring_table_finish(table, file);
+    show_costs(sweep, points, n, file);
     return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
 }
 
 static json_t *point_json(const struct wring_point *point)
 {
-    return json_pack("{s:i, s:i, s:f, s:i, s:f, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nodes",
-                     (int)point->nodes, "ranks", (int)point->ranks, "link_gbit", point->link_gbit,
-                     "local_steps", (int)point->local_steps, "link_jitter", point->link_jitter,
-                     "codec", wring_json_text(point->codec), "iteration_us", point->iteration_us,
-                     "p90_us", point->p90_us, "fp32_us", point->fp32_us, "fp16_us", point->fp16_us,
-                     "scaling_factor", point->scaling_factor, "speedup_fp32", point->speedup_fp32,
-                     "speedup_fp16", point->speedup_fp16);
+    return json_pack("{s:i, s:i, s:o, s:i, s:f, s:o, s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:o}",
+                     "nodes", (int)point->nodes, "ranks", (int)point->ranks, "link_gbit",
+                     wring_json_number(point->link_gbit), "local_steps", (int)point->local_steps,
+                     "link_jitter", point->link_jitter, "codec", wring_json_text(point->codec),
+                     "costs", point->costs, "iteration_us", point->iteration_us, "p90_us",
+                     point->p90_us, "fp32_us", point->fp32_us, "fp16_us",
+                     wring_json_number(point->fp16_us), "scaling_factor", point->scaling_factor,
+                     "speedup_fp32", point->speedup_fp32, "speedup_fp16",
+                     wring_json_number(point->speedup_fp16));
 }
 
 enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
@@ -73,20 +104,34 @@ enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
                         sweep->straggler, "link_straggler", sweep->link_straggler, "points", list));
 }
 
+/** Nothing where nobody knows. */
+static void write_number(double number, const char *after, FILE *file)
+{
+    if (isfinite(number))
+        fprintf(file, "%.10g", number);
+    fputs(after, file);
+}
+
+static void write_row(const struct wring_point *point, FILE *file)
+{
+    fprintf(file, "%" PRIu32 ",%" PRIu32 ",", point->nodes, point->ranks);
+    write_number(point->link_gbit, ",", file);
+    fprintf(file, "%" PRIu32 ",%g,%s,%s,%.3f,%.3f,%.3f,", point->local_steps, point->link_jitter,
+            point->codec, point->costs, point->iteration_us, point->p90_us, point->fp32_us);
+    write_number(point->fp16_us, ",", file);
+    fprintf(file, "%.6f,%.6f,", point->scaling_factor, point->speedup_fp32);
+    write_number(point->speedup_fp16, "\r\n", file);
+}
+
 enum wring_status wring_sweep_write_csv(const struct wring_sweep *sweep,
                                         const struct wring_point *points, size_t n, FILE *file)
 {
     (void)sweep;
-    fputs("nodes,ranks,link_gbit,local_steps,link_jitter,codec,iteration_us,p90_us,fp32_us,fp16_us,"
+    fputs("nodes,ranks,link_gbit,local_steps,link_jitter,codec,costs,iteration_us,p90_us,fp32_us,"
+          "fp16_us,"
           "scaling_factor,speedup_fp32,speedup_fp16\r\n",
           file);
     for (size_t i = 0; i < n; i++)
-        fprintf(file,
-                "%" PRIu32 ",%" PRIu32 ",%g,%" PRIu32
-                ",%g,%s,%.3f,%.3f,%.3f,%.3f,%.6f,%.6f,%.6f\r\n",
-                points[i].nodes, points[i].ranks, points[i].link_gbit, points[i].local_steps,
-                points[i].link_jitter, points[i].codec, points[i].iteration_us, points[i].p90_us,
-                points[i].fp32_us, points[i].fp16_us, points[i].scaling_factor,
-                points[i].speedup_fp32, points[i].speedup_fp16);
+        write_row(&points[i], file);
     return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
 }

@@ -73,7 +73,8 @@ static bool same_curve(const struct chart *chart, const struct wring_point *a,
                        const struct wring_point *b)
 {
     return strcmp(a->codec, b->codec) == 0 && a->local_steps == b->local_steps &&
-           a->link_jitter == b->link_jitter && (chart->by_link || a->link_gbit == b->link_gbit);
+           a->link_jitter == b->link_jitter &&
+           (chart->by_link || isnan(a->link_gbit) || a->link_gbit == b->link_gbit);
 }
 
 /** Which curves there are, as far as they can be told apart. @return how many are left out */
@@ -163,7 +164,7 @@ static void put_curve(FILE *file, const struct chart *chart, const struct measur
             "<text class=\"dim\" x=\"%d\" y=\"%.0f\">",
             colours[curve], LEFT + PLOT + 16, LEFT + PLOT + 34, at, at, LEFT + PLOT + 42, at + 4);
     wring_xml_put(file, first->codec);
-    if (!chart->by_link)
+    if (!chart->by_link && !isnan(first->link_gbit))
         fprintf(file, ", %g Gbit/s", first->link_gbit);
     if (first->local_steps > 1)
         fprintf(file, ", %" PRIu32 " local steps", first->local_steps);
