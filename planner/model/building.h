@@ -14,7 +14,8 @@ struct wring_building {
     struct wring_cost_model *model;
     struct wring_profile_codec *back; /* [n_codecs] for the way back; of most the codec itself */
     bool *barred;                     /* [n_codecs] it is there to compare with only */
-    bool *somewhere; /* [n_codecs] its error is within the budget on some tensors, not on all */
+    double *nmse_in;                  /* [n_codecs] of bell-shaped numbers on the way in alone */
+    struct wring_budgets *budgets;    /* [n_codecs] */
     double link_scale;
     struct wring_lanes lanes; /* of the options */
     struct wring_candidates candidates;
@@ -26,17 +27,16 @@ struct wring_pinned wring_building_pinned(const struct wring_building *building)
 /** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
 enum wring_status wring_building_codecs(struct wring_building *building);
 
-/** How a codec's error stands to what is allowed. */
-enum wring_budget {
-    WRING_BUDGET_WITHIN,
-    WRING_BUDGET_SOMEWHERE, /* on some tensors */
-    WRING_BUDGET_BEYOND,    /* on all of them */
-    WRING_BUDGET_UNKNOWN,   /* nobody measured it */
-};
+/** Work out how a new codec's error stands to what is allowed. Where it was not measured on
+ * gradients, what bell-shaped numbers lost is taken. */
+void wring_building_weigh(struct wring_building *building, uint32_t codec);
 
-/** Where it was not measured on gradients, what bell-shaped numbers lost is taken. */
-enum wring_budget wring_building_budget(const struct wring_building *building,
-                                        const struct wring_profile_codec *codec);
+/** How it stands when so many encodings follow each other. */
+enum wring_budget wring_building_budget(const struct wring_building *building, uint32_t codec,
+                                        struct wring_encodings encodings);
+
+/** The fewest encodings that an exchange has with a codec of that name. */
+struct wring_encodings wring_building_fewest(const char *spec);
 
 /** Which options each tensor may take. The options are there. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_bar(struct wring_building *building);

@@ -44,7 +44,6 @@ static enum wring_status find_codec(const struct wring_building *building, const
         return status;
     memcpy(in->spec, spec, strlen(spec) + 1);
     in->feedback = in->feedback || back->feedback;
-    in->nmse += back->nmse;
     return WRING_OK;
 }
 
@@ -57,14 +56,14 @@ static void settle(const struct wring_building *building, struct wring_profile_c
         wring_pinned_code(&pinned, codec);
 }
 
-static enum wring_status check_error(const struct wring_building *building,
-                                     const struct wring_profile_codec *codec,
+static enum wring_status check_error(const struct wring_building *building, uint32_t index,
                                      enum wring_budget *out)
 {
+    const struct wring_profile_codec *codec = &building->model->codecs[index];
     double least = WRING_BUDGET_NOTHING, budget = building->params->max_nmse;
 
     budget = budget > least ? budget : 0; /* as it was asked for */
-    *out = wring_building_budget(building, codec);
+    *out = wring_building_budget(building, index, wring_building_fewest(codec->spec));
     if (*out == WRING_BUDGET_UNKNOWN) {
         wring_error(building->log,
                     "nobody measured the error of %s, so that it cannot be held to a budget of "
@@ -107,17 +106,17 @@ static void warn_of_made_up(const struct wring_building *building)
 }
 
 /** A codec that the caller asked for is there to be used. */
-static enum wring_status check_codec(const struct wring_building *building,
-                                     const struct wring_profile_codec *in,
-                                     const struct wring_profile_codec *back,
+static enum wring_status check_codec(const struct wring_building *building, uint32_t index,
                                      enum wring_budget *budget)
 {
-    if (!may_code(building, in) || !may_code(building, back)) {
+    const struct wring_profile_codec *in = &building->model->codecs[index];
+
+    if (!may_code(building, in) || !may_code(building, &building->back[index])) {
         wring_error(building->log, "nobody who may code has %s in the profile %s", in->spec,
                     building->params->profile->name);
         return WRING_ERR_INVALID;
     }
-    return check_error(building, in, budget);
+    return check_error(building, index, budget);
 }
 
 /** @return the index of a codec that is there already; n_codecs for none */
@@ -133,26 +132,27 @@ static uint32_t index_of(const struct wring_cost_model *model, const char *spec)
 static enum wring_status add_codec(struct wring_building *building, const char *spec)
 {
     struct wring_cost_model *model = building->model;
-    struct wring_profile_codec in, back;
+    struct wring_profile_codec *in, *back;
     uint32_t known = index_of(model, spec);
     enum wring_budget budget;
 
     if (known < model->n_codecs)
-        return building->barred[known]
-                   ? check_codec(building, &model->codecs[known], &model->codecs[known], &budget)
-                   : WRING_OK;
-    enum wring_status status = find_codec(building, spec, &in, &back);
+        return building->barred[known] ? check_codec(building, known, &budget) : WRING_OK;
+    in = &model->codecs[known];
+    back = &building->back[known];
+    enum wring_status status = find_codec(building, spec, in, back);
     if (status != WRING_OK)
         return status;
-    settle(building, &in);
-    settle(building, &back);
-    status = check_codec(building, &in, &back, &budget);
-    if (status != WRING_OK || budget == WRING_BUDGET_BEYOND)
-        return status;
-    building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
-    model->codecs[model->n_codecs] = in;
-    building->back[model->n_codecs++] = back;
-    return WRING_OK;
+    building->nmse_in[known] = in->nmse;
+    if (strcmp(back->spec, in->spec) != 0) /* else both ways were measured as one */
+        in->nmse += back->nmse;
+    settle(building, in);
+    settle(building, back);
+    wring_building_weigh(building, known);
+    status = check_codec(building, known, &budget);
+    if (status == WRING_OK && budget != WRING_BUDGET_BEYOND)
+        model->n_codecs++;
+    return status;
 }
 
 /**
@@ -169,13 +169,14 @@ static void add_fp16(struct wring_building *building)
             continue;
         struct wring_profile_codec codec = profile->codecs[i];
         settle(building, &codec);
-        enum wring_budget budget = wring_building_budget(building, &codec);
-        building->barred[model->n_codecs] = budget == WRING_BUDGET_BEYOND ||
-                                            budget == WRING_BUDGET_UNKNOWN ||
-                                            !may_code(building, &codec);
-        building->somewhere[model->n_codecs] = budget == WRING_BUDGET_SOMEWHERE;
-        building->back[model->n_codecs] = codec;
-        model->codecs[model->n_codecs++] = codec;
+        uint32_t at = model->n_codecs++;
+        building->back[at] = model->codecs[at] = codec;
+        building->nmse_in[at] = codec.nmse;
+        wring_building_weigh(building, at);
+        enum wring_budget budget =
+            wring_building_budget(building, at, wring_building_fewest(codec.spec));
+        building->barred[at] = budget == WRING_BUDGET_BEYOND || budget == WRING_BUDGET_UNKNOWN ||
+                               !may_code(building, &codec);
         return;
     }
 }
@@ -194,9 +195,10 @@ enum wring_status wring_building_codecs(struct wring_building *building)
     model->codecs = calloc(params->n_codecs + 2, sizeof(*model->codecs));
     building->back = calloc(params->n_codecs + 2, sizeof(*building->back));
     building->barred = calloc(params->n_codecs + 2, sizeof(*building->barred));
-    building->somewhere = calloc(params->n_codecs + 2, sizeof(*building->somewhere));
+    building->budgets = calloc(params->n_codecs + 2, sizeof(*building->budgets));
+    building->nmse_in = calloc(params->n_codecs + 2, sizeof(*building->nmse_in));
     if (model->codecs == NULL || building->back == NULL || building->barred == NULL ||
-        building->somewhere == NULL)
+        building->nmse_in == NULL || building->budgets == NULL)
         return WRING_ERR_NO_MEMORY;
     status = wring_profile_codec(params->profile, "none", building->log, &model->codecs[0]);
     model->n_codecs = 1;

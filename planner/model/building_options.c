@@ -45,7 +45,7 @@ static struct wring_candidates_params codec_params(const struct wring_building *
         .chunk_bytes = chunk_bytes(building),
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
         .barred = building->barred[codec],
-        .somewhere = building->somewhere[codec]};
+        .budgets = building->budgets[codec]};
 }
 
 /** Lanes nobody needs go: a group passes them in no time, so that nobody waits there either. */

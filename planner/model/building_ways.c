@@ -54,12 +54,15 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
         wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &cost);
     struct wring_candidate candidate = {.baseline = baseline,
                                         .barred = building->barred[codec],
-                                        .somewhere = building->somewhere[codec],
                                         .option = {.codec = codec, .place = WRING_PLACE_CPU}};
 
     if (way == NULL)
         return WRING_OK;
     candidate.option.option = steps_of(way);
+    candidate.encodings = wring_option_encodings(&candidate.option.option);
+    enum wring_budget budget = wring_building_budget(building, codec, candidate.encodings);
+    candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
+    candidate.barred = candidate.barred || budget == WRING_BUDGET_BEYOND;
     if (building->params->indivisible && wring_option_is_divisible(&candidate.option.option))
         candidate.barred = true;
     if (candidate.barred && !baseline)

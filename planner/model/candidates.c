@@ -91,7 +91,9 @@ static bool may_dominate(const struct wring_candidate_samples *a,
 
 static bool takes_place_of(const struct wring_candidate *a, const struct wring_candidate *b)
 {
-    bool may = !a->somewhere || a->option.codec == b->option.codec;
+    bool may = !a->somewhere ||
+               (a->option.codec == b->option.codec && a->encodings.in <= b->encodings.in &&
+                a->encodings.back <= b->encodings.back);
 
     return !a->barred && may && wring_dominates(&a->cost, &b->cost, WRING_PLAN_LANES_MAX);
 }
@@ -230,13 +232,16 @@ static void take(void *arg, const struct wring_option *option)
                    .option = *option,
                    .place = encode != NULL ? encode->place : WRING_PLACE_DEVICE},
         .known = wring_option_known(option, walk->one_level),
-        .somewhere = walk->params->somewhere};
+        .encodings = wring_option_encodings(option)};
 
     if (walk->status != WRING_OK || (encode == NULL) != (walk->params->work.in == NULL))
         return;
     candidate.baseline = is_baseline(walk, &candidate);
-    candidate.barred =
-        walk->params->barred || !is_wanted(walk->params, option) || !may_run(walk->params, option);
+    enum wring_budget budget =
+        walk->params->budgets.of[candidate.encodings.in][candidate.encodings.back];
+    candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
+    candidate.barred = walk->params->barred || budget == WRING_BUDGET_BEYOND ||
+                       !is_wanted(walk->params, option) || !may_run(walk->params, option);
     if (candidate.barred && !candidate.baseline)
         return;
     candidate.option.chunk_elems = wring_candidate_cost(walk->params, option, &candidate.cost);

@@ -7,13 +7,28 @@
 #include "planner/model/lanes.h"
 #include "planner/model/option_work.h"
 
+/** How an error stands to what is allowed. */
+enum wring_budget {
+    WRING_BUDGET_WITHIN,
+    WRING_BUDGET_SOMEWHERE, /* on some tensors */
+    WRING_BUDGET_BEYOND,    /* on all of them */
+    WRING_BUDGET_UNKNOWN,   /* nobody measured it */
+};
+
+/** The same by encodings that follow each other. */
+struct wring_budgets {
+    enum wring_budget of[WRING_ENCODINGS_MAX + 1][WRING_ENCODINGS_MAX + 1]; /* [in][back] */
+};
+
 struct wring_candidate {
     struct wring_cost_option option;
     struct wring_option_cost cost;
     enum wring_known_option known;
     bool baseline;  /* stays whatever happens */
     bool barred;    /* a baseline that no tensor may take: it takes nobody else's place either */
-    bool somewhere; /* some tensors may not take it: it takes the place of its own codec's only */
+    bool somewhere; /* some tensors may not take it: it takes the place of its own codec's only, of
+                       as many encodings or more */
+    struct wring_encodings encodings;
 };
 
 #define WRING_CANDIDATE_SIZES 3
@@ -43,7 +58,7 @@ struct wring_candidates_params {
     bool flat;             /* no hierarchies */
     bool indivisible;      /* one step between nodes, or all ranks */
     bool baseline, barred; /* of the one option of this codec that is a baseline */
-    bool somewhere;        /* some tensors may not take this codec */
+    struct wring_budgets budgets;
 };
 
 /** Take one more, unless it is dominated; what it dominates goes. Errors: WRING_ERR_NO_MEMORY. */

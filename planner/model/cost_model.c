@@ -165,7 +165,8 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
     wring_candidates_finish(&building.candidates);
     free(building.back);
     free(building.barred);
-    free(building.somewhere);
+    free(building.nmse_in);
+    free(building.budgets);
     if (status != WRING_OK) {
         wring_cost_model_destroy(model);
         return status;

@@ -80,6 +80,16 @@ bool wring_option_is_divisible(const struct wring_option *option);
 /** Are codes summed as they are, in some step of it? */
 bool wring_option_sums_codes(const struct wring_option *option);
 
+/** How often what a rank gave is encoded until it is home, if it is decoded in between: each time
+ * loses as much again. */
+struct wring_encodings {
+    uint32_t in;   /* until the sum of a level is known */
+    uint32_t back; /* afterwards, by the codec of the way back where there are two */
+};
+#define WRING_ENCODINGS_MAX 2 /* of each: inside nodes and between them */
+
+struct wring_encodings wring_option_encodings(const struct wring_option *option);
+
 #define WRING_OPTION_TEXT_MAX 224 /* bytes of any option's text, its NUL included */
 
 /**

@@ -87,3 +87,19 @@ enum wring_known_option wring_option_known(const struct wring_option *option, bo
             return one_place(option) ? knowns[i].name : WRING_KNOWN_NONE;
     return WRING_KNOWN_NONE;
 }
+
+struct wring_encodings wring_option_encodings(const struct wring_option *option)
+{
+    struct wring_encodings encodings = {0};
+    bool sent[WRING_PHASE_INTRA_OUT + 1] = {false};
+
+    for (uint32_t i = 0; i < option->n; i++) {
+        const struct wring_step *step = &option->steps[i];
+        if (step->kind == WRING_STEP_COMM)
+            sent[step->phase] = true;
+        else if (step->kind == WRING_STEP_ENCODE)
+            *(step->phase == WRING_PHASE_INTRA_OUT || sent[step->phase] ? &encodings.back
+                                                                        : &encodings.in) += 1;
+    }
+    return encodings;
+}

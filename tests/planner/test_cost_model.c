@@ -553,6 +553,59 @@ static void budget_by_tensor(void)
     wring_profile_destroy(profile);
 }
 
+/** Options of a codec that a tensor may take are those whose encodings together lose no more. */
+static void check_encodings(const struct wring_cost_model *model, uint32_t codec,
+                            const double fed[2][2], double budget)
+{
+    uint32_t allowed = 0, barred = 0, single = 0;
+
+    for (uint32_t o = 0; o < model->problem.n_options; o++) {
+        if (model->options[o].codec != codec)
+            continue;
+        struct wring_encodings n = wring_option_encodings(&model->options[o].option);
+        bool pair = strchr(model->codecs[codec].spec, '>') != NULL;
+        for (uint32_t t = 0; t < 2; t++) {
+            double lost = n.in * fed[0][t] + n.back * fed[pair ? 1 : 0][t];
+            CHECK(may(model, t, o) == (lost <= budget), "%s, tensor %u: %u and %u encodings",
+                  model->codecs[codec].spec, t, n.in, n.back);
+            allowed += lost <= budget;
+            barred += lost > budget;
+            single += n.in + n.back == 1 && lost <= budget;
+        }
+    }
+    CHECK(allowed > 0 && barred > 0 && single > 0, "%u allowed, %u barred, %u with one encoding",
+          allowed, barred, single);
+}
+
+/** Two steps encode twice, and lose twice; what encodes once is not left out for them. */
+static void budget_by_encodings(void)
+{
+    static const uint64_t elems[] = {50000000, 50000000};
+    static const double ready[] = {0, 10}, fed[2][2] = {{0.2, 0.3}, {0.1, 0.1}};
+    static const char *const codecs[] = {"onebit+ef", "onebit"}, *const pair[] = {
+                                                                     "onebit+ef>onebit"};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {
+        .trace = &made.trace, .profile = profile, .codecs = codecs, .n_codecs = 1, .max_nmse = 0.5};
+
+    wring_made_trace(2, elems, ready, &made);
+    for (int i = 0; i < 2; i++)
+        snprintf(made.names[i], sizeof(made.names[i]), "t%d", i);
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        profile->codecs[i].nmse = NAN;
+    make_errors(profile, codecs, fed);
+    for (int all = 0; all < 4; all++) {
+        params.keep_dominated = all % 2 == 1;
+        params.codecs = all < 2 ? codecs : pair;
+        struct wring_cost_model *model = wring_made_model(&params);
+        REQUIRE(model != NULL, "no model");
+        check_encodings(model, 2, fed, 0.5);
+        wring_cost_model_destroy(model);
+    }
+    wring_profile_destroy(profile);
+}
+
 /** Who may code does not matter to what is only compared with. */
 static void fp16_elsewhere(void)
 {
@@ -589,6 +642,7 @@ int main(int argc, char **argv)
         {"budget", budget},
         {"nothing_may_be_lost", nothing_may_be_lost},
         {"budget_by_tensor", budget_by_tensor},
+        {"budget_by_encodings", budget_by_encodings},
         {"fp16_elsewhere", fp16_elsewhere},
         {NULL, NULL},
     };
