@@ -6,6 +6,7 @@
 
 #include "planner/model/building.h"
 #include "planner/model/dominance.h"
+#include "planner/model/shared_cores.h"
 
 #define WRING_MODULE "planner"
 
@@ -27,7 +28,7 @@ static struct wring_candidates_params codec_params(const struct wring_building *
     const struct wring_profile_codec *out = two_ways ? &building->back[codec] : in;
     const struct wring_pinned pinned = wring_building_pinned(building);
 
-    return (struct wring_candidates_params){
+    struct wring_candidates_params walk = {
         .work = {.profile = params->profile,
                  .nodes = model->nodes,
                  .ranks_per_node = model->ranks_per_node,
@@ -46,6 +47,10 @@ static struct wring_candidates_params codec_params(const struct wring_building *
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
         .barred = building->barred[codec],
         .budgets = building->budgets[codec]};
+
+    if (!wring_shared_cores_progress(&pinned, &walk.work.progress_us))
+        walk.work.progress_us = (struct wring_cost){0};
+    return walk;
 }
 
 /** Lanes nobody needs go: a group passes them in no time, so that nobody waits there either. */

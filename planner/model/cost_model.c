@@ -6,6 +6,7 @@
 
 #include "planner/model/building.h"
 #include "planner/model/computing.h"
+#include "planner/model/shared_cores.h"
 
 #define WRING_MODULE "planner"
 
@@ -27,6 +28,24 @@ const char *wring_timeline_name(enum wring_timeline timeline)
 
 /* ---- tensors ---- */
 
+/** What exchanges lose, where a measured profile says that. Put together from parts, they are taken
+ * to keep their processors busy. */
+static void lose_to_computing(struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_profile_computing computing = model->profile->computing;
+    bool parts = model->source == WRING_COSTS_PARTS;
+
+    if (model->timeline != WRING_TIMELINE_FULL || model->source == WRING_COSTS_NOTHING)
+        return;
+    if (parts)
+        computing.spin_lost = wring_shared_cores_spin_lost(&pinned);
+    model->lost_us = wring_computing_shift(&computing, building->params->computing,
+                                           parts ? 1 : wring_building_load(building),
+                                           building->params->trace->n, model->compute_us);
+}
+
 static enum wring_status take_tensors(struct wring_building *building)
 {
     const struct wring_tensor_trace *trace = building->params->trace;
@@ -41,10 +60,7 @@ static enum wring_status take_tensors(struct wring_building *building)
         model->compute_us[i] = trace->tensors[i].ready_us - before;
         model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
     }
-    if (wring_building_has_ways(building))
-        model->lost_us =
-            wring_computing_shift(&model->profile->computing, building->params->computing,
-                                  wring_building_load(building), trace->n, model->compute_us);
+    lose_to_computing(building);
     /* an iteration begins with what the one before has brought */
     model->compute_us[0] += trace->optimizer_us;
     model->problem.n_tensors = trace->n;

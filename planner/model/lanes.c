@@ -35,10 +35,9 @@ static const struct lane phases[WRING_PLAN_LANES_MAX] = {
 static const struct lane full[WRING_PLAN_LANES_MAX] = {
     {"device", WORKER(DEVICE_ENCODE) | WORKER(DEVICE_DECODE), 0, 0}, /* both steal computing */
     {"intra-in", WORKER(INTRA_IN), 0, 0},
-    {"encode", WORKER(CPU_ENCODE), 0, 0},
+    {"cpu", CPU | WORKER(PROGRESS), 0, 0}, /* one set of cores: nobody works while another does */
     {"node", WORKER(NODE), 0, 0},
     {"inter", WORKER(INTER), 0, 0},
-    {"decode", WORKER(CPU_DECODE), 0, 0},
     {"intra-out", WORKER(INTRA_OUT), 0, 0},
 };
 

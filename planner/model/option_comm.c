@@ -210,11 +210,23 @@ static void count_active(struct wring_walk *walk, const struct wring_step *step)
         walk->active = ranks_per_node(walk);
 }
 
+/** Whoever makes progress moves what passes a rank's link. */
+static void pay_progress(struct wring_walk *walk, const struct wring_step *step)
+{
+    struct passing passing = through_rank(walk, step);
+    struct wring_cost piece = piece_bytes(walk, step);
+    struct wring_cost bytes = wring_cost_scale(&piece, passing.pieces, passing.part);
+
+    wring_walk_add(walk, WRING_WORKER_PROGRESS, wring_cost_of(&walk->params->progress_us, &bytes));
+}
+
 void wring_walk_communicate(struct wring_walk *walk, const struct wring_step *step)
 {
     if (ranks_of(walk, step->phase) > 1) {
         pay_comm(walk, step);
-        if (!step->coded)
+        if (walk->params->progress_us.n > 0)
+            pay_progress(walk, step);
+        else if (!step->coded)
             pay_sums(walk, step);
     }
     move(walk, step);

@@ -20,8 +20,9 @@ enum wring_worker {
     WRING_WORKER_INTRA_IN,
     WRING_WORKER_INTER, /* flat exchanges too, where there is more than one node */
     WRING_WORKER_INTRA_OUT,
+    WRING_WORKER_PROGRESS, /* the node's cores, where these make progress */
 };
-#define WRING_WORKERS 8
+#define WRING_WORKERS 9
 
 struct wring_work {
     struct wring_cost us[WRING_WORKERS]; /* by elements of a tensor; latency left out */
@@ -33,7 +34,11 @@ struct wring_work_params {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node;
     double link_scale; /* of bandwidth between nodes */
-    bool own_cores;    /* each rank's CPU codes what is the rank's, not one the node's all */
+    struct wring_cost
+        progress_us; /* by bytes that pass a rank's link, sums of raw data among it,
+                        as wring_shared_cores_progress() has it; n = 0: nobody measured it,
+                        and sums count as the profile's codec "none" does */
+    bool own_cores;  /* each rank's CPU codes what is the rank's, not one the node's all */
     const struct wring_profile_codec *in;  /* NULL: nothing is coded */
     const struct wring_profile_codec *out; /* the same, unless the codec has two ways */
 };

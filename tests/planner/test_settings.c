@@ -9,6 +9,7 @@
 #include "planner/model/option_work.h"
 #include "planner/model/pinned.h"
 #include "planner/model/settings.h"
+#include "planner/model/shared_cores.h"
 #include "planner/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
@@ -163,7 +164,7 @@ static void coders_say_which_cores_there_are(void)
 }
 
 /** What a lane takes of 2^20 elements at once, everything coded between the nodes in two steps. */
-static double encode_us(struct made *made, const struct wring_setting *setting, uint64_t *chunk)
+static double code_us(struct made *made, const struct wring_setting *setting, uint64_t *chunk)
 {
     made->params.setting = setting;
     made->params.keep_dominated = true;
@@ -174,7 +175,7 @@ static double encode_us(struct made *made, const struct wring_setting *setting, 
         return us;
     for (uint32_t i = 0; i < model->problem.n_options; i++)
         if (wring_option_known(&model->options[i].option, true) == WRING_KNOWN_INTER_ONLY) {
-            us = wring_made_model_lane(model, i, "encode", 1 << 20);
+            us = wring_made_model_lane(model, i, "cpu", 1 << 20);
             *chunk = model->options[i].chunk_elems;
             CHECK(model->options[i].cores == (setting != NULL ? setting->cores : 0), "%u cores",
                   model->options[i].cores);
@@ -190,19 +191,23 @@ static void coders_say_what_they_take(void)
     struct made made;
     uint64_t chunk = 0;
 
-    /* all and half of it again: with what one core was measured to take, inline, and on two */
+    /* all and half of it again is encoded, and twice all decoded: with what one core was measured
+       to take, inline, and on two */
     set_up(&made, 2, 1);
-    CHECK(wring_near(encode_us(&made, NULL, &chunk), 1.5 * 0.004 * x), "as measured");
+    CHECK(wring_near(code_us(&made, NULL, &chunk), (1.5 * 0.004 + 2 * 0.003) * x), "as measured");
     CHECK(chunk == 256 * KIB, "%llu", (unsigned long long)chunk);
-    CHECK(wring_near(encode_us(&made, &small, &chunk), 1.5 * 0.002 * x), "inline");
+    CHECK(wring_near(code_us(&made, &small, &chunk), (1.5 * 0.002 + 2 * 0.001) * x), "inline");
     CHECK(chunk == 64 * KIB, "%llu", (unsigned long long)chunk);
-    CHECK(wring_near(encode_us(&made, &two, &chunk), 10 + 1.5 * 0.001 * x), "on two");
+    CHECK(wring_near(code_us(&made, &two, &chunk), 30 + (1.5 * 0.001 + 2 * 0.0005) * x), "on two");
     /* each rank of a node codes what is its own; eight of them share four cores */
     set_up(&made, 1, 2);
-    CHECK(wring_near(encode_us(&made, NULL, &chunk), 2 * 1.5 * 0.004 * x), "one core for both");
-    CHECK(wring_near(encode_us(&made, &two, &chunk), 10 + 1.5 * 0.001 * x), "two cores each");
+    CHECK(wring_near(code_us(&made, NULL, &chunk), 2 * (1.5 * 0.004 + 2 * 0.003) * x),
+          "one core for both");
+    CHECK(wring_near(code_us(&made, &two, &chunk), 30 + (1.5 * 0.001 + 2 * 0.0005) * x),
+          "two cores each");
     set_up(&made, 1, 8);
-    CHECK(wring_near(encode_us(&made, &small, &chunk), 2 * (1 + 0.125) * 0.002 * x), "shared");
+    CHECK(wring_near(code_us(&made, &small, &chunk), 2 * (1.125 * 0.002 + 2 * 0.001) * x),
+          "shared");
 }
 
 static void add_ways_of(struct made *made, double factor, const struct wring_setting *setting)
@@ -363,6 +368,89 @@ static void ways_have_links_as_fast_as_asked_for(void)
     CHECK(source_of(&made) == WRING_COSTS_PARTS, "faster ones: %d", source_of(&made));
 }
 
+/** Two ranks on two processors were measured, of 0.02 us and 4 bytes on the link for each element.
+ */
+static void set_up_two(struct made *made)
+{
+    set_up(made, 1, 2);
+    made->codec.n_coders = 1;
+    add_ways_of(made, 1, NULL);
+    made->ways[0].cores = made->ways[1].cores = 2;
+}
+
+static void coding_and_progress_are_on_the_same_cores(void)
+{
+    const double x = 1 << 20;
+    const struct wring_setting is_inline = {0, 256 * KIB};
+    struct made made;
+
+    set_up_two(&made);
+    struct wring_cost_model *two = wring_made_model(&made.params);
+    made.params.ranks_per_node = 4;
+    made.params.setting = &is_inline;
+    struct wring_cost_model *four = wring_made_model(&made.params);
+    REQUIRE(two != NULL && four != NULL, "no model");
+    double raw = wring_made_model_time(four, four->uncompressed);
+    CHECK(four->source == WRING_COSTS_PARTS, "%d", four->source);
+    /* half again as many bytes, and half of a processor */
+    CHECK(raw > 2.9 * wring_made_model_time(two, two->uncompressed), "four ranks take %g", raw);
+    CHECK(wring_near(wring_made_model_lane(four, four->uncompressed, "cpu", x), 20 + 0.06 * x),
+          "raw: %g", wring_made_model_lane(four, four->uncompressed, "cpu", x));
+    for (uint32_t i = 0; i < four->problem.n_options; i++)
+        if (four->options[i].codec == 1 &&
+            wring_option_known(&four->options[i].option, true) == WRING_KNOWN_INTER_ONLY) {
+            /* encodes all and a quarter, decodes twice all, and passes on three quarters twice */
+            double us = wring_made_model_lane(four, i, "cpu", x);
+            double want = 2 * (1.25 * 0.002 + 2 * 0.001) * x + 2 * (20 + 1.5 * 0.005 * x);
+            CHECK(wring_near(us, want), "coded: %g, not %g", us, want);
+        }
+    wring_cost_model_destroy(two);
+    wring_cost_model_destroy(four);
+}
+
+static void progress_has_what_codecs_leave(void)
+{
+    static const struct {
+        uint32_t processors, ranks, cores;
+        double share;
+    } cases[] = {{8, 4, 0, 1},   {2, 4, 0, 2}, {8, 4, 1, 0},
+                 {6, 4, 1, 0.5}, {4, 4, 1, 1}, {2, 4, 1, 1}};
+    struct made made;
+
+    set_up_two(&made);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct wring_setting setting = {cases[i].cores, 256 * KIB};
+        const struct wring_pinned pinned = {.profile = &made.profile,
+                                            .nodes = 1,
+                                            .ranks_per_node = cases[i].ranks,
+                                            .setting = &setting};
+        struct wring_cost us = {0};
+        made.ways[0].cores = made.ways[1].cores = cases[i].processors;
+        CHECK(wring_shared_cores_progress(&pinned, &us) == (cases[i].share > 0), "%zu", i);
+        CHECK(wring_near(wring_cost_at(&us, 4e6), cases[i].share * (10 + 0.02e6)), "%zu: %g", i,
+              wring_cost_at(&us, 4e6));
+    }
+}
+
+static void computing_takes_its_part_of_the_cores(void)
+{
+    static const struct {
+        uint32_t processors, ranks;
+        double lost;
+    } cases[] = {{2, 2, 0.5}, {8, 2, 0.2}, {1, 1, 0.5}, {8, 1, 0}, {3, 2, 0.25}, {2, 8, 0.5}};
+    struct made made;
+
+    set_up_two(&made);
+    made.profile.computing.spin_lost = 0.2; /* of two ranks */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct wring_pinned pinned = {
+            .profile = &made.profile, .nodes = 1, .ranks_per_node = cases[i].ranks};
+        made.ways[0].cores = made.ways[1].cores = cases[i].processors;
+        CHECK(wring_near(wring_shared_cores_spin_lost(&pinned), cases[i].lost), "%zu: %g", i,
+              wring_shared_cores_spin_lost(&pinned));
+    }
+}
+
 /** The best of a model's plans; @return its time. */
 static double plan_with(struct made *made, const struct wring_setting *setting,
                         struct wring_plan **plan)
@@ -422,6 +510,9 @@ int main(int argc, char **argv)
         {"codec_work_moves_where_there_is_room", codec_work_moves_where_there_is_room},
         {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
         {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},
+        {"coding_and_progress_are_on_the_same_cores", coding_and_progress_are_on_the_same_cores},
+        {"progress_has_what_codecs_leave", progress_has_what_codecs_leave},
+        {"computing_takes_its_part_of_the_cores", computing_takes_its_part_of_the_cores},
         {"plans_say_their_setting", plans_say_their_setting},
         {NULL, NULL},
     };
