@@ -38,6 +38,13 @@ enum {
     STEPS = 200, /* of the game between two pricings of the whole table */
 };
 
+/** What looking takes of the effort, in nanoseconds of a core that others use, too. */
+enum {
+    EFFORT_PLAYED = 20,    /* at an arc or an edge, by the game */
+    EFFORT_PRICED = 500,   /* at a group of the table */
+    EFFORT_BRANCHED = 100, /* at a label, or an option of a group, by branch and bound */
+};
+
 struct run {
     const struct wring_problem *problem;
     struct wring_group_table table;
@@ -52,12 +59,22 @@ struct run {
     double grain;                   /* of the next coarse run, of the gap */
     double proven_us;               /* of bound_us, by `flow` */
     uint64_t begin_ns, deadline_ns; /* 0: none */
+    uint64_t effort;                /* that may be spent; 0: no limit */
     void *memory;
 };
 
+/** Of all that was looked at: it is the same on every machine. */
+static uint64_t effort(const struct run *run)
+{
+    return EFFORT_PLAYED * run->game.played + EFFORT_PRICED * run->table.priced +
+           EFFORT_BRANCHED * (run->branch.nodes + run->branch.tried);
+}
+
+/** Or of effort. */
 static bool out_of_time(const struct run *run)
 {
-    return run->deadline_ns != 0 && wring_now_ns() >= run->deadline_ns;
+    return (run->effort != 0 && effort(run) >= run->effort) ||
+           (run->deadline_ns != 0 && wring_now_ns() >= run->deadline_ns);
 }
 
 static bool closed(const struct run *run)
@@ -185,6 +202,9 @@ static void branch_once(struct run *run, double grain_us, uint32_t width)
 
     if (closed(run) || out_of_time(run))
         return;
+    if (run->effort != 0)
+        run->branch.nodes_max =
+            run->branch.nodes + (run->effort - effort(run)) / EFFORT_BRANCHED + 1;
     if (wring_branch_run(&run->branch, run->best_us, grain_us, width, run->deadline_ns,
                          &run->proposal, &bound))
         propose(run);
@@ -305,6 +325,7 @@ enum wring_status wring_bound_run(const struct wring_problem *problem,
                       .grain = GRAIN_MOST};
 
     run.begin_ns = wring_now_ns();
+    run.effort = params->effort;
     run.deadline_ns = params->budget_ns == 0 ? 0 : run.begin_ns + params->budget_ns;
     raise_bound(&run, computing(problem));
     enum wring_status status = wring_group_table_fits(problem) ? run_all(&run) : WRING_OK;

@@ -142,6 +142,13 @@ static uint32_t choose(struct wring_branch *branch, uint32_t begin, uint32_t end
     return kept;
 }
 
+/** Or of nodes. */
+static bool out_of_time(const struct wring_branch *branch)
+{
+    return (branch->nodes_max != 0 && branch->nodes >= branch->nodes_max) ||
+           (branch->deadline_ns != 0 && wring_now_ns() >= branch->deadline_ns);
+}
+
 /** All labels of a prefix, with one group more. @return false: no time */
 static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
 {
@@ -152,8 +159,9 @@ static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
         if (pairs[i].least >= branch->limit_us)
             continue;
         uint32_t n = choose(branch, begin, pairs[i].end);
+        branch->tried += table->problem->n_options;
         for (uint32_t j = 0; j < n; j++) {
-            if (branch->deadline_ns != 0 && wring_now_ns() >= branch->deadline_ns)
+            if (out_of_time(branch))
                 return false;
             expand_option(branch, begin, pairs[i].end, branch->choices[j].option, width);
         }

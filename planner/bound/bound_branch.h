@@ -59,6 +59,8 @@ struct wring_branch {
     double *head;                    /* [n + 1] likewise */
     struct wring_branch_choice *choices; /* [n_options] scratch */
     uint64_t nodes;                      /* labels looked at */
+    uint64_t nodes_max;                  /* and no more of them; 0: no limit */
+    uint64_t tried;                      /* options, ever */
     double dropped_us;                   /* the least bound of what was dropped for want of room */
     double limit_us;                     /* of the run under way: labels of this and more go */
     double grain_us;                     /* likewise */

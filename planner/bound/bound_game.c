@@ -204,6 +204,8 @@ void wring_game_step(struct wring_game *game)
     play_groupings(game);
     set_lengths(game);
     play_flow(game);
+    game->played += game->set->row[game->n_tensors] - game->set->row[game->first] +
+                    (uint64_t)(game->n_tensors - game->first) * game->n_lanes;
 }
 
 void wring_game_rest(struct wring_game *game)

@@ -45,6 +45,7 @@ struct wring_game {
     double *reach;             /* [n + 1] which part of the mixture comes by it */
     double weight;             /* of all flows in `sum` */
     uint32_t steps;            /* since the last rest */
+    uint64_t played;           /* arcs and edges that were looked at, ever */
     void *memory;
 };
 

@@ -198,6 +198,7 @@ static void price_row(struct wring_group_table *table, uint32_t begin)
         double cost = pairs[i].cost + table->rest[pairs[i].end];
         rest = cost < rest ? cost : rest;
     }
+    table->priced += i;
     table->alive[begin] = i; /* what comes after it may take no option */
     table->rest[begin] = rest;
 }

@@ -48,6 +48,8 @@ enum wring_status wring_search_run(const struct wring_problem *problem,
 
 struct wring_bound_params {
     uint64_t budget_ns; /* 0: until it is exact or nothing more is gained */
+    uint64_t effort;    /* 0: likewise; else ends when about as much was looked at as takes as many
+                           nanoseconds here, whatever the machine: the answer is the same on all */
 };
 
 struct wring_bound {

@@ -267,12 +267,11 @@ enum {
     MANY = 300
 };
 
-static void run_many(uint64_t budget_ns, double *time_us, struct wring_bound *bound)
+static void run_many(struct wring_bound_params limits, double *time_us, struct wring_bound *bound)
 {
     static uint32_t end[MANY], option[MANY];
     struct wring_made_params params = {
         .n_tensors = MANY, .n_lanes = 6, .n_options = 12, .seed = 9, .chunked = true};
-    struct wring_bound_params limits = {.budget_ns = budget_ns};
     struct wring_grouping grouping = {.end = end, .option = option};
     struct wring_made_problem made;
 
@@ -289,9 +288,28 @@ static void keeps_to_its_budget(void)
     struct wring_bound bound;
     double time_us;
 
-    run_many(20000000, &time_us, &bound); /* without one it takes longer than that */
+    run_many((struct wring_bound_params){.budget_ns = 20000000}, &time_us,
+             &bound); /* without one it takes longer than that */
     CHECK(bound.took_ns < UINT64_C(20000000000), "took %.1f ms", (double)bound.took_ns / 1e6);
     CHECK(bound.time_us > 0 && bound.time_us <= time_us, "%g of %g", bound.time_us, time_us);
+}
+
+/** An effort is the same on every machine, and so are plan and bound; more of it proves no less. */
+static void the_same_for_the_same_effort(void)
+{
+    struct wring_bound bounds[3];
+    double time_us[3];
+
+    for (int i = 0; i < 3; i++)
+        run_many((struct wring_bound_params){.effort = i < 2 ? 20000000 : 100000000}, &time_us[i],
+                 &bounds[i]);
+    CHECK(bounds[0].time_us == bounds[1].time_us && bounds[0].nodes == bounds[1].nodes &&
+              time_us[0] == time_us[1],
+          "%.17g and %.17g, plans %.17g and %.17g", bounds[0].time_us, bounds[1].time_us,
+          time_us[0], time_us[1]);
+    CHECK(!bounds[1].exact && bounds[2].time_us >= bounds[1].time_us && time_us[2] < time_us[1],
+          "more proves %g and not %g, and finds %g, not %g", bounds[2].time_us, bounds[1].time_us,
+          time_us[2], time_us[1]);
 }
 
 /** Of no more than one tensor, of nothing that costs, and of more groups than a table holds. */
@@ -356,6 +374,7 @@ int main(int argc, char **argv)
         {"fabrics", fabrics},
         {"fabrics_of_twelve", fabrics_of_twelve},
         {"keeps_to_its_budget", keeps_to_its_budget},
+        {"the_same_for_the_same_effort", the_same_for_the_same_effort},
         {"odd_problems", odd_problems},
         {"no_option_allowed", no_option_allowed},
         {NULL, NULL},

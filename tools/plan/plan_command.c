@@ -25,7 +25,9 @@ static const struct argp_option options[] = {
     {"svg", OPTION_SVG, "FILE", 0, "draw the timeline", 0},
     {"perfetto", OPTION_PERFETTO, "FILE", 0, "write the timeline for ui.perfetto.dev", 0},
     {"bound-ms", OPTION_BOUND, "MS", 0,
-     "time for proving how far from the optimum the plan can be (default 1000; 0: no proof)", 0},
+     "time for proving how far from the optimum the plan can be (0: no proof; default: as much "
+     "effort as takes some 500 ms, counted, so that the plan is the same on any machine)",
+     0},
     {"list-options", OPTION_LIST, NULL, 0,
      "print the ways a tensor can travel, and end; with --trace, all that the search ranges over: "
      "groups, codecs with the ways of each, pinned cores and pieces",
@@ -47,6 +49,8 @@ static void parse_bound(struct command *command, const char *arg, struct argp_st
     if (!wring_value_real(arg, 0, 3600e3, &ms))
         argp_error(state, "--bound-ms needs milliseconds from 0 to 3600000");
     command->planning.bound_ns = (uint64_t)(ms * 1e6);
+    command->planning.bound_effort = 0;
+    command->planning.no_bound = command->planning.bound_ns == 0;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -184,7 +188,7 @@ static int give(const struct command *command, const struct wring_planned *plann
 static int answer(struct command *command)
 {
     const char *name = command->planning.log.arg;
-    struct wring_planned_want want = {.espresso = true, .bound = command->planning.bound_ns > 0};
+    struct wring_planned_want want = {.espresso = true, .bound = !command->planning.no_bound};
     struct wring_planned planned;
     struct wring_plan *plan;
 

@@ -14,7 +14,7 @@ static uint64_t left_of(uint64_t ns, uint64_t spent_ns)
 
 /**
  * Each codec alone, where there is time: what the search was given and did not need, or else what
- * the proof has. Without either the first answer stays.
+ * the proof has; all of them where neither has a limit. Without a proof the first answer stays.
  * @param params  of the model
  */
 static enum wring_status try_each_codec(const struct wring_planning *planning,
@@ -23,16 +23,17 @@ static enum wring_status try_each_codec(const struct wring_planning *planning,
                                         struct wring_planned *planned)
 {
     struct wring_found *found = &planned->found;
-    uint64_t took_ns = found->took_ns, left_ns = planning->bound_ns;
+    uint64_t took_ns = found->took_ns, deadline_ns = WRING_NEVER;
 
     if (planning->search != WRING_SEARCH_BEST || planning->layers ||
         (planning->budget_ns == 0 && !want->bound))
         return WRING_OK;
     if (planning->budget_ns > 0)
-        left_ns = left_of(planning->budget_ns, took_ns);
-    enum wring_status status =
-        wring_each_codec_search(params, planned->model, planning->search,
-                                wring_deadline_in(left_ns), &planning->log, found);
+        deadline_ns = wring_deadline_in(left_of(planning->budget_ns, took_ns));
+    else if (planning->bound_ns > 0)
+        deadline_ns = wring_deadline_in(planning->bound_ns);
+    enum wring_status status = wring_each_codec_search(params, planned->model, planning->search,
+                                                       deadline_ns, &planning->log, found);
     if (planning->budget_ns > 0)
         return status;
     planned->bound.took_ns = found->took_ns - took_ns;
@@ -47,13 +48,15 @@ static enum wring_status prove(const struct wring_planning *planning,
                                const struct wring_problem *problem, struct wring_planned *planned)
 {
     uint64_t spent_ns = planned->bound.took_ns;
-    struct wring_bound_params limits = {.budget_ns = left_of(planning->bound_ns, spent_ns)};
+    struct wring_bound_params limits = {.effort = planning->bound_effort};
     struct wring_found *found = &planned->found;
     struct wring_grouping grouping;
     double time_us = found->time_us;
 
     if (!want->bound || planning->layers)
         return WRING_OK;
+    if (planning->bound_ns > 0)
+        limits.budget_ns = left_of(planning->bound_ns, spent_ns);
     enum wring_status status = wring_grouping_init(&grouping, problem->n_tensors);
     if (status != WRING_OK)
         return status;

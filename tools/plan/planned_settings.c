@@ -35,6 +35,8 @@ static enum wring_status plan_one(struct course *course, uint32_t done, uint32_t
     *out = (struct wring_planned){.espresso_us = NAN, .bound.time_us = NAN};
     planning.budget_ns = share(planning.budget_ns, course->took_ns, left);
     planning.bound_ns = share(planning.bound_ns, course->bound_ns, left);
+    if (planning.bound_effort > 0)
+        planning.bound_effort = planning.bound_effort / (done + left) + 1;
     if (done > 0)
         planning.log.level = WRING_LOG_ERROR; /* all else was said of the first */
     status = wring_cost_model_create(&course->params, &planning.log, &out->model);

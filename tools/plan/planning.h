@@ -30,7 +30,10 @@ struct wring_planning {
     enum wring_search_method search;
     bool layers; /* no search: every tensor by itself, all with one option */
     bool only;   /* every tensor takes a codec of the list: neither none nor fp16, unless listed */
-    uint64_t budget_ns, bound_ns; /* 0: no limit; no bound */
+    uint64_t budget_ns; /* of the search; 0: no limit */
+    bool no_bound;
+    uint64_t bound_ns;     /* of the proof; 0: no limit but that of its effort */
+    uint64_t bound_effort; /* 0: none but that of time */
 
     double scale; /* of tensors and times, against the trace */
 
@@ -43,11 +46,11 @@ struct wring_planning {
 extern const struct argp wring_planning_argp;
 
 /** The defaults. */
-#define WRING_PLANNING_INIT                                                           \
-    {                                                                                 \
-        .scale = 1, .profile_path = "espresso-pcie", .bound_ns = 1000000000, .log = { \
-            .level = WRING_LOG_WARN                                                   \
-        }                                                                             \
+#define WRING_PLANNING_INIT                                                              \
+    {                                                                                    \
+        .scale = 1, .profile_path = "espresso-pcie", .bound_effort = 500000000, .log = { \
+            .level = WRING_LOG_WARN                                                      \
+        }                                                                                \
     }
 
 /** Load trace and profile; a fault is logged in one line. */
