@@ -72,6 +72,19 @@ class Plans(unittest.TestCase):
         self.assertEqual(result.stderr, "")
         return json.loads(result.stdout)
 
+    def test_where_times_come_from(self):
+        """Of exchanges that were measured, or put together, which one is told."""
+        path = pathlib.Path(make_profile(self.folder, [(0, 262144, 0.01)]))
+        profile = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**profile, "machine": "an abacus"}), encoding="utf-8")
+        question = ("-t", "lstm", "-p", str(path), "-c", "bf16", "--bound-ms", "0")
+        for nodes, costs in (("2", "measured"), ("3", "parts")):
+            told = wring("plan", *question, "-N", nodes)
+            self.assertEqual(told.stderr.count("measured on another machine"), 1, told.stderr)
+            self.assertEqual("no exchanges of such a cluster" in told.stdout, costs == "parts")
+            answer = json.loads(wring("plan", "--json", *question, "-N", nodes).stdout)
+            self.assertEqual(answer["costs"], costs)
+
     def refuse(self, status, says, *arguments):
         result = wring("plan", *arguments)
         self.assertEqual(result.returncode, status, result)
