@@ -64,7 +64,8 @@ class Replays(unittest.TestCase):
         elements = {group["tensors"][0]: group["elements"] for group in plan["groups"]}
         raw = {"codec": "none", "where": "", "scheme": "flat allreduce", "run_as": "auto"}
         plan["groups"] = [{**plan["groups"][0], **(raw if codec == "none" else {"codec": codec}),
-                           "tensors": tensors, "elements": sum(map(elements.get, tensors))}
+                           "tensors": tensors, "elements": sum(map(elements.get, tensors)),
+                           "tensor_elements": list(map(elements.get, tensors))}
                           for tensors, codec in groups]
         with open(self.path, "w", encoding="utf-8") as file:
             json.dump(plan, file)
