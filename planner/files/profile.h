@@ -71,8 +71,9 @@ struct wring_profile_link {
 struct wring_profile_coding {
     bool present;
     struct wring_cost encode_us;
-    struct wring_cost decode_us; /* of one code; decode-and-add where that is one task */
-    struct wring_profile_trust encode_trust, decode_trust;
+    struct wring_cost decode_us;     /* of one code, into its place */
+    struct wring_cost decode_add_us; /* of one code, added to what is there; n = 0: as decode_us */
+    struct wring_profile_trust encode_trust, decode_trust, decode_add_trust;
 };
 
 /** The same of an executor, as it codes a bucket piece by piece, by all elements of the bucket. */
@@ -80,6 +81,7 @@ struct wring_profile_coder {
     uint32_t cores; /* of a pool; 0: inline, on the thread that makes progress */
     char tier[16];  /* of the kernels: "avx2" */
     struct wring_profile_curve encode, decode;
+    struct wring_profile_curve decode_add; /* us.n = 0: as decode */
 };
 #define WRING_PROFILE_CODERS_MAX 16
 
@@ -230,6 +232,13 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
  */
 double wring_profile_error(const struct wring_profile *profile, const char *spec,
                            const char *tensor);
+
+/** What decoding takes that adds, or does not; a profile may know one number for both. */
+static inline const struct wring_cost *wring_profile_decoding(
+    const struct wring_cost *decode_us, const struct wring_cost *decode_add_us, bool adds)
+{
+    return adds && decode_add_us->n > 0 ? decode_add_us : decode_us;
+}
 
 /** The coder of so many cores with the best kernels that were measured; NULL: none. */
 const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,

@@ -25,6 +25,10 @@ static void read_coding(struct wring_reading *reading, const json_t *object, con
     out->decode_us = wring_reading_cost(reading, value, "decode_us");
     out->encode_trust = wring_profile_read_trust(reading, value, "encode_us");
     out->decode_trust = wring_profile_read_trust(reading, value, "decode_us");
+    if (wring_reading_has(reading, value, "decode_add_us")) {
+        out->decode_add_us = wring_reading_cost(reading, value, "decode_add_us");
+        out->decode_add_trust = wring_profile_read_trust(reading, value, "decode_add_us");
+    }
     wring_reading_leave(reading);
 }
 
@@ -53,6 +57,8 @@ static void read_coder(struct wring_reading *reading, const json_t *value,
     wring_reading_copy(reading, value, "tier", 1, out->tier, sizeof(out->tier));
     out->encode = wring_profile_read_curve(reading, value, "encode_us");
     out->decode = wring_profile_read_curve(reading, value, "decode_us");
+    if (wring_reading_has(reading, value, "decode_add_us"))
+        out->decode_add = wring_profile_read_curve(reading, value, "decode_add_us");
 }
 
 static void read_coders(struct wring_reading *reading, const json_t *object,

@@ -6,6 +6,15 @@
 #include "planner/files/profile_errors.h"
 #include "planner/files/profile_ways.h"
 
+/** "decode_add_us" too, where it is known by itself. @return 0; else there is no memory */
+static int put_adding(json_t *value, const struct wring_cost *us,
+                      const struct wring_profile_trust *trust)
+{
+    if (us->n == 0)
+        return 0;
+    return json_object_set_new(value, "decode_add_us", wring_profile_cost_json(us, trust));
+}
+
 /** Codings by place; @return NULL without memory */
 static json_t *places_to_json(const struct wring_profile_coding *codings)
 {
@@ -19,7 +28,10 @@ static json_t *places_to_json(const struct wring_profile_coding *codings)
             wring_profile_cost_json(&codings[place].encode_us, &codings[place].encode_trust),
             "decode_us",
             wring_profile_cost_json(&codings[place].decode_us, &codings[place].decode_trust));
-        if (json_object_set_new(object, wring_place_name((enum wring_place)place), value) != 0) {
+        int failed = put_adding(value, &codings[place].decode_add_us,
+                                &codings[place].decode_add_trust); /* NULL is refused */
+        if (json_object_set_new(object, wring_place_name((enum wring_place)place), value) != 0 ||
+            failed != 0) {
             json_decref(object);
             return NULL;
         }
@@ -37,7 +49,8 @@ static json_t *coders_to_json(const struct wring_profile_codec *codec)
             "{s:i, s:s, s:o, s:o}", "cores", (int)coder->cores, "tier", coder->tier, "encode_us",
             wring_profile_cost_json(&coder->encode.us, &coder->encode.trust), "decode_us",
             wring_profile_cost_json(&coder->decode.us, &coder->decode.trust));
-        if (json_array_append_new(list, value) != 0) {
+        int failed = put_adding(value, &coder->decode_add.us, &coder->decode_add.trust);
+        if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;
         }

@@ -160,8 +160,9 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
         const struct wring_profile_coding *adding = &codec->at[WRING_PLACE_CPU];
         if (strcmp(codec->spec, "none") == 0 && adding->present)
             wring_walk_add(walk, WRING_WORKER_CPU_DECODE,
-                           wring_cost_scale(&adding->decode_us, n - 1,
-                                            walk->active * walk->x / (whole ? 1 : n)));
+                           wring_cost_scale(wring_profile_decoding(&adding->decode_us,
+                                                                   &adding->decode_add_us, true),
+                                            n - 1, walk->active * walk->x / (whole ? 1 : n)));
     }
 }
 

@@ -45,12 +45,22 @@ static void encode(struct wring_walk *walk, const struct wring_step *step)
                                     coders_share(walk, step->place) * walk->x));
 }
 
+/** Codes of the same part of the tensor are added up; others have a place each. */
+static bool adds(const struct wring_walk *walk)
+{
+    return walk->codes * walk->x > walk->f * (1 + 1e-9);
+}
+
 static void decode(struct wring_walk *walk, const struct wring_step *step)
 {
+    const struct wring_profile_coding *coding = &walk->codec->at[step->place];
+    const struct wring_cost *one_us =
+        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, adds(walk));
+
     if (walk->whole == WRING_KNOWN_NONE)
-        wring_walk_add(walk, coder_of(step->place, false),
-                       wring_cost_scale(&walk->codec->at[step->place].decode_us, walk->codes,
-                                        coders_share(walk, step->place) * walk->x));
+        wring_walk_add(
+            walk, coder_of(step->place, false),
+            wring_cost_scale(one_us, walk->codes, coders_share(walk, step->place) * walk->x));
     walk->codes = 1;
     walk->x = walk->f;
 }

@@ -53,6 +53,7 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
     share = share > 1 ? share : 1;
     coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
     coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
+    coding->decode_add_us = wring_cost_scale(&coder->decode_add.us, share, 1);
 }
 
 /* ---- whole exchanges ---- */

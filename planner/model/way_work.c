@@ -21,9 +21,11 @@ double wring_way_decode_us(const struct wring_profile_way *way,
                            const struct wring_profile_coder *coder, double elems)
 {
     bool divisible = strcmp(way->run_as, "indivisible") != 0;
-    double others = way->ranks - 1.0;
+    double others = way->ranks - 1.0, added = divisible ? others / way->ranks : others;
+    double us = wring_cost_at(
+        wring_profile_decoding(&coder->decode.us, &coder->decode_add.us, true), added * elems);
 
-    return wring_cost_at(&coder->decode.us, (divisible ? 2 * others / way->ranks : others) * elems);
+    return divisible ? us + wring_cost_at(&coder->decode.us, added * elems) : us;
 }
 
 double wring_way_link_us(const struct wring_profile_way *way, const struct wring_cost *link_us,

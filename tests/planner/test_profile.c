@@ -22,7 +22,18 @@ static const char good[] =
     "   \"at\": {\"cpu\": {\"encode_us\": {\"corners\": [[0, 1]], \"slope\": 0.25},\n"
     "     \"decode_us\": {\"corners\": [], \"slope\": 0}}}},\n"
     "  {\"spec\": \"topk:ratio=R+ef\", \"summable\": false, \"feedback\": true, \"nmse\": null,\n"
-    "   \"wire_bytes\": {\"corners\": [[0, 16]], \"slope\": 8}}\n"
+    "   \"wire_bytes\": {\"corners\": [[0, 16]], \"slope\": 8},\n"
+    "   \"at\": {\"device\": {\"encode_us\": {\"corners\": [], \"slope\": 0},\n"
+    "     \"decode_us\": {\"corners\": [[0, 2]], \"slope\": 0.125},\n"
+    "     \"decode_add_us\": {\"corners\": [[0, 3]], \"slope\": 0.5, \"error\": 0.01,\n"
+    "      \"spread\": 0.06, \"doubt\": 0.02, \"samples\": 9, \"points\": 6, \"noisy\": 0}}},\n"
+    "   \"coders\": [{\"cores\": 1, \"tier\": \"scalar\",\n"
+    "     \"encode_us\": {\"corners\": [[1, 1]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 5, \"points\": 1, \"noisy\": 0},\n"
+    "     \"decode_us\": {\"corners\": [[1, 2]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 5, \"points\": 1, \"noisy\": 0},\n"
+    "     \"decode_add_us\": {\"corners\": [[1, 4]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 6, \"points\": 1, \"noisy\": 0}}]}\n"
     " ],\n"
     " \"copy_us\": {\"corners\": [[0, 0]], \"slope\": 0.0001, \"error\": 0.01,\n"
     "   \"spread\": 0.06, \"doubt\": 0.02, \"samples\": 11, \"points\": 7, \"noisy\": 2},\n"
@@ -104,6 +115,26 @@ static void check_round_trip(const struct wring_profile *profile)
     wring_profile_destroy(copy);
 }
 
+/** What adds has a number of its own, or none. */
+static void check_adding(const struct wring_profile *profile)
+{
+    const struct wring_profile_coding *cpu = &profile->codecs[0].at[WRING_PLACE_CPU];
+    const struct wring_profile_coding *device = &profile->codecs[1].at[WRING_PLACE_DEVICE];
+    const struct wring_profile_coder *coder = &profile->codecs[1].coders[0];
+
+    CHECK(wring_profile_decoding(&cpu->decode_us, &cpu->decode_add_us, true) == &cpu->decode_us,
+          "nobody has said what adding takes");
+    CHECK(wring_cost_at(wring_profile_decoding(&device->decode_us, &device->decode_add_us, false),
+                        8) == 3 &&
+              wring_cost_at(
+                  wring_profile_decoding(&device->decode_us, &device->decode_add_us, true), 8) == 7,
+          "decoding into place, and adding");
+    CHECK(device->decode_trust.samples == 0 && device->decode_add_trust.samples == 9, "its trust");
+    CHECK(wring_cost_at(&coder->decode.us, 9) == 2 &&
+              wring_cost_at(&coder->decode_add.us, 9) == 4 && coder->decode_add.trust.samples == 6,
+          "by executor");
+}
+
 static void fields(void)
 {
     struct wring_profile *profile = load_text(good, strlen(good));
@@ -133,6 +164,7 @@ static void fields(void)
     CHECK(wring_cost_at(&int8->at[WRING_PLACE_CPU].encode_us, 4) == 2 &&
               wring_cost_at(&int8->at[WRING_PLACE_CPU].decode_us, 4) == 0,
           "coding");
+    check_adding(profile);
     check_round_trip(profile);
     wring_profile_destroy(profile);
     wring_profile_destroy(NULL);
@@ -465,8 +497,13 @@ static void bad_files(void)
          "codecs[0].spec: \"none\" costs nothing and needs no entry"},
         {"0.001", "\"small\"", I,
          "codecs[0].nmse: needs a number from 0 to 1000000000, is \"small\""},
-        {"\"decode_us\"", "\"decoding\"", I,
+        {"\"decode_us\": {\"corners\": []", "\"decoding\": {\"corners\": []", I,
          "codecs[0].at.cpu.decode_us: needs an object, is missing"},
+        {"\"decode_add_us\": {\"corners\": [[0, 3]]",
+         "\"decode_add_us\": 3, \"no\": {\"corners\": [[0, 3]]", I,
+         "codecs[1].at.device.decode_add_us: needs an object, is 3"},
+        {"\"decode_add_us\": {\"corners\": [[1, 4]]", "\"decode_add_us\": {\"corners\": []", I,
+         "codecs[1].coders[0].decode_add_us: has no corners; what was measured has one at least"},
         {"\"slope\": 0.25", "\"slope\": null", I,
          "codecs[0].at.cpu.encode_us.slope: needs a number from 0 to 1000000000, is null"},
         {"\"slope\": 8", NULL, I,

@@ -274,6 +274,9 @@ static void codec_work_moves_where_there_is_room(void)
     check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* of eight cores */
     /* 0.008 in all, 0.003 of it codec work: 0.005 remains, the link has 0.001 */
     CHECK(wring_near(busy_us(&made, &two), 10 + 0.005 * x), "the rest: %g", busy_us(&made, &two));
+    /* half of what is decoded is added up, the other half goes into place */
+    made.codec.coders[0].decode_add = curve(0, 0.002);
+    CHECK(wring_near(busy_us(&made, &two), 10 + 0.0045 * x), "adding: %g", busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.006);
     CHECK(wring_near(busy_us(&made, &two), 0.006 * x), "the link: %g", busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.05);
@@ -282,6 +285,7 @@ static void codec_work_moves_where_there_is_room(void)
     made.ways[1].cpu = curve(9, 0.007);
     CHECK(wring_near(busy_us(&made, &two), 10 + 0.008 * x), "who waits: %g", busy_us(&made, &two));
     made.codec.coders[2].encode = curve(0, 0.02);
+    made.codec.coders[2].decode = curve(0, 1e-4);
     CHECK(busy_us(&made, &two) > 0.02 * x, "slow cores: %g", busy_us(&made, &two));
     made.params.computing = WRING_COMPUTING_PROCESSOR;
     made.ways[0].cores = made.ways[1].cores = 4;

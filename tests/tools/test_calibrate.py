@@ -84,6 +84,10 @@ class Calibrates(unittest.TestCase):
         self.assertTrue(0.5 < codecs["topk:ratio=0.01+ef"]["nmse"] < 1)
         # 16 bits of 32
         self.assertAlmostEqual(codecs["bf16"]["wire_bytes"]["slope"], 2, 1)
+        # what adds reads what is there as well, and was measured by itself
+        for codec in codecs.values():
+            for place in (codec["at"]["cpu"], *codec["coders"]):
+                self.assertNotEqual(place["decode_us"], place["decode_add_us"])
 
     def test_trust(self):
         """Links, copies and codecs say how far they can be trusted, as exchanges do."""
@@ -96,7 +100,7 @@ class Calibrates(unittest.TestCase):
             self.assertEqual(len(tiers), len(set(tiers)))
             self.assertIn("scalar", tiers)
             for place in [codec["at"]["cpu"], *coders]:
-                costs += [place["encode_us"], place["decode_us"]]
+                costs += [place["encode_us"], place["decode_us"], place["decode_add_us"]]
         for cost in costs:
             self.assertGreaterEqual(cost["samples"], 5)
             self.assertGreaterEqual(cost["points"], 2)

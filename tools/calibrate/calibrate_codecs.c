@@ -23,13 +23,14 @@
 
 enum task {
     TASK_ENCODE,
+    TASK_DECODE,
     TASK_DECODE_ADD,
     TASK_COPY,
     TASKS
 };
 
-static const enum wring_codec_task_kind kinds[TASKS] = {WRING_TASK_ENCODE, WRING_TASK_DECODE_ADD,
-                                                        WRING_TASK_COPY};
+static const enum wring_codec_task_kind kinds[TASKS] = {WRING_TASK_ENCODE, WRING_TASK_DECODE,
+                                                        WRING_TASK_DECODE_ADD, WRING_TASK_COPY};
 
 struct bench {
     const struct wring_calibration *job;
@@ -153,7 +154,10 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
         if (status == WRING_OK)
             status = fit(bench, TASK_ENCODE, 1, &coding->encode_us, &coding->encode_trust);
         if (status == WRING_OK)
-            status = fit(bench, TASK_DECODE_ADD, 1, &coding->decode_us, &coding->decode_trust);
+            status = fit(bench, TASK_DECODE, 1, &coding->decode_us, &coding->decode_trust);
+        if (status == WRING_OK)
+            status =
+                fit(bench, TASK_DECODE_ADD, 1, &coding->decode_add_us, &coding->decode_add_trust);
     }
     if (status == WRING_OK && bench->copies)
         status = fit(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);

@@ -27,6 +27,14 @@
 
 static const uint64_t sizes[SIZES] = {16384, 262144, 4194304};
 
+/** What is timed of a bucket; codes are there when they are decoded. */
+enum task {
+    ENCODE,
+    DECODE,
+    DECODE_ADD,
+    TASKS
+};
+
 /** A way to run jobs. */
 struct variant {
     uint32_t cores; /* 0: inline */
@@ -44,7 +52,7 @@ struct bench {
     struct wring_source sources[PIECES_MAX][2];
     uint64_t piece;
     enum wring_status status;
-    double samples[2][SIZES][ROUNDS_MAX]; /* us: of encoding, and of decoding and adding */
+    double samples[TASKS][SIZES][ROUNDS_MAX]; /* us */
     uint32_t rounds;
 };
 
@@ -75,8 +83,11 @@ static uint64_t elems_of(const struct bench *bench, uint64_t elems, size_t i)
     return left < bench->piece ? left : bench->piece;
 }
 
-static size_t make_jobs(struct bench *bench, uint64_t elems, bool encode)
+static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
 {
+    static const enum wring_job_kind kinds[TASKS] = {WRING_JOB_ENCODE, WRING_JOB_DECODE,
+                                                     WRING_JOB_REDUCE};
+    bool encode = task == ENCODE, adds = task == DECODE_ADD;
     size_t n = 0;
 
     for (; n * bench->piece < elems; n++) {
@@ -88,14 +99,14 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, bool encode)
                                                      .bytes = bench->code_bytes[n],
                                                      .codec = bench->codec};
         *job = (struct wring_job){
-            .kind = encode ? WRING_JOB_ENCODE : WRING_JOB_REDUCE,
+            .kind = kinds[task],
             .dtype = WRING_F32,
             .op = WRING_SUM,
             .elems = elems_of(bench, elems, n),
             .context = {.seed = 1, .rank = 1, .ranks = 2, .element = at},
             .src = bench->src + at,
-            .sources = bench->sources[n],
-            .n_sources = 2,
+            .sources = adds ? bench->sources[n] : &bench->sources[n][1],
+            .n_sources = adds ? 2 : 1,
             .divisor = 1,
             .codec_out = encode ? bench->codec : NULL,
             .residual = encode && bench->residual != NULL ? bench->residual + at : NULL,
@@ -106,12 +117,12 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, bool encode)
     return n;
 }
 
-static double time_one(struct bench *bench, uint64_t elems, bool encode, uint32_t times)
+static double time_one(struct bench *bench, uint64_t elems, enum task task, uint32_t times)
 {
     uint64_t took = 0;
 
     for (uint32_t i = 0; i < times; i++) {
-        size_t n = make_jobs(bench, elems, encode);
+        size_t n = make_jobs(bench, elems, task);
         uint64_t began = wring_now_ns();
         run_jobs(bench, n);
         took += wring_now_ns() - began;
@@ -119,38 +130,38 @@ static double time_one(struct bench *bench, uint64_t elems, bool encode, uint32_
     return (double)took / times;
 }
 
-static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[2])
+static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TASKS])
 {
     for (uint32_t size = 0; size < n_sizes; size++)
-        for (int decode = 0; decode < 2; decode++) /* codes are there when they are decoded */
-            bench->samples[decode][size][bench->rounds] =
-                time_one(bench, sizes[size], !decode, times[size][decode]) / 1e3;
+        for (int task = 0; task < TASKS; task++)
+            bench->samples[task][size][bench->rounds] =
+                time_one(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
     bench->rounds++;
 }
 
 static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns)
 {
-    uint32_t times[SIZES][2];
+    uint32_t times[SIZES][TASKS];
 
     for (uint32_t size = 0; size < n_sizes; size++)
-        for (int decode = 0; decode < 2; decode++) {
-            time_one(bench, sizes[size], !decode, 1);
-            double ns = fmax(time_one(bench, sizes[size], !decode, 1), 1);
-            times[size][decode] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
+        for (int task = 0; task < TASKS; task++) {
+            time_one(bench, sizes[size], (enum task)task, 1);
+            double ns = fmax(time_one(bench, sizes[size], (enum task)task, 1), 1);
+            times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
     while (bench->rounds < ROUNDS_MAX && bench->status == WRING_OK &&
            (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns))
         run_round(bench, n_sizes, times);
 }
 
-static enum wring_status fit(struct bench *bench, uint32_t n_sizes, int decode,
+static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task task,
                              struct wring_profile_curve *out, struct wring_measure_noise *noise)
 {
     struct wring_fit_point points[SIZES];
 
     for (uint32_t i = 0; i < n_sizes; i++) {
         points[i] =
-            (struct wring_fit_point){(double)sizes[i], bench->samples[decode][i], bench->rounds};
+            (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->rounds};
         wring_calibrate_count(&points[i], noise);
     }
     return wring_fit_curve(points, n_sizes, out);
@@ -223,9 +234,11 @@ static enum wring_status measure(const struct wring_calibration *job, const char
         status = bench->status;
     }
     if (status == WRING_OK)
-        status = fit(bench, n_sizes, 0, &out->encode, noise);
+        status = fit(bench, n_sizes, ENCODE, &out->encode, noise);
     if (status == WRING_OK)
-        status = fit(bench, n_sizes, 1, &out->decode, noise);
+        status = fit(bench, n_sizes, DECODE, &out->decode, noise);
+    if (status == WRING_OK)
+        status = fit(bench, n_sizes, DECODE_ADD, &out->decode_add, noise);
     if (status == WRING_OK) {
         out->cores = variant->cores;
         snprintf(out->tier, sizeof(out->tier), "%s", wring_codec_info(bench->codec)->tier);
