@@ -209,6 +209,7 @@ static double look_at_all(struct wring_fit_point *points, struct fit *fit,
         trust->doubt = fmax(trust->doubt, look.doubt);
         trust->samples = points[i].n < trust->samples ? points[i].n : trust->samples;
         trust->noisy += look.spread > WRING_PROFILE_NOISE;
+        trust->doubtful += look.doubt > WRING_PROFILE_NOISE;
         spreads[i] = look.spread;
     }
     trust->points = fit->n;

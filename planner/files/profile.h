@@ -41,6 +41,7 @@ struct wring_profile_trust {
     uint32_t samples; /* of the point that has fewest */
     uint32_t points;  /* sizes that were measured */
     uint32_t noisy;   /* of these, points whose spread is more than WRING_PROFILE_NOISE */
+    uint32_t doubtful; /* and those whose doubt is: nobody knows their median that well */
 };
 #define WRING_PROFILE_NOISE 0.25
 /* samples = 0: nobody has said */
@@ -232,6 +233,12 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
  */
 double wring_profile_error(const struct wring_profile *profile, const char *spec,
                            const char *tensor);
+
+/** Is more than that share of its points in doubt? Then nobody has measured it. */
+static inline bool wring_profile_is_noise(const struct wring_profile_trust *trust, double share)
+{
+    return trust->doubtful > share * trust->points;
+}
 
 /** What decoding takes that adds, or does not; a profile may know one number for both. */
 static inline const struct wring_cost *wring_profile_decoding(

@@ -29,6 +29,8 @@ static void write_trust(struct wring_writer *writer, const struct wring_profile_
     wring_write_u32(writer, trust->samples);
     wring_write_u32(writer, trust->points);
     wring_write_u32(writer, trust->noisy);
+    if (trust->doubtful > 0)
+        wring_write_u32(writer, trust->doubtful);
 }
 
 static void write_curve(struct wring_writer *writer, const struct wring_profile_curve *curve)

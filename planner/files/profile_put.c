@@ -68,6 +68,8 @@ static void extend_curve(struct wring_profile_curve *curve, double at,
     trust->points += more->points - common;
     trust->noisy += more->noisy;
     trust->noisy = trust->noisy < trust->points ? trust->noisy : trust->points;
+    trust->doubtful += more->doubtful;
+    trust->doubtful = trust->doubtful < trust->points ? trust->doubtful : trust->points;
 }
 
 void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,

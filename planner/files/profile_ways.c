@@ -26,9 +26,14 @@ static void read_trust(struct wring_reading *reading, const json_t *value,
     out->samples = (uint32_t)wring_reading_count(reading, value, "samples", 1, SAMPLES_MAX);
     out->points = (uint32_t)wring_reading_count(reading, value, "points", 1, SAMPLES_MAX);
     out->noisy = (uint32_t)wring_reading_count(reading, value, "noisy", 0, SAMPLES_MAX);
+    if (wring_reading_has(reading, value, "doubtful"))
+        out->doubtful = (uint32_t)wring_reading_count(reading, value, "doubtful", 0, SAMPLES_MAX);
     if (out->noisy > out->points)
         wring_reading_fault(reading, WRING_ERR_INVALID, "%u of %u points cannot be noisy",
                             out->noisy, out->points);
+    if (out->doubtful > out->points)
+        wring_reading_fault(reading, WRING_ERR_INVALID, "%u of %u points cannot be in doubt",
+                            out->doubtful, out->points);
 }
 
 struct wring_profile_trust wring_profile_read_trust(struct wring_reading *reading,
@@ -178,11 +183,11 @@ json_t *wring_profile_cost_json(const struct wring_cost *cost,
 
     if (trust->samples == 0)
         return object;
-    json_t *more =
-        json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "error", wring_json_number(trust->error),
-                  "spread", wring_json_number(trust->spread), "doubt",
-                  wring_json_number(trust->doubt), "samples", (json_int_t)trust->samples, "points",
-                  (json_int_t)trust->points, "noisy", (json_int_t)trust->noisy);
+    json_t *more = json_pack(
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "error", wring_json_number(trust->error), "spread",
+        wring_json_number(trust->spread), "doubt", wring_json_number(trust->doubt), "samples",
+        (json_int_t)trust->samples, "points", (json_int_t)trust->points, "noisy",
+        (json_int_t)trust->noisy, "doubtful", (json_int_t)trust->doubtful);
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;

@@ -36,7 +36,7 @@ struct wring_measure_way {
     double all_us[WRING_MEASURE_SIZES][WRING_MEASURE_SAMPLES_MAX]; /* of a batch */
     double took_us[WRING_MEASURE_SIZES]; /* a sample of all kinds, the first time */
     double wire_bytes[WRING_MEASURE_SIZES], codec_us[WRING_MEASURE_SIZES]; /* of a bucket */
-    bool again[WRING_MEASURE_SIZES];                                       /* noisy */
+    bool again[WRING_MEASURE_SIZES];                                       /* noisy, or in doubt */
     bool beaten[WRING_MEASURE_SIZES]; /* its codec's other scheme is far faster */
 };
 
@@ -108,8 +108,10 @@ double wring_measure_median(struct wring_measure_way *way, enum wring_measure_ki
 bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,
                              uint32_t size);
 
-/** How many points, and of how many the median is in doubt; none of those that are beaten. Sorts
- *  samples. */
+/** How many points, and of how many the median is in doubt; none of those that are beaten. What is
+ *  noisy, or in doubt in whatever kind, is to be measured again: beaten ones as well. Sorts
+ * samples.
+ */
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench);
 
 /** Does it know what the codec takes on a processor? */

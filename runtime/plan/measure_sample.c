@@ -147,6 +147,18 @@ bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_mea
     return beaten;
 }
 
+/** Is any of its medians in doubt? Sorts the samples. */
+static bool is_in_doubt(struct wring_measure_way *way, uint32_t size)
+{
+    bool doubtful = false;
+
+    for (int kind = 0; kind < WRING_MEASURE_KINDS; kind++) {
+        struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+        doubtful |= wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
+    }
+    return doubtful;
+}
+
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
 {
     struct wring_measure_noise noise = {0};
@@ -154,6 +166,7 @@ struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
     for (uint32_t w = 0; w < bench->n; w++)
         for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
             struct wring_measure_way *way = &bench->ways[w];
+            way->again[size] = is_in_doubt(way, size);
             if (way->beaten[size])
                 continue;
             struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][size],
@@ -161,7 +174,7 @@ struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench)
             struct wring_fit_look look = wring_fit_look(&point);
             noise.points++;
             noise.shaky += look.doubt > WRING_PROFILE_NOISE;
-            way->again[size] = look.spread > WRING_PROFILE_NOISE;
+            way->again[size] |= look.spread > WRING_PROFILE_NOISE;
         }
     return noise;
 }

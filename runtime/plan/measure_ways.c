@@ -76,7 +76,7 @@ static enum wring_status warm_up(struct wring_measure_bench *bench)
     return status;
 }
 
-/** One sample of each way that has that size. @param all  or only what is noisy */
+/** One sample of each way that has that size. @param all  or only what is noisy, or in doubt */
 static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t size, bool all,
                                   double *took_us)
 {
@@ -86,7 +86,7 @@ static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t si
     *took_us = 0;
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
         struct wring_measure_way *way = &bench->ways[w];
-        if (size >= way->n || way->beaten[size] || !(all || way->again[size]))
+        if (size >= way->n || !(all ? !way->beaten[size] : way->again[size]))
             continue;
         status = wring_measure_sample(bench, way, size, &us);
         *took_us += us;
@@ -118,9 +118,9 @@ static enum wring_status run_round(struct wring_measure_bench *bench, uint32_t r
     return status;
 }
 
-/** @param share  of the budget that is over then. @param all  or only what is noisy */
-static enum wring_status run_rounds(struct wring_measure_bench *bench, bool all, uint32_t min,
-                                    uint32_t max, double share)
+/** @param share  of the budget that is over then */
+static enum wring_status run_rounds(struct wring_measure_bench *bench, uint32_t min, uint32_t max,
+                                    double share)
 {
     const struct wring_measure_params *params = bench->params;
     enum wring_status status = WRING_OK;
@@ -129,8 +129,8 @@ static enum wring_status run_rounds(struct wring_measure_bench *bench, bool all,
         if (round >= min && bench->elapsed_us >= share * (double)bench->budget_ns / 1e3)
             break;
         if (params->tell != NULL)
-            params->tell(params->arg, round, !all);
-        status = run_round(bench, round, all);
+            params->tell(params->arg, round, false);
+        status = run_round(bench, round, true);
     }
     return status;
 }
@@ -145,6 +145,26 @@ static bool any_again(const struct wring_measure_bench *bench)
     return any;
 }
 
+/** What is noisy or in doubt, by itself, until it is not or the time is over. */
+static enum wring_status run_again(struct wring_measure_bench *bench,
+                                   struct wring_measure_noise *noise)
+{
+    const struct wring_measure_params *params = bench->params;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t round = 0; round < WRING_MEASURE_AGAIN_MAX && any_again(bench); round++) {
+        if (round > 0 && bench->elapsed_us >= (double)bench->budget_ns / 1e3)
+            break;
+        if (params->tell != NULL)
+            params->tell(params->arg, round, true);
+        status = run_round(bench, round, false);
+        if (status != WRING_OK)
+            break;
+        *noise = wring_measure_look(bench);
+    }
+    return status;
+}
+
 static enum wring_status measure(struct wring_measure_bench *bench,
                                  struct wring_measure_noise *noise)
 {
@@ -155,17 +175,13 @@ static enum wring_status measure(struct wring_measure_bench *bench,
     bench->limit_us = wring_measure_limit_us(bench->budget_ns);
     status = warm_up(bench);
     if (status == WRING_OK)
-        status = run_rounds(bench, true, bench->params->rounds_min, WRING_MEASURE_ROUNDS_MAX,
-                            1 - NOISY_SHARE);
+        status =
+            run_rounds(bench, bench->params->rounds_min, WRING_MEASURE_ROUNDS_MAX, 1 - NOISY_SHARE);
     if (status != WRING_OK)
         return status;
     *noise = wring_measure_look(bench);
-    if (any_again(bench))
-        status = run_rounds(bench, false, 1, WRING_MEASURE_AGAIN_MAX, 1);
-    if (status != WRING_OK)
-        return status;
-    *noise = wring_measure_look(bench);
-    return wring_measure_count(bench);
+    status = run_again(bench, noise);
+    return status == WRING_OK ? wring_measure_count(bench) : status;
 }
 
 /** The session's own buckets are put aside. Collective. */
@@ -218,7 +234,7 @@ static enum wring_status probe(struct wring_measure_bench *bench)
 
     if (status == WRING_OK)
         status = warm_up(bench);
-    return status == WRING_OK ? run_rounds(bench, true, PROBE_ROUNDS, PROBE_ROUNDS, 1) : status;
+    return status == WRING_OK ? run_rounds(bench, PROBE_ROUNDS, PROBE_ROUNDS, 1) : status;
 }
 
 enum wring_status wring_measure_probe(struct wring_session *session,

@@ -118,6 +118,11 @@ static void noise_is_told(void)
     struct wring_profile_curve curve;
     REQUIRE(wring_fit_curve(wild.points, POINTS, &curve) == WRING_OK, "wild");
     CHECK(curve.trust.noisy == POINTS, "%u are noisy", curve.trust.noisy);
+    CHECK(curve.trust.doubtful > 0 && wring_profile_is_noise(&curve.trust, 0) &&
+              !wring_profile_is_noise(&curve.trust, 1),
+          "%u are in doubt", curve.trust.doubtful);
+    REQUIRE(wring_fit_curve(calm.points, POINTS, &curve) == WRING_OK, "calm");
+    CHECK(curve.trust.doubtful == 0 && !wring_profile_is_noise(&curve.trust, 0), "calm is known");
 }
 
 static void single_points(void)

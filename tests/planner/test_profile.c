@@ -491,6 +491,8 @@ static void bad_files(void)
          "links.inter.us_by_bytes.samples: needs a whole number from 1 to 1000000000, is 0"},
         {"\"noisy\": 5", "\"noisy\": 10", I,
          "links.inter.us_by_bytes: 10 of 9 points cannot be noisy"},
+        {"\"noisy\": 5", "\"noisy\": 5, \"doubtful\": 10", I,
+         "links.inter.us_by_bytes: 10 of 9 points cannot be in doubt"},
         {"topk:ratio=R+ef", "int8", I,
          "codecs[1].spec: \"int8\" is the codec of codecs[0] already"},
         {"\"int8\", \"summable\"", "\"none\", \"summable\"", I,
@@ -568,8 +570,8 @@ static void bad_files(void)
 
 static void larger_buckets(void)
 {
-    const struct wring_profile_trust shaky = {0.1, 0.3, 0.02, 7, 3, 2},
-                                     firm = {0, 0, 0.05, 9, 3, 1};
+    const struct wring_profile_trust shaky = {0.1, 0.3, 0.02, 7, 3, 2, 1},
+                                     firm = {0, 0, 0.05, 9, 3, 1, 0};
     struct wring_profile_curve curve = {wring_cost_line(1, 1), shaky};
     struct wring_profile_way way = {.max_elems = 4096, .solo = curve, .busy = curve, .cpu = curve};
     struct wring_profile_way larger = way;

@@ -105,6 +105,7 @@ class Calibrates(unittest.TestCase):
             self.assertGreaterEqual(cost["samples"], 5)
             self.assertGreaterEqual(cost["points"], 2)
             self.assertLessEqual(cost["noisy"], cost["points"])
+            self.assertEqual(cost["doubtful"] > 0, cost["doubt"] > 0.25)
             self.assertGreaterEqual(min(cost[key] for key in ("error", "spread", "doubt")), 0)
             self.check_rises(cost, cost)
 

@@ -35,7 +35,7 @@ struct wring_calibrate_params {
     struct wring_settings_wanted settings; /* that exchanges are measured with; none: as
                                               configured */
     uint32_t part, parts;                  /* which of the settings it is this time, of how many */
-    double doubtful_max; /* the part of the points that may be in doubt; more is noise */
+    double doubtful_max; /* the part of a curve's points that may be in doubt; more is noise */
 };
 
 /** What is to be measured; rank 0 finds out and tells the others. */
@@ -167,6 +167,10 @@ double wring_calibrate_middle(double *samples, uint32_t n, double most, double *
  */
 struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
                                            struct wring_calibrate_wants *wants);
+
+/** Leave out, and say, each curve of those measured now that is noise. @return an exit status: what
+ *  all plans need is among them; said */
+int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profile *profile);
 
 /** Write it in place of the file, whole or not at all. @return an exit status; said */
 int wring_calibrate_write(const struct wring_calibrate_params *params,

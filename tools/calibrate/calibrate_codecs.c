@@ -77,12 +77,33 @@ static enum wring_status prepare(struct bench *bench)
     return status;
 }
 
+/** Is a median not known yet? Sorts the samples. */
+static bool is_in_doubt(struct bench *bench)
+{
+    for (uint32_t size = 0; size < bench->n; size++)
+        for (uint32_t task = 0; task < tasks_of(bench); task++) {
+            struct wring_fit_point point = {0, bench->samples[task][size], bench->rounds};
+            if (wring_fit_look(&point).doubt > WRING_PROFILE_NOISE)
+                return true;
+        }
+    return false;
+}
+
+/** As long again for what is in doubt. */
+static bool goes_on(struct bench *bench)
+{
+    uint64_t now = wring_now_ns();
+
+    return bench->rounds < ROUNDS_MAX &&
+           (bench->rounds < ROUNDS_MIN || now < bench->deadline_ns ||
+            (now < bench->deadline_ns + (uint64_t)(bench->seconds * 1e9) && is_in_doubt(bench)));
+}
+
 static enum wring_status run_rounds(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
-    while (status == WRING_OK && bench->rounds < ROUNDS_MAX &&
-           (bench->rounds < ROUNDS_MIN || wring_now_ns() < bench->deadline_ns)) {
+    while (status == WRING_OK && goes_on(bench)) {
         for (uint32_t size = 0; size < bench->n; size++)
             for (uint32_t task = 0; task < tasks_of(bench); task++) {
                 uint64_t times = bench->times[task][size];

@@ -139,8 +139,22 @@ static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[T
     bench->rounds++;
 }
 
-static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns)
+/** Is a median not known yet? Sorts the samples. */
+static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
 {
+    for (uint32_t size = 0; size < n_sizes; size++)
+        for (int task = 0; task < TASKS; task++) {
+            struct wring_fit_point point = {0, bench->samples[task][size], bench->rounds};
+            if (wring_fit_look(&point).doubt > WRING_PROFILE_NOISE)
+                return true;
+        }
+    return false;
+}
+
+/** Until the time is over; as long again for what is in doubt. */
+static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t most_ns)
+{
+    uint64_t deadline_ns = wring_deadline_in(most_ns);
     uint32_t times[SIZES][TASKS];
 
     for (uint32_t size = 0; size < n_sizes; size++)
@@ -150,7 +164,8 @@ static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_
             times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
     while (bench->rounds < ROUNDS_MAX && bench->status == WRING_OK &&
-           (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns))
+           (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns ||
+            (wring_now_ns() < deadline_ns + most_ns && is_in_doubt(bench, n_sizes))))
         run_round(bench, n_sizes, times);
 }
 
@@ -230,7 +245,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     if (status == WRING_OK)
         status = make_memory(bench, sizes[n_sizes - 1]);
     if (status == WRING_OK) {
-        run_rounds(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)));
+        run_rounds(bench, n_sizes, (uint64_t)(seconds * 1e9));
         status = bench->status;
     }
     if (status == WRING_OK)

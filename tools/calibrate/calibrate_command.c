@@ -41,7 +41,9 @@ static const struct argp_option options[] = {
     {"elements", OPTION_ELEMENTS, "N", 0,
      "of the largest bucket, up to the default 16m; suffixes k and m", 0},
     {"doubt", OPTION_DOUBT, "PERCENT", 0,
-     "of the points that may be in doubt before nothing is written (default 25)", 0},
+     "of a curve's points that may be in doubt before it is left out, and of all points before "
+     "nothing is written (default 25)",
+     0},
     {"gradients", OPTION_GRADIENTS, "FILE", 0,
      "measure what codecs lose of these, and how long codes of lossless are, which wring demo "
      "--record-gradients wrote",
@@ -162,13 +164,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp calibrate_argp = {
     .options = options,
     .parser = parse,
-    .doc =
-        "Measure what links, codecs and whole exchanges take here, for wring plan."
-        "\v"
-        "The ranks are those of the job to plan for: started here, or by a launcher on its "
-        "hosts. Samples are taken in rounds in which everything has its turn; medians count, "
-        "and how far they can be trusted is written beside them. A point is in doubt where its "
-        "value is not known to 25 %; if more than --doubt of the points are, nothing is written.",
+    .doc = "Measure what links, codecs and whole exchanges take here, for wring plan."
+           "\v"
+           "The ranks are those of the job to plan for: started here, or by a launcher on its "
+           "hosts. Samples are taken in rounds in which everything has its turn; medians count, "
+           "and how far they can be trusted is written beside them. A point is in doubt where its "
+           "value is not known to 25 %; those have more samples while there is time. A curve with "
+           "more than --doubt of its points in doubt is left out, and a line says so; the next run "
+           "measures it again. Without links, copies or raw exchanges nothing is written, nor if "
+           "more than --doubt of all points are in doubt.",
 };
 
 /** Specs are refused before any rank starts. */

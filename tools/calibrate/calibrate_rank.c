@@ -79,23 +79,30 @@ static int refuse(const struct wring_calibration *job, const char *what,
                       what, noise->shaky, noise->points, WRING_PROFILE_NOISE * 100);
 }
 
-/** Rank 0 knows, as only it has codecs. @return an exit status; said */
-static int judge(struct wring_calibration *job, const struct parts *parts)
+/** In rank 0: all of it together, then curve by curve. @return an exit status; said */
+static int sift(const struct wring_calibration *job, const struct parts *parts,
+                struct wring_profile *profile)
 {
-    bool well = !is_noise(job, &parts->links) && !is_noise(job, &parts->codecs) &&
-                !is_noise(job, &parts->ways);
+    if (is_noise(job, &parts->links))
+        return refuse(job, "links", &parts->links);
+    if (is_noise(job, &parts->codecs))
+        return refuse(job, "copies and codecs", &parts->codecs);
+    if (is_noise(job, &parts->ways))
+        return refuse(job, "exchanges", &parts->ways);
+    return wring_calibrate_sift(job, profile);
+}
+
+/** Rank 0 knows, as only it has codecs. @return an exit status; said */
+static int judge(struct wring_calibration *job, const struct parts *parts,
+                 struct wring_profile *profile)
+{
+    int code = job->rank == 0 ? sift(job, parts, profile) : WRING_EXIT_OK;
+    bool well = code == WRING_EXIT_OK;
     enum wring_status status = wring_calibration_agree(job, &well);
 
     if (status != WRING_OK)
         return wring_rank_fail(&job->faults, "cannot agree", status);
-    if (well)
-        return WRING_EXIT_OK;
-    if (job->rank != 0)
-        return WRING_EXIT_FAILURE; /* rank 0 says it */
-    if (is_noise(job, &parts->links))
-        return refuse(job, "links", &parts->links);
-    return is_noise(job, &parts->codecs) ? refuse(job, "copies and codecs", &parts->codecs)
-                                         : refuse(job, "exchanges", &parts->ways);
+    return well ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* which rank 0 has said */
 }
 
 static enum wring_status measure_parts(struct wring_calibration *job, struct wring_profile *profile,
@@ -128,7 +135,7 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
         fputs("\r\033[K", stderr);
     if (status != WRING_OK)
         return wring_rank_fail(&job->faults, "cannot go on", status);
-    int code = judge(job, &parts);
+    int code = judge(job, &parts, profile);
     if (code != WRING_EXIT_OK)
         return code;
     return profile == NULL || (wring_calibrate_bring_back(job, profile) == WRING_OK &&

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What of a calibration is noise does not stay because the rest is good. */
+#include <string.h>
+
+#include "tests/lib/test.h"
+#include "tools/calibrate/calibrate.h"
+
+#define SOME                                     \
+    {                                            \
+        .samples = 5, .points = 8, .doubtful = 2 \
+    }
+#define MOST                                     \
+    {                                            \
+        .samples = 5, .points = 8, .doubtful = 3 \
+    }
+
+/** A profile of two codecs of two executors each, and what was measured of it. */
+struct made {
+    struct wring_profile profile;
+    struct wring_profile_codec codecs[2];
+    struct wring_profile_way ways[4];
+    struct wring_calibrate_params params;
+    struct wring_calibration job;
+};
+
+static void add_way(struct made *made, const char *codec, const char *run_as)
+{
+    struct wring_profile_way *way = &made->ways[made->profile.n_ways++];
+
+    snprintf(way->codec, sizeof(way->codec), "%s", codec);
+    snprintf(way->run_as, sizeof(way->run_as), "%s", run_as);
+    way->solo.trust = way->busy.trust = way->cpu.trust = (struct wring_profile_trust)SOME;
+}
+
+static void set_up(struct made *made)
+{
+    static const char *const specs[] = {"bf16", "int8"};
+
+    *made = (struct made){.params = {.name = "test", .doubtful_max = 0.25}};
+    made->job.params = &made->params;
+    made->job.wants = (struct wring_calibrate_wants){
+        .links = 1, .copies = 1, .coding = 1, .codecs = {3, {"none", "bf16", "int8"}}};
+    made->profile.codecs = made->codecs;
+    made->profile.ways = made->ways;
+    made->profile.n_codecs = 2;
+    for (int i = 0; i < 2; i++) {
+        snprintf(made->codecs[i].spec, sizeof(made->codecs[i].spec), "%s", specs[i]);
+        made->codecs[i].at[WRING_PLACE_CPU].encode_trust = (struct wring_profile_trust)SOME;
+        made->codecs[i].n_coders = 2;
+        made->codecs[i].coders[1].cores = 1;
+    }
+    add_way(made, "none", "auto");
+    add_way(made, "bf16", "divisible");
+    add_way(made, "bf16", "indivisible");
+    add_way(made, "int8", "divisible");
+}
+
+static void what_is_known_stays(void)
+{
+    struct made made;
+
+    set_up(&made);
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
+    CHECK(made.profile.n_codecs == 2 && made.profile.n_ways == 4 && made.codecs[0].n_coders == 2,
+          "%u codecs, %u ways", made.profile.n_codecs, made.profile.n_ways);
+}
+
+static void noise_goes_by_itself(void)
+{
+    struct made made;
+
+    set_up(&made);
+    made.codecs[0].at[WRING_PLACE_CPU].decode_add_trust = (struct wring_profile_trust)MOST;
+    made.codecs[1].coders[0].encode.trust = (struct wring_profile_trust)MOST;
+    made.ways[2].busy.trust = (struct wring_profile_trust)MOST;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
+    CHECK(made.profile.n_codecs == 1 && strcmp(made.codecs[0].spec, "int8") == 0, "%u codecs",
+          made.profile.n_codecs);
+    CHECK(made.codecs[0].n_coders == 1 && made.codecs[0].coders[0].cores == 1, "%u coders",
+          made.codecs[0].n_coders);
+    /* all of bf16's exchanges, so that the next run misses them */
+    CHECK(made.profile.n_ways == 2 && strcmp(made.ways[1].codec, "int8") == 0, "%u ways",
+          made.profile.n_ways);
+}
+
+static void what_was_there_is_left_alone(void)
+{
+    struct made made;
+
+    set_up(&made);
+    made.job.wants.codecs.n = 2; /* of int8 nothing was measured now */
+    made.codecs[1].at[WRING_PLACE_CPU].decode_trust = (struct wring_profile_trust)MOST;
+    made.ways[3].cpu.trust = (struct wring_profile_trust)MOST;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
+    CHECK(made.profile.n_codecs == 2 && made.profile.n_ways == 4, "%u codecs, %u ways",
+          made.profile.n_codecs, made.profile.n_ways);
+}
+
+static void plans_need_some_of_it(void)
+{
+    const struct wring_profile_trust most = MOST;
+    struct made made;
+
+    set_up(&made);
+    made.profile.links[WRING_LEVEL_INTER].trust = most;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy links");
+    made.params.doubtful_max = 1;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "accepted noise");
+    set_up(&made);
+    made.profile.copy_trust = most;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy copies");
+    set_up(&made);
+    made.ways[0].solo.trust = most;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy raw exchanges");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"what_is_known_stays", what_is_known_stays},
+        {"noise_goes_by_itself", noise_goes_by_itself},
+        {"what_was_there_is_left_alone", what_was_there_is_left_alone},
+        {"plans_need_some_of_it", plans_need_some_of_it},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

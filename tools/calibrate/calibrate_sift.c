@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Curves that are noise do not stay because others are good: what was measured now is looked at
+ * curve by curve. A codec, an executor of it or its exchanges are left out then, and said, and the
+ * next run finds them missing. Links, copies and raw exchanges are needed by all plans: without
+ * them there is no profile.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+
+/** Who sifts, and the curve that was found wanting last. */
+struct sieve {
+    const struct wring_calibration *job;
+    struct wring_profile *profile;
+    const struct wring_profile_trust *worst;
+};
+
+static bool is_noise(struct sieve *sieve, const struct wring_profile_trust *trust)
+{
+    bool noise = wring_profile_is_noise(trust, sieve->job->params->doubtful_max);
+
+    if (noise)
+        sieve->worst = trust;
+    return noise;
+}
+
+static void say(const struct sieve *sieve, const char *spec, const char *what)
+{
+    fprintf(stderr,
+            "%s: %s%s is left out: at %u of %u points not even the median is known to %.0f %%; "
+            "the same command measures it again\n",
+            sieve->job->params->name, spec, what, sieve->worst->doubtful, sieve->worst->points,
+            WRING_PROFILE_NOISE * 100);
+}
+
+static int refuse(const struct sieve *sieve, const char *what)
+{
+    return wring_fail(sieve->job->params->name,
+                      "this is noise, no measurement: of %s, at %u of %u points not even the "
+                      "median is known to %.0f %%; let the machine rest, give more --seconds, or "
+                      "accept it with --doubt 100",
+                      what, sieve->worst->doubtful, sieve->worst->points,
+                      WRING_PROFILE_NOISE * 100);
+}
+
+static bool was_measured(const struct wring_calibration *job, const char *spec)
+{
+    for (uint32_t i = 0; i < job->wants.codecs.n; i++)
+        if (strcmp(job->wants.codecs.specs[i], spec) == 0)
+            return true;
+    return false;
+}
+
+/* ---- codecs ---- */
+
+static bool is_coding_noise(struct sieve *sieve, const struct wring_profile_coding *coding)
+{
+    return is_noise(sieve, &coding->encode_trust) || is_noise(sieve, &coding->decode_trust) ||
+           is_noise(sieve, &coding->decode_add_trust);
+}
+
+static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < codec->n_coders; i++) {
+        const struct wring_profile_coder *coder = &codec->coders[i];
+        char what[64];
+        snprintf(what, sizeof(what), " on %u pinned cores, with %.15s kernels,", coder->cores,
+                 coder->tier);
+        if (is_noise(sieve, &coder->encode.trust) || is_noise(sieve, &coder->decode.trust) ||
+            is_noise(sieve, &coder->decode_add.trust))
+            say(sieve, codec->spec, what);
+        else
+            codec->coders[left++] = *coder;
+    }
+    codec->n_coders = left;
+}
+
+static void sift_codecs(struct sieve *sieve)
+{
+    struct wring_profile *profile = sieve->profile;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        struct wring_profile_codec *codec = &profile->codecs[i];
+        bool now = was_measured(sieve->job, codec->spec);
+        if (now && is_coding_noise(sieve, &codec->at[WRING_PLACE_CPU])) {
+            say(sieve, codec->spec, ", coded by one core,");
+            continue;
+        }
+        if (now)
+            sift_coders(sieve, codec);
+        if (left != i)
+            profile->codecs[left] = *codec;
+        left++;
+    }
+    profile->n_codecs = left;
+}
+
+/* ---- exchanges ---- */
+
+static bool is_way_noise(struct sieve *sieve, const struct wring_profile_way *way)
+{
+    return is_noise(sieve, &way->solo.trust) || is_noise(sieve, &way->busy.trust) ||
+           is_noise(sieve, &way->cpu.trust);
+}
+
+static bool has_noise(struct sieve *sieve, const char *spec)
+{
+    for (uint32_t i = 0; i < sieve->profile->n_ways; i++)
+        if (strcmp(sieve->profile->ways[i].codec, spec) == 0 &&
+            is_way_noise(sieve, &sieve->profile->ways[i]))
+            return true;
+    return false;
+}
+
+/** All of a codec: a lack of one of its schemes nobody would see. */
+static void drop_ways(struct wring_profile *profile, const char *spec)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        if (strcmp(profile->ways[i].codec, spec) != 0)
+            profile->ways[left++] = profile->ways[i];
+    profile->n_ways = left;
+}
+
+static int sift_ways(struct sieve *sieve)
+{
+    const struct wring_measure_codecs *codecs = &sieve->job->wants.codecs;
+
+    for (uint32_t i = 0; i < codecs->n; i++) {
+        if (!has_noise(sieve, codecs->specs[i]))
+            continue;
+        if (strcmp(codecs->specs[i], "none") == 0)
+            return refuse(sieve, "raw exchanges");
+        say(sieve, codecs->specs[i], "'s exchange");
+        drop_ways(sieve->profile, codecs->specs[i]);
+    }
+    return WRING_EXIT_OK;
+}
+
+/* ---- all of it ---- */
+
+int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profile *profile)
+{
+    struct sieve sieve = {.job = job, .profile = profile};
+
+    for (int level = 0; level < WRING_LEVELS; level++)
+        if (job->wants.links && is_noise(&sieve, &profile->links[level].trust))
+            return refuse(&sieve, "links");
+    if (job->wants.copies && is_noise(&sieve, &profile->copy_trust))
+        return refuse(&sieve, "copies");
+    int code = sift_ways(&sieve);
+    if (code == WRING_EXIT_OK && job->wants.coding)
+        sift_codecs(&sieve);
+    return code;
+}
