@@ -130,6 +130,15 @@ const struct wring_profile_way *wring_profile_way_at(const struct wring_profile 
     return find_way(profile, codec, run_as, ranks, setting);
 }
 
+const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
+                                                          const char *name)
+{
+    for (uint32_t i = 0; i < link->n_routines; i++)
+        if (strcmp(link->routines[i].name, name) == 0)
+            return &link->routines[i];
+    return NULL;
+}
+
 const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,
                                                       uint32_t cores)
 {

@@ -52,6 +52,22 @@ struct wring_profile_curve {
     struct wring_profile_trust trust;
 };
 
+/** What a step takes, where it was measured by itself. */
+struct wring_profile_routine {
+    char name[16];        /* as options have it: "alltoall" */
+    double latency_us;    /* of it alone */
+    struct wring_cost us; /* beyond that, by bytes that pass the link one way */
+    struct wring_profile_trust latency_trust, trust;
+};
+#define WRING_PROFILE_ROUTINES_MAX 8
+
+/** What puts between two ranks of a level take, without any collective around them. */
+struct wring_profile_put {
+    struct wring_profile_curve latency; /* us by bytes: from the put to its arrival. us.n = 0:
+                                           nobody measured puts */
+    struct wring_profile_curve each;    /* us by bytes: what each takes, many under way */
+};
+
 /**
  * What a level's link takes. Inside a node a link is one rank's; between nodes it is one node's,
  * which all its ranks share.
@@ -61,8 +77,12 @@ struct wring_profile_link {
     char provider[32];
     double latency_us;    /* of one collective: both steps of a pair such as reduce-scatter and
                              allgather together, half of it for each */
-    struct wring_cost us; /* by bytes that pass the link one way */
-    struct wring_profile_trust trust; /* of whole allgathers, the latency's among them */
+    struct wring_cost us; /* by bytes that pass the link one way: of allgathers, and of steps that
+                             are not among the routines */
+    struct wring_profile_trust latency_trust, trust; /* of allgathers */
+    struct wring_profile_put put;
+    uint32_t n_routines;
+    struct wring_profile_routine routines[WRING_PROFILE_ROUTINES_MAX]; /* no two of a name */
 };
 
 /**
@@ -250,6 +270,10 @@ static inline const struct wring_cost *wring_profile_decoding(
 /** The coder of so many cores with the best kernels that were measured; NULL: none. */
 const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,
                                                       uint32_t cores);
+
+/** A step as it was measured on that link; NULL: it was not. */
+const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
+                                                          const char *name);
 
 /** The way of that codec, scheme and number of ranks (0: any); of several the first. NULL: none. */
 const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,

@@ -59,6 +59,15 @@ static void write_coding(struct wring_writer *writer, const struct wring_profile
     write_trust(writer, &coding->decode_add_trust);
 }
 
+static void write_routine(struct wring_writer *writer, const struct wring_profile_routine *routine)
+{
+    write_text(writer, routine->name);
+    wring_write_double(writer, routine->latency_us);
+    write_cost(writer, &routine->us);
+    write_trust(writer, &routine->latency_trust);
+    write_trust(writer, &routine->trust);
+}
+
 static void write_link(struct wring_writer *writer, const struct wring_profile_link *link)
 {
     wring_write_u32(writer, link->present);
@@ -68,6 +77,13 @@ static void write_link(struct wring_writer *writer, const struct wring_profile_l
     wring_write_double(writer, link->latency_us);
     write_cost(writer, &link->us);
     write_trust(writer, &link->trust);
+    write_trust(writer, &link->latency_trust);
+    if (link->put.latency.us.n > 0) {
+        write_curve(writer, &link->put.latency);
+        write_curve(writer, &link->put.each);
+    }
+    for (uint32_t i = 0; i < link->n_routines; i++)
+        write_routine(writer, &link->routines[i]);
 }
 
 static void write_codec(struct wring_writer *writer, const struct wring_profile_codec *codec)

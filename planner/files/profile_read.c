@@ -8,6 +8,7 @@
 #include "planner/files/json_reader.h"
 #include "planner/files/profile.h"
 #include "planner/files/profile_errors.h"
+#include "planner/files/profile_links.h"
 #include "planner/files/profile_ways.h"
 
 #define NODES_MAX (1u << 20)
@@ -141,39 +142,6 @@ static void read_codecs(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
-static void read_link(struct wring_reading *reading, const json_t *object, const char *name,
-                      struct wring_profile_link *out)
-{
-    if (!wring_reading_has(reading, object, name))
-        return;
-    const json_t *value = wring_reading_object(reading, object, name);
-    wring_reading_enter(reading, name);
-    out->present = true;
-    wring_reading_copy(reading, value, "provider", 0, out->provider, sizeof(out->provider));
-    out->latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
-    out->us = wring_reading_cost(reading, value, "us_by_bytes");
-    out->trust = wring_profile_read_trust(reading, value, "us_by_bytes");
-    wring_reading_leave(reading);
-}
-
-static void read_links(struct wring_reading *reading, const json_t *object,
-                       struct wring_profile *profile)
-{
-    const json_t *links = wring_reading_object(reading, object, "links");
-    bool any = false;
-
-    wring_reading_enter(reading, "links");
-    for (int level = 0; level < WRING_LEVELS; level++) {
-        read_link(reading, links, wring_level_name((enum wring_level)level),
-                  &profile->links[level]);
-        any |= profile->links[level].present;
-    }
-    if (!any)
-        wring_reading_fault(reading, WRING_ERR_INVALID,
-                            "needs \"intra\" or \"inter\", has neither");
-    wring_reading_leave(reading);
-}
-
 static void read_profile(struct wring_reading *reading, const json_t *object,
                          struct wring_profile *profile)
 {
@@ -185,7 +153,7 @@ static void read_profile(struct wring_reading *reading, const json_t *object,
     profile->ranks_per_node =
         (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);
     profile->chunked = wring_reading_bool(reading, object, "chunked");
-    read_links(reading, object, profile);
+    wring_profile_read_links(reading, object, profile);
     read_codecs(reading, object, profile);
     if (wring_reading_has(reading, object, "copy_us")) {
         profile->copy_us = wring_reading_cost(reading, object, "copy_us");

@@ -176,6 +176,15 @@ void wring_profile_read_computing(struct wring_reading *reading, const json_t *o
 
 /* ---- writing ---- */
 
+json_t *wring_profile_trust_json(const struct wring_profile_trust *trust)
+{
+    return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "error",
+                     wring_json_number(trust->error), "spread", wring_json_number(trust->spread),
+                     "doubt", wring_json_number(trust->doubt), "samples",
+                     (json_int_t)trust->samples, "points", (json_int_t)trust->points, "noisy",
+                     (json_int_t)trust->noisy, "doubtful", (json_int_t)trust->doubtful);
+}
+
 json_t *wring_profile_cost_json(const struct wring_cost *cost,
                                 const struct wring_profile_trust *trust)
 {
@@ -183,11 +192,7 @@ json_t *wring_profile_cost_json(const struct wring_cost *cost,
 
     if (trust->samples == 0)
         return object;
-    json_t *more = json_pack(
-        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "error", wring_json_number(trust->error), "spread",
-        wring_json_number(trust->spread), "doubt", wring_json_number(trust->doubt), "samples",
-        (json_int_t)trust->samples, "points", (json_int_t)trust->points, "noisy",
-        (json_int_t)trust->noisy, "doubtful", (json_int_t)trust->doubtful);
+    json_t *more = wring_profile_trust_json(trust);
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;

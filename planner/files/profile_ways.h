@@ -20,6 +20,9 @@ struct wring_profile_trust wring_profile_read_trust(struct wring_reading *readin
 json_t *wring_profile_cost_json(const struct wring_cost *cost,
                                 const struct wring_profile_trust *trust);
 
+/** How far something can be trusted; a new reference, NULL without memory. */
+json_t *wring_profile_trust_json(const struct wring_profile_trust *trust);
+
 /** A cost that says so, and has corners. */
 struct wring_profile_curve wring_profile_read_curve(struct wring_reading *reading,
                                                     const json_t *object, const char *name);

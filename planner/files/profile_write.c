@@ -4,6 +4,7 @@
 #include "planner/files/json_writer.h"
 #include "planner/files/profile.h"
 #include "planner/files/profile_errors.h"
+#include "planner/files/profile_links.h"
 #include "planner/files/profile_ways.h"
 
 /** "decode_add_us" too, where it is known by itself. @return 0; else there is no memory */
@@ -80,33 +81,14 @@ static json_t *codecs_to_json(const struct wring_profile *profile)
     return list;
 }
 
-static json_t *links_to_json(const struct wring_profile *profile)
-{
-    json_t *object = json_object();
-
-    for (int level = 0; level < WRING_LEVELS; level++) {
-        const struct wring_profile_link *link = &profile->links[level];
-        if (!link->present)
-            continue;
-        json_t *value = json_pack("{s:s, s:o, s:o}", "provider", link->provider, "latency_us",
-                                  wring_json_number(link->latency_us), "us_by_bytes",
-                                  wring_profile_cost_json(&link->us, &link->trust));
-        if (json_object_set_new(object, wring_level_name((enum wring_level)level), value) != 0) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
-}
-
 enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *file)
 {
-    json_t *object = json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:o, s:o}", "format",
-                               WRING_PROFILE_FORMAT, "version", WRING_PROFILE_VERSION, "name",
-                               profile->name, "machine", profile->machine, "source",
-                               profile->source, "nodes", (int)profile->nodes, "ranks_per_node",
-                               (int)profile->ranks_per_node, "chunked", (int)profile->chunked,
-                               "links", links_to_json(profile), "codecs", codecs_to_json(profile));
+    json_t *object = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:o, s:o}", "format", WRING_PROFILE_FORMAT,
+        "version", WRING_PROFILE_VERSION, "name", profile->name, "machine", profile->machine,
+        "source", profile->source, "nodes", (int)profile->nodes, "ranks_per_node",
+        (int)profile->ranks_per_node, "chunked", (int)profile->chunked, "links",
+        wring_profile_links_json(profile), "codecs", codecs_to_json(profile));
     int failed = object == NULL;
 
     if (!failed && profile->copy_us.n > 0)

@@ -16,9 +16,10 @@
  * and chains of all ranks pass that one once, of an alltoall it carries what its ranks send to
  * other nodes, of a gather what the root's node takes in.
  *
- * A level's latency is that of a whole exchange: each step of two has half of it, and a flat
- * exchange pays for both levels. Where codes are made and unmade inside the nodes and between them
- * as well, each step in which they travel pays twice (Espresso's artifact: 4 latencies, not 2).
+ * A level's latency is that of a whole exchange: each step of two has half of it, unless the step
+ * was measured by itself, and a flat exchange pays for both levels. Where codes are made and unmade
+ * inside the nodes and between them as well, each step in which they travel pays twice (Espresso's
+ * artifact: 4 latencies, not 2).
  */
 #include <string.h>
 
@@ -97,6 +98,32 @@ static bool is_alone(const struct wring_walk *walk, const struct wring_step *ste
     return step->routine == WRING_ROUTINE_ALLREDUCE || step->routine == WRING_ROUTINE_ALLGATHER;
 }
 
+/** What a step takes of a link, and how long it takes at least. */
+struct price {
+    const struct wring_cost *us;
+    double latency_us;
+};
+
+/**
+ * As it was measured by itself, if it was. What ends in one rank is no collective that anybody has:
+ * it is made of puts. Else it takes what an allgather does, and of two steps each half of a pair's
+ * latency.
+ */
+static struct price price_of(const struct wring_profile_link *link, enum wring_routine routine,
+                             bool alone)
+{
+    const struct wring_profile_routine *measured =
+        wring_profile_routine(link, wring_routine_name(routine));
+    const struct wring_profile_put *put = &link->put;
+
+    if (measured != NULL)
+        return (struct price){&measured->us, measured->latency_us};
+    if (put->latency.us.n > 0 &&
+        (routine == WRING_ROUTINE_REDUCE || routine == WRING_ROUTINE_GATHER))
+        return (struct price){&put->each.us, wring_cost_at(&put->latency.us, 0)};
+    return (struct price){&link->us, alone ? link->latency_us : link->latency_us / 2};
+}
+
 /** @param share  of the step's work that this worker has */
 static void pay(struct wring_walk *walk, const struct wring_step *step, enum wring_worker worker,
                 double share)
@@ -105,15 +132,15 @@ static void pay(struct wring_walk *walk, const struct wring_step *step, enum wri
     const struct wring_profile_link *link =
         &walk->params->profile->links[inter ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
     struct passing passing = inter ? through_node(walk, step) : through_rank(walk, step);
-    double exchanges = is_alone(walk, step) ? 1 : 0.5, scale = inter ? walk->params->link_scale : 1;
+    const struct price price = price_of(link, step->routine, is_alone(walk, step));
+    double scale = inter ? walk->params->link_scale : 1;
+    double twice = step->coded && walk->both_levels ? 2 : 1;
     struct wring_cost piece = piece_bytes(walk, step);
     struct wring_cost bytes = wring_cost_scale(&piece, share * passing.pieces, passing.part);
-    struct wring_cost us = wring_cost_of(&link->us, &bytes);
+    struct wring_cost us = wring_cost_of(price.us, &bytes);
 
-    if (step->coded && walk->both_levels)
-        exchanges *= 2;
     wring_walk_add(walk, worker, wring_cost_scale(&us, 1 / scale, 1));
-    walk->work->latency_us[worker] += share * exchanges * link->latency_us;
+    walk->work->latency_us[worker] += share * twice * price.latency_us;
 }
 
 /** In the node on its way to others, then back: a first step and a second, or half and half. */

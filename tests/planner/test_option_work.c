@@ -283,6 +283,36 @@ static void half_inside(void)
     profile.chunked = true;
 }
 
+/** Steps that were measured by themselves cost what they took then, and what ends in a root is made
+ *  of puts. */
+static void measured_steps(void)
+{
+    static const struct wring_option recoded = {
+        6, {E(FLAT), CODED(FLAT, ALLTOALL), D(FLAT), E(FLAT), CODED(FLAT, ALLGATHER), D(FLAT)}};
+    static const struct wring_option ring = {1, {RAW(FLAT, ALLREDUCE)}};
+    static const struct wring_option rooted = {2, {RAW(FLAT, REDUCE), RAW(FLAT, BROADCAST)}};
+    struct wring_profile_link *inter = &profile.links[WRING_LEVEL_INTER];
+    const struct wring_profile_link before = *inter;
+
+    inter->n_routines = 2;
+    inter->routines[0] = (struct wring_profile_routine){
+        .name = "alltoall", .latency_us = 7, .us = wring_cost_line(0, 0.02)};
+    inter->routines[1] = (struct wring_profile_routine){
+        .name = "allreduce", .latency_us = 8, .us = wring_cost_line(0, 0.03)};
+    inter->put = (struct wring_profile_put){.latency.us = wring_cost_line(5, 0.004),
+                                            .each.us = wring_cost_line(0, 0.005)};
+    check("recoded", &recoded,
+          (struct want){.encode = enc(8000) + enc(1000),
+                        .decode = add(8, 1000) + dec(8, 1000),
+                        .in = 7 * code(1000) * 0.001 + 3,
+                        .inter = 12 * code(1000) * 0.02 + 7 + 7 * code(1000) * 0.01 + 10,
+                        .out = 7 * code(1000) * 0.001 + 3});
+    check("ring", &ring, (struct want){.in = 28 + 3, .inter = 3 * 560 + 8, .out = 28 + 3});
+    check("rooted", &rooted,
+          (struct want){.in = 32 + 3, .inter = 160 + 5 + 320 + 10, .out = 32 + 3});
+    *inter = before;
+}
+
 /* ---- all of them ---- */
 
 struct sweep {
@@ -346,6 +376,7 @@ int main(int argc, char **argv)
         {"two_ways", two_ways},
         {"on_the_cpu", on_the_cpu},
         {"half_inside", half_inside},
+        {"measured_steps", measured_steps},
         {"every_leaf", every_leaf},
         {NULL, NULL},
     };

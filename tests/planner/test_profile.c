@@ -15,7 +15,17 @@ static const char good[] =
     " \"source\": \"calibrate\", \"nodes\": 2, \"ranks_per_node\": 4, \"chunked\": true,\n"
     " \"links\": {\"inter\": {\"provider\": \"tcp\", \"latency_us\": 30,\n"
     "   \"us_by_bytes\": {\"corners\": [[0, 5], [1000, 6.5]], \"slope\": 0.01, \"error\": 0.07,\n"
-    "    \"spread\": 0.03, \"doubt\": 0.04, \"samples\": 17, \"points\": 9, \"noisy\": 5}}},\n"
+    "    \"spread\": 0.03, \"doubt\": 0.04, \"samples\": 17, \"points\": 9, \"noisy\": 5},\n"
+    "   \"latency_trust\": {\"error\": 0, \"spread\": 0.5, \"doubt\": 0.3, \"samples\": 18,\n"
+    "    \"points\": 3, \"noisy\": 3, \"doubtful\": 1},\n"
+    "   \"put\": {\"latency_us_by_bytes\": {\"corners\": [[8, 6]], \"slope\": 0.5, \"error\": 0,\n"
+    "     \"spread\": 0, \"doubt\": 0, \"samples\": 99, \"points\": 4, \"noisy\": 0},\n"
+    "    \"us_by_bytes\": {\"corners\": [[8, 2]], \"slope\": 1.5, \"error\": 0,\n"
+    "     \"spread\": 0, \"doubt\": 0, \"samples\": 3, \"points\": 4, \"noisy\": 0}},\n"
+    "   \"routines\": [{\"routine\": \"alltoall\", \"latency_us\": 11,\n"
+    "     \"us_by_bytes\": {\"corners\": [[0, 0]], \"slope\": 2}},\n"
+    "    {\"routine\": \"broadcast\", \"latency_us\": 12,\n"
+    "     \"us_by_bytes\": {\"corners\": [[0, 0]], \"slope\": 3}}]}},\n"
     " \"codecs\": [\n"
     "  {\"spec\": \"int8\", \"summable\": false, \"feedback\": false, \"nmse\": 0.001,\n"
     "   \"wire_bytes\": {\"corners\": [[0, 4]], \"slope\": 1.0625},\n"
@@ -149,6 +159,15 @@ static void fields(void)
     CHECK(inter->present && strcmp(inter->provider, "tcp") == 0 && inter->latency_us == 30 &&
               wring_cost_at(&inter->us, 500) == 5.75,
           "inter");
+    CHECK(inter->latency_trust.samples == 18 && inter->latency_trust.doubtful == 1, "its latency");
+    CHECK(wring_cost_at(&inter->put.latency.us, 10) == 7 &&
+              wring_cost_at(&inter->put.each.us, 12) == 8 && inter->put.each.trust.samples == 3,
+          "puts");
+    const struct wring_profile_routine *alltoall = wring_profile_routine(inter, "alltoall");
+    CHECK(inter->n_routines == 2 && alltoall != NULL && alltoall->latency_us == 11 &&
+              wring_cost_at(&alltoall->us, 4) == 8 &&
+              wring_profile_routine(inter, "gather") == NULL,
+          "steps");
     CHECK(inter->trust.error == 0.07 && inter->trust.samples == 17 && inter->trust.noisy == 5,
           "its trust");
     const struct wring_profile_codec *int8 = &profile->codecs[0];
@@ -493,6 +512,13 @@ static void bad_files(void)
          "links.inter.us_by_bytes: 10 of 9 points cannot be noisy"},
         {"\"noisy\": 5", "\"noisy\": 5, \"doubtful\": 10", I,
          "links.inter.us_by_bytes: 10 of 9 points cannot be in doubt"},
+        {"\"put\": {", "\"put\": 1, \"no\": {", I, "links.inter.put: needs an object, is 1"},
+        {"[8, 6]", "", I,
+         "links.inter.put.latency_us_by_bytes: has no corners; what was measured has one at least"},
+        {"\"routine\": \"broadcast\"", "\"routine\": \"alltoall\"", I,
+         "links.inter.routines[1]: \"alltoall\" is there already"},
+        {"\"latency_us\": 12", "\"latency_us\": -1", I,
+         "links.inter.routines[1].latency_us: needs a number from 0 to 1000000000, is -1"},
         {"topk:ratio=R+ef", "int8", I,
          "codecs[1].spec: \"int8\" is the codec of codecs[0] already"},
         {"\"int8\", \"summable\"", "\"none\", \"summable\"", I,
@@ -509,7 +535,7 @@ static void bad_files(void)
         {"\"slope\": 0.25", "\"slope\": null", I,
          "codecs[0].at.cpu.encode_us.slope: needs a number from 0 to 1000000000, is null"},
         {"\"slope\": 8", NULL, I,
-         "codecs[1].wire_bytes: line 12: string or '}' expected near end of file"},
+         "codecs[1].wire_bytes: line 22: string or '}' expected near end of file"},
         {"\"slope\": 0.0001", "\"slope\": \"steep\"", I,
          "copy_us.slope: needs a number from 0 to 1000000000, is \"steep\""},
         {"\"points\": 7, \"noisy\": 2", "\"points\": 7, \"noisy\": 8", I,

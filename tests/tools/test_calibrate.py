@@ -56,6 +56,22 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(profile["links"]["intra"]["provider"], "shm")
         self.assertIn("2 ranks over shm", profile["machine"])
 
+    def test_puts_and_steps(self):
+        """Each by itself, with its latency, and how far that can be trusted."""
+        link = self.first["links"]["intra"]
+        self.assertGreaterEqual(link["latency_trust"]["samples"], 5)
+        for curve, least in (("latency_us_by_bytes", 20), ("us_by_bytes", 3)):
+            self.check_rises(link["put"][curve], curve)
+            self.assertGreaterEqual(link["put"][curve]["samples"], least)
+            self.assertGreaterEqual(link["put"][curve]["points"], 2)
+            self.assertGreater(link["put"][curve]["corners"][0][1], 0)
+        self.assertEqual([step["routine"] for step in link["routines"]],
+                         ["allreduce", "reduce-scatter", "alltoall", "broadcast"])
+        for step in link["routines"]:
+            self.check_rises(step["us_by_bytes"], step["routine"])
+            self.assertGreater(step["latency_us"], 0)
+            self.assertEqual(step["latency_trust"]["points"], 1)
+
     def test_curves_rise(self):
         costs = [(link, value["us_by_bytes"]) for link, value in self.first["links"].items()]
         costs.append(("copies", self.first["copy_us"]))

@@ -96,6 +96,27 @@ static void what_was_there_is_left_alone(void)
           made.profile.n_codecs, made.profile.n_ways);
 }
 
+static void links_lose_what_is_noise(void)
+{
+    struct made made;
+
+    set_up(&made);
+    struct wring_profile_link *link = &made.profile.links[WRING_LEVEL_INTER];
+    link->put.latency.us.n = link->put.each.us.n = 1;
+    link->n_routines = 2;
+    snprintf(link->routines[1].name, sizeof(link->routines[1].name), "alltoall");
+    link->routines[0].latency_trust = (struct wring_profile_trust)MOST;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
+    CHECK(link->n_routines == 1 && link->put.latency.us.n == 1 &&
+              wring_profile_routine(link, "alltoall") != NULL,
+          "%u steps", link->n_routines);
+    link->put.each.trust = (struct wring_profile_trust)MOST;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
+    CHECK(link->put.latency.us.n == 0, "puts");
+    link->latency_trust = (struct wring_profile_trust)MOST;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "a latency");
+}
+
 static void plans_need_some_of_it(void)
 {
     const struct wring_profile_trust most = MOST;
@@ -120,6 +141,7 @@ int main(int argc, char **argv)
         {"what_is_known_stays", what_is_known_stays},
         {"noise_goes_by_itself", noise_goes_by_itself},
         {"what_was_there_is_left_alone", what_was_there_is_left_alone},
+        {"links_lose_what_is_noise", links_lose_what_is_noise},
         {"plans_need_some_of_it", plans_need_some_of_it},
         {NULL, NULL},
     };

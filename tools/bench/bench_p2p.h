@@ -15,8 +15,13 @@ struct wring_p2p_params {
     const struct wring_provider_ops *provider;
     uint64_t bytes[WRING_BENCH_LIST_MAX];
     size_t n_bytes;
-    double seconds; /* per size */
+    double seconds;                /* per size */
+    struct wring_session *session; /* of a job whose ranks all call, of which these two do it.
+                                      NULL: they have one of their own */
+    uint32_t ranks[2];
 };
+
+#define WRING_P2P_ROUNDS_MAX 9 /* of the bandwidth */
 
 struct wring_p2p_result {
     uint64_t bytes;
@@ -24,14 +29,17 @@ struct wring_p2p_result {
     double bandwidth_gb_per_s;      /* one way, median of rounds */
     uint64_t round_trips, puts;     /* timed: of the latency, and in each round of the bandwidth */
     uint32_t window;                /* puts under way */
-    bool has_work;                  /* where the provider is verbs: */
-    struct wring_verbs_counters work; /* what rank 0 did in all rounds of the bandwidth */
+    double *trips_us; /* [round_trips] all of the latency, sorted; borrowed for the call */
+    unsigned rounds;
+    double put_us[WRING_P2P_ROUNDS_MAX]; /* [rounds] what each put of a round took */
+    bool has_work;                       /* where the provider is verbs: */
+    struct wring_verbs_counters work;    /* what rank 0 did in all rounds of the bandwidth */
 };
 
 /** Called in rank 0 for each size. */
 typedef void (*wring_p2p_report_fn)(void *arg, const struct wring_p2p_result *result);
 
-/** Be one of the two ranks. @return an exit status; failures are said */
+/** Be one of the two ranks, or one that looks on. @return an exit status; failures are said */
 int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn report, void *arg);
 
 #endif

@@ -10,7 +10,6 @@
 #include "tools/commands.h"
 
 #define ROUNDS_MIN 3
-#define ROUNDS_MAX 9
 #define BATCH_NS 1e7 /* of round trips between looks at the clock */
 #define WARM_TRIPS 16
 #define TRIPS_MIN 20
@@ -66,37 +65,37 @@ static enum wring_status measure_latency(struct wring_p2p *p2p, struct wring_p2p
     status = time_latency(p2p, trip_ns, &result->round_trips);
     if (status == WRING_OK)
         result->latency_us = wring_spread_of(p2p->times, result->round_trips);
+    result->trips_us = p2p->times;
     return status;
 }
 
-/** Rounds of a stream, likewise. @param speeds out, [ROUNDS_MAX] */
-static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns, uint64_t *puts,
-                                        double *speeds, unsigned *rounds)
+/** Rounds of a stream, likewise. */
+static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns,
+                                        struct wring_p2p_result *result)
 {
     uint64_t deadline = half_time(p2p);
     uint64_t planned =
-        fit(p2p->params->seconds * 1e9 / 2 / ROUNDS_MAX, put_ns, p2p->window, PUTS_MAX);
+        fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_ROUNDS_MAX, put_ns, p2p->window, PUTS_MAX);
     enum wring_status status = WRING_OK;
 
-    for (*rounds = 0; *rounds < ROUNDS_MAX && status == WRING_OK; ++*rounds) {
-        uint64_t n = *rounds < ROUNDS_MIN || wring_now_ns() < deadline ? planned : 0;
+    for (unsigned i = 0; i < WRING_P2P_ROUNDS_MAX && status == WRING_OK; i++) {
+        uint64_t n = i < ROUNDS_MIN || wring_now_ns() < deadline ? planned : 0;
         double ns = 0;
         status = wring_p2p_agree(p2p, &n);
         if (n == 0)
             return status;
-        *puts = n;
+        result->puts = n;
         if (status == WRING_OK)
             status = wring_p2p_time_stream(p2p, n, &ns);
-        speeds[*rounds] = (double)p2p->bytes * (double)n / ns;
+        result->put_us[result->rounds++] = ns / 1e3 / (double)n;
     }
     return status;
 }
 
 static enum wring_status measure_bandwidth(struct wring_p2p *p2p, struct wring_p2p_result *result)
 {
-    double ns, speeds[ROUNDS_MAX];
+    double ns;
     uint64_t warm = 2 * p2p->window;
-    unsigned rounds;
     struct wring_verbs_counters before;
     enum wring_status status = wring_p2p_time_stream(p2p, warm, &ns);
 
@@ -104,10 +103,11 @@ static enum wring_status measure_bandwidth(struct wring_p2p *p2p, struct wring_p
         status = wring_p2p_check(p2p, warm);
     result->has_work = wring_verbs_counters_of(p2p->pair.provider, &before);
     if (status == WRING_OK)
-        status = time_bandwidth(p2p, ns / (double)warm, &result->puts, speeds, &rounds);
+        status = time_bandwidth(p2p, ns / (double)warm, result);
     if (status != WRING_OK)
         return status;
-    result->bandwidth_gb_per_s = wring_spread_of(speeds, rounds).median;
+    result->bandwidth_gb_per_s =
+        (double)p2p->bytes / 1e3 / wring_spread_of(result->put_us, result->rounds).median;
     if (result->has_work && wring_verbs_counters_of(p2p->pair.provider, &result->work))
         wring_verbs_counters_since(&result->work, &before);
     return WRING_OK;
@@ -137,7 +137,9 @@ static int fail(const struct wring_p2p *p2p, enum wring_status status)
 
 static int measure_all(struct wring_p2p *p2p, wring_p2p_report_fn report, void *arg)
 {
-    for (size_t i = 0; i < p2p->params->n_bytes; i++) {
+    bool looks_on = p2p->pair.rank == WRING_PAIR_LOOKS_ON;
+
+    for (size_t i = 0; i < p2p->params->n_bytes && !looks_on; i++) {
         struct wring_p2p_result result;
         enum wring_status status = measure(p2p, p2p->params->bytes[i], &result);
         if (status != WRING_OK)
@@ -152,7 +154,7 @@ static int measure_all(struct wring_p2p *p2p, wring_p2p_report_fn report, void *
 
 static bool fits_provider(const struct wring_p2p *p2p)
 {
-    for (size_t i = 0; i < p2p->params->n_bytes; i++)
+    for (size_t i = 0; i < p2p->params->n_bytes && p2p->pair.rank != WRING_PAIR_LOOKS_ON; i++)
         if (p2p->params->bytes[i] > p2p->pair.caps.put_max_bytes) {
             wring_fail(p2p->params->name, "a put over %s has at most %zu bytes",
                        p2p->params->provider->name, p2p->pair.caps.put_max_bytes);
@@ -164,8 +166,13 @@ static bool fits_provider(const struct wring_p2p *p2p)
 int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn report, void *arg)
 {
     struct wring_p2p p2p = {.params = params, .times = calloc(TRIPS_MAX, sizeof(*p2p.times))};
-    struct wring_bench_pair_params pair = {params->name, params->config, params->provider,
-                                           WRING_P2P_SLOTS_AT + 2 * wring_p2p_half_bytes(params)};
+    struct wring_bench_pair_params pair = {.name = params->name,
+                                           .config = params->config,
+                                           .provider = params->provider,
+                                           .memory_bytes = WRING_P2P_SLOTS_AT +
+                                                           2 * wring_p2p_half_bytes(params),
+                                           .session = params->session,
+                                           .ranks = {params->ranks[0], params->ranks[1]}};
     int code = WRING_EXIT_FAILURE;
 
     if (p2p.times == NULL)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Two ranks and one connection between them over a provider as it is: no channel, no credits. They
- * meet through a session over tcp, which also notices when one of them dies.
+ * meet through a session of their own over tcp, or through that of a larger job, of which the other
+ * ranks look on; it also notices when one of them dies.
  *
  * Used by one thread. Functions that fail have said why.
  */
@@ -14,13 +15,16 @@
 #include "base/config.h"
 
 #define WRING_PAIR_AHEAD 256 /* puts that may have arrived and not been taken */
+#define WRING_PAIR_LOOKS_ON 2
 
 struct wring_bench_pair {
     const char *name; /* of the command, before messages */
     const struct wring_config *config;
     struct wring_log log;
     struct wring_session *session; /* for meeting, and for signs of life */
-    uint32_t rank;
+    bool owns_session;
+    uint32_t rank; /* of the two: 0 or 1; WRING_PAIR_LOOKS_ON is neither */
+    uint32_t peer; /* the other one, by the session's ranks */
     struct wring_provider *provider;
     const char *provider_name; /* of the one inside, where fault wraps it */
     struct wring_provider_caps caps;
@@ -42,6 +46,10 @@ struct wring_bench_pair_params {
     const struct wring_config *config; /* borrowed for the pair's life; its fault wraps */
     const struct wring_provider_ops *provider;
     size_t memory_bytes;
+    struct wring_session
+        *session;      /* borrowed; all its ranks call. NULL: one of two ranks is made */
+    uint32_t ranks[2]; /* the two, by the session's ranks; of a session that is made 0
+                          and 1 */
 };
 
 /** Meet, connect, register memory and exchange its keys. Finish it in either case. */

@@ -17,19 +17,29 @@
 
 #define NONCE_BYTES 32
 
-/** Short bytes of ours for the other rank's. @param theirs out, [max] @param bytes out */
+static bool looks_on(const struct wring_bench_pair *pair)
+{
+    return pair->rank == WRING_PAIR_LOOKS_ON;
+}
+
+/** Short bytes of ours for the other rank's; who looks on gives and gets none.
+ *  @param theirs out, [max] @param bytes out */
 static enum wring_status swap(struct wring_bench_pair *pair, const void *own, size_t own_bytes,
                               void *theirs, size_t max, size_t *bytes)
 {
     struct wring_blobs blobs;
-    enum wring_status status = wring_session_exchange(pair->session, own, own_bytes, &blobs);
+    enum wring_status status =
+        wring_session_exchange(pair->session, own, looks_on(pair) ? 0 : own_bytes, &blobs);
 
+    *bytes = 0;
     if (status != WRING_OK)
         return status;
-    struct wring_reader reader = wring_blobs_reader(&blobs, 1 - pair->rank);
+    struct wring_reader reader = wring_blobs_reader(&blobs, pair->peer);
+    if (looks_on(pair))
+        reader.bytes = 0;
     if (reader.bytes > max)
         status = WRING_ERR_FRAME;
-    else
+    else if (reader.bytes > 0)
         memcpy(theirs, reader.data, *bytes = reader.bytes);
     wring_blobs_finish(&blobs);
     return status;
@@ -41,11 +51,12 @@ static enum wring_status agree(struct wring_bench_pair *pair, enum wring_status 
 {
     char text[WRING_TEXT_MAX];
 
-    snprintf(text, sizeof(text), "rank %" PRIu32 " cannot %s: %s", pair->rank, what,
-             wring_status_text(status));
+    snprintf(text, sizeof(text), "rank %" PRIu32 " cannot %s: %s",
+             wring_session_rank(pair->session), what, wring_status_text(status));
     return wring_session_agree(pair->session, status, text);
 }
 
+/** A session of its own. */
 static enum wring_status join(struct wring_bench_pair *pair)
 {
     static const char *const settings[] = {"WRING_FAULT=", "WRING_PROGRESS=thread",
@@ -55,13 +66,25 @@ static enum wring_status join(struct wring_bench_pair *pair)
 
     if (status != WRING_OK)
         return status;
+    pair->owns_session = true;
     pair->rank = wring_session_rank(pair->session);
+    pair->peer = 1 - pair->rank;
     if (wring_session_size(pair->session) == 2)
         return WRING_OK;
     if (pair->rank == 0)
         wring_fail(pair->name, "needs 2 ranks; the launcher started %" PRIu32,
                    wring_session_size(pair->session));
     return WRING_ERR_INVALID;
+}
+
+/** That of a job. */
+static void borrow(struct wring_bench_pair *pair, const struct wring_bench_pair_params *params)
+{
+    uint32_t own = wring_session_rank(params->session);
+
+    pair->session = params->session;
+    pair->rank = own == params->ranks[0] ? 0 : own == params->ranks[1] ? 1 : WRING_PAIR_LOOKS_ON;
+    pair->peer = params->ranks[pair->rank == 0];
 }
 
 /** What both ends of the connection prove to know: from the job's key and a number of rank 0's. */
@@ -74,9 +97,9 @@ static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *sec
     if (getrandom(own, sizeof(own), 0) != sizeof(own))
         return WRING_ERR_SYSTEM;
     enum wring_status status = swap(pair, own, sizeof(own), theirs, sizeof(theirs), &bytes);
-    if (status == WRING_OK && bytes != NONCE_BYTES)
+    if (status == WRING_OK && bytes != NONCE_BYTES && !looks_on(pair))
         status = WRING_ERR_FRAME;
-    if (status != WRING_OK)
+    if (status != WRING_OK || looks_on(pair))
         return status;
     return wring_secret_derive(key, strlen(key), "wring bench p2p", pair->rank == 0 ? own : theirs,
                                NONCE_BYTES, secret);
@@ -120,6 +143,8 @@ static enum wring_status open_provider(struct wring_bench_pair *pair,
     char address[WRING_INTERFACE_ADDRESS];
     enum wring_status status = make_secret(pair, params.secret);
 
+    if (looks_on(pair))
+        return status;
     if (status == WRING_OK)
         status = choose_bind(pair, address, &params.bind);
     if (status == WRING_OK)
@@ -142,8 +167,10 @@ static enum wring_status check_hosts(struct wring_bench_pair *pair)
     char own[WRING_CONFIG_TEXT] = "", theirs[WRING_CONFIG_TEXT];
     size_t bytes;
 
-    wring_host_of_rank(pair->config->node, pair->rank, own, sizeof(own));
+    wring_host_of_rank(pair->config->node, wring_session_rank(pair->session), own, sizeof(own));
     enum wring_status status = swap(pair, own, strlen(own), theirs, sizeof(theirs), &bytes);
+    if (looks_on(pair))
+        return status;
     bool same = status == WRING_OK && bytes == strlen(own) && memcmp(own, theirs, bytes) == 0;
     if (status != WRING_OK || same || !pair->caps.same_host_only)
         return status;
@@ -155,40 +182,53 @@ static enum wring_status check_hosts(struct wring_bench_pair *pair)
     return WRING_ERR_UNSUPPORTED;
 }
 
+static enum wring_status wait_connected(struct wring_bench_pair *pair, const uint8_t *address,
+                                        size_t bytes)
+{
+    uint64_t deadline = wring_deadline_in(pair->config->join_timeout_ns);
+    enum wring_status status = WRING_OK;
+
+    if (pair->rank == 1)
+        status =
+            pair->provider->ops->connect(pair->provider, address, bytes, "p2p", 3, &pair->conn);
+    while (status == WRING_OK && !pair->connected) {
+        status = wring_bench_pair_poll(pair);
+        if (status == WRING_OK && wring_now_ns() >= deadline)
+            status = WRING_ERR_PEER;
+    }
+    return status;
+}
+
 /** Rank 1 connects to rank 0. */
 static enum wring_status connect_pair(struct wring_bench_pair *pair)
 {
-    const struct wring_provider_ops *ops = pair->provider->ops;
     uint8_t own[WRING_ADDRESS_MAX], theirs[WRING_ADDRESS_MAX];
     size_t own_bytes = 0, bytes;
-    enum wring_status status = ops->listen(pair->provider, own, &own_bytes);
+    enum wring_status status = WRING_OK;
 
+    if (!looks_on(pair))
+        status = pair->provider->ops->listen(pair->provider, own, &own_bytes);
     status = agree(pair, status, "listen");
     if (status != WRING_OK)
         return status;
     status = swap(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
     if (status != WRING_OK)
         return status;
-    if (pair->rank == 1)
-        status = ops->connect(pair->provider, theirs, bytes, "p2p", 3, &pair->conn);
-    uint64_t deadline = wring_deadline_in(pair->config->join_timeout_ns);
-    while (status == WRING_OK && !pair->connected) {
-        status = wring_bench_pair_poll(pair);
-        if (status == WRING_OK && wring_now_ns() >= deadline)
-            status = WRING_ERR_PEER;
-    }
+    if (!looks_on(pair))
+        status = wait_connected(pair, theirs, bytes);
     return agree(pair, status, "connect");
 }
 
 static enum wring_status import_memory(struct wring_bench_pair *pair)
 {
-    const struct wring_provider_ops *ops = pair->provider->ops;
     uint8_t own[WRING_REGION_KEY_MAX], theirs[WRING_REGION_KEY_MAX];
-    size_t own_bytes = ops->region_export(pair->region, own), bytes;
-    enum wring_status status = swap(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
+    size_t own_bytes = 0, bytes;
 
-    if (status == WRING_OK)
-        status = ops->remote_import(pair->conn, theirs, bytes, &pair->remote);
+    if (!looks_on(pair))
+        own_bytes = pair->provider->ops->region_export(pair->region, own);
+    enum wring_status status = swap(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
+    if (status == WRING_OK && !looks_on(pair))
+        status = pair->provider->ops->remote_import(pair->conn, theirs, bytes, &pair->remote);
     return agree(pair, status, "use the other's memory");
 }
 
@@ -202,13 +242,17 @@ enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
         .log = {.level = wring_config_log_level(params->config)},
         .deadline_ns = WRING_NEVER,
     };
-    enum wring_status status = join(pair);
+    enum wring_status status = WRING_OK;
+    if (params->session != NULL)
+        borrow(pair, params);
+    else
+        status = join(pair);
     if (status != WRING_OK)
         return status; /* said */
     status = agree(pair, open_provider(pair, params->provider, params->memory_bytes),
                    "open the provider");
     if (status == WRING_OK)
-        status = check_hosts(pair);
+        status = agree(pair, check_hosts(pair), "reach the other rank");
     if (status == WRING_OK)
         status = connect_pair(pair);
     if (status == WRING_OK)
@@ -226,5 +270,6 @@ void wring_bench_pair_finish(struct wring_bench_pair *pair)
         ops->close(pair->provider);
     }
     wring_memory_free(&pair->memory);
-    wring_session_close(pair->session);
+    if (pair->owns_session)
+        wring_session_close(pair->session);
 }

@@ -17,6 +17,7 @@
 #include <wring/wring.h>
 
 #define WRING_CALIBRATE_CODECS_MAX 16
+#define WRING_CALIBRATE_ROUTINES 4 /* of a link, beside allgathers */
 
 struct wring_calibrate_params {
     const char *name;      /* of the command, before messages */
@@ -62,7 +63,8 @@ struct wring_calibration {
                                                  NULL: we are in none, or nobody is */
     uint32_t level_ranks[WRING_LEVELS];       /* members of each; 0 or 1: there is no such level */
     uint32_t rank, ranks;
-    uint32_t place[WRING_LEVELS]; /* ours among them */
+    uint32_t place[WRING_LEVELS];    /* ours among them */
+    uint32_t pairs[WRING_LEVELS][2]; /* the first two ranks of the first group of each, of all */
     struct wring_job_machine machine;
     struct wring_calibrate_wants wants;
     uint64_t max_elems; /* the largest size, as memory allows */
@@ -125,6 +127,12 @@ void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_n
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
                                         struct wring_measure_noise *noise);
+
+/** Puts of a level whose link is known. Without a second opening of its provider there are none,
+ *  which is said. */
+enum wring_status wring_calibrate_puts(struct wring_calibration *job, enum wring_level level,
+                                       double seconds, struct wring_profile_link *link,
+                                       struct wring_measure_noise *noise);
 
 /** Copies and codecs, on one core of rank 0 while all else rests. */
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,

@@ -164,7 +164,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp calibrate_argp = {
     .options = options,
     .parser = parse,
-    .doc = "Measure what links, codecs and whole exchanges take here, for wring plan."
+    .doc = "Measure what puts, links, codecs and whole exchanges take here, for wring plan."
            "\v"
            "The ranks are those of the job to plan for: started here, or by a launcher on its "
            "hosts. Samples are taken in rounds in which everything has its turn; medians count, "

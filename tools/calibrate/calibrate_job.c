@@ -43,7 +43,7 @@ void wring_calibration_tell(const struct wring_calibration *job, const char *for
 static void list_levels(struct wring_calibration *job, const uint32_t *first, uint32_t *peers,
                         uint32_t *leaders)
 {
-    uint32_t nodes = 0, mine = 0;
+    uint32_t nodes = 0, mine = 0, firsts = 0;
 
     for (uint32_t i = 0; i < job->ranks; i++) {
         if (i == first[job->rank])
@@ -52,9 +52,12 @@ static void list_levels(struct wring_calibration *job, const uint32_t *first, ui
             job->place[WRING_LEVEL_INTRA] = mine;
         if (first[i] == i)
             leaders[nodes++] = i;
+        if (first[i] == 0 && firsts < 2)
+            job->pairs[WRING_LEVEL_INTRA][firsts++] = i;
         if (first[i] == first[job->rank])
             peers[mine++] = i;
     }
+    job->pairs[WRING_LEVEL_INTER][1] = nodes > 1 ? leaders[1] : 0;
     job->level_ranks[WRING_LEVEL_INTRA] = job->machine.ranks_per_node;
     job->level_ranks[WRING_LEVEL_INTER] = job->machine.nodes;
 }

@@ -50,11 +50,15 @@ static bool lacks_coding(const struct wring_calibration *job, const struct wring
     return lacks;
 }
 
+/** All of each link: puts, and every step by itself. */
 static bool has_links(const struct wring_calibration *job, const struct wring_profile *profile)
 {
-    for (int level = 0; level < WRING_LEVELS; level++)
-        if (job->level_ranks[level] > 1 && !profile->links[level].present)
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        if (job->level_ranks[level] > 1 && (!link->present || link->put.latency.us.n == 0 ||
+                                            link->n_routines < WRING_CALIBRATE_ROUTINES))
             return false;
+    }
     return true;
 }
 

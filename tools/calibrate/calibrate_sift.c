@@ -54,6 +54,41 @@ static bool was_measured(const struct wring_calibration *job, const char *spec)
     return false;
 }
 
+/* ---- links ---- */
+
+/** Puts and steps without which a plan takes what allgathers say. */
+static void sift_link(struct sieve *sieve, enum wring_level level)
+{
+    struct wring_profile_link *link = &sieve->profile->links[level];
+    uint32_t left = 0;
+
+    if (is_noise(sieve, &link->put.latency.trust) || is_noise(sieve, &link->put.each.trust)) {
+        say(sieve, wring_level_name(level), "-node put");
+        link->put = (struct wring_profile_put){0};
+    }
+    for (uint32_t i = 0; i < link->n_routines; i++) {
+        const struct wring_profile_routine *routine = &link->routines[i];
+        char what[32];
+        snprintf(what, sizeof(what), "-node %.15s", routine->name);
+        if (is_noise(sieve, &routine->latency_trust) || is_noise(sieve, &routine->trust))
+            say(sieve, wring_level_name(level), what);
+        else
+            link->routines[left++] = *routine;
+    }
+    link->n_routines = left;
+}
+
+static int sift_links(struct sieve *sieve)
+{
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &sieve->profile->links[level];
+        if (is_noise(sieve, &link->latency_trust) || is_noise(sieve, &link->trust))
+            return refuse(sieve, "links");
+        sift_link(sieve, (enum wring_level)level);
+    }
+    return WRING_EXIT_OK;
+}
+
 /* ---- codecs ---- */
 
 static bool is_coding_noise(struct sieve *sieve, const struct wring_profile_coding *coding)
@@ -149,13 +184,12 @@ static int sift_ways(struct sieve *sieve)
 int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profile *profile)
 {
     struct sieve sieve = {.job = job, .profile = profile};
+    int code = job->wants.links ? sift_links(&sieve) : WRING_EXIT_OK;
 
-    for (int level = 0; level < WRING_LEVELS; level++)
-        if (job->wants.links && is_noise(&sieve, &profile->links[level].trust))
-            return refuse(&sieve, "links");
-    if (job->wants.copies && is_noise(&sieve, &profile->copy_trust))
+    if (code == WRING_EXIT_OK && job->wants.copies && is_noise(&sieve, &profile->copy_trust))
         return refuse(&sieve, "copies");
-    int code = sift_ways(&sieve);
+    if (code == WRING_EXIT_OK)
+        code = sift_ways(&sieve);
     if (code == WRING_EXIT_OK && job->wants.coding)
         sift_codecs(&sieve);
     return code;

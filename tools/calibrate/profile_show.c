@@ -35,28 +35,52 @@ static void put_trust(struct wring_table *table, const struct wring_profile_trus
     wring_table_cell(table, "%u of %u", trust->noisy, trust->points);
 }
 
+/** What is shown of a put, or of a collective. */
+struct line {
+    double latency_us;
+    const struct wring_cost *us;
+    const struct wring_profile_trust *trust;
+};
+
+static void put_link(struct wring_table *table, const struct wring_profile *profile,
+                     enum wring_level level, const char *what, const struct line *line)
+{
+    wring_table_cell(table, "%s", wring_level_name(level));
+    wring_table_cell(table, "%s", what);
+    wring_table_cell(table, "%s", profile->links[level].provider);
+    wring_table_cell(table, "%.1f", line->latency_us);
+    put_us(table, line->us, 4096);
+    put_us(table, line->us, 16777216);
+    wring_table_cell(table, "%.2f", 16777216 / wring_cost_at(line->us, 16777216) / 1e3);
+    put_trust(table, line->trust);
+}
+
 static void show_links(FILE *file, const struct wring_profile *profile)
 {
     static const struct wring_table_column columns[] = {
-        {"links", WRING_ALIGN_LEFT},       {"provider", WRING_ALIGN_LEFT},
-        {"latency us", WRING_ALIGN_RIGHT}, {"4 KiB us", WRING_ALIGN_RIGHT},
-        {"16 MiB us", WRING_ALIGN_RIGHT},  {"GB/s", WRING_ALIGN_RIGHT},
-        {"off", WRING_ALIGN_RIGHT},        {"spread", WRING_ALIGN_RIGHT},
-        {"doubt", WRING_ALIGN_RIGHT},      {"noisy", WRING_ALIGN_RIGHT},
+        {"links", WRING_ALIGN_LEFT},     {"of", WRING_ALIGN_LEFT},
+        {"provider", WRING_ALIGN_LEFT},  {"latency us", WRING_ALIGN_RIGHT},
+        {"4 KiB us", WRING_ALIGN_RIGHT}, {"16 MiB us", WRING_ALIGN_RIGHT},
+        {"GB/s", WRING_ALIGN_RIGHT},     {"off", WRING_ALIGN_RIGHT},
+        {"spread", WRING_ALIGN_RIGHT},   {"doubt", WRING_ALIGN_RIGHT},
+        {"noisy", WRING_ALIGN_RIGHT},
     };
-    struct wring_table *table = wring_table_create(columns, 10);
+    struct wring_table *table = wring_table_create(columns, 11);
 
     for (int level = 0; level < WRING_LEVELS; level++) {
         const struct wring_profile_link *link = &profile->links[level];
         if (!link->present)
             continue;
-        wring_table_cell(table, "%s", wring_level_name((enum wring_level)level));
-        wring_table_cell(table, "%s", link->provider);
-        wring_table_cell(table, "%.1f", link->latency_us);
-        put_us(table, &link->us, 4096);
-        put_us(table, &link->us, 16777216);
-        wring_table_cell(table, "%.2f", 16777216 / wring_cost_at(&link->us, 16777216) / 1e3);
-        put_trust(table, &link->trust);
+        if (link->put.latency.us.n > 0)
+            put_link(table, profile, (enum wring_level)level, "put",
+                     &(struct line){wring_cost_at(&link->put.latency.us, 0), &link->put.each.us,
+                                    &link->put.each.trust});
+        put_link(table, profile, (enum wring_level)level, "a pair of steps",
+                 &(struct line){link->latency_us, &link->us, &link->trust});
+        for (uint32_t i = 0; i < link->n_routines; i++)
+            put_link(table, profile, (enum wring_level)level, link->routines[i].name,
+                     &(struct line){link->routines[i].latency_us, &link->routines[i].us,
+                                    &link->routines[i].trust});
     }
     wring_table_finish(table, file);
 }
