@@ -51,6 +51,20 @@ double wring_building_load(const struct wring_building *building);
 /** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_ways(struct wring_building *building);
 
+/** Are there whole exchanges of others, but none of this codec, which the CPU can code? */
+bool wring_building_lacks_ways(const struct wring_building *building, uint32_t codec);
+
+/** Say of which codecs times are put together. */
+void wring_building_tell_parts(const struct wring_building *building);
+
+/**
+ * What one that lacks ways takes on their lanes: the sum of its steps, and latencies.
+ * @return false: it does not lack them, or nobody measured it on cores as the setting has them
+ */
+bool wring_building_parts(const struct wring_building *building, uint32_t codec,
+                          const struct wring_option *option, struct wring_cost *busy,
+                          struct wring_cost *rest);
+
 /** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_options(struct wring_building *building);
 

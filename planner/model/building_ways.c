@@ -29,12 +29,12 @@ static struct wring_step send(enum wring_routine routine, bool coded)
         .kind = WRING_STEP_COMM, .phase = WRING_PHASE_FLAT, .routine = routine, .coded = coded};
 }
 
-/** The steps of a way, as the tree has them. */
-static struct wring_option steps_of(const struct wring_profile_way *way)
+/** The steps of an exchange, as the tree has them. */
+static struct wring_option steps_of(const char *spec, const char *run_as)
 {
-    if (strcmp(way->codec, "none") == 0)
+    if (strcmp(spec, "none") == 0)
         return (struct wring_option){1, {send(WRING_ROUTINE_ALLREDUCE, false)}};
-    if (strcmp(way->run_as, "indivisible") == 0)
+    if (strcmp(run_as, "indivisible") == 0)
         return (struct wring_option){3,
                                      {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLGATHER, true),
                                       code(WRING_STEP_DECODE)}};
@@ -56,9 +56,10 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
                                         .barred = building->barred[codec],
                                         .option = {.codec = codec, .place = WRING_PLACE_CPU}};
 
-    if (way == NULL)
+    candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
+    if (way == NULL &&
+        !wring_building_parts(building, codec, &candidate.option.option, &cost.busy, &cost.rest))
         return WRING_OK;
-    candidate.option.option = steps_of(way);
     candidate.encodings = wring_option_encodings(&candidate.option.option);
     enum wring_budget budget = wring_building_budget(building, codec, candidate.encodings);
     candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
@@ -138,10 +139,12 @@ enum wring_status wring_building_ways(struct wring_building *building)
     enum wring_status status = offer_way(building, 0, "auto", true);
 
     building->lanes = way_lanes;
+    wring_building_tell_parts(building);
     for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
         bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;
         status = offer_way(building, codec, "divisible", baseline);
-        if (status == WRING_OK)
+        bool one_way = strchr(model->codecs[codec].spec, '>') == NULL;
+        if (status == WRING_OK && one_way)
             status = offer_way(building, codec, "indivisible", false);
     }
     return status;

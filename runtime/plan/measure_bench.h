@@ -114,9 +114,6 @@ bool wring_measure_is_beaten(struct wring_measure_bench *bench, struct wring_mea
  */
 struct wring_measure_noise wring_measure_look(struct wring_measure_bench *bench);
 
-/** Does it know what the codec takes on a processor? */
-bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec);
-
 /** What further buckets take, as far as backlogs tell. */
 void wring_measured_backlogs(struct wring_measure_bench *bench);
 

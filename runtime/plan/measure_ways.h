@@ -51,6 +51,9 @@ struct wring_measure_noise {
     uint32_t points, shaky;
 };
 
+/** Does it know what the codec takes on a processor? */
+bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec);
+
 /** Does the profile lack what is measured of this codec? */
 bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
                          bool every_scheme);

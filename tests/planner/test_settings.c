@@ -263,6 +263,35 @@ static void ways_are_those_of_the_setting(void)
     check_list(&made, NULL, "0:256 8:256 0:1024");
 }
 
+/** What has no exchanges of its own stands beside what has, and a line says so. */
+static void exchanges_are_put_together(void)
+{
+    const struct wring_setting one = {1, 256 * KIB};
+    const double x = 1 << 20;
+    struct line line = {""};
+    struct wring_log log = {.fn = take_line, .arg = &line, .level = WRING_LOG_WARN};
+    struct wring_cost_model *model = NULL;
+    struct made made;
+
+    set_up(&made, 2, 1);
+    add_way(&made, "none", "auto", 0.02, NULL);
+    /* whole: encoded once, two codes added up, one on the link */
+    CHECK(wring_near(busy_us(&made, NULL), (0.002 + 2 * 0.001 + 0.001) * x), "inline: %g",
+          busy_us(&made, NULL));
+    CHECK(wring_near(busy_us(&made, &one), 5 + 2 * 5 + 0.005 * x), "on one core: %g",
+          busy_us(&made, &one));
+    made.params.setting = NULL;
+    CHECK(wring_cost_model_create(&made.params, &log, &model) == WRING_OK, "no model");
+    CHECK(strstr(line.text, "no whole exchanges of byte: ") != NULL, "%s", line.text);
+    wring_cost_model_destroy(model);
+    line.text[0] = '\0';
+    add_way(&made, "byte", "divisible", 0.008, NULL);
+    CHECK(wring_cost_model_create(&made.params, &log, &model) == WRING_OK, "no model");
+    CHECK(line.text[0] == '\0', "%s", line.text);
+    wring_cost_model_destroy(model);
+    CHECK(wring_near(busy_us(&made, NULL), 10 + 0.008 * x), "as measured");
+}
+
 static void codec_work_moves_where_there_is_room(void)
 {
     const struct wring_setting two = {2, 256 * KIB};
@@ -511,6 +540,7 @@ int main(int argc, char **argv)
         {"coders_say_which_cores_there_are", coders_say_which_cores_there_are},
         {"coders_say_what_they_take", coders_say_what_they_take},
         {"ways_are_those_of_the_setting", ways_are_those_of_the_setting},
+        {"exchanges_are_put_together", exchanges_are_put_together},
         {"codec_work_moves_where_there_is_room", codec_work_moves_where_there_is_room},
         {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
         {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},

@@ -143,6 +143,28 @@ class Calibrates(unittest.TestCase):
         sent = ways["bf16", "indivisible"]["wire_bytes"]["corners"][-1]
         self.assertAlmostEqual(sent[1] / sent[0], 2, 1)
 
+    def test_every_codec_can_be_planned(self):
+        """All are coded by default, some exchanged; plans of the others say what they are made of."""
+        path = os.path.join(self.folder.name, "default.json")
+        result = wring("calibrate", "--json", "-n", "2", "-p", "shm", "--seconds", "0.3",
+                       "--elements", "4k", "--doubt", "100", "-o", path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        profile = json.loads(result.stdout)
+        coded = [codec["spec"] for codec in profile["codecs"]]
+        self.assertEqual(coded, ["lossless", "bf16", "fp16", "int8", "int8+ef", "onebit",
+                                 "onebit+ef", "topk:ratio=0.01", "topk:ratio=0.01+ef"])
+        exchanged = {way["codec"] for way in profile["ways"]}
+        self.assertEqual(exchanged, {"none", "bf16", "fp16", "int8", "onebit+ef",
+                                     "topk:ratio=0.01+ef"})
+        for spec in coded:
+            result = wring("plan", "--json", "-t", "lstm", "--scale", "0.001", "--profile", path,
+                           "-N", "1", "-g", "2", "-c", spec, "--only", "--bound-ms", "0")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual({group["codec"] for group in json.loads(result.stdout)["groups"]},
+                             {spec})
+            self.assertEqual(f"no whole exchanges of {spec}: " in result.stderr,
+                             spec not in exchanged, result.stderr)
+
     def test_adds_what_is_missing(self):
         path = os.path.join(self.folder.name, "grows.json")
         before = self.calibrate("-n", "2", "-p", "shm", "-c", "none", path=path)

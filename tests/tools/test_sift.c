@@ -38,8 +38,10 @@ static void set_up(struct made *made)
 
     *made = (struct made){.params = {.name = "test", .doubtful_max = 0.25}};
     made->job.params = &made->params;
-    made->job.wants = (struct wring_calibrate_wants){
-        .links = 1, .copies = 1, .coding = 1, .codecs = {3, {"none", "bf16", "int8"}}};
+    made->job.wants = (struct wring_calibrate_wants){.links = 1,
+                                                     .copies = 1,
+                                                     .codecs = {3, {"none", "bf16", "int8"}},
+                                                     .coded = {2, {"bf16", "int8"}}};
     made->profile.codecs = made->codecs;
     made->profile.ways = made->ways;
     made->profile.n_codecs = 2;
@@ -89,6 +91,7 @@ static void what_was_there_is_left_alone(void)
 
     set_up(&made);
     made.job.wants.codecs.n = 2; /* of int8 nothing was measured now */
+    made.job.wants.coded.n = 1;
     made.codecs[1].at[WRING_PLACE_CPU].decode_trust = (struct wring_profile_trust)MOST;
     made.ways[3].cpu.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");

@@ -29,9 +29,11 @@ struct wring_calibrate_params {
     char *codecs[WRING_CALIBRATE_CODECS_MAX];
     size_t n_codecs;
     bool codecs_given; /* on the command line: measured again if the file has them */
-    bool must_exist;   /* `into` does */
-    bool fresh;        /* whatever the file has */
-    double seconds;    /* for everything, about */
+    char *coded[WRING_CALIBRATE_CODECS_MAX]; /* codecs whose coding is measured, those above too */
+    size_t n_coded;
+    bool must_exist; /* `into` does */
+    bool fresh;      /* whatever the file has */
+    double seconds;  /* for everything, about */
     uint64_t max_elems;
     struct wring_settings_wanted settings; /* that exchanges are measured with; none: as
                                               configured */
@@ -42,8 +44,9 @@ struct wring_calibrate_params {
 /** What is to be measured; rank 0 finds out and tells the others. */
 struct wring_calibrate_wants {
     int32_t code; /* an exit status: other than 0, all ranks end */
-    uint32_t links, copies, computing, coding;
-    struct wring_measure_codecs codecs;
+    uint32_t links, copies, computing;
+    struct wring_measure_codecs codecs; /* whole exchanges */
+    struct wring_measure_codecs coded;  /* their coding alone */
 };
 
 /** Exchanges that were measured with other settings, kept away from what is measured now. */
@@ -69,6 +72,7 @@ struct wring_calibration {
     struct wring_calibrate_wants wants;
     uint64_t max_elems; /* the largest size, as memory allows */
     uint64_t begin_ns;
+    uint64_t late_ns; /* so long codecs that are in doubt may be measured; in rank 0 */
     struct wring_gradients *gradients; /* in rank 0, where they were asked for */
     struct wring_rank_faults faults;
 };

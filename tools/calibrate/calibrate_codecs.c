@@ -89,14 +89,13 @@ static bool is_in_doubt(struct bench *bench)
     return false;
 }
 
-/** As long again for what is in doubt. */
+/** Longer for what is in doubt. */
 static bool goes_on(struct bench *bench)
 {
     uint64_t now = wring_now_ns();
 
-    return bench->rounds < ROUNDS_MAX &&
-           (bench->rounds < ROUNDS_MIN || now < bench->deadline_ns ||
-            (now < bench->deadline_ns + (uint64_t)(bench->seconds * 1e9) && is_in_doubt(bench)));
+    return bench->rounds < ROUNDS_MAX && (bench->rounds < ROUNDS_MIN || now < bench->deadline_ns ||
+                                          (now < bench->job->late_ns && is_in_doubt(bench)));
 }
 
 static enum wring_status run_rounds(struct bench *bench)
@@ -224,13 +223,12 @@ static enum wring_status measure_all(const struct wring_calibration *job, double
 {
     const struct wring_calibrate_wants *wants = &job->wants;
     enum wring_status status = WRING_OK;
-    double each = seconds / (wants->codecs.n + wants->copies);
+    double each = seconds / (wants->coded.n + wants->copies);
 
     if (wants->copies)
         status = measure(job, "none", true, each, profile, noise);
-    for (uint32_t i = 0; i < wants->codecs.n && status == WRING_OK; i++)
-        if (strcmp(wants->codecs.specs[i], "none") != 0)
-            status = measure(job, wants->codecs.specs[i], false, each, profile, noise);
+    for (uint32_t i = 0; i < wants->coded.n && status == WRING_OK; i++)
+        status = measure(job, wants->coded.specs[i], false, each, profile, noise);
     return status;
 }
 
@@ -242,6 +240,7 @@ enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double s
     bool well = true;
 
     if (job->rank == 0) {
+        job->late_ns = wring_deadline_in((uint64_t)(2e9 * job->params->seconds * share));
         own = measure_all(job, job->params->seconds * share, profile, noise);
         well = own == WRING_OK;
     }

@@ -19,7 +19,7 @@
 
 #define SIZES 3
 #define ROUNDS_MIN 5
-#define ROUNDS_MAX 25
+#define ROUNDS_MAX 60
 #define PIECE (256u << 10) /* elements, about what WRING_CHUNK_BYTES carries in codes */
 #define PIECES_MAX 64
 #define TIERS 6           /* what there may be, and the best of them */
@@ -151,10 +151,10 @@ static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
     return false;
 }
 
-/** Until the time is over; as long again for what is in doubt. */
-static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t most_ns)
+/** Until the time is over; longer for what is in doubt. */
+static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns,
+                       uint64_t late_ns)
 {
-    uint64_t deadline_ns = wring_deadline_in(most_ns);
     uint32_t times[SIZES][TASKS];
 
     for (uint32_t size = 0; size < n_sizes; size++)
@@ -165,7 +165,7 @@ static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t most_ns)
         }
     while (bench->rounds < ROUNDS_MAX && bench->status == WRING_OK &&
            (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns ||
-            (wring_now_ns() < deadline_ns + most_ns && is_in_doubt(bench, n_sizes))))
+            (wring_now_ns() < late_ns && is_in_doubt(bench, n_sizes))))
         run_round(bench, n_sizes, times);
 }
 
@@ -245,7 +245,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     if (status == WRING_OK)
         status = make_memory(bench, sizes[n_sizes - 1]);
     if (status == WRING_OK) {
-        run_rounds(bench, n_sizes, (uint64_t)(seconds * 1e9));
+        run_rounds(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
         status = bench->status;
     }
     if (status == WRING_OK)

@@ -35,7 +35,8 @@ static const struct argp_option options[] = {
     {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER)", 0},
     {"codec", 'c', "LIST", 0,
      "measure these, whether the file has them or not (default: what it lacks of none, bf16, "
-     "fp16, int8, onebit+ef and topk:ratio=0.01+ef)",
+     "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no exchanges, of lossless, "
+     "int8+ef, onebit and topk:ratio=0.01)",
      0},
     {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 45)", 0},
     {"elements", OPTION_ELEMENTS, "N", 0,
@@ -80,7 +81,9 @@ static void parse_codecs(struct command *command, char *arg, struct argp_state *
         for (size_t j = 0; j < i; j++)
             if (strcmp(params->codecs[i], params->codecs[j]) == 0)
                 argp_error(state, "--codec names %s twice", params->codecs[i]);
-    params->codecs_given = state != NULL;
+    params->codecs_given = true;
+    memcpy(params->coded, params->codecs, sizeof(params->coded));
+    params->n_coded = params->n_codecs;
 }
 
 static void check_output(const struct command *command, struct argp_state *state)
@@ -178,12 +181,12 @@ static const struct argp calibrate_argp = {
 /** Specs are refused before any rank starts. */
 static bool are_codecs(const struct wring_calibrate_params *params)
 {
-    for (size_t i = 0; i < params->n_codecs; i++) {
+    for (size_t i = 0; i < params->n_coded; i++) {
         struct wring_codec *codec;
         char reason[256] = "";
-        if (wring_codec_create(params->codecs[i], NULL, reason, sizeof(reason), &codec) !=
+        if (wring_codec_create(params->coded[i], NULL, reason, sizeof(reason), &codec) !=
             WRING_OK) {
-            wring_fail(params->name, "--codec %s: %s", params->codecs[i], reason);
+            wring_fail(params->name, "--codec %s: %s", params->coded[i], reason);
             return false;
         }
         wring_codec_destroy(codec);
@@ -270,6 +273,8 @@ static int calibrate(struct command *command, int argc, char **argv)
 int wring_cmd_calibrate(int argc, char **argv)
 {
     char codecs[] = "none,bf16,fp16,int8,onebit+ef,topk:ratio=0.01+ef";
+    char coded[] = "none,lossless,bf16,fp16,int8,int8+ef,onebit,onebit+ef,topk:ratio=0.01,"
+                   "topk:ratio=0.01+ef";
     struct command command = {.params = {.name = argv[0],
                                          .profile_name = "calibrated",
                                          .seconds = 45,
@@ -279,7 +284,10 @@ int wring_cmd_calibrate(int argc, char **argv)
 
     if (given == NULL)
         return wring_fail(argv[0], "out of memory");
-    parse_codecs(&command, codecs, NULL);
+    command.params.n_codecs =
+        wring_value_list(codecs, command.params.codecs, WRING_CALIBRATE_CODECS_MAX);
+    command.params.n_coded =
+        wring_value_list(coded, command.params.coded, WRING_CALIBRATE_CODECS_MAX);
     error_t error = argp_parse(&calibrate_argp, argc, argv, 0, NULL, &command);
     int code =
         error == 0 ? calibrate(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));

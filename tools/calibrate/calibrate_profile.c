@@ -32,22 +32,23 @@ static struct wring_profile *begin(const struct wring_calibration *job)
     return profile;
 }
 
-/** Is there a codec that nobody measured by itself, or is to be measured again? What it takes does
- *  not depend on a setting. */
-static bool lacks_coding(const struct wring_calibration *job, const struct wring_profile *profile)
+static void add(struct wring_measure_codecs *codecs, const char *spec)
 {
-    bool lacks = job->params->codecs_given && job->params->part == 0;
+    snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
+}
 
-    for (size_t i = 0; i < job->params->n_codecs; i++) {
-        const char *spec = job->params->codecs[i];
-        uint32_t at = 0;
-        while (at < profile->n_codecs && strcmp(profile->codecs[at].spec, spec) != 0)
-            at++;
-        lacks = lacks ||
-                (strcmp(spec, "none") != 0 &&
-                 (at == profile->n_codecs || !profile->codecs[at].at[WRING_PLACE_CPU].present));
-    }
-    return lacks;
+/** Codecs that nobody measured by themselves, or that are to be measured again. What coding takes
+ *  does not depend on a setting. */
+static void find_coded(const struct wring_calibration *job, const struct wring_profile *profile,
+                       struct wring_measure_codecs *out)
+{
+    const struct wring_calibrate_params *params = job->params;
+    bool again = params->codecs_given && params->part == 0;
+
+    for (size_t i = 0; i < params->n_coded; i++)
+        if (strcmp(params->coded[i], "none") != 0 &&
+            (again || !wring_measure_has_coding(profile, params->coded[i])))
+            add(out, params->coded[i]);
 }
 
 /** All of each link: puts, and every step by itself. */
@@ -71,9 +72,8 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
     for (size_t i = 0; i < job->params->n_codecs; i++)
         if (job->params->codecs_given ||
             wring_measure_lacks(profile, job->params->codecs[i], job->ranks, true))
-            snprintf(wants->codecs.specs[wants->codecs.n++], WRING_CODEC_SPEC_MAX, "%s",
-                     job->params->codecs[i]);
-    wants->coding = lacks_coding(job, profile);
+            add(&wants->codecs, job->params->codecs[i]);
+    find_coded(job, profile, &wants->coded);
 }
 
 /** The file's profile, if it was measured here. NULL: said */

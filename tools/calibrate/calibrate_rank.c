@@ -112,7 +112,7 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
 
     if (status == WRING_OK && job->wants.links)
         status = wring_calibrate_links(job, LINKS_SHARE, profile, &parts->links);
-    if (status == WRING_OK && (job->wants.copies || job->wants.coding))
+    if (status == WRING_OK && (job->wants.copies || job->wants.coded.n > 0))
         status = wring_calibrate_codecs(job, CODECS_SHARE, profile, &parts->codecs);
     if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0)
         status = wring_calibrate_errors(job, job->gradients, profile);

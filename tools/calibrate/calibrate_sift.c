@@ -46,10 +46,10 @@ static int refuse(const struct sieve *sieve, const char *what)
                       WRING_PROFILE_NOISE * 100);
 }
 
-static bool was_measured(const struct wring_calibration *job, const char *spec)
+static bool was_coded(const struct wring_calibration *job, const char *spec)
 {
-    for (uint32_t i = 0; i < job->wants.codecs.n; i++)
-        if (strcmp(job->wants.codecs.specs[i], spec) == 0)
+    for (uint32_t i = 0; i < job->wants.coded.n; i++)
+        if (strcmp(job->wants.coded.specs[i], spec) == 0)
             return true;
     return false;
 }
@@ -104,8 +104,10 @@ static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
     for (uint32_t i = 0; i < codec->n_coders; i++) {
         const struct wring_profile_coder *coder = &codec->coders[i];
         char what[64];
-        snprintf(what, sizeof(what), " on %u pinned cores, with %.15s kernels,", coder->cores,
-                 coder->tier);
+        if (coder->cores > 0)
+            snprintf(what, sizeof(what), " on %u pinned cores", coder->cores);
+        else
+            snprintf(what, sizeof(what), " inline, with %.15s kernels,", coder->tier);
         if (is_noise(sieve, &coder->encode.trust) || is_noise(sieve, &coder->decode.trust) ||
             is_noise(sieve, &coder->decode_add.trust))
             say(sieve, codec->spec, what);
@@ -122,7 +124,7 @@ static void sift_codecs(struct sieve *sieve)
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         struct wring_profile_codec *codec = &profile->codecs[i];
-        bool now = was_measured(sieve->job, codec->spec);
+        bool now = was_coded(sieve->job, codec->spec);
         if (now && is_coding_noise(sieve, &codec->at[WRING_PLACE_CPU])) {
             say(sieve, codec->spec, ", coded by one core,");
             continue;
@@ -190,7 +192,7 @@ int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profi
         return refuse(&sieve, "copies");
     if (code == WRING_EXIT_OK)
         code = sift_ways(&sieve);
-    if (code == WRING_EXIT_OK && job->wants.coding)
+    if (code == WRING_EXIT_OK)
         sift_codecs(&sieve);
     return code;
 }
