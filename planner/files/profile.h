@@ -194,8 +194,10 @@ struct wring_profile_computing {
     bool present;
     double wake_us;       /* longer an exchange takes for each time the application is woken */
     double wake_doubt_us; /* half of the interval of that, as in struct wring_profile_trust */
-    double spin_lost;     /* share of an exchange's pace that is lost while all ranks compute */
+    double spin_lost;     /* share of a raw exchange's pace that is lost while all ranks compute */
     double spin_doubt;
+    char spin_codec[WRING_CODEC_SPEC_MAX];    /* the busiest codec: an exchange with it loses */
+    double spin_coded_lost, spin_coded_doubt; /* so much. "": nobody measured that */
     double core_share; /* of a processor that a rank has where all ranks want one: less than 1 where
                           they share; 0: not measured, and it counts as 1 */
     uint32_t samples;

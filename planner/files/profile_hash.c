@@ -135,6 +135,11 @@ static void write_computing(struct wring_writer *writer,
     wring_write_double(writer, computing->spin_doubt);
     if (computing->core_share > 0)
         wring_write_double(writer, computing->core_share);
+    if (computing->spin_codec[0] != '\0') {
+        write_text(writer, computing->spin_codec);
+        wring_write_double(writer, computing->spin_coded_lost);
+        wring_write_double(writer, computing->spin_coded_doubt);
+    }
     wring_write_u32(writer, computing->samples);
 }
 

@@ -168,6 +168,14 @@ void wring_profile_read_computing(struct wring_reading *reading, const json_t *o
         wring_reading_number(reading, value, "wake_doubt_us", 0, WAKE_MAX_US) + 0.0;
     out->spin_lost = wring_reading_number(reading, value, "spin_lost", 0, 1) + 0.0;
     out->spin_doubt = wring_reading_number(reading, value, "spin_doubt", 0, SHARE_MAX) + 0.0;
+    if (wring_reading_has(reading, value, "spin_coded")) {
+        const json_t *coded = wring_reading_object(reading, value, "spin_coded");
+        wring_reading_enter(reading, "spin_coded");
+        wring_reading_copy(reading, coded, "codec", 1, out->spin_codec, sizeof(out->spin_codec));
+        out->spin_coded_lost = wring_reading_number(reading, coded, "lost", 0, 1) + 0.0;
+        out->spin_coded_doubt = wring_reading_number(reading, coded, "doubt", 0, SHARE_MAX) + 0.0;
+        wring_reading_leave(reading);
+    }
     if (wring_reading_has(reading, value, "core_share"))
         out->core_share = wring_reading_number(reading, value, "core_share", CORE_SHARE_MIN, 1);
     out->samples = (uint32_t)wring_reading_count(reading, value, "samples", 1, SAMPLES_MAX);
@@ -243,11 +251,16 @@ json_t *wring_profile_ways_json(const struct wring_profile *profile)
 json_t *wring_profile_computing_json(const struct wring_profile_computing *computing)
 {
     json_t *share = computing->core_share > 0 ? wring_json_number(computing->core_share) : NULL;
+    json_t *coded = NULL;
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o*, s:I}", "wake_us",
+    if (computing->spin_codec[0] != '\0')
+        coded = json_pack("{s:s, s:o, s:o}", "codec", computing->spin_codec, "lost",
+                          wring_json_number(computing->spin_coded_lost), "doubt",
+                          wring_json_number(computing->spin_coded_doubt));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o*, s:o*, s:I}", "wake_us",
                      wring_json_number(computing->wake_us), "wake_doubt_us",
                      wring_json_number(computing->wake_doubt_us), "spin_lost",
                      wring_json_number(computing->spin_lost), "spin_doubt",
-                     wring_json_number(computing->spin_doubt), "core_share", share, "samples",
-                     (json_int_t)computing->samples);
+                     wring_json_number(computing->spin_doubt), "spin_coded", coded, "core_share",
+                     share, "samples", (json_int_t)computing->samples);
 }

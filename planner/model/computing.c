@@ -19,16 +19,16 @@ static double wake_us(const struct wring_profile_computing *profile, double load
 }
 
 double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, double load, uint32_t n,
+                             enum wring_computing computing, double load, bool coded, uint32_t n,
                              double *compute_us)
 {
-    double lost_us = 0;
+    double spin_lost = fmax(profile->spin_lost, coded ? profile->spin_coded_lost : 0), lost_us = 0;
 
     if (!profile->present)
         return 0;
     double each_us = wake_us(profile, load, n, compute_us);
     for (uint32_t i = 1; i < n; i++) { /* nothing is exchanged during the first */
-        double lost = computing == WRING_COMPUTING_PROCESSOR ? profile->spin_lost * compute_us[i]
+        double lost = computing == WRING_COMPUTING_PROCESSOR ? spin_lost * compute_us[i]
                                                              : fmin(each_us, compute_us[i]);
         compute_us[i] -= lost;
         lost_us += lost;

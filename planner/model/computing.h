@@ -20,11 +20,13 @@
  * they lose only what is missing then.
  * @param profile     not present: nothing is lost
  * @param load        part of the processor that exchanges keep busy, 0 to 1
+ * @param coded       codecs may be taken: exchanges lose what those with the busiest one do, if
+ *                    that is more
  * @param compute_us  [n] in and out
  * @return us that are lost in all
  */
 double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, double load, uint32_t n,
+                             enum wring_computing computing, double load, bool coded, uint32_t n,
                              double *compute_us);
 
 /** The true time of one on the model's timeline. */

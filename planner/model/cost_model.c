@@ -28,6 +28,15 @@ const char *wring_timeline_name(enum wring_timeline timeline)
 
 /* ---- tensors ---- */
 
+/** May a tensor take any codec? */
+static bool may_code(const struct wring_building *building)
+{
+    for (uint32_t codec = 1; codec < building->model->n_codecs; codec++)
+        if (!building->barred[codec])
+            return true;
+    return false;
+}
+
 /** What exchanges lose, where a measured profile says that. Put together from parts, they are taken
  * to keep their processors busy. */
 static void lose_to_computing(struct wring_building *building)
@@ -40,10 +49,10 @@ static void lose_to_computing(struct wring_building *building)
     if (model->timeline != WRING_TIMELINE_FULL || model->source == WRING_COSTS_NOTHING)
         return;
     if (parts)
-        computing.spin_lost = wring_shared_cores_spin_lost(&pinned);
+        computing.spin_lost = computing.spin_coded_lost = wring_shared_cores_spin_lost(&pinned);
     model->lost_us = wring_computing_shift(&computing, building->params->computing,
                                            parts ? 1 : wring_building_load(building),
-                                           building->params->trace->n, model->compute_us);
+                                           may_code(building), building->params->trace->n, model->compute_us);
 }
 
 static enum wring_status take_tensors(struct wring_building *building)

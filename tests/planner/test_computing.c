@@ -182,11 +182,31 @@ static void other_timelines(void)
     tear_down(&s);
 }
 
+/** Where codecs may be taken, the busiest one's loss counts if that is more. */
+static void codecs_lose_as_well(void)
+{
+    const struct wring_profile_computing
+        more = {.present = true, .spin_lost = 0.5, .spin_codec = "busy", .spin_coded_lost = 0.8},
+        less = {.present = true, .spin_lost = 0.5, .spin_codec = "busy", .spin_coded_lost = 0.2};
+    const struct wring_profile_computing *const profiles[] = {&more, &more, &less, &less};
+    const double wanted[] = {100, 160, 100, 100};
+
+    for (int i = 0; i < 4; i++) {
+        double compute_us[] = {10, 200};
+        double lost_us = wring_computing_shift(profiles[i], WRING_COMPUTING_PROCESSOR, 1,
+                                               i % 2 != 0, 2, compute_us);
+        CHECK(fabs(lost_us - wanted[i]) < 1e-9, "%d: %g", i, lost_us);
+        CHECK(fabs(compute_us[0] + compute_us[1] - 210) < 1e-9, "%d: %g in all", i,
+              compute_us[0] + compute_us[1]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"as_simulated", as_simulated},
         {"other_timelines", other_timelines},
+        {"codecs_lose_as_well", codecs_lose_as_well},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -49,6 +49,7 @@ static const char good[] =
     "   \"spread\": 0.06, \"doubt\": 0.02, \"samples\": 11, \"points\": 7, \"noisy\": 2},\n"
     " \"computing\": {\"wake_us\": 19, \"wake_doubt_us\": 2, \"spin_lost\": 0.625, \"core_share\": "
     "0.5,\n"
+    "   \"spin_coded\": {\"codec\": \"fp16\", \"lost\": 0.6, \"doubt\": 0.7},\n"
     "   \"spin_doubt\": 0.03, \"samples\": 20},\n"
     " \"ways\": [\n"
     "  {\"codec\": \"none\", \"run_as\": \"auto\", \"ranks\": 8, \"cores\": 4, \"max_elements\": "
@@ -277,7 +278,9 @@ static void computing(void)
     const struct wring_profile_computing *computing = &profile->computing;
     CHECK(computing->present && computing->wake_us == 19 && computing->wake_doubt_us == 2 &&
               computing->spin_lost == 0.625 && computing->spin_doubt == 0.03 &&
-              computing->core_share == 0.5 && computing->samples == 20,
+              strcmp(computing->spin_codec, "fp16") == 0 && computing->spin_coded_lost == 0.6 &&
+              computing->spin_coded_doubt == 0.7 && computing->core_share == 0.5 &&
+              computing->samples == 20,
           "what exchanges lose to computing");
     uint64_t hash = profile->hash;
     profile->computing.spin_lost = 0.5;
@@ -546,6 +549,8 @@ static void bad_files(void)
          "computing.spin_lost: needs a number from 0 to 1, is 1.5"},
         {"\"core_share\": 0.5", "\"core_share\": 0", I,
          "computing.core_share: needs a number from 1e-06 to 1, is 0"},
+        {"\"lost\": 0.6", "\"lost\": 2", I,
+         "computing.spin_coded.lost: needs a number from 0 to 1, is 2"},
         {"\"spin_doubt\"", "\"doubt_of_spin\"", I,
          "computing.spin_doubt: needs a number from 0 to 1000000000, is missing"},
         {"\"samples\": 20", "\"samples\": 0", I,

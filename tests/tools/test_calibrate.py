@@ -90,6 +90,9 @@ class Calibrates(unittest.TestCase):
         self.assertGreaterEqual(computing["samples"], 5)
         self.assertTrue(0 <= computing["wake_us"] < 1e5)
         self.assertTrue(0 <= computing["spin_lost"] <= 1)
+        # with the codec that takes most of a core
+        self.assertEqual(computing["spin_coded"]["codec"], "topk:ratio=0.01+ef")
+        self.assertTrue(0 <= computing["spin_coded"]["lost"] <= 1)
         self.assertTrue(0 < computing["core_share"] <= 1)
 
     def test_codecs(self):
@@ -167,13 +170,13 @@ class Calibrates(unittest.TestCase):
 
     def test_adds_what_is_missing(self):
         path = os.path.join(self.folder.name, "grows.json")
-        before = self.calibrate("-n", "2", "-p", "shm", "-c", "none", path=path)
+        before = self.calibrate("-n", "2", "-p", "shm", "-c", "none,bf16", path=path)
         after = self.calibrate("-n", "2", "-p", "shm", "-c", "int8", path=path)
         self.assertEqual(after["links"], before["links"])
         self.assertEqual(after["copy_us"], before["copy_us"])
         self.assertEqual(after["computing"], before["computing"])
         self.assertEqual(after["ways"][:len(before["ways"])], before["ways"])
-        self.assertEqual({way["codec"] for way in after["ways"]}, {"none", "int8"})
+        self.assertEqual({way["codec"] for way in after["ways"]}, {"none", "bf16", "int8"})
 
     def test_noise_is_refused(self):
         path = os.path.join(self.folder.name, "noise.json")

@@ -63,12 +63,22 @@ static bool has_links(const struct wring_calibration *job, const struct wring_pr
     return true;
 }
 
+/** With a codec, too, where there is one. */
+static bool has_computing(const struct wring_calibration *job, const struct wring_profile *profile)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < job->params->n_codecs; i++)
+        any |= strcmp(job->params->codecs[i], "none") != 0;
+    return profile->computing.present && (!any || profile->computing.spin_codec[0] != '\0');
+}
+
 static void find_wants(const struct wring_calibration *job, const struct wring_profile *profile,
                        struct wring_calibrate_wants *wants)
 {
     wants->links = !has_links(job, profile);
     wants->copies = profile->copy_us.n == 0;
-    wants->computing = !profile->computing.present;
+    wants->computing = !has_computing(job, profile);
     for (size_t i = 0; i < job->params->n_codecs; i++)
         if (job->params->codecs_given ||
             wring_measure_lacks(profile, job->params->codecs[i], job->ranks, true))

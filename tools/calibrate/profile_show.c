@@ -238,6 +238,9 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
             profile->computing.wake_us,
             (profile->computing.core_share > 0 ? profile->computing.core_share : 1) * 100,
             profile->computing.spin_lost * 100);
+    if (profile->computing.spin_codec[0] != '\0')
+        fprintf(file, "  those with %s lose %.0f %% of it\n", profile->computing.spin_codec,
+                profile->computing.spin_coded_lost * 100);
     fputc('\n', file);
     show_links(file, profile);
     if (profile->n_codecs > 0) {
