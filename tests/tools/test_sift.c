@@ -136,6 +136,10 @@ static void plans_need_some_of_it(void)
     set_up(&made);
     made.ways[0].solo.trust = most;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy raw exchanges");
+    set_up(&made);
+    made.job.wants.codecs = (struct wring_measure_codecs){1, {"int8"}};
+    made.ways[3].busy.trust = most;
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "nothing that was asked for");
 }
 
 int main(int argc, char **argv)

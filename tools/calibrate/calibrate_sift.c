@@ -166,9 +166,11 @@ static void drop_ways(struct wring_profile *profile, const char *spec)
     profile->n_ways = left;
 }
 
+/** Nothing of what was asked for is no success. */
 static int sift_ways(struct sieve *sieve)
 {
     const struct wring_measure_codecs *codecs = &sieve->job->wants.codecs;
+    uint32_t dropped = 0;
 
     for (uint32_t i = 0; i < codecs->n; i++) {
         if (!has_noise(sieve, codecs->specs[i]))
@@ -177,8 +179,9 @@ static int sift_ways(struct sieve *sieve)
             return refuse(sieve, "raw exchanges");
         say(sieve, codecs->specs[i], "'s exchange");
         drop_ways(sieve->profile, codecs->specs[i]);
+        dropped++;
     }
-    return WRING_EXIT_OK;
+    return dropped > 0 && dropped == codecs->n ? refuse(sieve, "exchanges") : WRING_EXIT_OK;
 }
 
 /* ---- all of it ---- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Up to three charts under each other, of what a profile has: exchanges, coding, and encoding by
- * cores and kernels. A curve has a colour by its codec, and by the setting it was measured with; of
- * these all but the first are dashed, in the third chart each closer than the one before. */
+/* Up to four charts under each other, of what a profile has: exchanges, coding, encoding by cores
+ * and kernels, and links. A curve has a colour by its codec, and by the setting it was measured
+ * with; of these all but the first are dashed, in the third chart each closer than the one before.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define HEIGHT 380
 #define GAP 90
 #define CURVES_MAX 20 /* as many names as fit beside a chart */
-#define CHARTS 3
+#define CHARTS 4
 #define WHAT_BYTES 48
 #define X_LOW 1024.0
 #define X_HIGH 16777216.0
@@ -39,7 +40,7 @@ struct curve {
 };
 
 struct chart {
-    const char *title;
+    const char *title, *by; /* what runs to the right */
     struct curve curves[CURVES_MAX];
     uint32_t n, left_out;
     double low, high; /* powers of ten */
@@ -105,6 +106,29 @@ static void collect(const struct wring_profile *profile, struct chart *ways, str
         }
 }
 
+/** Puts, and what a step takes beyond its latency; those of a pair are measured with allgathers. */
+static void collect_links(const struct wring_profile *profile, struct chart *links)
+{
+    char what[WHAT_BYTES];
+
+    links->title = "puts of many under way (dashed: of one alone), and steps without their latency";
+    links->by = "bytes on the link";
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        const char *name = wring_level_name((enum wring_level)level);
+        if (link->put.latency.us.n > 0) {
+            add(links, &link->put.each.us, name, ", put", "");
+            add(links, &link->put.latency.us, name, ", put", ", alone");
+        }
+        if (link->present)
+            add(links, &link->us, name, ", allgather", "");
+        for (uint32_t i = 0; i < link->n_routines; i++) {
+            snprintf(what, sizeof(what), ", %s", link->routines[i].name);
+            add(links, &link->routines[i].us, name, what, "");
+        }
+    }
+}
+
 /** Of each codec those by which cores and kernels can be compared: encoding. */
 static void collect_coders(const struct wring_profile *profile, struct chart *coders)
 {
@@ -164,8 +188,8 @@ static void put_axes(FILE *file, const struct chart *chart, double top)
         fprintf(file,
                 "<text class=\"dim\" x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%s</text>\n",
                 LEFT + PLOT * i / 7.0, top + HEIGHT + 18, names[i]);
-    fprintf(file, "<text class=\"dim\" x=\"%d\" y=\"%.0f\">float32 elements</text>\n",
-            LEFT + PLOT + 30, top + HEIGHT + 18);
+    fprintf(file, "<text class=\"dim\" x=\"%d\" y=\"%.0f\">%s</text>\n", LEFT + PLOT + 30,
+            top + HEIGHT + 18, chart->by != NULL ? chart->by : "float32 elements");
 }
 
 static void put_curve(FILE *file, const struct chart *chart, uint32_t i, double top)
@@ -209,6 +233,7 @@ enum wring_status wring_profile_write_svg(const struct wring_profile *profile, F
 
     collect(profile, &charts[0], &charts[1]);
     collect_coders(profile, &charts[2]);
+    collect_links(profile, &charts[3]);
     for (int i = 0; i < CHARTS; i++)
         shown += charts[i].n > 0;
     fprintf(file,
