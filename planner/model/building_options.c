@@ -33,6 +33,7 @@ static struct wring_candidates_params codec_params(const struct wring_building *
                  .nodes = model->nodes,
                  .ranks_per_node = model->ranks_per_node,
                  .link_scale = building->link_scale,
+                 .scattered = params->scattered,
                  .own_cores = wring_pinned_knows(&pinned, in) && wring_pinned_knows(&pinned, out),
                  .in = in,
                  .out = out},

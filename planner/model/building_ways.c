@@ -71,6 +71,11 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
     candidate.option.way = way;
     candidate.cost.each[EXCHANGE] = cost.busy;
     candidate.cost.each[REST] = cost.rest;
+    if (building->params->scattered) {
+        struct wring_cost copy = wring_work_copy(building->params->profile);
+        copy = wring_cost_scale(&copy, 2, 1);
+        candidate.cost.each[EXCHANGE] = wring_cost_add(&cost.busy, &copy);
+    }
     return wring_candidates_offer(&building->candidates, &candidate);
 }
 

@@ -157,6 +157,11 @@ static enum wring_status set_cluster(struct wring_building *building)
         wring_error(building->log, "links cannot be %g times as fast", building->link_scale);
         return WRING_ERR_INVALID;
     }
+    if (params->scattered && params->profile->copy_us.n == 0) {
+        wring_error(building->log, "nobody measured copies for the profile %s",
+                    params->profile->name);
+        return WRING_ERR_INVALID;
+    }
     return check_links(building);
 }
 

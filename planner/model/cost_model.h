@@ -74,6 +74,8 @@ struct wring_cost_model_params {
     bool flat;           /* only options that are no hierarchy */
     bool indivisible;    /* only those whose exchange between nodes, or all ranks, is one step */
     bool apart;          /* every tensor by itself */
+    bool scattered;      /* gradients of a group do not lie one after another: they are copied
+                            together, and their sums back */
     bool keep_dominated; /* prune nothing: for those who want to see all options */
 };
 

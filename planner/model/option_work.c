@@ -127,6 +127,11 @@ static void take_step(struct wring_walk *walk, const struct wring_step *step)
     }
 }
 
+struct wring_cost wring_work_copy(const struct wring_profile *profile)
+{
+    return wring_cost_scale(&profile->copy_us, 1, sizeof(float));
+}
+
 void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
                        struct wring_work *out)
 {
@@ -147,4 +152,8 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
         take_step(&walk, &option->steps[i]);
     if (walk.whole != WRING_KNOWN_NONE)
         code_as_whole(&walk, first_place(option));
+    if (params->scattered) {
+        wring_walk_add(&walk, WRING_WORKER_CPU_ENCODE, wring_work_copy(params->profile));
+        wring_walk_add(&walk, WRING_WORKER_CPU_DECODE, wring_work_copy(params->profile));
+    }
 }

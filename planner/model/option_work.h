@@ -39,9 +39,14 @@ struct wring_work_params {
                         as wring_shared_cores_progress() has it; n = 0: nobody measured it,
                         and sums count as the profile's codec "none" does */
     bool own_cores;  /* each rank's CPU codes what is the rank's, not one the node's all */
+    bool scattered;  /* a tensor is copied into one place before its first step, and back after its
+                        last one */
     const struct wring_profile_codec *in;  /* NULL: nothing is coded */
     const struct wring_profile_codec *out; /* the same, unless the codec has two ways */
 };
+
+/** Copying a tensor by one core, by its elements. */
+struct wring_cost wring_work_copy(const struct wring_profile *profile);
 
 /** Work out one option. Threads: safe. */
 void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,

@@ -292,6 +292,27 @@ static void exchanges_are_put_together(void)
     CHECK(wring_near(busy_us(&made, NULL), 10 + 0.008 * x), "as measured");
 }
 
+/** Gradients that lie apart are copied together and back. */
+static void copies_are_counted(void)
+{
+    const double x = 1 << 20;
+    struct made made;
+
+    set_up(&made, 2, 1);
+    made.params.scattered = true;
+    struct wring_cost_model *model = NULL;
+    struct wring_log quiet = {.level = WRING_LOG_ERROR, .fn = take_line, .arg = &(struct line){""}};
+    CHECK(wring_cost_model_create(&made.params, &quiet, &model) == WRING_ERR_INVALID,
+          "nobody measured copies");
+    made.profile.copy_us = wring_cost_line(3, 0.0001);
+    uint64_t chunk;
+    CHECK(wring_near(encode_us(&made, NULL, &chunk), 1.5 * 0.004 * x + 3 + 0.0004 * x), "%g",
+          encode_us(&made, NULL, &chunk));
+    add_ways_of(&made, 1, NULL);
+    CHECK(wring_near(busy_us(&made, NULL), 10 + 0.008 * x + 2 * (3 + 0.0004 * x)), "%g",
+          busy_us(&made, NULL));
+}
+
 static void codec_work_moves_where_there_is_room(void)
 {
     const struct wring_setting two = {2, 256 * KIB};
@@ -541,6 +562,7 @@ int main(int argc, char **argv)
         {"coders_say_what_they_take", coders_say_what_they_take},
         {"ways_are_those_of_the_setting", ways_are_those_of_the_setting},
         {"exchanges_are_put_together", exchanges_are_put_together},
+        {"copies_are_counted", copies_are_counted},
         {"codec_work_moves_where_there_is_room", codec_work_moves_where_there_is_room},
         {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
         {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},

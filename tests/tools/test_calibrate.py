@@ -198,6 +198,19 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreater(json.loads(result.stdout)["iteration_us"], 0)
 
+    def test_copies_are_planned_with(self):
+        """Gradients that lie apart are copied, if a profile knows what that takes."""
+        some = ("plan", "--json", "-t", "lstm", "--scale", "0.01", "-N", "1", "-g", "2", "--bound-ms",
+                "0", "--search", "layers")
+        plans = [wring(*some, "--profile", self.path, "--memory", how)
+                 for how in ("together", "apart")]
+        together, apart = (json.loads(plan.stdout)["iteration_us"] for plan in plans)
+        self.assertGreater(apart, together)
+        refused = wring(*some, "--profile", "espresso-pcie", "--memory", "apart")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("nobody measured copies for the profile espresso-pcie", refused.stderr)
+        self.assertEqual(wring(*some, "--memory", "far").returncode, 2)
+
     def gradients(self, name="gradients.bin", scale=1.0):
         """Over two and three steps in a row: many alike, one that stands out, and all sizes."""
         def sized(text):
@@ -348,7 +361,9 @@ class Calibrates(unittest.TestCase):
             coders = profile == self.path  # by cores and kernels; the built-in ones have none
             self.assertEqual("inline" in result.stdout and "scalar" in result.stdout, coders)
             with open(svg, encoding="utf-8") as file:
-                self.assertEqual("bf16, inline, scalar" in file.read(), coders)
+                drawn = file.read()
+            self.assertEqual("bf16, inline, scalar" in drawn, coders)
+            self.assertEqual("intra, put, alone" in drawn and "intra, alltoall" in drawn, coders)
         result = wring("info", "--json", "--profile", self.path)
         self.assertEqual(json.loads(result.stdout)["ways"], self.first["ways"])
 

@@ -198,6 +198,7 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
         .indivisible = planning->indivisible,
         .apart = planning->apart,
         .computing = planning->computing,
+        .scattered = planning->scattered,
         .max_nmse = planning->max_nmse,
         .link_scale = want->link_scale,
         .keep_dominated = planning->only, /* by another codec, that may be */

@@ -27,6 +27,7 @@ struct wring_planning {
     enum wring_timeline timeline;
     struct wring_settings_wanted settings; /* pinned cores and pieces to choose among */
     enum wring_computing computing;
+    bool scattered; /* gradients of a group do not lie one after another */
     enum wring_search_method search;
     bool layers; /* no search: every tensor by itself, all with one option */
     bool only;   /* every tensor takes a codec of the list: neither none nor fp16, unless listed */

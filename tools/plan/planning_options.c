@@ -19,6 +19,7 @@ enum {
     OPTION_CORES,
     OPTION_CHUNKS,
     OPTION_WITHOUT,
+    OPTION_MEMORY,
 };
 
 static const struct argp_option options[] = {
@@ -53,6 +54,10 @@ static const struct argp_option options[] = {
     {"compute", OPTION_COMPUTE, "HOW", 0,
      "sleep, as where a device computes (default), or spin, as where the processor does that the "
      "exchange needs, too: what that costs, calibrated profiles know",
+     1},
+    {"memory", OPTION_MEMORY, "HOW", 0,
+     "together, as where gradients that are merged lie one after another (default), or apart: they "
+     "are copied into one place and their sums back, which a calibrated profile knows",
      1},
     {"search", OPTION_SEARCH, "HOW", 0,
      "best (default), espresso, mergecomp, or layers: every tensor by itself, all in one way", 1},
@@ -135,6 +140,16 @@ static void parse_compute(struct wring_planning *planning, char *arg, struct arg
     planning->computing = (enum wring_computing)word;
 }
 
+static void parse_memory(struct wring_planning *planning, char *arg, struct argp_state *state)
+{
+    static const char *const words[] = {"together", "apart", NULL};
+    int word = find_word(words, arg);
+
+    if (word < 0)
+        argp_error(state, "--memory needs together or apart");
+    planning->scattered = word == 1;
+}
+
 static void parse_search(struct wring_planning *planning, char *arg, struct argp_state *state)
 {
     static const char *const words[] = {"best", "espresso", "mergecomp", "layers", NULL};
@@ -200,6 +215,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_COMPUTE:
         parse_compute(planning, arg, state);
+        return 0;
+    case OPTION_MEMORY:
+        parse_memory(planning, arg, state);
         return 0;
     case OPTION_CORES:
         wring_settings_parse_cores(&planning->settings, arg, state);
