@@ -50,9 +50,9 @@ static void lose_to_computing(struct wring_building *building)
         return;
     if (parts)
         computing.spin_lost = computing.spin_coded_lost = wring_shared_cores_spin_lost(&pinned);
-    model->lost_us = wring_computing_shift(&computing, building->params->computing,
-                                           parts ? 1 : wring_building_load(building),
-                                           may_code(building), building->params->trace->n, model->compute_us);
+    model->lost_us = wring_computing_shift(
+        &computing, building->params->computing, parts ? 1 : wring_building_load(building),
+        may_code(building), building->params->trace->n, model->compute_us);
 }
 
 static enum wring_status take_tensors(struct wring_building *building)

@@ -27,7 +27,7 @@ static struct wring_profile_curve always(double us)
     return (struct wring_profile_curve){.us = wring_cost_line(us, 0)};
 }
 
-/** In us: the exchange, its processor time, its bytes on the link. */
+/** In us: the exchange, its processor time, its bytes on the link. Each rank decodes twice. */
 static void set_up(struct made *made, double took, double cpu, double wire)
 {
     memset(made, 0, sizeof(*made));
@@ -40,9 +40,9 @@ static void set_up(struct made *made, double took, double cpu, double wire)
     made->codec = (struct wring_profile_codec){
         .spec = "byte", .wire_bytes = wring_cost_line(0, 1), .n_coders = 2};
     made->codec.coders[0] = (struct wring_profile_coder){
-        .tier = "scalar", .encode = always(200), .decode = always(300)};
+        .tier = "scalar", .encode = always(200), .decode = always(150)};
     made->codec.coders[1] = (struct wring_profile_coder){
-        .cores = 2, .tier = "scalar", .encode = always(100), .decode = always(150)};
+        .cores = 2, .tier = "scalar", .encode = always(100), .decode = always(75)};
     made->profile = (struct wring_profile){.codecs = &made->codec, .n_codecs = 1};
     made->profile.links[WRING_LEVEL_INTER] = (struct wring_profile_link){
         .present = true, .provider = "tcp", .us = wring_cost_line(wire, 0)};
