@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "planner/search/beam_block.h"
 #include "planner/search/beam_stop.h"
+#include "planner/search/two_tasks.h"
 
 struct wring_beam {
     struct wring_beam_params params;
@@ -183,40 +184,59 @@ static void move_block(struct wring_beam *beam, const struct move *move,
         keep_block(beam, move, (const double *)lanes, worth, first, option);
 }
 
-/** Would not even a label be worth it that had the best of all labels there, lane by lane? */
-static bool in_vain(const struct wring_beam *beam, const struct move *move,
-                    const struct wring_task *task)
+/** What a label would be worth that had the best of all labels there, lane by lane, with each of
+ *  two tasks. No label is worth more. */
+static wring_pair measure_best(const struct wring_beam *beam, const struct move *move,
+                               const struct wring_beam_task *tasks)
 {
     const struct wring_beam_stop *other = move->other;
-    double lanes[WRING_PLAN_LANES_MAX];
+    struct wring_two_times times =
+        wring_two_tasks_meet(beam->n_lanes, &tasks[0].task, &tasks[1].task, beam->backward,
+                             move->from->least, other->lanes + other->best, other->width);
 
-    if (beam->backward)
-        wring_task_retreat(beam->n_lanes, task, move->from->least, lanes);
-    else
-        wring_task_advance(beam->n_lanes, task, move->from->least, lanes);
-    return wring_beam_worth(beam->n_lanes, lanes, other->lanes + other->best, other->width) >=
-           move->to->limit;
+    return wring_beam_worth(beam->n_lanes, &times);
 }
 
-/** All labels of a stop with one option, if that may be. @return whether it may */
-static bool move_option(struct wring_beam *beam, const struct move *move, uint32_t option)
+/** All labels of a stop with one option. @param best  what they are worth at best */
+static void move_option(struct wring_beam *beam, const struct move *move,
+                        struct wring_beam_task *task, double best, uint32_t option)
+{
+    beam->evaluations++;
+    if (best >= move->to->limit) {
+        beam->lost = true;
+        return;
+    }
+    wring_beam_task_finish(task, beam->n_lanes);
+    for (uint32_t i = 0; i < move->from->n; i += WRING_BEAM_BLOCK)
+        move_block(beam, move, task, i, option);
+    beam->evaluations += move->from->n;
+}
+
+/** With some options, two at a time. @return whether any of them may be */
+static bool move_options(struct wring_beam *beam, const struct move *move, const uint32_t *options,
+                         uint32_t n)
 {
     const struct wring_rates *rates = beam->params.rates;
-    struct wring_beam_task task;
+    struct wring_beam_task tasks[2];
+    uint32_t taken[2], waiting = 0;
+    bool any = false;
 
-    if (!wring_rates_allow(rates, move->begin, move->end, option))
-        return false;
-    wring_rates_task(rates, move->begin, move->end, option, &task.task);
-    beam->evaluations++;
-    if (move->to->limit < DBL_MAX && in_vain(beam, move, &task.task)) {
-        beam->lost = true;
-        return true;
+    for (uint32_t i = 0; i < n || waiting > 0; i++) {
+        if (i < n && wring_rates_allow(rates, move->begin, move->end, options[i])) {
+            wring_rates_task(rates, move->begin, move->end, options[i], &tasks[waiting].task);
+            taken[waiting++] = options[i];
+            any = true;
+        }
+        if (waiting == 0 || (waiting == 1 && i < n))
+            continue;
+        if (waiting == 1)
+            tasks[1].task = tasks[0].task;
+        wring_pair best = measure_best(beam, move, tasks);
+        for (uint32_t j = 0; j < waiting; j++)
+            move_option(beam, move, &tasks[j], best[j], taken[j]);
+        waiting = 0;
     }
-    wring_beam_task_finish(&task, beam->n_lanes);
-    for (uint32_t i = 0; i < move->from->n; i += WRING_BEAM_BLOCK)
-        move_block(beam, move, &task, i, option);
-    beam->evaluations += move->from->n;
-    return true;
+    return any;
 }
 
 /** With each option that is worth a thought; where none of those may be taken, with any other. */
@@ -224,12 +244,11 @@ static void make_move(struct wring_beam *beam, const struct move *move)
 {
     const struct wring_choices *choices =
         wring_rates_choices(beam->params.rates, beam->params.choices, move->begin, move->end);
-    bool any = false;
 
-    for (uint32_t i = 0; i < choices->n; i++)
-        any |= move_option(beam, move, choices->options[i]);
-    for (uint32_t option = 0; !any && option < beam->params.rates->n_options; option++)
-        move_option(beam, move, option);
+    if (move_options(beam, move, choices->options, choices->n))
+        return;
+    for (uint32_t option = 0; option < beam->params.rates->n_options; option++)
+        move_options(beam, move, &option, 1);
 }
 
 /** To one stop, from all those that a group reaches it from; the nearest first. */

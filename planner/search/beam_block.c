@@ -97,34 +97,26 @@ void wring_beam_block_step(uint32_t n_lanes, const struct wring_beam_task *task,
     }
 }
 
-double wring_beam_worth(uint32_t n_lanes, const double *lanes, const double *other, uint32_t stride)
+wring_pair wring_beam_worth(uint32_t n_lanes, const struct wring_two_times *times)
 {
-    double most = 0, sum = 0;
+    double mean = blur / n_lanes;
 
-    for (uint32_t lane = 0; lane < n_lanes; lane++, other += stride) {
-        double time = lanes[lane] + *other;
-        most = wring_later(most, time);
-        sum += time;
-    }
-    return most + blur / n_lanes * sum;
+    return times->most + (wring_pair){mean, mean} * times->sum;
 }
 
 void wring_beam_block_measure(uint32_t n_lanes, const wring_pair *lanes, const double *other,
                               uint32_t stride, double *worth)
 {
-    wring_pair most[PAIRS] = {0}, sum[PAIRS] = {0}, mean = {blur / n_lanes, blur / n_lanes};
+    struct wring_two_times times[PAIRS] = {0};
 
     for (uint32_t lane = 0; lane < n_lanes; lane++, lanes += PAIRS, other += stride) {
         wring_pair left = {*other, *other};
         for (uint32_t i = 0; i < PAIRS; i++) {
             wring_pair time = lanes[i] + left;
-            most[i] = wring_pair_later(most[i], time);
-            sum[i] += time;
+            times[i].most = wring_pair_later(times[i].most, time);
+            times[i].sum += time;
         }
     }
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        wring_pair all = most[i] + mean * sum[i];
-        worth[2 * i] = all[0];
-        worth[2 * i + 1] = all[1];
-    }
+    for (uint32_t i = 0; i < PAIRS; i++)
+        wring_pair_store(worth + 2 * i, wring_beam_worth(n_lanes, &times[i]));
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "planner/search/rates.h"
-#include "planner/search/two_doubles.h"
+#include "planner/search/two_tasks.h"
 
 #define WRING_BEAM_BLOCK 8 /* labels */
 #define WRING_BEAM_PAIRS (WRING_BEAM_BLOCK / 2)
@@ -34,16 +34,18 @@ void wring_beam_block_step(uint32_t n_lanes, const struct wring_beam_task *task,
                            const wring_pair *from, uint32_t stride, wring_pair *to);
 
 /**
- * What a label is worth with one of the other side: the time that both make, and a little for the
- * mean lane, lest all that end alike look alike.
- *
- * @param lanes  in, [n_lanes]
- * @param other  in, the other label's, `stride` doubles from one to the next
+ * What two labels are worth, each with one of the other side: the time that both make, and a little
+ * for the mean lane, lest all that end alike look alike.
  */
-double wring_beam_worth(uint32_t n_lanes, const double *lanes, const double *other,
-                        uint32_t stride);
+wring_pair wring_beam_worth(uint32_t n_lanes, const struct wring_two_times *times);
 
-/** The same of a block. @param worth  out, [WRING_BEAM_BLOCK] */
+/**
+ * What the labels of a block are worth.
+ *
+ * @param lanes  in,  as wring_beam_block_step() gives them
+ * @param other  in,  the other side's label, `stride` doubles from one lane to the next
+ * @param worth  out, [WRING_BEAM_BLOCK]
+ */
 void wring_beam_block_measure(uint32_t n_lanes, const wring_pair *lanes, const double *other,
                               uint32_t stride, double *worth);
 

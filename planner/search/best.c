@@ -22,7 +22,7 @@ enum {
     PASSES_MAX = 6, /* of one beam */
     PASS = 140000,  /* evaluations of one pass, about, where that leaves any freedom */
     ROUNDS_MAX = 3, /* of beam and local search */
-    WHOLE = 200000, /* evaluations after which nothing new is begun */
+    WHOLE = 170000, /* evaluations after which nothing new is begun */
     MARKED_MAX = 8, /* options of later beams, of many */
     TURNS_MAX = 2,  /* of local search, in a round */
 };
@@ -35,6 +35,8 @@ struct rounds {
     struct wring_seek *seek;
     struct wring_stops stops;
     double floor_us;
+    double tried_us; /* the grouping for whose groups every option was tried */
+    uint32_t tried_groups;
     uint32_t *used; /* [n_options] labels of the last pass */
     bool *marked;   /* [WRING_SIZES × n_options] options of later beams */
     uint32_t *room; /* [WRING_SIZES × n_options] of choices */
@@ -173,6 +175,20 @@ static void mark_used(struct rounds *rounds)
     }
 }
 
+/** Every option for each group of the best grouping, if that is not the one which was tried last.
+ */
+static enum wring_status try_every_option(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+
+    if (seek->rates->n_options <= MARKED_MAX || at_floor(rounds) ||
+        (seek->time_us == rounds->tried_us && seek->best.n == rounds->tried_groups))
+        return WRING_OK;
+    rounds->tried_us = seek->time_us;
+    rounds->tried_groups = seek->best.n;
+    return wring_seek_every_option(seek, rounds->marked);
+}
+
 /** Local search, with few options and with all of them in turn. */
 static enum wring_status improve(struct rounds *rounds)
 {
@@ -183,8 +199,8 @@ static enum wring_status improve(struct rounds *rounds)
         double before = seek->time_us;
         narrow(rounds);
         status = wring_seek_nearby(seek);
-        if (status == WRING_OK && !at_floor(rounds) && seek->rates->n_options > MARKED_MAX)
-            status = wring_seek_every_option(seek, rounds->marked);
+        if (status == WRING_OK)
+            status = try_every_option(rounds);
         if (seek->time_us > before * (1 - worth_another))
             break;
     }

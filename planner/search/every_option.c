@@ -3,12 +3,14 @@
  * Every option there is, group by group of the best grouping so far: the best change is made, and
  * those options are noted that a next beam should know of. A few choices per size cannot hold all
  * that may pay, since what pays depends on which lanes a plan leaves idle; here that is known.
+ * Further sweeps, over what the changes of one have changed, try those that are noted.
  */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/search/seek.h"
+#include "planner/search/two_tasks.h"
 
 enum {
     SWEEPS_MAX = 3,
@@ -45,56 +47,74 @@ static void work_out_tails(struct trial *trial)
     }
 }
 
-/** What an option is worth to the present group, as each of the views has it. */
-static void measure(struct trial *trial, uint32_t option, double *worth)
+/** Try options in place of the present one, as each of the views has it.
+ *  @param options  [2] @param n  of them; 1: the other one is not looked at
+ *  @param least    [VIEWS] in and out */
+static void try_two(struct trial *trial, const uint32_t *options, uint32_t n, double *least)
 {
     const struct wring_rates *rates = trial->seek->rates;
-    const double *tails = trial->tails[trial->group + 1];
-    double heads[WRING_PLAN_LANES_MAX], most = 0, sum = 0;
-    struct wring_task task;
+    struct wring_task one, other;
 
-    wring_rates_task(rates, trial->begin, trial->end, option, &task);
-    wring_task_advance(rates->n_lanes, &task, trial->heads, heads);
-    for (uint32_t lane = 0; lane < rates->n_lanes; lane++) {
-        double time = heads[lane] + tails[lane];
-        most = wring_later(most, time);
-        sum += time;
-    }
-    for (int view = 0; view < VIEWS; view++)
-        worth[view] = most + blurs[view] / rates->n_lanes * sum;
-    trial->seek->evaluations++;
-}
-
-/** @return whether another option than the present one is best for the time */
-static bool try_all(struct trial *trial)
-{
-    const struct wring_rates *rates = trial->seek->rates;
-    uint32_t present = trial->grouping->option[trial->group];
-    double least[VIEWS], worth[VIEWS];
-
-    measure(trial, present, least);
-    for (int view = 0; view < VIEWS; view++)
-        trial->best[view] = present;
-    least[0] *= 1 - least_gain;
-    for (uint32_t option = 0; option < rates->n_options; option++) {
-        if (!wring_rates_allow(rates, trial->begin, trial->end, option))
+    wring_rates_task(rates, trial->begin, trial->end, options[0], &one);
+    if (n == 2)
+        wring_rates_task(rates, trial->begin, trial->end, options[1], &other);
+    struct wring_two_times times =
+        wring_two_tasks_meet(rates->n_lanes, &one, n == 2 ? &other : &one, false, trial->heads,
+                             trial->tails[trial->group + 1], 1);
+    for (int view = 0; view < VIEWS; view++) {
+        double mean = blurs[view] / rates->n_lanes;
+        wring_pair worth = times.most + (wring_pair){mean, mean} * times.sum;
+        wring_pair before = {least[view], least[view]};
+        if (wring_pair_above(before, worth) == 0)
             continue;
-        measure(trial, option, worth);
-        for (int view = 0; view < VIEWS; view++)
-            if (worth[view] < least[view]) {
-                least[view] = worth[view];
-                trial->best[view] = option;
+        for (uint32_t i = 0; i < n; i++)
+            if (worth[i] < least[view]) {
+                least[view] = worth[i];
+                trial->best[view] = options[i];
             }
     }
+    trial->seek->evaluations += n;
+}
+
+/** @param marked  [n_options] those to be tried; NULL: all
+ *  @return whether another option than the present one is best for the time */
+static bool try_options(struct trial *trial, const bool *marked)
+{
+    const struct wring_rates *rates = trial->seek->rates;
+    uint32_t present = trial->grouping->option[trial->group], options[2] = {present}, n = 0;
+    double least[VIEWS];
+
+    for (int view = 0; view < VIEWS; view++)
+        least[view] = DBL_MAX;
+    try_two(trial, options, 1, least);
+    least[0] *= 1 - least_gain;
+    for (uint32_t option = 0; option < rates->n_options; option++) {
+        if (!wring_rates_allow(rates, trial->begin, trial->end, option) ||
+            (marked != NULL && !marked[option]))
+            continue;
+        options[n++] = option;
+        if (n == 2) {
+            try_two(trial, options, 2, least);
+            n = 0;
+        }
+    }
+    if (n == 1)
+        try_two(trial, options, 1, least);
     return trial->best[0] != present;
+}
+
+static int size_of(const struct trial *trial)
+{
+    const uint64_t *elems = trial->seek->rates->problem->elems;
+
+    return wring_rates_size(elems[trial->end] - elems[trial->begin]);
 }
 
 /** At sizes that the next groups may have. */
 static void mark(const struct trial *trial, bool *marked)
 {
     const struct wring_rates *rates = trial->seek->rates;
-    uint64_t elems = rates->problem->elems[trial->end] - rates->problem->elems[trial->begin];
-    int size = wring_rates_size(elems), first = size > 0 ? size - 1 : 0;
+    int size = size_of(trial), first = size > 0 ? size - 1 : 0;
 
     for (int i = first; i <= size + 1 && i < WRING_SIZES; i++)
         for (int view = 0; view < VIEWS; view++)
@@ -111,10 +131,11 @@ static void step(struct trial *trial)
     trial->begin = trial->end;
 }
 
-/** @return options changed */
-static uint32_t sweep(struct trial *trial, bool *marked)
+/** @param all  try all options, not those alone that are marked
+ *  @return options changed */
+static uint32_t sweep(struct trial *trial, bool all, bool *marked)
 {
-    uint32_t changes = 0;
+    uint32_t changes = 0, n_options = trial->seek->rates->n_options;
 
     work_out_tails(trial);
     memset(trial->heads, 0, sizeof(trial->heads));
@@ -123,7 +144,7 @@ static uint32_t sweep(struct trial *trial, bool *marked)
         trial->end = trial->grouping->end[trial->group];
         if (wring_seek_late(trial->seek))
             return 0;
-        changes += try_all(trial);
+        changes += try_options(trial, all ? NULL : marked + (size_t)size_of(trial) * n_options);
         trial->grouping->option[trial->group] = trial->best[0];
         mark(trial, marked);
         step(trial);
@@ -139,7 +160,7 @@ enum wring_status wring_seek_every_option(struct wring_seek *seek, bool *marked)
     if (trial.tails == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_seek_copy(&seek->trial, &seek->best);
-    for (int i = 0; i < SWEEPS_MAX && sweep(&trial, marked) > 0; i++)
+    for (int i = 0; i < SWEEPS_MAX && sweep(&trial, i == 0, marked) > 0; i++)
         wring_seek_offer(seek, &seek->trial);
     free(trial.tails);
     return WRING_OK;

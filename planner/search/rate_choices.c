@@ -154,8 +154,9 @@ static enum wring_status find_size(const struct finding *finding, int size)
     if (rates->n_options <= FEW) {
         mark_unbeaten(finding, ldexp(1, 2 * size), ldexp(1, 2 * size + 2));
     } else {
-        mark_least(finding, UINT64_C(2) << 2 * size, SOME);
         mark_least(finding, UINT64_C(2) << 2 * size, EVERY);
+        if (rates->barred != NULL) /* else any may take any */
+            mark_least(finding, UINT64_C(2) << 2 * size, SOME);
     }
     choices->options = malloc(rates->n_options * sizeof(*choices->options));
     if (choices->options == NULL)

@@ -8,6 +8,10 @@
 #include "tests/lib/test.h"
 #include "tests/planner/traced.h"
 
+enum {
+    EVALUATIONS = 300000 /* about ten milliseconds */
+};
+
 static const char *const traces[] = {"bert",      "bert_large", "gpt2",   "lstm", "ncf",
                                      "resnet101", "resnet50",   "ugatit", "vgg16"};
 static const char *const profiles[] = {"espresso-pcie", "espresso-nvlink"};
@@ -56,6 +60,8 @@ static void check_trace(const char *folder, const char *name, const char *profil
     snprintf(path, sizeof(path), "%s/%s.json", folder, name);
     REQUIRE(wring_traced_init(&traced, path, profile, codec), "%s is not to be read", path);
     struct wring_found best = wring_traced_search(&traced, WRING_SEARCH_BEST);
+    CHECK(best.evaluations <= EVALUATIONS, "%s on %s: %llu evaluations", name, profile,
+          (unsigned long long)best.evaluations);
     compare(&traced, WRING_SEARCH_ESPRESSO, &best, name);
     compare(&traced, WRING_SEARCH_MERGECOMP, &best, name);
     improve(&traced, &best, name);
