@@ -22,17 +22,11 @@
 /** What rounding may add to a bound, relative: some 1e-13 of sums of that many terms, and spare. */
 #define MARGIN 1e-10
 
-/** What labels are rounded down to, of the gap that is to be closed. */
-#define GRAIN_MOST 0.3
-#define GRAIN_LEAST 0.03
-
 enum {
     ARCS_PER_TENSOR = 48,
     LABELS = 400000,
-    WIDTH = 32,           /* of the first run that branches */
+    WIDTH = 16,           /* of the first run that branches */
     NODES_CHEAP = 400000, /* such a run may go without a gain */
-    COARSE_WIDTH = 8,     /* times the width of the run that does not round */
-    COARSE_TENSORS = 64,  /* of as many labels are rounded as well */
     PATIENCE = 24,        /* rounds of the first turn */
     PATIENCE_MAX = 64,
     STEPS = 200, /* of the game between two pricings of the whole table */
@@ -56,7 +50,6 @@ struct run {
     struct wring_grouping *best;    /* the caller's */
     struct wring_grouping proposal; /* scratch */
     double best_us, bound_us;
-    double grain;                   /* of the next coarse run, of the gap */
     double proven_us;               /* of bound_us, by `flow` */
     uint64_t begin_ns, deadline_ns; /* 0: none */
     uint64_t effort;                /* that may be spent; 0: no limit */
@@ -196,7 +189,7 @@ static void play(struct run *run, uint32_t patience)
     }
 }
 
-static void branch_once(struct run *run, double grain_us, uint32_t width)
+static void branch_once(struct run *run, uint32_t width)
 {
     double bound;
 
@@ -205,20 +198,10 @@ static void branch_once(struct run *run, double grain_us, uint32_t width)
     if (run->effort != 0)
         run->branch.nodes_max =
             run->branch.nodes + (run->effort - effort(run)) / EFFORT_BRANCHED + 1;
-    if (wring_branch_run(&run->branch, run->best_us, grain_us, width, run->deadline_ns,
-                         &run->proposal, &bound))
+    if (wring_branch_run(&run->branch, run->best_us, width, run->deadline_ns, &run->proposal,
+                         &bound))
         propose(run);
     raise_bound(run, bound);
-}
-
-/** With rounded labels; how coarse is tried out from run to run. */
-static void branch_coarsely(struct run *run, double gap)
-{
-    double before = run->bound_us;
-
-    branch_once(run, run->grain * gap, COARSE_WIDTH * run->width);
-    if (run->bound_us - before < 0.05 * gap)
-        run->grain = run->grain > GRAIN_LEAST ? run->grain / 1.6 : GRAIN_MOST;
 }
 
 /** Wider and wider runs, while they pay or cost little. @return whether there is a wider one */
@@ -233,9 +216,7 @@ static bool branch(struct run *run)
     while (!closed(run) && !out_of_time(run) && run->width <= 2 * run->branch.room) {
         double gap = run->best_us - run->bound_us;
         uint64_t nodes = run->branch.nodes;
-        if (run->problem->n_tensors <= COARSE_TENSORS)
-            branch_coarsely(run, gap);
-        branch_once(run, 0, run->width);
+        branch_once(run, run->width);
         run->width *= 2;
         if (run->best_us - run->bound_us > 0.99 * gap && run->branch.nodes - nodes > NODES_CHEAP)
             break;
@@ -318,11 +299,7 @@ enum wring_status wring_bound_run(const struct wring_problem *problem,
                                   struct wring_grouping *grouping, double *time_us,
                                   struct wring_bound *out)
 {
-    struct run run = {.problem = problem,
-                      .best = grouping,
-                      .best_us = *time_us,
-                      .width = WIDTH,
-                      .grain = GRAIN_MOST};
+    struct run run = {.problem = problem, .best = grouping, .best_us = *time_us, .width = WIDTH};
 
     run.begin_ns = wring_now_ns();
     run.effort = params->effort;

@@ -17,25 +17,28 @@ enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_gr
                                     struct wring_game *game, uint32_t labels)
 {
     size_t rows = (size_t)table->problem->n_tensors + 1, room = labels / rows;
-    size_t label_bytes = rows * room * sizeof(struct wring_label);
+    size_t label_bytes = rows * (room + WRING_MERGED_MAX) * sizeof(struct wring_label);
+    size_t merged_bytes = rows * WRING_MERGED_MAX * sizeof(struct wring_label);
     size_t tail_bytes = rows * WRING_TAILS_MAX * sizeof(struct wring_tail);
     size_t choice_bytes = table->problem->n_options * sizeof(struct wring_branch_choice);
     char *memory =
-        malloc(label_bytes + tail_bytes + choice_bytes +
-               rows * ((2 * STRIDE + 1) * sizeof(double) + 2 * sizeof(uint32_t) + sizeof(bool)));
+        malloc(label_bytes + merged_bytes + tail_bytes + choice_bytes +
+               rows * ((2 * STRIDE + 1) * sizeof(double) + 3 * sizeof(uint32_t) + sizeof(bool)));
 
     *branch = (struct wring_branch){
         .table = table, .game = game, .room = (uint32_t)room, .memory = memory};
     if (memory == NULL)
         return WRING_ERR_NO_MEMORY;
     branch->labels = (struct wring_label *)memory;
-    branch->tails = (struct wring_tail *)(memory + label_bytes);
-    branch->choices = (struct wring_branch_choice *)(memory + label_bytes + tail_bytes);
-    branch->masses.base = (double *)(memory + label_bytes + tail_bytes + choice_bytes);
+    branch->merged = (struct wring_label *)(memory += label_bytes);
+    branch->tails = (struct wring_tail *)(memory += merged_bytes);
+    branch->choices = (struct wring_branch_choice *)(memory += tail_bytes);
+    branch->masses.base = (double *)(memory += choice_bytes);
     branch->masses.sum = branch->masses.base + rows * STRIDE;
     branch->head = branch->masses.sum + rows * STRIDE;
     branch->count = (uint32_t *)(branch->head + rows);
-    branch->n_tails = branch->count + rows;
+    branch->n_merged = branch->count + rows;
+    branch->n_tails = branch->n_merged + rows;
     branch->full = (bool *)(branch->n_tails + rows);
     memset(branch->n_tails, 0, rows * sizeof(uint32_t));
     return WRING_OK;
@@ -55,12 +58,6 @@ static inline void advance(const struct wring_problem *problem, uint64_t chunks,
     wring_problem_advance(problem, chunks, once, each, ends);
 }
 
-static void round_down(double *ends, uint32_t lanes, double grain)
-{
-    for (uint32_t lane = 0; lane < lanes; lane++)
-        ends[lane] = floor(ends[lane] / grain) * grain;
-}
-
 static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t end,
                           uint32_t option, uint32_t width)
 {
@@ -72,8 +69,6 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
 
     for (uint32_t i = 0; i < branch->count[begin]; i++) {
         advance(problem, chunks, once, each, from[i].ends, label.ends);
-        if (branch->grain_us > 0)
-            round_down(label.ends, problem->n_lanes, branch->grain_us);
         double limit = branch->count[end] < width || !branch->full[end]
                            ? branch->limit_us
                            : wring_branch_labels(branch, end)->bound;
@@ -198,6 +193,7 @@ static void begin_run(struct wring_branch *branch, double limit_us, uint64_t dea
     branch->limit_us = limit_us;
     branch->deadline_ns = deadline_ns;
     memset(branch->count, 0, (n + 1) * sizeof(*branch->count));
+    memset(branch->n_merged, 0, (n + 1) * sizeof(*branch->n_merged));
     memset(branch->full, 0, (n + 1) * sizeof(*branch->full));
     memset(branch->labels, 0, sizeof(*branch->labels));
     branch->count[0] = 1;
@@ -206,31 +202,35 @@ static void begin_run(struct wring_branch *branch, double limit_us, uint64_t dea
 /** Out of time: the labels that were not extended to the end count as dropped. */
 static void drop_open(struct wring_branch *branch, uint32_t prefix)
 {
-    for (; prefix <= branch->table->problem->n_tensors; prefix++)
+    for (; prefix <= branch->table->problem->n_tensors; prefix++) {
         for (uint32_t i = 0; i < branch->count[prefix]; i++)
             wring_branch_drop(branch, wring_branch_labels(branch, prefix)[i].bound);
+        for (uint32_t i = 0; i < branch->n_merged[prefix]; i++)
+            wring_branch_drop(branch, wring_branch_merged(branch, prefix)[i].bound);
+    }
 }
 
-bool wring_branch_run(struct wring_branch *branch, double limit_us, double grain_us, uint32_t width,
+bool wring_branch_run(struct wring_branch *branch, double limit_us, uint32_t width,
                       uint64_t deadline_ns, struct wring_grouping *best, double *bound)
 {
     uint32_t n = branch->table->problem->n_tensors;
 
     begin_run(branch, limit_us, deadline_ns);
-    branch->grain_us = grain_us;
     for (uint32_t prefix = 0; prefix < n; prefix++) {
         wring_branch_settle(branch, prefix);
+        wring_branch_take_merged(branch, prefix);
         wring_branch_learn_behind(branch, prefix);
         if (!expand(branch, prefix, width < branch->room ? width : branch->room)) {
             drop_open(branch, prefix);
             break;
         }
     }
+    wring_branch_take_merged(branch, n);
     wring_branch_settle(branch, n);
     *bound = branch->dropped_us < limit_us ? branch->dropped_us : limit_us;
     if (branch->count[n] == 0)
         return false;
-    double found = wring_branch_labels(branch, n)->ends[branch->table->problem->n_lanes - 1];
+    double found = wring_branch_labels(branch, n)->bound;
     *bound = found < *bound ? found : *bound;
     trace_back(branch, best);
     return true;

@@ -6,11 +6,9 @@
  * waits for that lane's end, and then takes the least expected length of the suffix. Labels that
  * come to no less than the limit go.
  *
- * With a grain ends are rounded down to multiples of it: fewer labels differ, and bounds still
- * hold.
- *
- * Where a prefix has more labels than there is room for, those with the least bounds stay, and the
- * least bound of those that went bounds the optimum.
+ * Where a prefix has more labels than there is room for, those with the least bounds stay. Of the
+ * others those that are alike are merged: one that ends, on each lane, when the first of them does
+ * stands for all. What it comes to, no completion of any of them takes less than.
  *
  * Owner and threads: one. All memory is taken by init.
  */
@@ -32,6 +30,8 @@ struct wring_label {
     uint32_t unused;
 };
 
+#define WRING_MERGED_MAX 16 /* labels of a prefix that stand for others */
+
 /** What some flow says of a suffix: its least expected length, and by which lane it is entered. */
 struct wring_tail {
     double cross[WRING_PLAN_LANES_MAX];
@@ -50,20 +50,21 @@ struct wring_branch_choice {
 struct wring_branch {
     struct wring_group_table *table; /* borrowed */
     struct wring_game *game;         /* likewise */
-    struct wring_label *labels;      /* [(n + 1) × room] a heap per prefix, the worst on top */
-    uint32_t *count;                 /* [n + 1] */
-    uint32_t room;                   /* labels per prefix, at most */
-    struct wring_tail *tails;        /* [(n + 1) × WRING_TAILS_MAX] the first of the whole flow */
-    uint32_t *n_tails;               /* [n + 1] ever learnt; a ring but for the first */
-    struct wring_masses masses;      /* of the whole flow */
-    double *head;                    /* [n + 1] likewise */
+    struct wring_label *labels; /* [(n + 1) × (room + WRING_MERGED_MAX)] a heap per prefix, the
+                                   worst on top */
+    struct wring_label *merged; /* [(n + 1) × WRING_MERGED_MAX] until the prefix is expanded */
+    uint32_t *count, *n_merged; /* [n + 1] */
+    uint32_t room;              /* labels per prefix, at most, without those merged */
+    struct wring_tail *tails;   /* [(n + 1) × WRING_TAILS_MAX] the first of the whole flow */
+    uint32_t *n_tails;          /* [n + 1] ever learnt; a ring but for the first */
+    struct wring_masses masses; /* of the whole flow */
+    double *head;               /* [n + 1] likewise */
     struct wring_branch_choice *choices; /* [n_options] scratch */
     uint64_t nodes;                      /* labels looked at */
     uint64_t nodes_max;                  /* and no more of them; 0: no limit */
     uint64_t tried;                      /* options, ever */
-    double dropped_us;                   /* the least bound of what was dropped for want of room */
+    double dropped_us;                   /* the least bound of what was dropped for want of time */
     double limit_us;                     /* of the run under way: labels of this and more go */
-    double grain_us;                     /* likewise */
     bool *full;                          /* [n + 1] no room even after those dominated went */
     uint64_t deadline_ns;
     void *memory;
@@ -82,14 +83,13 @@ void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *f
  * One run over all prefixes.
  *
  * @param limit_us  only what takes less is looked for
- * @param grain_us  0: what is found is exact
  * @param width     labels per prefix, at most; branch->room bounds it
  * @param deadline_ns  ends by then with what is known; 0: never
  * @param best      out where found: the best grouping
  * @param bound     out: no grouping of groups alive takes less than this, except for the limit
  * @return whether one was found that takes less than the limit
  */
-bool wring_branch_run(struct wring_branch *branch, double limit_us, double grain_us, uint32_t width,
+bool wring_branch_run(struct wring_branch *branch, double limit_us, uint32_t width,
                       uint64_t deadline_ns, struct wring_grouping *best, double *bound);
 
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/bound/bound_labels.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+#include "planner/bound/bound_tails.h"
 
 enum {
     STRIDE = WRING_PLAN_LANES_MAX,
@@ -77,6 +80,65 @@ static void make_room(struct wring_branch *branch, uint32_t prefix, uint32_t wid
     branch->full[prefix] = n > width / 4 * 3;
 }
 
+/* Of what a label is below the limit: one that loses less by merging is merged. */
+static const double alike = 0.25;
+
+/* What an end counts for on each lane, beside the mass that crosses there. */
+static const double any_lane = 0.05;
+
+/** How much two labels lose by being merged, about. */
+static double distance(const struct wring_tail *tail, const struct wring_label *a,
+                       const struct wring_label *b)
+{
+    double sum = 0;
+
+    for (uint32_t lane = 0; lane < STRIDE; lane++)
+        sum += (tail->cross[lane] + any_lane) * fabs(a->ends[lane] - b->ends[lane]);
+    return sum;
+}
+
+/** Merge a label with the one most like it, if there is any, or no room for one more. */
+static void merge(struct wring_branch *branch, uint32_t prefix, const struct wring_label *label)
+{
+    const struct wring_tail *tail = branch->tails + (size_t)prefix * WRING_TAILS_MAX;
+    struct wring_label *merged = wring_branch_merged(branch, prefix);
+    uint32_t n = branch->n_merged[prefix], nearest = 0;
+    double least = INFINITY;
+
+    for (uint32_t i = 0; i < n; i++) {
+        double far = distance(tail, &merged[i], label);
+        nearest = far < least ? i : nearest;
+        least = far < least ? far : least;
+    }
+    if (n < WRING_MERGED_MAX && least > alike * (branch->limit_us - label->bound)) {
+        merged[branch->n_merged[prefix]++] = *label;
+        return;
+    }
+    struct wring_label *into = &merged[nearest];
+    if (label->bound < into->bound) { /* the way there is that of the better one */
+        into->begin = label->begin;
+        into->option = label->option;
+        into->parent = label->parent;
+        into->bound = label->bound;
+    }
+    for (uint32_t lane = 0; lane < STRIDE; lane++)
+        into->ends[lane] = fmin(into->ends[lane], label->ends[lane]);
+}
+
+void wring_branch_take_merged(struct wring_branch *branch, uint32_t prefix)
+{
+    const struct wring_label *merged = wring_branch_merged(branch, prefix);
+
+    for (uint32_t i = 0; i < branch->n_merged[prefix]; i++) {
+        struct wring_label label = merged[i];
+        double bound = wring_branch_bound(branch, prefix, label.ends, branch->limit_us);
+        label.bound = bound > label.bound ? bound : label.bound;
+        if (label.bound < branch->limit_us)
+            wring_branch_labels(branch, prefix)[branch->count[prefix]++] = label;
+    }
+    branch->n_merged[prefix] = 0;
+}
+
 void wring_branch_keep(struct wring_branch *branch, uint32_t prefix, uint32_t width,
                        const struct wring_label *label)
 {
@@ -89,9 +151,11 @@ void wring_branch_keep(struct wring_branch *branch, uint32_t prefix, uint32_t wi
         sift_up(heap, branch->count[prefix]++);
         return;
     }
-    wring_branch_drop(branch, heap[0].bound > label->bound ? heap[0].bound : label->bound);
-    if (label->bound < heap[0].bound) {
-        heap[0] = *label;
-        sift_down(heap, width, 0);
+    if (label->bound >= heap[0].bound) {
+        merge(branch, prefix, label);
+        return;
     }
+    merge(branch, prefix, &heap[0]);
+    heap[0] = *label;
+    sift_down(heap, width, 0);
 }
