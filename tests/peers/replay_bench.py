@@ -10,6 +10,7 @@ from peer_sides import Failed
 from peer_watch import TRIES, Limits, Watch
 from replay_runs import Folder, place
 
+LEFT = 3  # exit status where runs are left
 WARM_UP = 2  # iterations of a replay that are not timed
 LOOK_S = 0.5  # between looks at the machine while something runs
 LONG_S = 15  # a run that is not made again: so long the machine is never left alone

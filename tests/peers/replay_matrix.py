@@ -35,10 +35,9 @@ import links
 import replay_cases as cases
 from peer_sides import Failed
 from peer_watch import changed
-from replay_bench import Bench, say
+from replay_bench import LEFT, Bench, say
 from replay_races import Races
 
-LEFT = 3
 SURE = 2  # times that memory is to be measured before it counts as another
 PROFILES = 2  # of one setting in one round
 FIRST_TIMES = 3  # as long as other codecs, for links and for what waking costs

@@ -47,11 +47,11 @@ def place(wring, setting, ranks):
         yield functools.partial(run_there, wring, hosts)
 
 
-class Folder:
-    """Profiles, plans, and a line for each run."""
+class Runs:
+    """A folder, and in it a line for each run."""
 
-    def __init__(self, path, wring):
-        self.path, self.wring = pathlib.Path(path), wring
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.log = self.path / "runs.jsonl"
         self.lines = self.read()
@@ -70,6 +70,14 @@ class Folder:
     def find(self, **what):
         return [line for line in self.lines
                 if all(line.get(name) == value for name, value in what.items())]
+
+
+class Folder(Runs):
+    """Profiles and plans, and the runs of them."""
+
+    def __init__(self, path, wring):
+        super().__init__(path)
+        self.wring = wring
 
     def profile(self, setting, ranks):
         return self.path / f"profile-{setting}-{ranks}.json"

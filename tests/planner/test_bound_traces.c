@@ -3,13 +3,9 @@
  * How far from the optimum plans of measured traces can be at most: no bound is above a plan or
  * below what is computed, and those that are soon exact are proven, whatever the machine has to do
  * beside. The folder of traces is WRING_TEST_TRACES; without it the test is skipped.
- *
- *     test_planner_bound_traces --bench [PROFILE [LINK_SCALE [NODES [CODEC]]]]
- *
- * prints, per trace, the certified gap after 10, 30, 100, 300 and 1000 ms.
+ * How far it comes in a second, tests/peers/planner_bars.py tells.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "planner/model/cost_model.h"
@@ -22,13 +18,6 @@ static const struct {
 } traces[] = {
     {"bert", false},      {"bert_large", false}, {"gpt2", true},    {"lstm", false},  {"ncf", true},
     {"resnet101", false}, {"resnet50", true},    {"ugatit", false}, {"vgg16", false},
-};
-
-struct fabric {
-    const char *profile;
-    double link_scale;
-    uint32_t nodes;
-    const char *codec;
 };
 
 static const struct wring_log quiet = {.level = WRING_LOG_ERROR};
@@ -48,17 +37,14 @@ static struct wring_tensor_trace *load(const char *file)
 }
 
 static struct wring_cost_model *model_of(const struct wring_tensor_trace *trace,
-                                         const struct wring_profile *profile,
-                                         const struct fabric *fabric)
+                                         const struct wring_profile *profile)
 {
+    static const char *const codec = "randk:ratio=0.01";
     struct wring_cost_model_params params = {.trace = trace,
                                              .profile = profile,
-                                             .nodes = fabric->nodes,
-                                             .ranks_per_node = 8,
                                              .timeline = WRING_TIMELINE_PHASES,
-                                             .codecs = &fabric->codec,
-                                             .n_codecs = 1,
-                                             .link_scale = fabric->link_scale};
+                                             .codecs = &codec,
+                                             .n_codecs = 1};
     struct wring_cost_model *model;
 
     if (wring_cost_model_create(&params, &quiet, &model) != WRING_OK)
@@ -93,12 +79,11 @@ static double gap_after(const struct wring_problem *problem, double budget_ms,
 
 static void gaps(void)
 {
-    static const struct fabric fabric = {"espresso-pcie", 1, 8, "randk:ratio=0.01"};
-    struct wring_profile *profile = wring_profile_builtin(fabric.profile);
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
 
     for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++) {
         struct wring_tensor_trace *trace = load(traces[i].file);
-        struct wring_cost_model *model = model_of(trace, profile, &fabric);
+        struct wring_cost_model *model = model_of(trace, profile);
         struct wring_found found = find(model);
         struct wring_bound bound;
         double gap = gap_after(&model->problem, traces[i].soon ? 0 : 200, &found, &bound);
@@ -113,52 +98,8 @@ static void gaps(void)
     wring_profile_destroy(profile);
 }
 
-static void bench_trace(const char *file, const struct wring_profile *profile,
-                        const struct fabric *fabric)
-{
-    static const double budgets_ms[] = {10, 30, 100, 300, 1000};
-    struct wring_tensor_trace *trace = load(file);
-    struct wring_cost_model *model = model_of(trace, profile, fabric);
-    struct wring_found found = find(model);
-    struct wring_bound bound;
-
-    printf("%-11s %4u %7u %9.0f ", file, trace->n, model->problem.n_options, found.time_us);
-    for (size_t i = 0; i < sizeof(budgets_ms) / sizeof(*budgets_ms); i++)
-        printf(" %7.3f", gap_after(&model->problem, budgets_ms[i], &found, &bound) * 100);
-    printf("  %9.0f %9.0f %8.0f\n", found.time_us, bound.time_us,
-           found.time_us - trace->tensors[trace->n - 1].ready_us);
-    fflush(stdout);
-    wring_grouping_finish(&found.grouping);
-    wring_cost_model_destroy(model);
-    wring_tensor_trace_destroy(trace);
-}
-
-static int bench(int argc, char **argv)
-{
-    struct fabric fabric = {.profile = argc > 0 ? argv[0] : "espresso-pcie",
-                            .link_scale = argc > 1 ? atof(argv[1]) : 1,
-                            .nodes = argc > 2 ? (uint32_t)atoi(argv[2]) : 8,
-                            .codec = argc > 3 ? argv[3] : "randk:ratio=0.01"};
-    struct wring_profile *profile = wring_profile_builtin(fabric.profile);
-
-    if (profile == NULL)
-        return 1;
-    printf("%s, links x %g, %u nodes, %s; gaps in %%\n", fabric.profile, fabric.link_scale,
-           fabric.nodes, fabric.codec);
-    printf("%-11s %4s %7s %9s  %7s %7s %7s %7s %7s  %9s %9s %8s\n", "trace", "n", "options",
-           "found us", "10 ms", "30 ms", "100 ms", "300 ms", "1 s", "best us", "bound us",
-           "exposed");
-    for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++)
-        bench_trace(traces[i].file, profile, &fabric);
-    wring_profile_destroy(profile);
-    return wring_test_failures() > 0;
-}
-
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {{"gaps", gaps}, {NULL, NULL}};
-
-    if (argc > 1 && strcmp(argv[1], "--bench") == 0)
-        return bench(argc - 2, argv + 2);
     return wring_test_main(argc, argv, cases);
 }
