@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "planner/fit.h"
@@ -13,6 +14,7 @@
 #define RARE_SIZE 6        /* from this on a size has its turn in every other round */
 #define ROUNDS_IN_BUDGET 6 /* of the longest ones */
 #define NOISY_SHARE 0.1    /* of the time is for what is noisy */
+#define RAW_SPENT 1.25     /* of it may be spent where raw exchanges are */
 #define SHOWN 3            /* samples by which a size can be beaten */
 #define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
 #define PROBE_ROUNDS 5
@@ -34,6 +36,15 @@ static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size
     return share >= most ? most : share <= 2 ? 2 : (uint32_t)share;
 }
 
+/** What a round may take with that size in it: the least number of rounds fits into the time, where
+ *  each has all sizes. */
+static double round_limit_us(const struct wring_measure_bench *bench, uint32_t size)
+{
+    double rounds = size < RARE_SIZE ? bench->params->rounds_min : 0;
+
+    return bench->limit_us * ROUNDS_IN_BUDGET / fmax(rounds, ROUNDS_IN_BUDGET);
+}
+
 /** May a way have its next size? Time goes on by the bytes, and rounds must be short enough. */
 static bool may_grow(const struct wring_measure_bench *bench, const struct wring_measure_way *way,
                      uint32_t size)
@@ -43,7 +54,8 @@ static bool may_grow(const struct wring_measure_bench *bench, const struct wring
     if (way->n != size)
         return false;
     double batches = (1.0 + wring_measure_batch(size)) / (1.0 + way->batch[size - 1]);
-    return bench->round_us + 4 * fmin(batches, 1) * way->took_us[size - 1] <= bench->limit_us;
+    return bench->round_us + 4 * fmin(batches, 1) * way->took_us[size - 1] <=
+           round_limit_us(bench, size);
 }
 
 /** A size's first time: all memory is touched. */
@@ -145,7 +157,16 @@ static bool any_again(const struct wring_measure_bench *bench)
     return any;
 }
 
-/** What is noisy or in doubt, by itself, until it is not or the time is over. */
+/** Nothing but raw exchanges is measured again. */
+static void leave_coded(struct wring_measure_bench *bench)
+{
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (!wring_measure_is_raw(bench, &bench->ways[w]))
+            memset(bench->ways[w].again, 0, sizeof(bench->ways[w].again));
+}
+
+/** What is noisy or in doubt, by itself, until it is not or the time is over. Without raw exchanges
+ *  a profile is nothing, so these have some more. */
 static enum wring_status run_again(struct wring_measure_bench *bench,
                                    struct wring_measure_noise *noise)
 {
@@ -153,7 +174,10 @@ static enum wring_status run_again(struct wring_measure_bench *bench,
     enum wring_status status = WRING_OK;
 
     for (uint32_t round = 0; round < WRING_MEASURE_AGAIN_MAX && any_again(bench); round++) {
-        if (round > 0 && bench->elapsed_us >= (double)bench->budget_ns / 1e3)
+        double spent = bench->elapsed_us * 1e3 / (double)bench->budget_ns;
+        if (round > 0 && spent >= 1)
+            leave_coded(bench);
+        if (spent >= RAW_SPENT || !any_again(bench))
             break;
         if (params->tell != NULL)
             params->tell(params->arg, round, true);

@@ -81,6 +81,11 @@ struct wring_calibration {
 int wring_calibration_join(struct wring_calibration *job);
 void wring_calibration_leave(struct wring_calibration *job);
 
+/** How a group's members reach each other. Every rank takes part in the commits. @param group NULL:
+ *  this rank is in none, and text is left alone */
+enum wring_status wring_calibration_provider(struct wring_calibration *job,
+                                             struct wring_group *group, char *text, size_t bytes);
+
 /** The largest of all ranks' times, each of [n]. */
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
                                             uint64_t n);
@@ -123,6 +128,9 @@ enum wring_status wring_calibrate_bring_back(const struct wring_calibration *job
 
 /* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
  * ---- */
+
+/** Is their median not known to WRING_PROFILE_NOISE? Sorts them. */
+bool wring_calibrate_is_in_doubt(double *samples, uint32_t n);
 
 /** One point more; sorts its samples. */
 void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise);

@@ -77,15 +77,13 @@ static enum wring_status prepare(struct bench *bench)
     return status;
 }
 
-/** Is a median not known yet? Sorts the samples. */
+/** Is a median not known yet? */
 static bool is_in_doubt(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n; size++)
-        for (uint32_t task = 0; task < tasks_of(bench); task++) {
-            struct wring_fit_point point = {0, bench->samples[task][size], bench->rounds};
-            if (wring_fit_look(&point).doubt > WRING_PROFILE_NOISE)
+        for (uint32_t task = 0; task < tasks_of(bench); task++)
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
                 return true;
-        }
     return false;
 }
 

@@ -139,15 +139,13 @@ static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[T
     bench->rounds++;
 }
 
-/** Is a median not known yet? Sorts the samples. */
+/** Is a median not known yet? */
 static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
 {
     for (uint32_t size = 0; size < n_sizes; size++)
-        for (int task = 0; task < TASKS; task++) {
-            struct wring_fit_point point = {0, bench->samples[task][size], bench->rounds};
-            if (wring_fit_look(&point).doubt > WRING_PROFILE_NOISE)
+        for (int task = 0; task < TASKS; task++)
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
                 return true;
-        }
     return false;
 }
 

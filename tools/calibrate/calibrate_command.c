@@ -38,7 +38,7 @@ static const struct argp_option options[] = {
      "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no exchanges, of lossless, "
      "int8+ef, onebit and topk:ratio=0.01)",
      0},
-    {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 45)", 0},
+    {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 36)", 0},
     {"elements", OPTION_ELEMENTS, "N", 0,
      "of the largest bucket, up to the default 16m; suffixes k and m", 0},
     {"doubt", OPTION_DOUBT, "PERCENT", 0,
@@ -277,7 +277,7 @@ int wring_cmd_calibrate(int argc, char **argv)
                    "topk:ratio=0.01+ef";
     struct command command = {.params = {.name = argv[0],
                                          .profile_name = "calibrated",
-                                         .seconds = 45,
+                                         .seconds = 36,
                                          .max_elems = 16u << 20,
                                          .doubtful_max = 0.25}};
     char **given = wring_arguments_copy(argc, argv);

@@ -130,6 +130,32 @@ int wring_calibration_join(struct wring_calibration *job)
     return WRING_EXIT_OK;
 }
 
+enum wring_status wring_calibration_provider(struct wring_calibration *job,
+                                             struct wring_group *group, char *text, size_t bytes)
+{
+    float data = 0;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket = NULL;
+    enum wring_status status = WRING_OK;
+
+    params.name = "calibrate.link";
+    params.data = &data;
+    params.elems = 1;
+    params.group = group;
+    if (group != NULL)
+        status = wring_bucket_register(job->session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(job->session);
+    if (status == WRING_OK && bucket != NULL)
+        status = wring_bucket_stats(bucket, &stats);
+    if (status == WRING_OK && bucket != NULL) {
+        snprintf(text, bytes, "%.31s", stats.provider);
+        status = wring_bucket_drop(bucket);
+    }
+    return status == WRING_OK ? wring_session_commit(job->session) : status;
+}
+
 void wring_calibration_leave(struct wring_calibration *job)
 {
     for (int level = 0; level < WRING_LEVELS; level++)

@@ -132,16 +132,14 @@ static enum wring_status run_round(struct bench *bench)
     return status;
 }
 
-/** Is a median not known yet? Sorts the samples. */
+/** Is a median not known yet? */
 static bool is_in_doubt(struct bench *bench)
 {
     for (int step = 0; step < STEPS; step++)
-        for (uint32_t size = 0; size < bench->n; size++) {
-            struct wring_fit_point point = {0, bench->samples[step][size], bench->rounds};
+        for (uint32_t size = 0; size < bench->n; size++)
             if (has_size((enum step)step, size) &&
-                wring_fit_look(&point).doubt > WRING_PROFILE_NOISE)
+                wring_calibrate_is_in_doubt(bench->samples[step][size], bench->rounds))
                 return true;
-        }
     return false;
 }
 
@@ -224,31 +222,6 @@ static enum wring_status fit(struct bench *bench, struct wring_profile_link *lin
     return status;
 }
 
-/** How this group's members reach each other; every rank takes part in the commits. */
-static enum wring_status find_provider(struct bench *bench, char *text, size_t bytes)
-{
-    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
-    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-    struct wring_bucket *bucket = NULL;
-    enum wring_status status = WRING_OK;
-
-    params.name = "calibrate.link";
-    params.data = bench->data;
-    params.elems = 1;
-    params.group = bench->group;
-    if (bench->group != NULL)
-        status = wring_bucket_register(bench->job->session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(bench->job->session);
-    if (status == WRING_OK && bucket != NULL)
-        status = wring_bucket_stats(bucket, &stats);
-    if (status == WRING_OK && bucket != NULL) {
-        snprintf(text, bytes, "%.31s", stats.provider);
-        status = wring_bucket_drop(bucket);
-    }
-    return status == WRING_OK ? wring_session_commit(bench->job->session) : status;
-}
-
 static enum wring_status measure_level(struct wring_calibration *job, enum wring_level level,
                                        double seconds, struct wring_profile_link *link,
                                        struct wring_measure_noise *noise)
@@ -274,7 +247,8 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
     if (status == WRING_OK)
         memset(bench->data, 0, bytes);
     if (status == WRING_OK)
-        status = find_provider(bench, link->provider, sizeof(link->provider));
+        status =
+            wring_calibration_provider(job, bench->group, link->provider, sizeof(link->provider));
     if (status == WRING_OK)
         status = run_rounds(bench);
     if (status == WRING_OK)

@@ -59,6 +59,13 @@ void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_n
     noise->shaky += wring_fit_look(point).doubt > WRING_PROFILE_NOISE;
 }
 
+bool wring_calibrate_is_in_doubt(double *samples, uint32_t n)
+{
+    struct wring_fit_point point = {0, samples, n};
+
+    return wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
+}
+
 /** What each part has measured. */
 struct parts {
     struct wring_measure_noise links, codecs, ways;
