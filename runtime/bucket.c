@@ -31,7 +31,8 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
     const struct wring_bucket *const lists[] = {session->joined, session->buckets};
     for (size_t i = 0; i < 2; i++)
         for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
-            if (!at->dropped && at->carries == NULL && strcmp(at->name, name) == 0)
+            if (!at->dropped && at->carries == NULL && at->whole == NULL &&
+                strcmp(at->name, name) == 0)
                 return (struct wring_bucket *)at;
     return NULL;
 }

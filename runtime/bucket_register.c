@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
+#include "runtime/commit/legs.h"
 #include "runtime/plan/joined.h"
 #include "runtime/sized.h"
 
@@ -22,7 +23,7 @@ static enum wring_status check_params(struct wring_session *session,
     }
     size_t elem_bytes = wring_dtype_bytes(params->dtype);
     if (elem_bytes == 0 || (unsigned)params->op >= WRING_OPS ||
-        params->scheme > WRING_SCHEME_INDIVISIBLE) {
+        (unsigned)params->scheme >= WRING_SCHEMES) {
         wring_error(&session->log, "bucket '%s': unknown dtype, op or scheme", params->name);
         return WRING_ERR_INVALID;
     }
@@ -90,14 +91,15 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     if (status != WRING_OK)
         return status;
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);
-    if (info->unit == 0 && bucket->scheme == WRING_SCHEME_DIVISIBLE) {
+    enum wring_scheme scheme = wring_scheme_across(bucket->scheme);
+    if (info->unit == 0 && scheme == WRING_SCHEME_DIVISIBLE) {
         wring_error(&session->log,
                     "bucket '%s': codec %s works on the whole bucket, which the "
                     "divisible scheme would cut",
                     bucket->name, info->spec);
         return WRING_ERR_INVALID;
     }
-    if (info->flags & WRING_CODEC_TWO_WAYS && bucket->scheme == WRING_SCHEME_INDIVISIBLE) {
+    if (info->flags & WRING_CODEC_TWO_WAYS && scheme == WRING_SCHEME_INDIVISIBLE) {
         wring_error(&session->log,
                     "bucket '%s': codec %s has a way back, which the indivisible scheme "
                     "has not; use the divisible scheme, or %s alone",
@@ -171,10 +173,12 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 
 void wring_bucket_free(struct wring_bucket *bucket)
 {
+    if (bucket->whole == NULL)
+        wring_codec_destroy(bucket->codec);
     if (bucket->carries != NULL)
         free(bucket->carries->members);
     free(bucket->carries);
-    wring_codec_destroy(bucket->codec);
+    free(bucket->levels);
     free(bucket->residual);
     free(bucket->kept);
     free(bucket);

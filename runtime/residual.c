@@ -3,12 +3,15 @@
 
 #include <stdlib.h>
 
+#include "runtime/commit/legs.h"
+
 static void scale_owned(struct wring_bucket *bucket, float factor)
 {
     if (bucket->residual == NULL || bucket->op != WRING_AVG)
         return;
-    for (uint64_t i = bucket->owned.begin; i < bucket->owned.end; i++)
-        bucket->residual[i] *= factor;
+    for (uint32_t owned = 0; owned < bucket->n_owned; owned++)
+        for (uint64_t i = bucket->owned[owned].begin; i < bucket->owned[owned].end; i++)
+            bucket->residual[i] *= factor;
 }
 
 void wring_residual_loosen(struct wring_bucket *bucket)
@@ -25,17 +28,36 @@ void wring_residual_settle(struct wring_bucket *bucket)
     bucket->loose = false;
 }
 
+static bool holds_any(const struct wring_bucket *bucket, uint64_t begin, uint64_t end)
+{
+    while (begin < end && bucket->residual[begin] == 0)
+        begin++;
+    return begin < end;
+}
+
+/** Of what other ranks of the node encode. */
+static bool holds_others(const struct wring_bucket *bucket)
+{
+    uint64_t at = 0;
+    bool any = false;
+
+    for (uint32_t i = 0; i < bucket->levels->n; i++) {
+        const struct wring_bucket *leg = wring_leg_bucket(bucket, i, WRING_LEG_ACROSS);
+        any |= holds_any(bucket, at, leg->first);
+        at = leg->first + leg->elems;
+    }
+    return any || holds_any(bucket, at, bucket->elems);
+}
+
 bool wring_residual_is_idle(const struct wring_bucket *bucket)
 {
     const struct wring_codec *codec = bucket->collective.work.codec;
-    uint64_t i = 0;
 
-    if (bucket->residual == NULL ||
-        (codec != NULL && wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK))
+    if (bucket->residual == NULL)
         return false;
-    while (i < bucket->elems && bucket->residual[i] == 0)
-        i++;
-    return i < bucket->elems;
+    if (codec == NULL || (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) == 0)
+        return holds_any(bucket, 0, bucket->elems);
+    return bucket->levels != NULL && holds_others(bucket);
 }
 
 /** What is left in a codec's place would be sent twice. */

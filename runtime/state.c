@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "runtime/plan/joined.h"
+#include "runtime/residual.h"
 
 #define WRING_MODULE "state"
 #define DIGEST_BYTES 32
@@ -88,10 +89,15 @@ static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
     return past < elems ? past : elems;
 }
 
-/** The elements of a bucket whose sums this rank owns, counted from its own first one. */
-static struct wring_span owned_of(struct wring_bucket *bucket)
+static uint32_t count_owned(struct wring_bucket *bucket)
 {
-    struct wring_span owned = exchanged(bucket)->owned;
+    return exchanged(bucket)->n_owned;
+}
+
+/** Some elements of a bucket whose sums this rank owns, counted from its own first one. */
+static struct wring_span owned_of(struct wring_bucket *bucket, uint32_t which)
+{
+    struct wring_span owned = exchanged(bucket)->owned[which];
     uint64_t begin = bucket->joined_at;
     return (struct wring_span){part_of(owned.begin, begin, bucket->elems),
                                part_of(owned.end, begin, bucket->elems)};
@@ -109,7 +115,7 @@ static void put_range(struct output *out, enum part part, uint64_t begin, uint64
 static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t steps,
                        const float *residual)
 {
-    struct wring_span own = owned_of(bucket);
+    uint64_t at = 0;
 
     residual += bucket->joined_at;
 
@@ -117,10 +123,14 @@ static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t
     put_u64(out, bucket->elems);
     put_text(out, wring_codec_info(exchanged(bucket)->codec)->spec);
     put_u64(out, steps);
-    put_u32(out, 3);
-    put_range(out, PART_OWN, 0, own.begin, residual);
-    put_range(out, PART_OWNER, own.begin, own.end, residual);
-    put_range(out, PART_OWN, own.end, bucket->elems, residual);
+    put_u32(out, 2 * count_owned(bucket) + 1);
+    for (uint32_t i = 0; i < count_owned(bucket); i++) {
+        struct wring_span own = owned_of(bucket, i);
+        put_range(out, PART_OWN, at, own.begin, residual);
+        put_range(out, PART_OWNER, own.begin, own.end, residual);
+        at = own.end;
+    }
+    put_range(out, PART_OWN, at, bucket->elems, residual);
 }
 
 /** Those that travel in it, or itself. */
@@ -232,14 +242,38 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/** Take over what of [begin, end) lies in [from, to). */
-static void take(float *residual, const uint8_t *data, uint64_t begin, uint64_t end, uint64_t from,
-                 uint64_t to)
+/** Residuals of elements as they lie in a state. */
+struct range {
+    const uint8_t *data;
+    struct wring_span span;
+};
+
+/** Take over what of a range lies in a part of the bucket. */
+static void take(float *residual, const struct range *range, uint64_t from, uint64_t to)
 {
-    uint64_t first = later(begin, from), last = sooner(end, to);
+    uint64_t first = later(range->span.begin, from), last = sooner(range->span.end, to);
     if (first < last)
-        memcpy(residual + first, data + (first - begin) * sizeof(*residual),
+        memcpy(residual + first, range->data + (first - range->span.begin) * sizeof(*residual),
                (last - first) * sizeof(*residual));
+}
+
+/** What it left out of sums is taken by whoever owns them, of contributions by who made them. */
+static void take_range(const struct input *in, struct wring_bucket *bucket, enum part part,
+                       const struct range *range)
+{
+    float *residual = exchanged(bucket)->residual + bucket->joined_at;
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < count_owned(bucket); i++) {
+        struct wring_span own = owned_of(bucket, i);
+        if (part == PART_OWNER)
+            take(residual, range, own.begin, own.end);
+        else if (in->own)
+            take(residual, range, at, own.begin);
+        at = own.end;
+    }
+    if (part == PART_OWN && in->own)
+        take(residual, range, at, bucket->elems);
 }
 
 /** One range. @param bucket  NULL: of a bucket that is no more */
@@ -256,14 +290,8 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
     if (data == NULL || bucket == NULL || exchanged(bucket)->residual == NULL || !in->apply)
         return;
-    float *residual = exchanged(bucket)->residual + bucket->joined_at;
-    struct wring_span own = owned_of(bucket);
-    if (part == PART_OWNER)
-        take(residual, data, begin, end, own.begin, own.end);
-    else if (in->own) {
-        take(residual, data, begin, end, 0, own.begin);
-        take(residual, data, begin, end, own.end, elems);
-    }
+    struct range range = {data, {begin, end}};
+    take_range(in, bucket, (enum part)part, &range);
 }
 
 static enum wring_status read_bucket(struct input *in)
@@ -327,5 +355,12 @@ enum wring_status wring_session_load_state(struct wring_session *session, const 
         return WRING_ERR_FRAME;
     }
     status = read_state(session, state, body, false);
-    return status == WRING_OK ? read_state(session, state, body, true) : status;
+    if (status == WRING_OK)
+        status = read_state(session, state, body, true);
+    for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next) {
+        at->idle = wring_residual_is_idle(at);
+        wring_bucket_ready(at);
+    }
+    return status;
 }

@@ -96,12 +96,19 @@ static double loss_of(const struct wring_loss *loss, bool encodes)
     return loss->whole > 0 ? loss->lost / loss->whole : 0;
 }
 
+/** Whose pieces are encoded: all legs between nodes are alike. */
+static const struct wring_collective *encoder_of(const struct wring_collective *collective)
+{
+    const struct wring_levels *levels = collective->levels;
+    return levels != NULL ? levels->slices[0].legs[WRING_LEG_ACROSS] : collective;
+}
+
 static void fill_measured(const struct wring_collective *collective,
                           struct wring_bucket_stats *stats)
 {
     const struct wring_measured *measured = &collective->measured;
     bool in = collective->work.codec != NULL && collective->members.n > 1;
-    bool back = in && collective->work.ops == &wring_sharded;
+    bool back = in && encoder_of(collective)->work.ops == &wring_sharded;
 
     stats->error = loss_of(&measured->ways[0], in);
     stats->error_last = measured->ways[0].pieces > 0 ? measured->ways[0].last : stats->error;
@@ -119,10 +126,19 @@ static double rms(const float *values, uint64_t n)
     return values != NULL ? sqrt(sum / (double)n) : NAN;
 }
 
+static const char *hierarchical_scheme_of(const struct wring_collective *across)
+{
+    if (across->work.ops != &wring_sharded)
+        return "hierarchical indivisible";
+    return across->work.codec != NULL ? "hierarchical divisible" : "hierarchical direct";
+}
+
 static const char *scheme_of(const struct wring_collective *collective)
 {
     if (collective->members.n == 1)
         return "none";
+    if (collective->levels != NULL)
+        return hierarchical_scheme_of(encoder_of(collective));
     if (collective->work.ops != &wring_sharded && !collective->work.direct)
         return "indivisible";
     return collective->work.codec != NULL ? "divisible" : "direct";

@@ -65,6 +65,8 @@ bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t memb
 
 bool wring_channel_has_credits(const struct wring_channel *channel)
 {
+    if (channel->placed)
+        return true;
     for (uint32_t i = 0; i < channel->members.n; i++)
         if (i != channel->members.me && !wring_channel_has_credit(channel, i))
             return false;

@@ -86,7 +86,7 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);
 
-/** May we reserve a slot at that member (at every other member)? */
+/** May we reserve a slot at that member (at every other member)? Placed pieces need none. */
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member);
 bool wring_channel_has_credits(const struct wring_channel *channel);
 

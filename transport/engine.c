@@ -80,7 +80,8 @@ void wring_engine_finish(struct wring_engine *engine, struct wring_collective *c
     if (collective->timed)
         wring_collective_add_cost(collective);
     collective->step++;
-    wring_count(&engine->finished, 1);
+    if (collective->whole == NULL)
+        wring_count(&engine->finished, 1);
     void (*finished)(struct wring_collective *) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
     if (finished != NULL)
@@ -149,8 +150,9 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
 static bool take_done(struct wring_engine *engine, const struct wring_job *job)
 {
     const struct wring_task *task = job->cookie;
-    task->collective->cost.codec_ns += job->took_ns;
-    wring_measured_take(&task->collective->measured, job);
+    struct wring_collective *whole = wring_collective_whole(task->collective);
+    whole->cost.codec_ns += job->took_ns;
+    wring_measured_take(&whole->measured, job);
     wring_collective_trace_job(task);
     if (job->status != WRING_OK)
         job_failed(engine, task);

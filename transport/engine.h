@@ -35,7 +35,7 @@ struct wring_engine {
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
     bool kick;                 /* something that blocked collectives wait for has happened */
     uint64_t checked_ns;       /* when it was last asked why nothing moves */
-    atomic_ullong finished;    /* collectives, since the beginning */
+    atomic_ullong finished;    /* collectives, since the beginning, legs not counted */
 };
 
 /** @param executor borrowed. The fabric is set once it exists. */

@@ -80,8 +80,9 @@ bool wring_engine_works_long(const struct wring_engine *engine)
     bool all = engine->active != NULL;
     for (const struct wring_collective *at = engine->active; at != NULL && all;
          at = at->next_active)
-        all =
-            at->work.direct && at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes;
+        all = at->levels != NULL || /* its legs are asked */
+              (at->work.direct &&
+               at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes);
     return all;
 }
 

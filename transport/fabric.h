@@ -36,6 +36,7 @@ struct wring_device {
 
 struct wring_peer {
     uint32_t rank;
+    uint32_t node;       /* the first rank of its host, which names it; of our own entry, too */
     uint32_t device;     /* index of ours that reaches it */
     const void *address; /* of its device, in what it said of itself: until it is connected */
     size_t address_bytes;
@@ -86,7 +87,7 @@ struct wring_fabric {
     struct wring_device devices[WRING_DEVICES_MAX];
     uint32_t n_devices;
     char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
-    struct wring_peer *peers;   /* [size]; our own entry is unused */
+    struct wring_peer *peers;   /* [size]; of our own entry `node` alone is used */
     enum wring_fabric_state state;
     bool crowded;       /* ranks of this machine have fewer cores than they are */
     bool told_pages;    /* what buffers lie on was logged */

@@ -165,6 +165,14 @@ static double load_of(const struct wring_description *own, const struct wring_de
     return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
 }
 
+static uint32_t node_of(const struct survey *survey, uint32_t rank)
+{
+    uint32_t first = 0;
+    while (strcmp(survey->all[first].host, survey->all[rank].host) != 0)
+        first++;
+    return first;
+}
+
 /** It runs on cores of this machine, and on none of ours. */
 static bool is_beside(const struct wring_description *own, const struct wring_description *other)
 {
@@ -224,6 +232,7 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
     for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
         load += load_of(own, &survey.all[i]);
         fabric->peers[i].beside = is_beside(own, &survey.all[i]);
+        fabric->peers[i].node = node_of(&survey, i);
         if (i != fabric->rank)
             status = choose_for(fabric, &survey, &fabric->peers[i]);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
 #include "runtime/commit/commit.h"
+#include "runtime/commit/legs.h"
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
@@ -47,6 +48,10 @@ static enum wring_status find_data(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         size_t bytes = wring_bucket_bytes(at);
+        if (at->whole != NULL) {
+            at->block = at->whole->block;
+            continue;
+        }
         at->block = wring_buffer_find(session, at->data, bytes);
         if (at->block != NULL || bytes == 0)
             continue;
@@ -145,6 +150,7 @@ enum wring_status wring_commit_take_back(struct wring_session *session)
     wring_progress_lock(session->progress);
     if (wring_engine_idle(session->engine) && !any_under_way(session)) {
         wring_commit_undo(session);
+        wring_legs_remove(session);
         status = WRING_OK;
     }
     wring_progress_unlock(session->progress);
@@ -157,6 +163,8 @@ enum wring_status wring_commit_take_back(struct wring_session *session)
 
 enum wring_status wring_commit_passing(struct wring_session *session, enum wring_status registered)
 {
+    if (registered == WRING_OK)
+        registered = wring_legs_make(session);
     enum wring_status status = wring_session_agree(session, registered, "");
 
     if (status == WRING_OK)
@@ -179,10 +187,14 @@ void wring_commit_forget_passing(struct wring_session *session, struct wring_buc
     wring_progress_unlock(session->progress);
 }
 
-/** What travels as one, and where it lies. Collective: it goes on where all ranks could. */
+/** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
+ * could. */
 static enum wring_status arrange(struct wring_session *session)
 {
-    enum wring_status status = wring_session_agree(session, wring_plan_apply(session), NULL);
+    enum wring_status status = wring_plan_apply(session);
+    if (status == WRING_OK)
+        status = wring_legs_make(session);
+    status = wring_session_agree(session, status, NULL);
     if (status != WRING_OK)
         return status;
     return wring_commit_find_data(session);

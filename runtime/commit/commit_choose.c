@@ -20,7 +20,8 @@ static bool is_raw(const struct wring_bucket *bucket)
 /** Is there anything to choose? */
 static bool has_choice(const struct wring_bucket *bucket)
 {
-    return !is_raw(bucket) && bucket->elems > 0 && bucket->group->members.n > 1;
+    return !is_raw(bucket) && bucket->elems > 0 && bucket->group->members.n > 1 &&
+           bucket->whole == NULL; /* legs do as their bucket */
 }
 
 /** A bucket's way, with its codec or another. */

@@ -1,173 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each bucket's exchange looks like, and the channels and slots that it runs on. */
+/* The channels and slots that each bucket's exchange runs on. */
 #include "runtime/commit/commit.h"
+#include "runtime/commit/commit_shape.h"
+#include "runtime/commit/legs.h"
 #include "runtime/residual.h"
 
-#define SEND_TASKS_MAX 16
-#define STAGE_TASKS 4
+#include <stdio.h>
+
 #define ALIGN WRING_BOARD_ALIGN
-#define FLAT_TIMES 8
-#define SHOWN_BYTES 1024
-#define PAIR_COPIED_TIMES 64
-#define SMALL_WINDOW 16
-#define SMALL_BYTES (512u << 10) /* of slots for one member */
-
-/** What a bucket's exchange looks like, before anything is allocated. */
-struct layout {
-    bool sharded, raw, placed, mapped;
-    bool in_place; /* and mapped: sums go straight into the data */
-    struct wring_geometry geometry;
-    uint64_t pieces; /* of the largest shard, or of the whole */
-    size_t slot_bytes;
-    uint32_t window;
-    uint32_t send_tasks, reduce_tasks, decode_tasks;
-};
-
-static uint32_t at_most(uint64_t value, uint32_t limit)
-{
-    return value < limit ? (uint32_t)value : limit;
-}
-
-/**
- * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
- * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
- * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
- * is no engine in between, which tells up to about as many bytes.
- */
-static uint64_t flat_limit(const struct wring_bucket *bucket)
-{
-    const struct wring_fabric *fabric = bucket->session->fabric;
-    const struct wring_members *members = &bucket->group->members;
-    uint64_t limit = bucket->session->config.flat_bytes;
-
-    if (bucket->placed && bucket->mapped)
-        return at_most(limit * FLAT_TIMES, (uint32_t)bucket->session->config.chunk_bytes);
-    if (members->n != 2)
-        return limit;
-    const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
-    const struct wring_provider_caps *caps = &fabric->devices[other->device].caps;
-    if (caps->remote_map)
-        return limit;
-    return limit * (caps->local_any ? PAIR_COPIED_TIMES : FLAT_TIMES);
-}
-
-static bool is_small(const struct wring_bucket *bucket)
-{
-    return wring_bucket_bytes(bucket) <= flat_limit(bucket);
-}
-
-static bool is_raw(const struct wring_bucket *bucket)
-{
-    return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
-}
-
-static bool is_sharded(const struct wring_bucket *bucket, bool raw)
-{
-    const struct wring_codec_info *info = wring_codec_info(bucket->codec);
-    uint32_t n = bucket->group->members.n;
-
-    if (bucket->scheme != WRING_SCHEME_AUTO)
-        return bucket->scheme == WRING_SCHEME_DIVISIBLE;
-    if (!raw && info->flags & WRING_CODEC_TWO_WAYS)
-        return true;
-    if (raw)
-        return !is_small(bucket);
-    return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
-}
-
-static bool is_flat(const struct wring_bucket *bucket, const struct layout *layout)
-{
-    return layout->raw && !layout->sharded && is_small(bucket) &&
-           wring_flat_takes(&layout->geometry, bucket->group->members.n);
-}
-
-/**
- * From a few lines on shards are summed where the data lies: for every line that goes to another
- * core and back there is one that need not be shown, and one that each member need not read.
- */
-static bool is_in_place(const struct wring_bucket *bucket)
-{
-    return bucket->placed && wring_bucket_bytes(bucket) > SHOWN_BYTES;
-}
-
-/** @param raw  without its codec, if it has one */
-static struct layout lay_out(const struct wring_bucket *bucket, bool raw)
-{
-    const struct wring_config *config = &bucket->session->config;
-    uint32_t n = bucket->group->members.n;
-    struct layout layout = {
-        .sharded = is_sharded(bucket, raw),
-        .raw = raw,
-    };
-    layout.placed = layout.sharded && layout.raw && bucket->placed;
-    const struct wring_codec *codec = layout.raw ? NULL : bucket->codec;
-    layout.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
-                                          n, codec, config->chunk_bytes);
-
-    struct wring_span span = {0, bucket->elems};
-    if (layout.sharded)
-        span = wring_geometry_shard(&layout.geometry, 0); /* none is larger */
-    layout.pieces = wring_geometry_chunks(&layout.geometry, span);
-    struct wring_span piece = wring_geometry_chunk(&layout.geometry, span, 0);
-    if (layout.pieces > 0)
-        layout.slot_bytes = layout.raw ? wring_geometry_bytes(&layout.geometry, piece)
-                                       : wring_codec_bound(codec, piece.end - piece.begin);
-    layout.mapped = is_flat(bucket, &layout) && bucket->mapped && n > 1 && bucket->elems > 0;
-    layout.in_place = layout.mapped && is_in_place(bucket);
-    if (layout.placed && bucket->mapped)
-        layout.slot_bytes = ALIGN; /* a word has no bytes */
-    layout.window = wring_window(config, layout.pieces + 1);
-    while (layout.window < SMALL_WINDOW && layout.window * layout.slot_bytes < SMALL_BYTES)
-        layout.window *= 2; /* room costs little here, and credits come back in batches of half */
-
-    uint64_t peers = n - 1;
-    layout.send_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX)
-                                       : at_most(layout.pieces, STAGE_TASKS);
-    layout.reduce_tasks = at_most(layout.pieces, STAGE_TASKS);
-    layout.decode_tasks = layout.sharded ? at_most(layout.pieces * peers, SEND_TASKS_MAX) : 0;
-    return layout;
-}
-
-static struct layout choose_layout(const struct wring_bucket *bucket)
-{
-    return lay_out(bucket, bucket->choice.bypass || is_raw(bucket));
-}
-
-/** The elements whose sum we would encode again. */
-static struct wring_span find_owned(const struct wring_bucket *bucket)
-{
-    struct layout layout = lay_out(bucket, is_raw(bucket));
-    if (layout.raw || !layout.sharded)
-        return (struct wring_span){0, 0};
-    return wring_geometry_shard(&layout.geometry, bucket->group->members.me);
-}
 
 /** Of what is shown on a board. */
-static size_t board_room(const struct wring_bucket *bucket, const struct layout *layout)
+static size_t board_room(const struct wring_bucket *bucket, const struct wring_shape *shape)
 {
-    return layout->in_place ? 1 : wring_bucket_bytes(bucket);
+    return shape->direct ? 1 : wring_bucket_bytes(bucket);
 }
 
-static size_t channel_bytes(const struct wring_bucket *bucket, const struct layout *layout)
+static size_t channel_bytes(const struct wring_bucket *bucket, const struct wring_shape *shape)
 {
-    return wring_channel_memory(bucket->group->members.n, layout->window, layout->slot_bytes);
+    return wring_channel_memory(bucket->group->members.n, shape->window, shape->slot_bytes);
 }
 
-static const struct wring_collective_ops *ops_of(const struct wring_bucket *bucket,
-                                                 const struct layout *layout)
+/** What a leg's steps are called in the trace. */
+static uint32_t label_leg(const struct wring_bucket *leg)
 {
-    if (layout->sharded)
-        return &wring_sharded;
-    if (layout->mapped)
-        return &wring_flat_mapped;
-    return is_flat(bucket, layout) ? &wring_flat : &wring_gathered;
+    static const char *const words[] = {"into the node's sum", "between nodes", "within the node"};
+    char label[WRING_NAME_MAX + 32];
+
+    snprintf(label, sizeof(label), "%s: %s", leg->whole->name, words[leg->leg]);
+    return wring_trace_label(leg->session->trace, label);
 }
 
-static void fill_collective(struct wring_bucket *bucket, const struct layout *layout)
+/** An average is divided once, where the nodes' sums are added; of 16-bit types each sum is, where
+ *  it is in float32 still: a node's might not fit. */
+static void fill_op(const struct wring_bucket *leg, struct wring_work *work)
+{
+    bool short_type = wring_dtype_bytes(leg->dtype) == 2;
+
+    if (leg->op != WRING_AVG || short_type)
+        return;
+    if (leg->leg == WRING_LEG_IN)
+        work->op = WRING_SUM;
+    else
+        work->ranks = leg->whole->group->members.n;
+}
+
+/** What a leg has of the bucket that it is of. */
+static void fill_leg(struct wring_bucket *leg)
+{
+    struct wring_collective *collective = &leg->collective;
+    const struct wring_bucket *whole = leg->whole;
+
+    collective->whole = &leg->whole->collective;
+    collective->first = leg->first;
+    collective->bucket = wring_bucket_id(whole->name);
+    collective->label = label_leg(leg);
+    collective->finished = wring_leg_finished;
+    if (whole->residual != NULL && collective->work.codec != NULL)
+        collective->residual = whole->residual + leg->first;
+    fill_op(leg, &collective->work);
+}
+
+static void fill_collective(struct wring_bucket *bucket, const struct wring_shape *shape)
 {
     struct wring_session *session = bucket->session;
     bool staged =
-        layout->raw && !layout->mapped && !wring_block_sendable(session->fabric, bucket->block);
+        shape->raw && !shape->mapped && !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
         .members = bucket->group->members,
@@ -175,30 +72,36 @@ static void fill_collective(struct wring_bucket *bucket, const struct layout *la
         .label = wring_trace_label(session->trace, bucket->name),
         .seed = session->seed,
         .priority = bucket->priority,
-        .scatter = layout->sharded ? &bucket->scatter : NULL,
-        .gather = layout->mapped ? NULL : &bucket->gather,
-        .residual = layout->raw ? NULL : bucket->residual,
-        .send_tasks = layout->send_tasks,
-        .reduce_tasks = layout->reduce_tasks,
-        .decode_tasks = layout->decode_tasks,
-        .slot_bytes = layout->raw && !staged ? 0 : layout->slot_bytes,
+        .scatter = shape->scatters ? &bucket->scatter : NULL,
+        .gather = shape->gathers ? &bucket->gather : NULL,
+        .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
+        .residual = shape->raw ? NULL : bucket->residual,
+        .send_tasks = shape->send_tasks,
+        .reduce_tasks = shape->reduce_tasks,
+        .decode_tasks = shape->decode_tasks,
+        .slot_bytes = shape->raw && !staged ? 0 : shape->slot_bytes,
         .slots = &session->sources,
-        .work = {.ops = ops_of(bucket, layout),
-                 .geometry = layout->geometry,
-                 .codec = layout->raw ? NULL : bucket->codec,
+        .work = {.ops = shape->ops,
+                 .geometry = shape->geometry,
+                 .codec = shape->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,
                  .op = bucket->op,
                  .in = bucket->data,
                  .out = bucket->data,
                  .block = bucket->block,
-                 .placed = layout->placed || layout->in_place,
-                 .direct = (layout->placed && bucket->mapped) || layout->in_place,
+                 .root = WRING_EVERYBODY,
+                 .to_all = true,
+                 .keep = shape->keep,
+                 .placed = shape->placed,
+                 .direct = shape->direct,
                  .staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,
         .measured = bucket->collective.measured,
     };
     bucket->collective.measured.every = (uint64_t)session->config.stats_every;
+    if (bucket->whole != NULL)
+        fill_leg(bucket);
 }
 
 /**
@@ -210,19 +113,19 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
     size_t total = 0;
     *sources = 0;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        struct layout layout = choose_layout(at);
-        fill_collective(at, &layout);
-        at->owned = find_owned(at);
+        struct wring_shape shape = wring_shape_choose(at);
+        fill_collective(at, &shape);
+        at->n_owned = wring_shape_find_owned(at, at->owned);
         wring_residual_settle(at);
         at->idle = wring_residual_is_idle(at);
         total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
-        if (layout.mapped)
-            total += wring_mapped_memory(board_room(at, &layout));
+        if (shape.mapped)
+            total += wring_mapped_memory(board_room(at, &shape));
         if (at->collective.scatter != NULL)
-            total += channel_bytes(at, &layout);
+            total += channel_bytes(at, &shape);
         if (at->collective.gather != NULL && !at->collective.work.placed)
-            total += channel_bytes(at, &layout);
+            total += channel_bytes(at, &shape);
         at->sources_offset = *sources;
         *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
     }
@@ -244,26 +147,26 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
 
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
-    struct layout layout = choose_layout(bucket);
+    struct wring_shape shape = wring_shape_choose(bucket);
     struct wring_collective *collective = &bucket->collective;
     uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
     enum wring_status status = WRING_OK;
 
-    if (layout.mapped)
-        status = wring_mapped_create(collective->members, board_room(bucket, &layout), memory,
+    if (shape.mapped)
+        status = wring_mapped_create(collective->members, board_room(bucket, &shape), memory,
                                      &collective->mapped);
     if (collective->scatter != NULL)
-        status = make_channel(bucket, &bucket->scatter, layout.window, layout.slot_bytes, &memory);
+        status = make_channel(bucket, &bucket->scatter, shape.window, shape.slot_bytes, &memory);
     if (status == WRING_OK && collective->gather != NULL)
-        status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : layout.window,
-                              layout.slot_bytes, &memory);
+        status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : shape.window,
+                              shape.slot_bytes, &memory);
     collective->slots_base =
         collective->slot_bytes > 0
             ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
-    if (status == WRING_OK && layout.mapped) {
+    if (status == WRING_OK && shape.mapped) {
         wring_mapped_prepare(collective);
         wring_stats_list(bucket->session, collective->mapped);
     }

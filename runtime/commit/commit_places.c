@@ -7,12 +7,27 @@
 
 #include "transport/memory.h"
 
-/** Where what concerns all members lies: the slots that others fill, or the board that they read.
- */
-static const uint8_t *inbox_of(const struct wring_bucket *bucket)
+/** Where memory lies in our slots. @param at  NULL: there is none */
+static uint64_t offset_of(const struct wring_session *session, const void *at)
+{
+    const uint8_t *base = session->slots.memory.base;
+    return at != NULL ? (uint64_t)((const uint8_t *)at - base) : 0;
+}
+
+/** What concerns all members: the slots that others fill, or the board that they read. */
+static const void *inbox_of(const struct wring_bucket *bucket)
 {
     const struct wring_mapped *mapped = bucket->collective.mapped;
-    return mapped != NULL ? (const uint8_t *)mapped->own : bucket->gather.memory;
+    if (mapped != NULL)
+        return mapped->own;
+    return bucket->gather.placed ? NULL : bucket->gather.memory;
+}
+
+/** Registered by itself, or as the bucket that it is a leg of. */
+static bool is_alone(const struct wring_bucket *bucket)
+{
+    const struct wring_bucket *owner = bucket->whole != NULL ? bucket->whole : bucket;
+    return bucket->block == &owner->borrowed && wring_block_complete(bucket->block);
 }
 
 void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
@@ -27,14 +42,12 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
             wring_block_export(&at->block, out);
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        const uint8_t *base = session->slots.memory.base;
         wring_write_sized(out, at->name, strlen(at->name));
         wring_write_u32(out, at->scatter.id);
         wring_write_u32(out, at->gather.id);
         wring_write_u32(out, at->gather.generation);
-        wring_write_u64(out,
-                        at->scatter.memory != NULL ? (uint64_t)(at->scatter.memory - base) : 0);
-        wring_write_u64(out, at->gather.placed ? 0 : (uint64_t)(inbox_of(at) - base));
+        wring_write_u64(out, offset_of(session, at->scatter.memory));
+        wring_write_u64(out, offset_of(session, inbox_of(at)));
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
@@ -45,10 +58,9 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
                               : 0;
         wring_write_u32(out, buffer);
         wring_write_u64(out, offset);
-        bool alone = at->borrowed.fabric != NULL && wring_block_complete(&at->borrowed);
-        wring_write_u32(out, alone);
-        if (alone)
-            wring_block_export(&at->borrowed, out);
+        wring_write_u32(out, is_alone(at));
+        if (is_alone(at))
+            wring_block_export(at->block, out);
     }
 }
 
@@ -152,6 +164,8 @@ static void set_places(struct wring_bucket *bucket, uint32_t member, const struc
         out->generation = place->generation;
         set_slots(&bucket->scatter, me, place, place->scatter_offset, out);
     }
+    if (bucket->collective.gather == NULL)
+        return;
     struct wring_channel_out *out = &bucket->gather.out[member];
     out->channel = place->gather;
     out->generation = place->generation;

@@ -18,7 +18,12 @@ struct piece {
 
 static const char *scheme_name(enum wring_scheme scheme)
 {
-    static const char *const names[] = {"auto", "divisible", "indivisible"};
+    static const char *const names[WRING_SCHEMES] = {"auto",
+                                                     "divisible",
+                                                     "indivisible",
+                                                     "hierarchical",
+                                                     "hierarchical divisible",
+                                                     "hierarchical indivisible"};
     return names[scheme];
 }
 

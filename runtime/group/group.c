@@ -18,8 +18,8 @@ static void unlock(struct wring_session *session)
         wring_progress_unlock(session->progress);
 }
 
-static enum wring_status new_group(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   struct wring_group **out)
+enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                  struct wring_group **out)
 {
     struct wring_group *group = calloc(1, sizeof(*group));
     if (group == NULL)
@@ -49,7 +49,7 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
 
     lock(session);
     if (n > 0)
-        status = new_group(session, ranks, n, &group);
+        status = wring_group_new(session, ranks, n, &group);
     if (status == WRING_OK && group != NULL)
         status = wring_group_make_channels(group);
     if (status == WRING_OK && group != NULL)
@@ -119,6 +119,8 @@ void wring_group_free(struct wring_group *group)
     if (group == NULL)
         return;
     struct wring_session *session = group->session;
+    wring_group_free(group->node);
+    wring_group_free(group->across);
     for (struct wring_group **at = &session->groups; *at != NULL; at = &(*at)->next)
         if (*at == group) {
             *at = group->next;

@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/progress/progress.h"
-#include "transport/collective/collective.h"
+#include "transport/collective/hierarchical.h"
 #include "transport/trace.h"
 #include <wring/wring.h>
 
@@ -19,6 +19,7 @@ struct wring_buffer {
 
 struct wring_autoplan;
 struct wring_autoplan_tensor;
+struct wring_bucket_levels;
 struct wring_joined;
 struct wring_plan;
 
@@ -48,13 +49,22 @@ struct wring_bucket {
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */
     struct wring_choice choice;      /* does the codec run? */
-    struct wring_span owned; /* elements whose sums we own and encode again, when the codec runs */
+    struct wring_span owned[WRING_SLICES_MAX]; /* rising: elements whose sums we own and encode
+                                                  again, when the codec runs */
+    uint32_t n_owned;
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
     struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
     uint64_t joined_at;           /* its first element among theirs */
     uint64_t joined_step;         /* of their carrier, that its last post belongs to */
+
+    struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/legs.h);
+                                           NULL: it goes flat */
+    struct wring_bucket *whole; /* that it is a leg of: whose codec it uses, and whose block;
+                                   NULL: it is none */
+    enum wring_leg leg;
+    uint64_t first; /* of the whole's elements */
 
     struct wring_autoplan_tensor *tensor; /* it takes part in planning; NULL: it does not */
 
@@ -101,6 +111,8 @@ struct wring_group {
     struct wring_group *next;
     uint32_t *ranks;
     struct wring_members members;
+    struct wring_group *node, *across; /* group_nodes.h; NULL: nobody has asked */
+    bool told_flat;                    /* that its nodes are not equal was logged */
     struct wring_block slots;
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
@@ -221,6 +233,10 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
 /** The providers that reach a group's members: "shm", or "shm,tcp" where they differ.
  *  @param text out, [bytes] */
 void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes);
+
+/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
+enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                  struct wring_group **out);
 
 /** Make a group without waiting for the engine: for session_open. */
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,

@@ -55,6 +55,8 @@ static struct truth true_sum(const struct wring_matrix_case *c, const void *cons
     }
     bound += c->ranks * (magnitudes + bound) * 2 * sums;
     bound += codec_error(c->codec, fabsl(total) + bound, c->ranks + bound);
+    if (c->scheme >= WRING_SCHEME_HIERARCHICAL) /* each node's sum is rounded */
+        bound += magnitudes * 2 * result;
     long double divisor = c->op == WRING_AVG ? c->ranks : 1;
     bound = bound / divisor + (fabsl(total) / divisor + bound) * 2 * result + c->ranks * smallest;
     return (struct truth){total / divisor, bound};

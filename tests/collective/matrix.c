@@ -26,12 +26,13 @@ const char *wring_matrix_text(const struct wring_matrix_case *c, char *text, int
                                         "allgather", "alltoall",  "broadcast"};
     static const char *const memories[] = {"allocated", "foreign", "registered"};
     snprintf(text, (size_t)bytes,
-             "%s, %u ranks, %llu elems of %s, %s, %s, scheme %d, %s, chunk %s, %s, %s, %s, %s%s%s%s"
+             "%s, %u ranks (%u per node), %llu elems of %s, %s, %s, scheme %d, %s, chunk %s, %s, "
+             "%s, %s, %s%s%s%s"
              "%s, %u steps",
-             whats[c->what], c->ranks, (unsigned long long)c->elems, wring_dtype_name(c->dtype),
-             wring_op_name(c->op), c->codec, (int)c->scheme, c->provider, c->chunk, c->cpu,
-             c->executor, c->progress, memories[c->memory], c->strict ? ", strict" : "",
-             c->in_place ? ", in place" : "", c->flush ? ", ftz" : "",
+             whats[c->what], c->ranks, c->ranks_per_node, (unsigned long long)c->elems,
+             wring_dtype_name(c->dtype), wring_op_name(c->op), c->codec, (int)c->scheme,
+             c->provider, c->chunk, c->cpu, c->executor, c->progress, memories[c->memory],
+             c->strict ? ", strict" : "", c->in_place ? ", in place" : "", c->flush ? ", ftz" : "",
              c->special ? ", special" : "", c->steps);
     return text;
 }
@@ -257,7 +258,11 @@ bool wring_matrix_run(const struct wring_matrix_case *c)
         list[i] = settings[i];
     for (uint32_t i = 0; i < c->ranks; i++)
         run.results[i] = calloc(wring_matrix_out_elems(c) + 1, wring_dtype_bytes(c->dtype));
-    struct wring_test_job job = {.ranks = c->ranks, .settings = list, .arg = &run, .run = run_rank};
+    struct wring_test_job job = {.ranks = c->ranks,
+                                 .ranks_per_node = c->ranks_per_node,
+                                 .settings = list,
+                                 .arg = &run,
+                                 .run = run_rank};
     wring_test_run_ranks(&job);
     if (wring_test_failures() == before)
         check_results(&run);

@@ -28,7 +28,7 @@ enum wring_matrix_memory {
 
 struct wring_matrix_case {
     enum wring_matrix_what what;
-    uint32_t ranks;
+    uint32_t ranks, ranks_per_node; /* of the latter 0: all on this host */
     uint64_t elems; /* of a bucket, allreduce or broadcast; else of each member's run */
     enum wring_dtype dtype;
     enum wring_op op;

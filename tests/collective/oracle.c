@@ -20,8 +20,11 @@ struct oracle {
     uint32_t rank; /* whose result is wanted */
     struct wring_codec *codec;
     bool raw;
-    void **inputs;     /* [ranks][in_elems] */
-    float **residuals; /* [ranks][in_elems] */
+    uint32_t n;        /* who exchange: ranks, or nodes */
+    void **inputs;     /* [n][in_elems] */
+    float **residuals; /* [n][in_elems] */
+    uint32_t nodes;    /* they exchange hierarchically; 0: they do not */
+    void **own;        /* [ranks][in_elems] hierarchically: what nodes' inputs are the sums of */
     float *scratch;    /* [in_elems] */
     void *out;         /* [out_elems] */
     uint8_t *code;
@@ -45,7 +48,7 @@ static void through_codec(struct oracle *o, struct way way, const float *from, f
 {
     struct wring_codec_context context = {.seed = 1234,
                                           .rank = way.rank,
-                                          .ranks = o->c->ranks,
+                                          .ranks = o->n,
                                           .phase = way.phase,
                                           .step = way.step,
                                           .element = way.at};
@@ -63,7 +66,7 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
                         unsigned step)
 {
     uint64_t n = span.end - span.begin;
-    for (uint32_t r = 0; r < o->c->ranks; r++) {
+    for (uint32_t r = 0; r < o->n; r++) {
         const float *x = (const float *)o->inputs[r] + span.begin;
         if (r != owner) {
             through_codec(o, (struct way){n, span.begin, step, r, 0}, x, o->scratch,
@@ -79,23 +82,28 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
 
 static bool is_sharded(const struct oracle *o)
 {
-    if (o->c->what == WRING_MATRIX_BUCKET && o->c->scheme != WRING_SCHEME_AUTO)
-        return o->c->scheme == WRING_SCHEME_DIVISIBLE;
-    return wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS || o->c->ranks > 2;
+    enum wring_scheme scheme = o->c->scheme;
+    if (scheme >= WRING_SCHEME_HIERARCHICAL)
+        scheme = (enum wring_scheme)(scheme - WRING_SCHEME_HIERARCHICAL);
+    if (o->c->what == WRING_MATRIX_BUCKET && scheme != WRING_SCHEME_AUTO)
+        return scheme == WRING_SCHEME_DIVISIBLE;
+    return wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS ||
+           (o->n > 2 && wring_codec_info(o->codec)->unit != 0);
 }
 
-static void encoded_allreduce(struct oracle *o, unsigned step)
+static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned step)
 {
     float *out = o->out;
     if (!is_sharded(o)) {
-        reduce_span(o, out, (struct wring_span){0, o->c->elems}, UINT32_MAX, step);
+        reduce_span(o, out + part.begin, part, UINT32_MAX, step);
         return;
     }
     struct wring_geometry geometry =
-        wring_geometry_make(o->c->elems, 4, o->c->ranks, o->codec, 4096);
-    for (uint32_t owner = 0; owner < o->c->ranks; owner++) {
+        wring_geometry_make(part.end - part.begin, 4, o->n, o->codec, 4096);
+    for (uint32_t owner = 0; owner < o->n; owner++) {
         struct wring_span span = wring_geometry_shard(&geometry, owner);
         uint64_t n = span.end - span.begin;
+        span = (struct wring_span){part.begin + span.begin, part.begin + span.end};
         if (n == 0)
             continue;
         reduce_span(o, out + span.begin, span, owner, step);
@@ -103,6 +111,59 @@ static void encoded_allreduce(struct oracle *o, unsigned step)
                       o->residuals[owner] + span.begin);
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
+}
+
+/** The node's sums: of 16-bit types an average is one of nodes' averages. */
+static void sum_nodes(struct oracle *o)
+{
+    const struct wring_matrix_case *c = o->c;
+    bool average = c->op == WRING_AVG && wring_dtype_bytes(c->dtype) > 2;
+    for (uint32_t node = 0; node < o->nodes; node++)
+        wring_test_reduce(c->dtype, average ? WRING_SUM : c->op,
+                          (const void *const *)o->own + node * c->ranks_per_node, c->ranks_per_node,
+                          c->elems, o->inputs[node]);
+}
+
+static void raw_between_nodes(struct oracle *o)
+{
+    const struct wring_matrix_case *c = o->c;
+    bool average = c->op == WRING_AVG && wring_dtype_bytes(c->dtype) > 2;
+    wring_test_reduce(c->dtype, average ? WRING_SUM : c->op, (const void *const *)o->inputs,
+                      o->nodes, c->elems, o->out);
+    if (average)
+        wring_test_divide(c->dtype, o->out, c->elems, c->ranks);
+}
+
+/** Each rank of a node has a shard of each slice, and exchanges it with those in its place. */
+static void encoded_between_nodes(struct oracle *o, unsigned step)
+{
+    uint64_t elems = o->c->elems, most = elems >> 18;
+    uint32_t slices = most > 4 ? 4 : most > 1 ? (uint32_t)most : 1;
+    if (wring_codec_info(o->codec)->unit == 0)
+        slices = 1;
+    struct wring_geometry whole = wring_geometry_make(elems, 4, slices, o->codec, 4096);
+    for (uint32_t s = 0; s < slices; s++) {
+        struct wring_span slice = wring_geometry_shard(&whole, s);
+        struct wring_geometry node =
+            wring_geometry_make(slice.end - slice.begin, 4, o->c->ranks_per_node, o->codec, 4096);
+        for (uint32_t place = 0; place < o->c->ranks_per_node; place++) {
+            struct wring_span shard = wring_geometry_shard(&node, place);
+            shard = (struct wring_span){slice.begin + shard.begin, slice.begin + shard.end};
+            if (shard.begin < shard.end)
+                encoded_allreduce(o, shard, step);
+        }
+    }
+}
+
+static void hierarchical_step(struct oracle *o, unsigned step)
+{
+    for (uint32_t r = 0; r < o->c->ranks; r++)
+        wring_matrix_input(o->c, r, step, o->own[r]);
+    sum_nodes(o);
+    if (o->raw)
+        raw_between_nodes(o);
+    else
+        encoded_between_nodes(o, step);
 }
 
 /** Runs of `in` go to runs of `out`; what stays at home is encoded if everyone gets the same. */
@@ -136,7 +197,7 @@ static void encoded_step(struct oracle *o, unsigned step)
         return;
     case WRING_MATRIX_BUCKET:
     case WRING_MATRIX_ALLREDUCE:
-        encoded_allreduce(o, step);
+        encoded_allreduce(o, (struct wring_span){0, o->c->elems}, step);
         return;
     case WRING_MATRIX_REDUCE_SCATTER:
         reduce_span(o, o->out, (struct wring_span){own, own + o->c->elems}, o->rank, step);
@@ -189,6 +250,10 @@ static void raw_step(struct oracle *o, unsigned step)
 
 static void run_step(struct oracle *o, unsigned step)
 {
+    if (o->nodes > 0) {
+        hierarchical_step(o, step);
+        return;
+    }
     for (uint32_t r = 0; r < o->c->ranks; r++)
         wring_matrix_input(o->c, r, step, o->inputs[r]);
     if (o->c->ranks == 1) /* nothing is touched */
@@ -213,6 +278,37 @@ static void check_bits(const struct oracle *o, const void *out)
           wring_matrix_text(o->c, text, sizeof(text)));
 }
 
+/** Nodes of equally many ranks, as a bucket's scheme wants them, or 0. */
+static uint32_t count_nodes(const struct wring_matrix_case *c)
+{
+    bool wanted = c->what == WRING_MATRIX_BUCKET && c->scheme >= WRING_SCHEME_HIERARCHICAL;
+    if (!wanted || c->ranks_per_node < 2 || c->ranks % c->ranks_per_node != 0 ||
+        c->ranks == c->ranks_per_node || c->elems == 0)
+        return 0;
+    return c->ranks / c->ranks_per_node;
+}
+
+static void **make_rows(uint32_t n, uint64_t elems, size_t bytes)
+{
+    void **rows = calloc(n, sizeof(*rows));
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = calloc(elems, bytes);
+    return rows;
+}
+
+static void free_rows(void **rows, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(rows[i]);
+    free(rows);
+}
+
+/** The ranks' own inputs. */
+static const void *const *inputs_of(const struct oracle *o)
+{
+    return (const void *const *)(o->nodes > 0 ? o->own : o->inputs);
+}
+
 void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const void *out)
 {
     struct oracle o = {.c = c, .rank = rank};
@@ -222,12 +318,11 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_EXACT) != 0; /* as without a codec, bit for bit */
-    o.inputs = calloc(c->ranks, sizeof(*o.inputs));
-    o.residuals = calloc(c->ranks, sizeof(*o.residuals));
-    for (uint32_t r = 0; r < c->ranks; r++) {
-        o.inputs[r] = calloc(in_elems + 1, bytes);
-        o.residuals[r] = calloc(in_elems + 1, sizeof(float));
-    }
+    o.nodes = count_nodes(c);
+    o.n = o.nodes > 0 ? o.nodes : c->ranks;
+    o.inputs = make_rows(o.n, in_elems + 1, bytes);
+    o.residuals = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
+    o.own = make_rows(o.nodes > 0 ? c->ranks : 0, in_elems + 1, bytes);
     o.scratch = calloc(in_elems + 1, sizeof(float));
     o.out = calloc(wring_matrix_out_elems(c) + 1, bytes);
     o.code = malloc(wring_codec_bound(o.codec, in_elems) + 64);
@@ -236,15 +331,12 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     for (unsigned step = 0; step < c->steps; step++)
         run_step(&o, step);
     check_bits(&o, out);
-    wring_matrix_check_bound(c, rank, (const void *const *)o.inputs, out);
+    wring_matrix_check_bound(c, rank, inputs_of(&o), out);
     wring_fp_leave(saved);
 
-    for (uint32_t r = 0; r < c->ranks; r++) {
-        free(o.inputs[r]);
-        free(o.residuals[r]);
-    }
-    free(o.inputs);
-    free(o.residuals);
+    free_rows(o.inputs, o.n);
+    free_rows((void **)o.residuals, o.n);
+    free_rows(o.own, o.nodes > 0 ? c->ranks : 0);
     free(o.scratch);
     free(o.out);
     free(o.code);

@@ -63,6 +63,7 @@ enum dimension {
     CODEC,
     PROVIDER,
     RANKS,
+    NODES,
     ELEMS,
     CHUNK,
     TIER,
@@ -79,12 +80,13 @@ enum dimension {
 
 static uint32_t values[DIMENSIONS] = {
     [WHAT] = WRING_MATRIX_WHATS,
-    [SCHEME] = 3,
+    [SCHEME] = WRING_SCHEMES,
     [DTYPE] = WRING_DTYPES,
     [OP] = WRING_OPS,
     [CODEC] = COUNT(codecs),
     [PROVIDER] = COUNT(providers),
     [RANKS] = 9,
+    [NODES] = 4, /* ranks of one, 0: all on this host */
     [ELEMS] = COUNT(counts),
     [CHUNK] = COUNT(chunks),
     [TIER] = COUNT(tiers),
@@ -104,6 +106,16 @@ static bool reduces(uint32_t what)
            what == WRING_MATRIX_REDUCE_SCATTER;
 }
 
+static bool has_way_back(const char *codec)
+{
+    return strchr(codec, '>') != NULL;
+}
+
+static bool lacks_way_back(enum wring_scheme scheme)
+{
+    return scheme == WRING_SCHEME_INDIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
+}
+
 /** What the interface does not offer is not asked for. */
 static void mend(void *arg, uint32_t *choice)
 {
@@ -113,8 +125,10 @@ static void mend(void *arg, uint32_t *choice)
         choice[SCHEME] = WRING_SCHEME_AUTO;
         choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : EXCHANGE_CODECS;
     }
-    if (choice[SCHEME] == WRING_SCHEME_INDIVISIBLE && strchr(codecs[choice[CODEC]], '>') != NULL)
-        choice[SCHEME] = WRING_SCHEME_DIVISIBLE;
+    if (has_way_back(codecs[choice[CODEC]]) && lacks_way_back((enum wring_scheme)choice[SCHEME]))
+        choice[SCHEME]--;
+    if (choice[NODES] > 0 && strncmp(providers[choice[PROVIDER]], "shm", 3) == 0)
+        choice[NODES] = 0; /* nothing leads to other hosts */
     if (!reduces(what))
         choice[OP] = WRING_SUM;
     if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG)
@@ -135,6 +149,7 @@ static struct wring_matrix_case case_of(const uint32_t *choice)
         .codec = codecs[choice[CODEC]],
         .provider = providers[choice[PROVIDER]],
         .ranks = choice[RANKS] + 1,
+        .ranks_per_node = choice[NODES],
         .elems = counts[choice[ELEMS]],
         .chunk = chunks[choice[CHUNK]],
         .cpu = tiers[choice[TIER]],
@@ -233,6 +248,73 @@ static void every_codec_scheme_and_provider(void)
             }
 }
 
+/** Nodes of two and three ranks; sums in place or in slots, in one slice or several. */
+static void every_codec_between_nodes(void)
+{
+    for (size_t codec = 0; codec < COUNT(codecs); codec++)
+        for (int scheme = WRING_SCHEME_HIERARCHICAL; scheme < WRING_SCHEMES; scheme++) {
+            struct wring_matrix_case c = plain;
+            c.codec = codecs[codec];
+            c.scheme = (enum wring_scheme)scheme;
+            c.provider = providers[(codec + (size_t)scheme) % 2 ? 0 : 2];
+            c.ranks_per_node = 2 + (uint32_t)codec % 2;
+            c.ranks = c.ranks_per_node * (2 + (uint32_t)(codec + (size_t)scheme) % 2);
+            c.special = codec % 2 ? 2 : 0;
+            if (!has_way_back(c.codec) || !lacks_way_back(c.scheme))
+                wring_matrix_run(&c);
+        }
+}
+
+/** Where ranks on nodes are not equally many, where each is alone, or all together. */
+static void every_rank_between_nodes(void)
+{
+    for (uint32_t ranks = 2; ranks <= 9; ranks++)
+        for (uint32_t per_node = 1; per_node <= 4; per_node++) {
+            struct wring_matrix_case c = plain;
+            c.ranks = ranks;
+            c.ranks_per_node = per_node;
+            c.elems = counts[(ranks + per_node) % COUNT(counts)];
+            c.codec = per_node % 2 ? "none" : plain.codec;
+            c.scheme = WRING_SCHEME_HIERARCHICAL;
+            c.provider = providers[ranks % 2 ? 0 : 2];
+            wring_matrix_run(&c);
+        }
+}
+
+static void every_type_between_nodes(void)
+{
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+        for (int op = 0; op < WRING_OPS; op++) {
+            struct wring_matrix_case c = plain;
+            c.dtype = (enum wring_dtype)dtype;
+            c.op = (enum wring_op)op;
+            c.codec = "none";
+            c.ranks = 6;
+            c.ranks_per_node = 2 + (uint32_t)op % 2;
+            c.scheme = WRING_SCHEME_HIERARCHICAL;
+            c.provider = providers[dtype % 2 ? 0 : 2];
+            wring_matrix_run(&c);
+        }
+}
+
+/** Two slices, and as many as there may be. */
+static void slices_between_nodes(void)
+{
+    static const char *const some[] = {"none", "int8:block=64+ef", "onebit", "onebit+ef>int8"};
+    for (size_t i = 0; i < COUNT(some); i++) {
+        struct wring_matrix_case c = plain;
+        c.codec = some[i];
+        c.ranks = 4;
+        c.ranks_per_node = 2;
+        c.elems = i % 2 ? 1200007 : 600011;
+        c.steps = 2;
+        c.chunk = "256k";
+        c.scheme = WRING_SCHEME_HIERARCHICAL;
+        c.provider = "auto";
+        wring_matrix_run(&c);
+    }
+}
+
 /** Every codec of each exchange, on devices and in pieces of several sizes. */
 static void every_exchange_and_codec(void)
 {
@@ -325,6 +407,10 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"every_codec_is_listed", every_codec_is_listed},
         {"every_codec_scheme_and_provider", every_codec_scheme_and_provider},
+        {"every_codec_between_nodes", every_codec_between_nodes},
+        {"every_rank_between_nodes", every_rank_between_nodes},
+        {"every_type_between_nodes", every_type_between_nodes},
+        {"slices_between_nodes", slices_between_nodes},
         {"every_exchange_and_codec", every_exchange_and_codec},
         {"every_type_and_operation", every_type_and_operation},
         {"every_rank_and_count", every_rank_and_count},

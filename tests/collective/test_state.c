@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Residuals saved, loaded, moved to a job of another size, and rolled back after a failure. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct blob {
 /** What a job is to do, and what its ranks leave behind. */
 struct story {
     uint64_t first, end;     /* steps [first, end) */
+    uint32_t per_node;       /* ranks of a node, between which all goes hierarchically; 0: flat */
     const struct blob *load; /* [loads], every one of them on every rank; NULL: none */
     uint32_t loads;
     struct blob saved[RANKS_MAX]; /* after the last step */
@@ -35,12 +37,14 @@ struct buckets {
     float *data[BUCKETS];
 };
 
-static bool make_buckets(struct wring_session *session, struct buckets *out)
+static bool make_buckets(struct wring_session *session, bool hierarchical, struct buckets *out)
 {
     static const char *const names[BUCKETS] = {"cut", "whole"};
     for (int b = 0; b < BUCKETS; b++) {
         struct wring_bucket_params params = {
             .name = names[b], .elems = ELEMS, .codec = codecs[b], .scheme = schemes[b]};
+        if (hierarchical)
+            params.scheme += WRING_SCHEME_HIERARCHICAL;
         if (wring_buffer_alloc(session, ELEMS * sizeof(float), (void **)&out->data[b]) != WRING_OK)
             return false;
         params.data = out->data[b];
@@ -87,7 +91,7 @@ static void tell(struct wring_session *session, uint32_t rank, void *arg)
     struct buckets buckets;
     size_t bytes;
     CHECK(wring_session_save_state(session, NULL, &bytes) == WRING_OK, "nothing to save");
-    REQUIRE(make_buckets(session, &buckets), "buckets");
+    REQUIRE(make_buckets(session, story->per_node > 0, &buckets), "buckets");
     for (uint32_t i = 0; i < story->loads; i++)
         CHECK(wring_session_load_state(session, story->load[i].data, story->load[i].bytes) ==
                   WRING_OK,
@@ -99,15 +103,26 @@ static void tell(struct wring_session *session, uint32_t rank, void *arg)
     story->saved[rank] = save(session);
 }
 
+static struct story *run_on_nodes(uint32_t ranks, uint32_t per_node, uint64_t first, uint64_t end,
+                                  const struct blob *load, uint32_t loads)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=auto", NULL};
+    struct story *story = calloc(1, sizeof(*story));
+    *story = (struct story){
+        .first = first, .end = end, .per_node = per_node, .load = load, .loads = loads};
+    struct wring_test_job job = {.ranks = ranks,
+                                 .ranks_per_node = per_node,
+                                 .settings = settings,
+                                 .run = tell,
+                                 .arg = story};
+    wring_test_run_ranks(&job);
+    return story;
+}
+
 static struct story *run_story(uint32_t ranks, uint64_t first, uint64_t end,
                                const struct blob *load, uint32_t loads)
 {
-    static const char *const settings[] = {"WRING_PROVIDER=shm", NULL};
-    struct story *story = calloc(1, sizeof(*story));
-    *story = (struct story){.first = first, .end = end, .load = load, .loads = loads};
-    struct wring_test_job job = {.ranks = ranks, .settings = settings, .run = tell, .arg = story};
-    wring_test_run_ranks(&job);
-    return story;
+    return run_on_nodes(ranks, 0, first, end, load, loads);
 }
 
 static void free_story(struct story *story)
@@ -117,23 +132,29 @@ static void free_story(struct story *story)
     free(story);
 }
 
-static void a_job_goes_on_where_it_was(void)
+static void check_goes_on(uint32_t ranks, uint32_t per_node)
 {
-    struct story *whole = run_story(3, 0, 6, NULL, 0);
-    struct story *begun = run_story(3, 0, 4, NULL, 0);
-    struct story *rest = run_story(3, 4, 6, begun->saved, 3);
-    struct story *without = run_story(3, 4, 6, NULL, 0);
+    struct story *whole = run_on_nodes(ranks, per_node, 0, 6, NULL, 0);
+    struct story *begun = run_on_nodes(ranks, per_node, 0, 4, NULL, 0);
+    struct story *rest = run_on_nodes(ranks, per_node, 4, 6, begun->saved, ranks);
+    struct story *without = run_on_nodes(ranks, per_node, 4, 6, NULL, 0);
     CHECK(memcmp(whole->results, rest->results, sizeof(whole->results)) == 0, "other bits");
     CHECK(memcmp(whole->results, without->results, sizeof(whole->results)) != 0,
           "the state makes no difference");
-    for (int i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < ranks; i++)
         CHECK(whole->saved[i].bytes == rest->saved[i].bytes &&
                   memcmp(whole->saved[i].data, rest->saved[i].data, rest->saved[i].bytes) == 0,
-              "rank %d ends in another state", i);
+              "rank %u ends in another state", i);
     free_story(whole);
     free_story(begun);
     free_story(rest);
     free_story(without);
+}
+
+static void a_job_goes_on_where_it_was(void)
+{
+    check_goes_on(3, 0);
+    check_goes_on(4, 2);
 }
 
 /** What a state's first bucket holds: where its owner's part lies, and all of its values. */
@@ -183,6 +204,53 @@ static void sums_move_to_their_new_owners(void)
     free_story(two);
 }
 
+/**
+ * What a state's loading takes of the first bucket, all ranks together: residuals of sums, and
+ * those of each rank's contributions but to the sums that it owns afterwards.
+ * @param total  [ELEMS]
+ */
+static void add_taken(const struct blob *saved, const struct blob *afterwards, double *total)
+{
+    float values[ELEMS], unused[ELEMS];
+    uint64_t before[2], after[2];
+
+    read_first(saved, before, values);
+    read_first(afterwards, after, unused);
+    for (uint64_t i = 0; i < ELEMS; i++) {
+        bool sum = i >= before[0] && i < before[1], owned = i >= after[0] && i < after[1];
+        if (sum || !owned)
+            total[i] += (double)values[i];
+    }
+}
+
+/** Hierarchically a rank encodes its node's sum of its shard alone: what it held back of the rest
+ *  goes out at once. So a step more makes no more of it, and no less. */
+static void flat_residuals_go_out_between_nodes(void)
+{
+    static double before[ELEMS], after[ELEMS];
+    struct story *flat = run_story(4, 0, 3, NULL, 0);
+    struct story *nodes = run_on_nodes(4, 2, 3, 4, flat->saved, 4);
+    float values[ELEMS];
+    uint64_t own[2];
+
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        add_taken(&flat->saved[rank], &nodes->saved[rank], before);
+        fill(values, rank, 0, 3);
+        for (int i = 0; i < ELEMS; i++)
+            before[i] += (double)values[i];
+        read_first(&nodes->saved[rank], own, values);
+        for (int i = 0; i < ELEMS; i++)
+            after[i] += (double)values[i];
+    }
+    for (int i = 0; i < ELEMS; i++) {
+        double got = (double)nodes->results[0][0][i] + after[i];
+        REQUIRE(fabs(got - before[i]) < 1e-4, "element %d: %g sent or held back, not %g", i, got,
+                before[i]);
+    }
+    free_story(flat);
+    free_story(nodes);
+}
+
 static void refuse(struct wring_session *session, uint32_t rank, void *arg)
 {
     const struct story *story = arg;
@@ -210,7 +278,7 @@ static void refuse(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_ERR_MISMATCH,
           "another bucket");
     CHECK(wring_bucket_drop(bucket) == WRING_OK, "drop");
-    CHECK(make_buckets(session, &buckets), "buckets");
+    CHECK(make_buckets(session, false, &buckets), "buckets");
     CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_OK, "good");
 }
 
@@ -236,7 +304,7 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
     struct buckets buckets;
     struct blob before, after;
 
-    REQUIRE(make_buckets(session, &buckets), "buckets");
+    REQUIRE(make_buckets(session, false, &buckets), "buckets");
     for (uint64_t step = 0; step < 2; step++)
         REQUIRE(run_step(&buckets, rank, step) == WRING_OK, "step");
     before = save(session);
@@ -276,6 +344,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"a_job_goes_on_where_it_was", a_job_goes_on_where_it_was},
         {"sums_move_to_their_new_owners", sums_move_to_their_new_owners},
+        {"flat_residuals_go_out_between_nodes", flat_residuals_go_out_between_nodes},
         {"what_does_not_fit_is_refused", what_does_not_fit_is_refused},
         {"a_failed_step_is_rolled_back", a_failed_step_is_rolled_back},
         {NULL, NULL},

@@ -166,3 +166,16 @@ void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *con
                      ? round_to(&formats[dtype], reduce_floats(dtype, op, src, n_src, i))
                      : reduce_integers(dtype, op, src, n_src, i));
 }
+
+void wring_test_divide(enum wring_dtype dtype, void *data, uint64_t elems, uint32_t divisor)
+{
+    for (uint64_t i = 0; i < elems; i++)
+        if (is_float(dtype)) {
+            double x = (double)wring_test_element(dtype, data, i);
+            x = dtype == WRING_F64 ? x / divisor : (double)((float)x / (float)divisor);
+            put_bits(dtype, data, i, round_to(&formats[dtype], x));
+        } else {
+            int64_t x = (int64_t)wring_test_element(dtype, data, i);
+            put_bits(dtype, data, i, (uint64_t)(x / (int64_t)divisor));
+        }
+}

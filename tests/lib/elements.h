@@ -33,4 +33,8 @@ void wring_test_fill(enum wring_dtype dtype, void *data, uint64_t elems, enum wr
 void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                        uint32_t n_src, uint64_t elems, void *dst);
 
+/** data = data / divisor, as an average divides its sum. Not of 16-bit types, whose sums are not
+ * yet rounded then. */
+void wring_test_divide(enum wring_dtype dtype, void *data, uint64_t elems, uint32_t divisor);
+
 #endif

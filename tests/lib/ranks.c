@@ -17,10 +17,12 @@ struct rank_thread {
 };
 
 /** What a codec gives is to be tested, not whether it gains time here; a job may say otherwise. */
-static void fill_settings(const struct wring_test_job *job, const char **settings)
+static void fill_settings(const struct wring_test_job *job, const char *node, const char **settings)
 {
     size_t n = 0;
     settings[n++] = "WRING_BYPASS=never";
+    if (job->ranks_per_node > 0)
+        settings[n++] = node;
     for (const char *const *at = job->settings; at != NULL && *at != NULL; at++)
         if (n < SETTINGS_MAX)
             settings[n++] = *at;
@@ -33,6 +35,8 @@ static void *rank_main(void *arg)
 {
     const struct rank_thread *self = arg;
     const char *settings[SETTINGS_MAX + 1];
+    uint32_t per_node = self->job->ranks_per_node > 0 ? self->job->ranks_per_node : 1;
+    char node[32];
     struct wring_session *session = NULL;
     struct wring_session_params params = {
         .bootstrap = self->bootstrap,
@@ -41,7 +45,8 @@ static void *rank_main(void *arg)
         .log = self->job->log,
         .log_arg = self->job->log_arg,
     };
-    fill_settings(self->job, settings);
+    snprintf(node, sizeof(node), "WRING_NODE=%u", self->rank / per_node);
+    fill_settings(self->job, node, settings);
     enum wring_status status = wring_session_open(&params, &session);
     CHECK(status == WRING_OK, "rank %u: open: %s", self->rank, wring_status_text(status));
     if (status == WRING_OK)

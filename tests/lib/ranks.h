@@ -7,6 +7,7 @@
 
 struct wring_test_job {
     uint32_t ranks;
+    uint32_t ranks_per_node;     /* so many count as being on one host; 0: all on this one */
     const char *const *settings; /* "WRING_X=value", NULL-terminated; NULL: none */
     void *arg;
     /** One rank's part. The session is open; it is closed after this. */

@@ -183,7 +183,7 @@ static bool send_task(struct wring_task *task)
             return any;
         }
         task->put_to[member] = true;
-        collective->cost.wire_bytes += task->piece_bytes;
+        wring_collective_whole(collective)->cost.wire_bytes += task->piece_bytes;
         task->puts_left--;
         task->puts_under_way += !fabric->peers[collective->members.ranks[member]].put_copies;
         any = true;

@@ -14,6 +14,8 @@
  *                map each other's memory (mapped.h) the engine has nothing to do with most steps
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
  *                to which the root alone contributes), alltoall
+ *
+ * and one drives others, its legs: hierarchical (hierarchical.h).
  */
 #ifndef WRING_TRANSPORT_COLLECTIVE_H
 #define WRING_TRANSPORT_COLLECTIVE_H
@@ -88,14 +90,16 @@ struct wring_work {
     void *out;      /* what we end with, from element out_origin on; allreduce: the same as in */
     uint64_t in_origin, out_origin;
     const struct wring_block *block; /* where pieces sent as they are lie, if registered */
-    uint32_t root; /* exchange: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;   /* exchange: one piece goes to all, not one to each */
-    bool keep;     /* sharded: the owners keep the sums */
-    bool sync;     /* flat: exchange something even if there are no elements */
-    bool placed;   /* sharded: the sum of each shard goes straight into everyone's data */
-    bool direct;   /* placed, and everyone's data is mapped: owners read contributions there, and
-                      a member sends each of them no more than the word that its own is ready */
-    bool staged;   /* raw pieces are copied into slots: a device cannot send from where they lie */
+    uint32_t root;  /* exchange: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;    /* exchange: one piece goes to all, not one to each */
+    uint32_t ranks; /* that an average is over; 0: the members */
+    bool keep;      /* sharded: the owners keep the sums */
+    bool sync;      /* flat: exchange something even if there are no elements */
+    bool placed;    /* the sum of each shard, of an exchange what each contributes, goes straight
+                       into everyone's data */
+    bool direct;    /* sharded, and everyone's data is mapped: owners read contributions there, and
+                       a member sends each of them no more than the word that its own is ready */
+    bool staged;    /* raw pieces are copied into slots: a device cannot send from where they lie */
 };
 
 /** What the steps so far took. Written by the thread that makes progress. */
@@ -112,11 +116,14 @@ struct wring_collective {
     uint32_t label;  /* its name in the trace */
     uint64_t seed;
     int32_t priority;
-    struct wring_channel *scatter; /* to one member, another piece to each */
-    struct wring_channel *gather;  /* to all */
-    struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
-    struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
-    float *residual;               /* [elems] or NULL */
+    struct wring_channel *scatter;  /* to one member, another piece to each */
+    struct wring_channel *gather;   /* to all */
+    struct wring_calls *calls;      /* those of a group; NULL: all ranks agreed on the bucket */
+    struct wring_mapped *mapped;    /* for what is flat; NULL: that goes over channels, too */
+    float *residual;                /* [elems] or NULL */
+    struct wring_levels *levels;    /* hierarchical: its legs; else NULL */
+    struct wring_collective *whole; /* that it is a leg of: costs count there; NULL: it is none */
+    uint64_t first;                 /* of the bucket's elements, that is its own first one */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
     struct wring_block *slots; /* registered memory for pieces to be sent */
@@ -149,9 +156,16 @@ extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_flat;
 extern const struct wring_collective_ops wring_flat_mapped;
 extern const struct wring_collective_ops wring_exchange;
+extern const struct wring_collective_ops wring_hierarchical;
 
 /** Can wring_flat run it, where there is no codec? */
 bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
+
+/** Where its costs and losses count. */
+static inline struct wring_collective *wring_collective_whole(struct wring_collective *collective)
+{
+    return collective->whole != NULL ? collective->whole : collective;
+}
 
 /** One that was timed has ended. */
 void wring_collective_add_cost(struct wring_collective *collective);

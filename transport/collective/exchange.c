@@ -5,6 +5,8 @@
  *     allgather   one piece of ours to all; that of member m becomes shard m of the result
  *     broadcast   the same with one contributor, the root, whose piece is all of the result
  *     alltoall    shard m of ours to member m; what comes from m becomes shard m of the result
+ *
+ * An allgather may be placed: pieces go straight to where they belong in everyone's data.
  */
 #include "transport/collective/collective.h"
 
@@ -50,8 +52,11 @@ static uint64_t own_copies(const struct wring_collective *collective)
 
 static void exchange_start(struct wring_collective *collective)
 {
-    for (uint32_t i = 0; i < collective->members.n; i++)
+    for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = collective->decoded[i] = 0;
+        if (collective->work.placed && i != collective->members.me)
+            collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
+    }
 }
 
 static bool send_to_all(struct wring_collective *collective)
@@ -106,7 +111,7 @@ static bool copy_own(struct wring_collective *collective)
 static bool take_next(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t i = 0; i < collective->members.n; i++) {
+    for (uint32_t i = 0; !collective->work.placed && i < collective->members.n; i++) {
         struct wring_span shard = shard_of(collective, i);
         if (i == collective->members.me || !contributes(collective, i))
             continue;
@@ -119,13 +124,14 @@ static bool take_next(struct wring_collective *collective)
 
 static bool exchange_owes(const struct wring_collective *collective, uint32_t member)
 {
-    uint32_t me = collective->members.me;
-    return contributes(collective, me) &&
-           collective->sent[collective->work.to_all ? me : member] < chunks_of(collective, member);
+    uint32_t me = collective->members.me, to = collective->work.to_all ? me : member;
+    return contributes(collective, me) && collective->sent[to] < chunks_of(collective, to);
 }
 
 static bool lacks(const struct wring_collective *collective, uint32_t member)
 {
+    if (collective->work.placed)
+        return collective->gather->in[member].arrivals != collective->arrivals[member];
     return contributes(collective, member) &&
            collective->decoded[member] < chunks_of(collective, member);
 }
@@ -183,7 +189,8 @@ static bool exchange_awaits(const struct wring_collective *collective, uint32_t 
 {
     size_t bytes;
     return lacks(collective, member) &&
-           wring_channel_peek(channel_of(collective), member, &bytes) == NULL;
+           (collective->work.placed ||
+            wring_channel_peek(channel_of(collective), member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_exchange = {

@@ -27,8 +27,7 @@ static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32
     return chunk > grain ? chunk : grain;
 }
 
-struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
-                                          const struct wring_codec *codec, size_t chunk_bytes)
+uint64_t wring_geometry_grain(uint64_t elems, const struct wring_codec *codec)
 {
     uint64_t unit = codec != NULL ? wring_codec_info(codec)->unit : 1;
     if (unit == 0) /* the whole bucket */
@@ -36,6 +35,13 @@ struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, u
     uint64_t grain = unit;
     while (grain < RAW_GRAIN)
         grain *= 2;
+    return grain;
+}
+
+struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
+                                          const struct wring_codec *codec, size_t chunk_bytes)
+{
+    uint64_t grain = wring_geometry_grain(elems, codec);
     return (struct wring_geometry){
         .elems = elems,
         .grain = grain,

@@ -30,6 +30,10 @@ struct wring_span {
 /** @param codec  NULL: raw elements of elem_bytes; else float32 */
 struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
                                           const struct wring_codec *codec, size_t chunk_bytes);
+/** Elements between two places where a codec's pieces may be cut, or raw ones (NULL). @param elems
+ *  of the whole bucket */
+uint64_t wring_geometry_grain(uint64_t elems, const struct wring_codec *codec);
+
 /** The most elements of an encoded chunk, unless a single grain has more. */
 uint64_t wring_geometry_most(size_t chunk_bytes);
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard);

@@ -12,8 +12,18 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .ranks = collective->members.n,
         .phase = phase,
         .step = collective->step,
-        .element = wring_geometry_element(&collective->work.geometry, span.begin),
+        .element =
+            collective->first + wring_geometry_element(&collective->work.geometry, span.begin),
     };
+}
+
+/** What a sum of everyone's pieces is divided by. */
+static float divisor_of(const struct wring_collective *collective)
+{
+    const struct wring_work *work = &collective->work;
+    if (work->op != WRING_AVG)
+        return 1;
+    return (float)(work->ranks > 0 ? work->ranks : collective->members.n);
 }
 
 /** The job of a task, without operands. */
@@ -28,7 +38,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .tier = task->collective->engine->config->cpu,
         .elems = span.end - span.begin,
         .context = context,
-        .divisor = work->op == WRING_AVG ? (float)task->collective->members.n : 1,
+        .divisor = divisor_of(task->collective),
         .cookie = task,
     };
     task->span = span;
@@ -45,12 +55,13 @@ const struct wring_codec *wring_collective_way(const struct wring_collective *co
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
 static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
+    struct wring_measured *measured = &wring_collective_whole(task->collective)->measured;
     job->codec_out = wring_collective_way(task->collective, phase);
     job->residual = NULL;
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
         job->residual = task->collective->residual + task->span.begin;
     job->code = task->slot;
-    job->measure = wring_measured_wants(&task->collective->measured, phase, task->collective->step);
+    job->measure = wring_measured_wants(measured, phase, task->collective->step);
 }
 
 const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
@@ -231,7 +242,7 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
-    if (collective->work.direct)
+    if (collective->work.direct && !collective->work.keep)
         copy_to_all(task);
     if (encoded)
         encode_by(job, task, 1);

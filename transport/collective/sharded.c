@@ -37,7 +37,7 @@ static void sharded_start(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
-        if (collective->work.placed && i != collective->members.me)
+        if (collective->work.placed && !collective->work.keep && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
 }
@@ -115,9 +115,11 @@ static bool take_sums(struct wring_collective *collective)
 /** The sums of a member's shard are not all here. */
 static bool lacks_sums(const struct wring_collective *collective, uint32_t member)
 {
+    if (collective->work.keep)
+        return false;
     if (collective->work.placed)
         return collective->gather->in[member].arrivals != collective->arrivals[member];
-    return !collective->work.keep && collective->decoded[member] < chunks_of(collective, member);
+    return collective->decoded[member] < chunks_of(collective, member);
 }
 
 static bool complete(const struct wring_collective *collective)

@@ -38,7 +38,14 @@ enum wring_scheme {
     WRING_SCHEME_AUTO = 0,    /* by size, codec and number of ranks */
     WRING_SCHEME_DIVISIBLE,   /* shards: alltoall, reduce at the owner, allgather ("direct" raw) */
     WRING_SCHEME_INDIVISIBLE, /* allgather of whole contributions, every rank reduces */
+
+    /* raw sums within each node (WRING_NODE), and one of the above between nodes, by the codec;
+       flat where nodes have not equally many ranks, or one */
+    WRING_SCHEME_HIERARCHICAL,
+    WRING_SCHEME_HIERARCHICAL_DIVISIBLE,
+    WRING_SCHEME_HIERARCHICAL_INDIVISIBLE,
 };
+#define WRING_SCHEMES 6
 
 /** Bytes of one element; 0 for what is no type. Threads: safe. */
 size_t wring_dtype_bytes(enum wring_dtype dtype);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/group/group_nodes.h"
+
+#include <stdlib.h>
+
+static uint32_t node_of(const struct wring_group *group, uint32_t member)
+{
+    return group->session->fabric->peers[group->ranks[member]].node;
+}
+
+/** How many of the first `end` members are on a member's node. */
+static uint32_t count_alike(const struct wring_group *group, uint32_t member, uint32_t end)
+{
+    uint32_t alike = 0;
+    for (uint32_t i = 0; i < end; i++)
+        alike += node_of(group, i) == node_of(group, member);
+    return alike;
+}
+
+struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group)
+{
+    struct wring_group_nodes nodes = {.least = UINT32_MAX};
+
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        if (count_alike(group, i, i) > 0)
+            continue; /* not the first of its node */
+        uint32_t alike = count_alike(group, i, group->members.n);
+        nodes.n++;
+        nodes.least = alike < nodes.least ? alike : nodes.least;
+        nodes.most = alike > nodes.most ? alike : nodes.most;
+    }
+    return nodes;
+}
+
+/** Does a member belong to the subgroup that we are in: that of our node, or of our place? */
+static bool is_with_us(const struct wring_group *group, uint32_t member, bool across)
+{
+    uint32_t me = group->members.me;
+    if (!across)
+        return node_of(group, member) == node_of(group, me);
+    return count_alike(group, member, member) == count_alike(group, me, me);
+}
+
+static enum wring_status make_subgroup(struct wring_group *group, bool across,
+                                       struct wring_group **out)
+{
+    uint32_t *ranks = malloc(group->members.n * sizeof(*ranks)), n = 0;
+
+    if (ranks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < group->members.n; i++)
+        if (is_with_us(group, i, across))
+            ranks[n++] = group->ranks[i];
+    enum wring_status status = wring_group_new(group->session, ranks, n, out);
+    free(ranks);
+    return status;
+}
+
+enum wring_status wring_group_split(struct wring_group *group)
+{
+    enum wring_status status = WRING_OK;
+
+    if (group->node == NULL)
+        status = make_subgroup(group, false, &group->node);
+    if (status == WRING_OK && group->across == NULL)
+        status = make_subgroup(group, true, &group->across);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Which of a group's members share a node: hosts as they were told apart when the session opened.
+ */
+#ifndef WRING_RUNTIME_GROUP_NODES_H
+#define WRING_RUNTIME_GROUP_NODES_H
+
+#include "runtime/session/session.h"
+
+struct wring_group_nodes {
+    uint32_t n;
+    uint32_t least, most; /* members in one of them */
+};
+
+struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group);
+
+/**
+ * Fill in group->node, the members of our node, and group->across, those that stand in the same
+ * place as we on every node; nodes have equally many. They have ranks, and nothing to make calls
+ * with. Once is enough. Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_group_split(struct wring_group *group);
+
+#endif
