@@ -72,6 +72,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] pinned",       STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier; below it, what the processor has",         CHOICE("scalar|avx2|avx512|vbmi2|neon|best"), FIELD(cpu), false },
     { "WRING_BYPASS",       "auto",    "",      "leave a bucket's codec out: where commit measures that it gains no time, never, or always", CHOICE("auto|never|always"), FIELD(bypass), false },
+    { "WRING_SCHEME",       "auto",    "",      "how buckets travel that leave it open: hierarchical sums within nodes first", CHOICE("auto|divisible|indivisible|hierarchical|hierarchical-divisible|hierarchical-indivisible"), FIELD(scheme), false },
     { "WRING_PLAN",         "",        "",      "file of a plan to execute, made by wring plan, whose codecs replace the buckets' own; auto: measure, plan and compare while the job runs", STRING, FIELD(plan), false },
     { "WRING_PLAN_CODECS",  "",        "",      "with WRING_PLAN=auto: codecs that any sum of f32 may take, as bf16,onebit+ef, beside none and what its bucket asks for", STRING, FIELD(plan_codecs), false },
     { "WRING_PLAN_SECONDS", "2",       "s",     "with WRING_PLAN=auto: about how long exchanges are measured, where the cache has no profile", SECONDS(10 * MS, 600 * S), FIELD(plan_seconds_ns), false },

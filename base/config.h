@@ -72,6 +72,7 @@ struct wring_config {
     char executor[WRING_CONFIG_TEXT];
     char cpu[WRING_CONFIG_TEXT];
     char bypass[WRING_CONFIG_TEXT];
+    char scheme[WRING_CONFIG_TEXT];
     char plan[WRING_CONFIG_TEXT]; /* a file, or "auto" */
     char plan_codecs[WRING_CONFIG_TEXT];
     uint64_t plan_seconds_ns;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <wring/types.h>
 
+#include <string.h>
+
 static const struct {
     const char *name;
     size_t bytes;
@@ -16,6 +18,15 @@ static const char *const ops[WRING_OPS] = {
     [WRING_MAX] = "max",
 };
 
+static const char *const schemes[WRING_SCHEMES] = {
+    [WRING_SCHEME_AUTO] = "auto",
+    [WRING_SCHEME_DIVISIBLE] = "divisible",
+    [WRING_SCHEME_INDIVISIBLE] = "indivisible",
+    [WRING_SCHEME_HIERARCHICAL] = "hierarchical",
+    [WRING_SCHEME_HIERARCHICAL_DIVISIBLE] = "hierarchical-divisible",
+    [WRING_SCHEME_HIERARCHICAL_INDIVISIBLE] = "hierarchical-indivisible",
+};
+
 size_t wring_dtype_bytes(enum wring_dtype dtype)
 {
     return (unsigned)dtype < WRING_DTYPES ? dtypes[dtype].bytes : 0;
@@ -29,4 +40,17 @@ const char *wring_dtype_name(enum wring_dtype dtype)
 const char *wring_op_name(enum wring_op op)
 {
     return (unsigned)op < WRING_OPS ? ops[op] : "?";
+}
+
+const char *wring_scheme_name(enum wring_scheme scheme)
+{
+    return (unsigned)scheme < WRING_SCHEMES ? schemes[scheme] : "?";
+}
+
+enum wring_scheme wring_scheme_find(const char *name)
+{
+    unsigned scheme = 0;
+    while (scheme < WRING_SCHEMES && strcmp(schemes[scheme], name) != 0)
+        scheme++;
+    return (enum wring_scheme)scheme;
 }

@@ -168,6 +168,8 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     struct wring_bucket_params known;
     if (!wring_sized_read(&params_sized, params, &known))
         return wring_sized_refuse(&params_sized, params, &session->log);
+    if (known.scheme == WRING_SCHEME_AUTO)
+        known.scheme = wring_scheme_find(session->config.scheme);
     return register_bucket(session, &known, out);
 }
 

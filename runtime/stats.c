@@ -129,8 +129,8 @@ static double rms(const float *values, uint64_t n)
 static const char *hierarchical_scheme_of(const struct wring_collective *across)
 {
     if (across->work.ops != &wring_sharded)
-        return "hierarchical indivisible";
-    return across->work.codec != NULL ? "hierarchical divisible" : "hierarchical direct";
+        return "hierarchical-indivisible";
+    return across->work.codec != NULL ? "hierarchical-divisible" : "hierarchical-direct";
 }
 
 static const char *scheme_of(const struct wring_collective *collective)

@@ -34,8 +34,8 @@ struct wring_plan_group {
     char scheme[WRING_PLAN_SCHEME_MAX]; /* the option in words */
     uint64_t chunk_elems;               /* of a piece, as the model has it; 0: not known to it */
     uint32_t cores;                     /* pinned for the codec; 0: as the plan's executor says */
-    char run_as[16]; /* the runtime's scheme: "auto", "divisible", "indivisible"; ""
-                        where this build cannot run the option */
+    char run_as[32]; /* the runtime's scheme, by its name in wring/types.h; "" where this build
+                        cannot run the option */
 };
 
 struct wring_plan {

@@ -9,6 +9,7 @@
 #include "planner/files/plan.h"
 #include "planner/files/profile.h"
 #include "planner/files/tensor_trace.h"
+#include <wring/types.h>
 
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
@@ -102,12 +103,14 @@ static void read_group(struct wring_reading *reading, const json_t *value,
     const char *const places[] = {"", wring_place_name(WRING_PLACE_DEVICE),
                                   wring_place_name(WRING_PLACE_CPU),
                                   wring_place_name(WRING_PLACE_NODE), NULL};
-    static const char *const schemes[] = {"", "auto", "divisible", "indivisible", NULL};
+    const char *schemes[WRING_SCHEMES + 2] = {""};
     char is[100];
 
     if (!json_is_object(value))
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
                             wring_reading_describe(value, is, sizeof(is)));
+    for (unsigned i = 0; i < WRING_SCHEMES; i++)
+        schemes[i + 1] = wring_scheme_name((enum wring_scheme)i);
     read_names(reading, value, out);
     out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
     read_sizes(reading, value, out);

@@ -142,7 +142,7 @@ struct wring_profile_codec {
  */
 struct wring_profile_way {
     char codec[WRING_CODEC_SPEC_MAX]; /* "none", too */
-    char run_as[16];                  /* the runtime's scheme, as in plan.h; "auto" holds what that
+    char run_as[32];                  /* the runtime's scheme, as in plan.h; "auto" holds what that
                                          takes at each size */
     uint32_t ranks;                   /* of the group that was measured */
     uint32_t cores;                   /* processors that its ranks on one node had together */

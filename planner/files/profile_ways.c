@@ -6,6 +6,7 @@
 
 #include "planner/files/json_cost.h"
 #include "planner/files/json_writer.h"
+#include <wring/types.h>
 
 #define RANKS_MAX (1u << 20)
 #define CORES_MAX (1u << 20)
@@ -66,12 +67,13 @@ struct wring_profile_curve wring_profile_read_curve(struct wring_reading *readin
 
 static void check_scheme(struct wring_reading *reading, const char *run_as)
 {
-    if (strcmp(run_as, "auto") == 0 || strcmp(run_as, "divisible") == 0 ||
-        strcmp(run_as, "indivisible") == 0)
+    if (wring_scheme_find(run_as) != WRING_SCHEMES)
         return;
     wring_reading_enter(reading, "run_as");
     wring_reading_fault(reading, WRING_ERR_INVALID,
-                        "needs auto, divisible or indivisible, is \"%s\"", run_as);
+                        "needs auto, divisible or indivisible, or one of hierarchical, "
+                        "hierarchical-divisible and hierarchical-indivisible; is \"%s\"",
+                        run_as);
     wring_reading_leave(reading);
 }
 

@@ -16,17 +16,6 @@ struct piece {
     size_t bytes;
 };
 
-static const char *scheme_name(enum wring_scheme scheme)
-{
-    static const char *const names[WRING_SCHEMES] = {"auto",
-                                                     "divisible",
-                                                     "indivisible",
-                                                     "hierarchical",
-                                                     "hierarchical divisible",
-                                                     "hierarchical indivisible"};
-    return names[scheme];
-}
-
 void wring_signature_write(const struct wring_bucket *bucket, char *text)
 {
     const struct wring_config *config = &bucket->session->config;
@@ -38,7 +27,7 @@ void wring_signature_write(const struct wring_bucket *bucket, char *text)
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
              "\nWRING_BYPASS=%s\nWRING_PLAN=%s\n",
              bucket->elems, wring_dtype_name(bucket->dtype), wring_op_name(bucket->op),
-             wring_codec_info(bucket->codec)->spec, scheme_name(bucket->scheme),
+             wring_codec_info(bucket->codec)->spec, wring_scheme_name(bucket->scheme),
              bucket->session->seed, config->chunk_bytes, config->flat_bytes, config->window,
              config->bypass, plan);
 }

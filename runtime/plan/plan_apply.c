@@ -26,6 +26,23 @@ static bool has_codec(const struct wring_plan_group *group, char *why, size_t by
     return has;
 }
 
+/** What a group asks for that the runtime has not. */
+static const char *lacking(const struct wring_plan_group *group)
+{
+    const char *within = group->scheme;
+
+    if (strcmp(group->where, "device") == 0)
+        return "no device codes";
+    if (strcmp(group->where, "node") == 0)
+        return "there are no offload nodes";
+    while ((within = strstr(within, "intra ")) != NULL) {
+        within += strcspn(within, ",*");
+        if (*within == '*')
+            return "no codes travel within nodes";
+    }
+    return "it has no such codec or steps";
+}
+
 static enum wring_status check_runnable(const struct wring_session *session,
                                         const struct wring_plan *plan)
 {
@@ -36,9 +53,9 @@ static enum wring_status check_runnable(const struct wring_session *session,
         if (group->run_as[0] == '\0') {
             wring_error(&session->log,
                         "WRING_PLAN=%s: group %" PRIu32
-                        " ('%s') cannot be run here: %s by '%s', %s; plan with a measured profile",
-                        session->config.plan, g, group->tensors[0], group->codec, group->where,
-                        group->scheme);
+                        " ('%s') cannot be run here, as %s: %s by '%s', %s; plan with --runnable",
+                        session->config.plan, g, group->tensors[0], lacking(group), group->codec,
+                        group->where, group->scheme);
             return WRING_ERR_UNSUPPORTED;
         }
         if (!has_codec(group, why, sizeof(why))) {
@@ -106,6 +123,16 @@ static enum wring_status set_executor(struct wring_session *session)
     return WRING_OK;
 }
 
+/** Buckets that a plan leaves alone, and those that it measures, would go otherwise than it takes
+ *  them to. */
+static enum wring_status check_scheme(const struct wring_session *session)
+{
+    const char *asked = session->config.scheme;
+    if (strcmp(asked, "auto") == 0)
+        return WRING_OK;
+    return refuse_setting(session, "WRING_SCHEME", asked, "a scheme of each of its groups");
+}
+
 static enum wring_status set_chunk_bytes(struct wring_session *session)
 {
     uint64_t planned = session->plan->chunk_bytes;
@@ -126,9 +153,12 @@ enum wring_status wring_plan_open(struct wring_session *session)
 {
     if (session->config.plan[0] == '\0')
         return WRING_OK;
+    enum wring_status status = check_scheme(session);
+    if (status != WRING_OK)
+        return status;
     if (strcmp(session->config.plan, "auto") == 0)
         return wring_autoplan_open(session);
-    enum wring_status status = wring_plan_load(session->config.plan, &session->log, &session->plan);
+    status = wring_plan_load(session->config.plan, &session->log, &session->plan);
     if (status == WRING_OK)
         status = wring_plan_check_ranks(session->plan, session->config.plan, session->size,
                                         &session->log);
@@ -154,13 +184,6 @@ enum wring_status wring_plan_check_job(struct wring_session *session)
     if (session->rank == 0)
         status = wring_plan_check_machine(plan, machine.text, &session->log);
     return wring_session_agree(session, status, NULL);
-}
-
-static enum wring_scheme scheme_of(const struct wring_plan_group *group)
-{
-    if (strcmp(group->run_as, "divisible") == 0)
-        return WRING_SCHEME_DIVISIBLE;
-    return strcmp(group->run_as, "indivisible") == 0 ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_AUTO;
 }
 
 void wring_plan_name(const struct wring_session *session, char *text, size_t bytes)
@@ -249,7 +272,7 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
     char name[WRING_NAME_MAX];
     const struct wring_joined_way way = {.name = name,
                                          .codec = group->codec,
-                                         .scheme = scheme_of(group),
+                                         .scheme = wring_scheme_find(group->run_as),
                                          .priority = (int32_t)number};
 
     enum wring_status status = find_members(session, number, members);

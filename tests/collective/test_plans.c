@@ -12,7 +12,7 @@
 #include "tests/lib/test.h"
 
 #define WAIT_NS (60ull * 1000000000)
-#define RANKS 3
+#define RANKS 4
 #define TENSORS 4
 #define STEPS 4
 #define ELEMS_MAX 20000
@@ -29,6 +29,7 @@ struct part {
 struct plan_of {
     const struct part *parts; /* ends with n = 0 */
     uint32_t ranks;
+    uint32_t ranks_per_node; /* 0: one */
     const char *const *names;
     uint64_t more; /* elements that the first group is said to have too many */
     bool swapped;  /* its first two tensors are said to be as large as each other is */
@@ -40,13 +41,14 @@ struct plan_of {
 /** Write a plan to a file; its name is a setting, "WRING_PLAN=/tmp/...". */
 static void write_plan(const struct plan_of *what, char *setting, size_t bytes)
 {
+    uint32_t per_node = what->ranks_per_node > 0 ? what->ranks_per_node : 1;
     struct wring_plan_group groups[TENSORS] = {0};
     uint64_t each[TENSORS];
     struct wring_plan plan = {.model = "test",
                               .profile = "test",
                               .timeline = "full",
-                              .nodes = what->ranks,
-                              .ranks_per_node = 1,
+                              .nodes = what->ranks / per_node,
+                              .ranks_per_node = per_node,
                               .groups = groups};
     uint32_t at = 0;
 
@@ -92,6 +94,7 @@ struct story {
     bool apart;  /* in memory: buffers of their own */
     bool by_any; /* waited for by wring_wait_any() */
     bool twice;  /* committed anew halfway */
+    bool nodes;  /* of two ranks */
     bool pool;   /* the plan says where codecs run, and how large pieces are */
     float results[RANKS][STEPS][ELEMS_MAX];
 };
@@ -211,9 +214,7 @@ static void run_by_hand(struct wring_session *session, uint32_t rank, void *arg)
         params.name = name;
         params.data = tensors.data[at];
         params.codec = part->codec;
-        params.scheme = strcmp(part->run_as, "divisible") == 0     ? WRING_SCHEME_DIVISIBLE
-                        : strcmp(part->run_as, "indivisible") == 0 ? WRING_SCHEME_INDIVISIBLE
-                                                                   : WRING_SCHEME_AUTO;
+        params.scheme = wring_scheme_find(part->run_as);
         for (uint32_t i = 0; i < part->n; i++)
             params.elems += sizes[at++];
         REQUIRE(wring_bucket_register(session, &params, &buckets[n++]) == WRING_OK, "register");
@@ -238,24 +239,38 @@ static const struct part each_alone[] = {{1, "bf16", "auto"},
                                          {1, "int8+ef", "auto"},
                                          {0}};
 
+static const struct part between_nodes[] = {{2, "onebit:block=128+ef", "hierarchical-divisible"},
+                                            {1, "none", "hierarchical"},
+                                            {1, "int8+ef", "hierarchical-indivisible"},
+                                            {0}};
+
 static void compare_with_hand(const struct part *parts, struct story *story)
 {
     struct plan_of what = {.parts = parts,
                            .ranks = RANKS,
+                           .ranks_per_node = story->nodes ? 2 : 0,
                            .names = names,
                            .executor = story->pool ? "pool:1" : "",
                            .chunk_bytes = story->pool ? 4096 : 0};
     static struct by_hand hand;
     char setting[64];
-    const char *const settings[] = {setting, "WRING_PROVIDER=tcp", NULL};
-    const char *const hand_settings[] = {"WRING_BYPASS=never", "WRING_PROVIDER=tcp", NULL};
+    const char *provider = story->nodes ? "WRING_PROVIDER=auto" : "WRING_PROVIDER=tcp";
+    const char *const settings[] = {setting, provider, NULL};
+    const char *const hand_settings[] = {"WRING_BYPASS=never", provider, NULL};
+    uint32_t per_node = what.ranks_per_node;
 
     write_plan(&what, setting, sizeof(setting));
-    wring_test_run_ranks(&(struct wring_test_job){
-        .ranks = RANKS, .settings = settings, .arg = story, .run = run_story});
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = RANKS,
+                                                  .ranks_per_node = per_node,
+                                                  .settings = settings,
+                                                  .arg = story,
+                                                  .run = run_story});
     hand.parts = parts;
-    wring_test_run_ranks(&(struct wring_test_job){
-        .ranks = RANKS, .settings = hand_settings, .arg = &hand, .run = run_by_hand});
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = RANKS,
+                                                  .ranks_per_node = per_node,
+                                                  .settings = hand_settings,
+                                                  .arg = &hand,
+                                                  .run = run_by_hand});
     CHECK(memcmp(story->results, hand.results, sizeof(hand.results)) == 0,
           "not what the same buckets give by hand");
     remove_plan(setting);
@@ -263,15 +278,16 @@ static void compare_with_hand(const struct part *parts, struct story *story)
 
 static void what_is_planned_runs(void)
 {
-    const struct part *const plans[] = {mixed, all_in_one, each_alone};
+    const struct part *const plans[] = {mixed, all_in_one, each_alone, between_nodes};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         for (int apart = 0; apart < 2; apart++) {
             struct story *story = calloc(1, sizeof(*story));
             story->apart = apart;
             story->by_any = i == 1;
             story->twice = i != 1;
             story->pool = i == 0;
+            story->nodes = i == 3;
             compare_with_hand(plans[i], story);
             free(story);
         }
@@ -386,6 +402,38 @@ static void check_session(const struct plan_of *what, const char *setting, const
     remove_plan(plan);
 }
 
+static void refuse_to_commit(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct story contiguous = {0};
+    struct tensors tensors;
+
+    (void)arg;
+    REQUIRE(make_tensors(session, &contiguous, &tensors), "no tensors");
+    enum wring_status status = wring_session_commit(session);
+    CHECK(status == WRING_ERR_MISMATCH, "rank %u: %s", rank, wring_status_text(status));
+}
+
+/** Of nodes that are not equal, none of which the plan can mean. */
+static void plans_for_nodes_need_equal_ones(void)
+{
+    const struct plan_of what = {
+        .parts = between_nodes, .ranks = 3, .ranks_per_node = 1, .names = names};
+    struct lines lines = NO_LINES;
+    char setting[64];
+    const char *const settings[] = {setting, NULL};
+
+    write_plan(&what, setting, sizeof(setting));
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = 3,
+                                                  .ranks_per_node = 2,
+                                                  .settings = settings,
+                                                  .run = refuse_to_commit,
+                                                  .log = take_line,
+                                                  .log_arg = &lines});
+    CHECK(strstr(lines.text, "goes hierarchically, and nodes have 1 to 2 ranks") != NULL, "%s",
+          lines.text);
+    remove_plan(setting);
+}
+
 static void plans_have_their_executor_and_chunks(void)
 {
     const struct plan_of pool = {.parts = mixed, .ranks = 1, .names = names, .executor = "pool:1"},
@@ -398,6 +446,7 @@ static void plans_have_their_executor_and_chunks(void)
     check_session(&pool, "WRING_EXECUTOR=inline", "WRING_EXECUTOR=inline, and WRING_PLAN=/tmp/");
     check_session(&pool, "WRING_EXECUTOR=inline", "is for pool:1: leave WRING_EXECUTOR out");
     check_session(&cores, "WRING_EXECUTOR=pool:2", "is for pool:1");
+    check_session(&chunks, "WRING_SCHEME=hierarchical", "leave WRING_SCHEME out");
     check_session(&chunks, NULL, NULL);
     check_session(&chunks, "WRING_CHUNK_BYTES=64k", NULL);
     check_session(&chunks, "WRING_CHUNK_BYTES=256k", "WRING_CHUNK_BYTES=262144, and WRING_PLAN");
@@ -576,6 +625,7 @@ int main(int argc, char **argv)
         {"what_is_planned_runs", what_is_planned_runs},
         {"waiting_for_one_alone_is_an_error", waiting_for_one_alone_is_an_error},
         {"plans_that_cannot_run_do_not_open", plans_that_cannot_run_do_not_open},
+        {"plans_for_nodes_need_equal_ones", plans_for_nodes_need_equal_ones},
         {"plans_have_their_executor_and_chunks", plans_have_their_executor_and_chunks},
         {"plans_have_their_cores", plans_have_their_cores},
         {"plans_for_other_buckets_are_refused", plans_for_other_buckets_are_refused},

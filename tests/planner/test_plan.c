@@ -217,6 +217,48 @@ static void run_as(void)
     CHECK(wring_plan_run_as(&other, "int8", 1)[0] == 0, "an offload node");
 }
 
+/** An exchange within nodes, around the flat one of `inside`. */
+static struct wring_option in_nodes(const struct wring_option *inside, bool coded)
+{
+    struct wring_option option = {.n = inside->n + 2};
+
+    option.steps[0] = (struct wring_step){.kind = WRING_STEP_COMM,
+                                          .phase = WRING_PHASE_INTRA_IN,
+                                          .routine = WRING_ROUTINE_REDUCE_SCATTER,
+                                          .coded = coded};
+    for (uint32_t i = 0; i < inside->n; i++) {
+        option.steps[i + 1] = inside->steps[i];
+        option.steps[i + 1].phase = WRING_PHASE_INTER;
+    }
+    option.steps[inside->n + 1] = (struct wring_step){.kind = WRING_STEP_COMM,
+                                                      .phase = WRING_PHASE_INTRA_OUT,
+                                                      .routine = WRING_ROUTINE_ALLGATHER};
+    return option;
+}
+
+static void run_in_nodes(void)
+{
+    struct wring_option allreduce = {1, {{.kind = WRING_STEP_COMM}}};
+    struct wring_option cpu = coded_option(WRING_PLACE_CPU),
+                        two_steps = {
+                            2,
+                            {{.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_REDUCE_SCATTER},
+                             {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER}}};
+    struct wring_option raw_nodes = in_nodes(&allreduce, false);
+    struct wring_option two_nodes = in_nodes(&two_steps, false);
+    struct wring_option cpu_nodes = in_nodes(&cpu, false);
+    struct wring_option coded_nodes = in_nodes(&cpu, true);
+
+    CHECK(strcmp(wring_plan_run_as(&raw_nodes, "none", 2), "hierarchical") == 0, "raw");
+    CHECK(strcmp(wring_plan_run_as(&two_nodes, "none", 2), "hierarchical") == 0, "two steps");
+    CHECK(strcmp(wring_plan_run_as(&cpu_nodes, "int8", 2), "hierarchical-indivisible") == 0,
+          "codes between nodes");
+    CHECK(wring_plan_run_as(&cpu_nodes, "int8", 1)[0] == 0, "nothing to sum within a node");
+    CHECK(wring_plan_run_as(&coded_nodes, "int8", 2)[0] == 0, "codes within nodes");
+    raw_nodes.steps[2].routine = WRING_ROUTINE_BROADCAST;
+    CHECK(wring_plan_run_as(&raw_nodes, "none", 2)[0] == 0, "half a way back");
+}
+
 /* ---- other buckets ---- */
 
 struct change {
@@ -385,7 +427,7 @@ static void bad_files(void)
         {"65536", "1e300", I,
          "groups[1].chunk_elements: needs a whole number from 0 to 1099511627776, is 1e+300"},
         {"\"run_as\": \"auto\"}\n", "\"run_as\": true}\n", I,
-         "groups[1].run_as: needs a text of 0 to 15 bytes, is true"},
+         "groups[1].run_as: needs a text of 0 to 31 bytes, is true"},
         {"\"cores\": 2", NULL, I, "groups[1]: line 12: string or '}' expected near end of file"},
         {"\"espresso_us\": 130,", "", WRING_OK, ""},
         {0},
@@ -396,15 +438,11 @@ static void bad_files(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},
-        {"created", created},
-        {"run_as", run_as},
-        {"mismatches", mismatches},
-        {"machines", machines},
-        {"endless", endless},
-        {"tensors_alone", tensors_alone},
-        {"bad_files", bad_files},
-        {NULL, NULL},
+        {"fields", fields},         {"created", created},
+        {"run_as", run_as},         {"run_in_nodes", run_in_nodes},
+        {"mismatches", mismatches}, {"machines", machines},
+        {"endless", endless},       {"tensors_alone", tensors_alone},
+        {"bad_files", bad_files},   {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

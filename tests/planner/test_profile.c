@@ -562,7 +562,8 @@ static void bad_files(void)
         {"\"codec\": \"none\"", "\"codec\": \"\"", I,
          "ways[0].codec: needs a text of 1 to 127 bytes, is \"\""},
         {"\"run_as\": \"auto\"", "\"run_as\": \"rooted\"", I,
-         "ways[0].run_as: needs auto, divisible or indivisible, is \"rooted\""},
+         "ways[0].run_as: needs auto, divisible or indivisible, or one of hierarchical, "
+         "hierarchical-divisible and hierarchical-indivisible; is \"rooted\""},
         {"\"ranks\": 8", "\"ranks\": 0", I,
          "ways[0].ranks: needs a whole number from 1 to 1048576, is 0"},
         {"\"max_elements\": 4096", "\"coder_cores\": -1, \"max_elements\": 4096", I,

@@ -33,7 +33,10 @@ static const struct argp_option options[] = {
     {"bytes", 'b', "LIST", 0, "sizes, such as 4k,64k,1m (default 4k,64k,1m,16m)", 0},
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none)", 0},
     {"op", OPTION_OP, "OP", 0, "sum or avg (default sum)", 0},
-    {"scheme", OPTION_SCHEME, "S", 0, "auto, divisible or indivisible (default auto)", 0},
+    {"scheme", OPTION_SCHEME, "S", 0,
+     "auto, divisible, indivisible, hierarchical, hierarchical-divisible or "
+     "hierarchical-indivisible (default: WRING_SCHEME)",
+     0},
     {"foreign", OPTION_FOREIGN, NULL, 0,
      "malloc'ed memory through the immediate call, not registered buckets", 0},
     {"bypass", OPTION_BYPASS, "WHEN", 0,
@@ -105,7 +108,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         params->op = parse_word("op", "sum|avg", arg, state);
         return 0;
     case OPTION_SCHEME:
-        params->scheme = parse_word("scheme", "auto|divisible|indivisible", arg, state);
+        params->scheme = wring_scheme_find(arg);
+        if (params->scheme == WRING_SCHEMES)
+            argp_error(state, "--scheme needs one of auto, divisible, indivisible, hierarchical, "
+                              "hierarchical-divisible and hierarchical-indivisible");
         return 0;
     case OPTION_BYPASS:
         parse_word("bypass", "auto|never|always", arg, state);

@@ -44,7 +44,7 @@ struct wring_allreduce_result {
 
     /* what the buckets' stats say; nothing with immediate calls */
     bool has_stats;
-    char scheme[16];
+    char scheme[32];
     char ran[WRING_CODEC_SPEC_MAX]; /* the codec that did: "none" where it was left out */
     double with_us, without_us;     /* as predicted; 0: nothing was */
     double error, error_back;       /* the worst rank's; NAN: not measured */

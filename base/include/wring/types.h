@@ -56,6 +56,13 @@ const char *wring_dtype_name(enum wring_dtype dtype);
 /** "sum", "avg", "min", "max"; a static string, "?" for what is no operation. Threads: safe. */
 const char *wring_op_name(enum wring_op op);
 
+/** "auto", "hierarchical-divisible", …; a static string, "?" for what is no scheme. Threads: safe.
+ */
+const char *wring_scheme_name(enum wring_scheme scheme);
+
+/** The scheme of that name; WRING_SCHEMES for what is none. Threads: safe. */
+enum wring_scheme wring_scheme_find(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -343,7 +343,7 @@ struct wring_bucket_stats {
     const char *codec;    /* canonical spec of what runs: "none" where the codec is left out; lives
                              as long as the bucket */
     const char *scheme;   /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
-                             "hierarchical direct", … where they are between nodes */
+                             "hierarchical-direct", … where they are between nodes */
     char provider[48];    /* "shm"; "shm,tcp" where members are reached in different ways */
     bool in_place;        /* sums are written straight into the members' data */
     uint64_t piece_elems; /* of a full piece */
