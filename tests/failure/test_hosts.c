@@ -36,6 +36,8 @@ static struct shared *shared;
 
 static const char *const watchful[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=5s", NULL};
 static const char *const patient[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=25s", NULL};
+static const char *const in_nodes[] = {"WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=5s",
+                                       "WRING_SCHEME=hierarchical", NULL};
 static const char *const over_tcp[] = {"WRING_PROVIDER=tcp", NULL};
 
 static float value(uint32_t rank, unsigned step, size_t i)
@@ -94,6 +96,13 @@ static void say_failure(struct procs_rank *rank, struct wring_session *session,
     say_again(rank, bucket);
 }
 
+static void say_scheme(struct procs_rank *rank, struct wring_bucket *bucket)
+{
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    if (wring_bucket_stats(bucket, &stats) == WRING_OK)
+        procs_say(rank, "went %s over %s", stats.scheme, stats.provider);
+}
+
 static int run_there(struct procs_rank *rank, int host)
 {
     struct wring_session *session;
@@ -121,6 +130,8 @@ static int run_there(struct procs_rank *rank, int host)
         status = step_once(rank, bucket, data, step);
     if (status != WRING_OK)
         say_failure(rank, session, bucket, status);
+    else
+        say_scheme(rank, bucket);
     wring_session_close(session);
     procs_say(rank, "closed");
     return status == WRING_OK ? 0 : 3;
@@ -204,6 +215,16 @@ static void cut_link_is_named_on_both_sides(void)
     hosts_unmake(&hosts);
 }
 
+static void hosts_add_up_within_themselves_first(void)
+{
+    begin(4, "10.77.0.1:5555", in_nodes, run_on_two_hosts, true);
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    check_all_right("hierarchically");
+    for (uint32_t i = 0; i < RANKS; i++)
+        SAID(i, 0, "went hierarchical-", "over shm,tcp");
+    hosts_unmake(&hosts);
+}
+
 static void pull_and_plug_in_again(const struct procs_job *running)
 {
     pull(running);
@@ -273,6 +294,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"cut_link_is_named_on_both_sides", cut_link_is_named_on_both_sides},
+        {"hosts_add_up_within_themselves_first", hosts_add_up_within_themselves_first},
         {"link_that_returns_in_time_harms_nothing", link_that_returns_in_time_harms_nothing},
         {"ipv6_alone_is_enough", ipv6_alone_is_enough},
         {"root_may_know_its_name_as_loopback", root_may_know_its_name_as_loopback},
