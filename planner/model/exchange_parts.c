@@ -12,6 +12,7 @@
 /** What was measured apart. */
 struct measured {
     const struct wring_profile_way *way;
+    struct wring_way_codes codes;
     const struct wring_profile_codec *codec; /* NULL: nothing is coded, or nobody knows the work */
     const struct wring_profile_link *link;   /* NULL: not known, or memory */
     uint32_t cores;                          /* pinned ones that code; 0: inline */
@@ -24,6 +25,7 @@ static struct measured look_up(const struct wring_cost_model *model,
     const struct wring_profile *profile = model->profile;
     double share = profile->computing.core_share;
     struct measured measured = {.way = way,
+                                .codes = wring_way_codes_of(way, model->ranks_per_node),
                                 .codec = wring_way_codec(profile, way),
                                 .link =
                                     wring_way_link(profile, model->nodes, model->ranks_per_node),
@@ -41,8 +43,8 @@ static double code(const struct measured *measured, uint32_t cores, double elems
     const struct wring_profile_coder *coder =
         measured->codec != NULL ? wring_profile_coder(measured->codec, cores) : NULL;
 
-    us[WRING_PART_ENCODE] = coder != NULL ? wring_way_encode_us(coder, elems) : 0;
-    us[WRING_PART_DECODE] = coder != NULL ? wring_way_decode_us(measured->way, coder, elems) : 0;
+    us[WRING_PART_ENCODE] = coder != NULL ? wring_way_encode_us(&measured->codes, coder, elems) : 0;
+    us[WRING_PART_DECODE] = coder != NULL ? wring_way_decode_us(&measured->codes, coder, elems) : 0;
     return us[WRING_PART_ENCODE] + us[WRING_PART_DECODE];
 }
 
@@ -132,8 +134,8 @@ static uint64_t count_pieces(const struct measured *measured, uint64_t elems)
 {
     const struct wring_setting setting = wring_profile_way_setting(measured->way);
     double each = wring_candidate_piece_elems(measured->codec, setting.chunk_bytes);
-    bool divisible = strcmp(measured->way->run_as, "indivisible") != 0;
-    double travels = (double)elems / (divisible ? measured->way->ranks : 1);
+    const struct wring_way_codes *codes = &measured->codes;
+    double travels = codes->part * (double)elems / (codes->divisible ? codes->ranks : 1);
 
     return travels > each ? (uint64_t)ceil(travels / each) : 1;
 }

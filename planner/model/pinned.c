@@ -68,7 +68,8 @@ struct parts {
 static double code_us(const struct parts *parts, const struct wring_profile_coder *coder,
                       double elems)
 {
-    return wring_way_encode_us(coder, elems) + wring_way_decode_us(parts->way, coder, elems);
+    const struct wring_way_codes codes = wring_way_codes_of(parts->way, 1); /* of one link */
+    return wring_way_encode_us(&codes, coder, elems) + wring_way_decode_us(&codes, coder, elems);
 }
 
 static double moved_us(const struct parts *parts, double elems)

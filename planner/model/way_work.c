@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <wring/types.h>
+
 const struct wring_profile_codec *wring_way_codec(const struct wring_profile *profile,
                                                   const struct wring_profile_way *way)
 {
@@ -12,20 +14,36 @@ const struct wring_profile_codec *wring_way_codec(const struct wring_profile *pr
     return NULL;
 }
 
-double wring_way_encode_us(const struct wring_profile_coder *coder, double elems)
+struct wring_way_codes wring_way_codes_of(const struct wring_profile_way *way,
+                                          uint32_t ranks_per_node)
 {
-    return wring_cost_at(&coder->encode.us, elems);
+    enum wring_scheme scheme = wring_scheme_find(way->run_as);
+    bool in_nodes = scheme >= WRING_SCHEME_HIERARCHICAL && scheme != WRING_SCHEMES;
+    uint32_t places = in_nodes && ranks_per_node > 0 ? ranks_per_node : 1;
+
+    return (struct wring_way_codes){
+        .ranks = way->ranks / places,
+        .part = 1.0 / places,
+        .divisible =
+            scheme != WRING_SCHEME_INDIVISIBLE && scheme != WRING_SCHEME_HIERARCHICAL_INDIVISIBLE,
+    };
 }
 
-double wring_way_decode_us(const struct wring_profile_way *way,
+double wring_way_encode_us(const struct wring_way_codes *codes,
                            const struct wring_profile_coder *coder, double elems)
 {
-    bool divisible = strcmp(way->run_as, "indivisible") != 0;
-    double others = way->ranks - 1.0, added = divisible ? others / way->ranks : others;
-    double us = wring_cost_at(
-        wring_profile_decoding(&coder->decode.us, &coder->decode_add.us, true), added * elems);
+    return wring_cost_at(&coder->encode.us, codes->part * elems);
+}
 
-    return divisible ? us + wring_cost_at(&coder->decode.us, added * elems) : us;
+double wring_way_decode_us(const struct wring_way_codes *codes,
+                           const struct wring_profile_coder *coder, double elems)
+{
+    double others = codes->ranks - 1.0, added = codes->divisible ? others / codes->ranks : others;
+    double coded = added * codes->part * elems;
+    double us = wring_cost_at(
+        wring_profile_decoding(&coder->decode.us, &coder->decode_add.us, true), coded);
+
+    return codes->divisible ? us + wring_cost_at(&coder->decode.us, coded) : us;
 }
 
 double wring_way_link_us(const struct wring_profile_way *way, const struct wring_cost *link_us,

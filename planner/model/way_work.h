@@ -12,12 +12,25 @@
 const struct wring_profile_codec *wring_way_codec(const struct wring_profile *profile,
                                                   const struct wring_profile_way *way);
 
+/** Between whom the codes of a way travel: all its ranks, or hierarchically those in one place of
+ * all nodes, and of what part of a bucket. */
+struct wring_way_codes {
+    uint32_t ranks;
+    double part;
+    bool divisible;
+};
+
+/** @param ranks_per_node  that it was measured with */
+struct wring_way_codes wring_way_codes_of(const struct wring_profile_way *way,
+                                          uint32_t ranks_per_node);
+
 /** What encoding a bucket takes one rank, in us: in two steps the others' shards and its own sum.
  */
-double wring_way_encode_us(const struct wring_profile_coder *coder, double elems);
+double wring_way_encode_us(const struct wring_way_codes *codes,
+                           const struct wring_profile_coder *coder, double elems);
 
 /** Likewise, decoding and adding what comes from the others. */
-double wring_way_decode_us(const struct wring_profile_way *way,
+double wring_way_decode_us(const struct wring_way_codes *codes,
                            const struct wring_profile_coder *coder, double elems);
 
 /** A bucket's bytes on the link, in us: it sustains no more than it lets through of many. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/commit/commit.h"
+#include "runtime/group/group_nodes.h"
 
 uint32_t wring_measure_batch(uint32_t size)
 {
@@ -25,6 +26,40 @@ static void add_way(struct wring_measure_bench *bench, uint32_t codec, enum wrin
     way->n = bench->first;
 }
 
+/** Are there nodes that hierarchical schemes are made for? */
+static bool has_nodes(const struct wring_session *session)
+{
+    struct wring_group_nodes nodes = wring_group_count_nodes(session->world);
+    return nodes.n > 1 && nodes.least > 1 && nodes.least == nodes.most;
+}
+
+/** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
+static void add_schemes(struct wring_measure_bench *bench, uint32_t codec, bool divisible,
+                        bool indivisible)
+{
+    uint32_t hierarchical = has_nodes(bench->session) ? WRING_SCHEME_HIERARCHICAL : 0;
+
+    for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
+        if (divisible)
+            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_DIVISIBLE));
+        if (indivisible)
+            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_INDIVISIBLE));
+    }
+}
+
+/** Of none: between nodes it chooses for itself, whatever it does between all ranks. */
+static void add_raw(struct wring_measure_bench *bench, uint32_t codec)
+{
+    if (bench->params->every_scheme) {
+        add_way(bench, codec, WRING_SCHEME_DIVISIBLE);
+        add_way(bench, codec, WRING_SCHEME_INDIVISIBLE);
+    } else {
+        add_way(bench, codec, WRING_SCHEME_AUTO);
+    }
+    if (has_nodes(bench->session))
+        add_way(bench, codec, WRING_SCHEME_HIERARCHICAL);
+}
+
 /** The schemes that there are for a codec. */
 static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t codec)
 {
@@ -36,15 +71,10 @@ static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t co
     if (status != WRING_OK)
         return status;
     const struct wring_codec_info *info = wring_codec_info(made);
-    bool raw = (info->flags & WRING_CODEC_RAW) != 0;
-    if (raw && !params->every_scheme) {
-        add_way(bench, codec, WRING_SCHEME_AUTO);
-    } else {
-        if (raw || info->unit != 0)
-            add_way(bench, codec, WRING_SCHEME_DIVISIBLE);
-        if (raw || (info->flags & WRING_CODEC_TWO_WAYS) == 0)
-            add_way(bench, codec, WRING_SCHEME_INDIVISIBLE);
-    }
+    if (info->flags & WRING_CODEC_RAW)
+        add_raw(bench, codec);
+    else
+        add_schemes(bench, codec, info->unit != 0, (info->flags & WRING_CODEC_TWO_WAYS) == 0);
     wring_codec_destroy(made);
     return WRING_OK;
 }

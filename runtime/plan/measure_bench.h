@@ -13,7 +13,7 @@
 #define WRING_MEASURE_AGAIN_MAX 40 /* rounds of what is noisy */
 #define WRING_MEASURE_SAMPLES_MAX \
     (WRING_MEASURE_SIZES * (WRING_MEASURE_ROUNDS_MAX + WRING_MEASURE_AGAIN_MAX))
-#define WRING_MEASURE_WAYS_MAX (2 * WRING_MEASURE_CODECS_MAX)
+#define WRING_MEASURE_WAYS_MAX (4 * WRING_MEASURE_CODECS_MAX)
 #define WRING_MEASURE_LEAST_US 1e-3         /* no time is none */
 #define WRING_MEASURE_COLD_BYTES (2u << 20) /* what a core's own caches hold */
 
@@ -66,6 +66,12 @@ struct wring_measure_bench {
     uint64_t began_ns, budget_ns;          /* the latter is the same on all ranks */
     double elapsed_us, round_us, limit_us; /* likewise; of a round, and what it may take */
 };
+
+/** Between all ranks at once? Links and codecs are told by such ways. */
+static inline bool wring_measure_is_flat(const struct wring_measure_way *way)
+{
+    return way->scheme < WRING_SCHEME_HIERARCHICAL;
+}
 
 static inline const char *wring_measure_spec(const struct wring_measure_bench *bench,
                                              const struct wring_measure_way *way)

@@ -6,12 +6,6 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
-static const char *run_as(enum wring_scheme scheme)
-{
-    static const char *const names[] = {"auto", "divisible", "indivisible"};
-    return names[scheme];
-}
-
 /* ---- links ---- */
 
 /** What passes a link one way for a raw bucket: also what peers read where it lies. */
@@ -88,7 +82,8 @@ static struct wring_profile_way *find_kept(const struct wring_measure_bench *ben
     for (uint32_t i = 0; i < profile->n_ways && bench->params->larger; i++) {
         struct wring_profile_way *kept = &profile->ways[i];
         if (strcmp(kept->codec, wring_measure_spec(bench, way)) == 0 &&
-            strcmp(kept->run_as, run_as(scheme)) == 0 && kept->ranks == bench->session->size &&
+            strcmp(kept->run_as, wring_scheme_name(scheme)) == 0 &&
+            kept->ranks == bench->session->size &&
             kept->max_elems >= wring_measure_size(bench->first))
             return kept;
     }
@@ -101,7 +96,7 @@ static enum wring_status put_new_way(struct wring_measure_bench *bench,
                                      struct wring_profile *profile)
 {
     struct wring_profile_way *out =
-        wring_profile_put_way(profile, wring_measure_spec(bench, way), run_as(scheme),
+        wring_profile_put_way(profile, wring_measure_spec(bench, way), wring_scheme_name(scheme),
                               bench->session->size, bench->params->cores);
 
     if (out == NULL)
@@ -196,18 +191,20 @@ enum wring_status wring_measured_put(struct wring_measure_bench *bench,
 
     wring_measured_backlogs(bench);
     for (uint32_t w = 0; w < bench->n; w++)
-        if (wring_measure_is_raw(bench, &bench->ways[w]))
+        if (wring_measure_is_raw(bench, &bench->ways[w]) && wring_measure_is_flat(&bench->ways[w]))
             add_links(bench, &bench->ways[w], profile);
     wring_measured_for_long(bench, profile);
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
         struct wring_measure_way *way = &bench->ways[w];
         bool first = w == 0 || bench->ways[w - 1].codec != way->codec;
-        bool last = w + 1 == bench->n || bench->ways[w + 1].codec != way->codec;
+        bool last = w + 1 == bench->n || bench->ways[w + 1].codec != way->codec ||
+                    !wring_measure_is_flat(&bench->ways[w + 1]);
         if (first && bench->params->every_scheme)
             status = put_way(bench, way, WRING_SCHEME_AUTO, profile);
         if (status == WRING_OK)
             status = put_way(bench, way, way->scheme, profile);
-        if (status == WRING_OK && last && !wring_measure_is_raw(bench, way) &&
+        if (status == WRING_OK && last && wring_measure_is_flat(way) &&
+            !wring_measure_is_raw(bench, way) &&
             !wring_measure_has_coding(profile, wring_measure_spec(bench, way)))
             status = put_codec(bench, way, profile);
     }

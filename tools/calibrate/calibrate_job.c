@@ -106,8 +106,8 @@ int wring_calibration_join(struct wring_calibration *job)
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     const char *what = "cannot prepare";
     int code = wring_calibrate_set(job->params, &texts, &job->setting);
-    const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", texts.list[0], texts.list[1],
-                              NULL};
+    const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", "WRING_SCHEME=auto",
+                              texts.list[0],        texts.list[1], NULL};
 
     if (code != WRING_EXIT_OK)
         return code;
