@@ -110,7 +110,8 @@ enum wring_status wring_group_create(struct wring_session *session, const uint32
         group->next = session->groups;
         session->groups = group;
     }
-    *out = group;
+    if (out != NULL)
+        *out = group;
     return WRING_OK;
 }
 

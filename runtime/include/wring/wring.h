@@ -211,7 +211,7 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
  * for what its members may send ahead and for what it sends: 7 MiB with two members, about 10 MiB
  * with 4 to 16, 33 MiB with 64. Where a device does not pin them, pages are taken as they are used.
  * @param ranks  [n] ascending session ranks, the caller's among them; n = 0: in no group
- * @param out    NULL when n is 0
+ * @param out    out: NULL when n is 0; may itself be NULL then
  */
 enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
                                      uint32_t n, struct wring_group **out);
