@@ -378,6 +378,40 @@ static void ways_are_those_of_the_nodes(void)
     CHECK(source_of(&made) == WRING_COSTS_NOTHING, "one rank: %d", source_of(&made));
 }
 
+/** What a model of ways runs an option of the codec as; "" where it has none. */
+static void list_run_as(const struct made *made, uint32_t codec, char *text, size_t bytes)
+{
+    struct wring_cost_model *model = wring_made_model(&made->params);
+    const char *spec = codec > 0 ? "byte" : "none";
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; model != NULL && i < model->problem.n_options; i++)
+        if (model->options[i].codec == codec)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? " " : "",
+                                     model->options[i].way->run_as);
+    CHECK(model != NULL, "no model of %s", spec);
+    wring_cost_model_destroy(model);
+}
+
+/** What was measured of nodes is offered, and is what codecs are compared with where it is faster.
+ */
+static void ways_in_nodes_are_options(void)
+{
+    struct made made;
+    char text[128];
+
+    set_up(&made, 2, 2);
+    add_way(&made, "none", "auto", 0.004, NULL);
+    add_way(&made, "none", "hierarchical", 0.002, NULL);
+    list_run_as(&made, 0, text, sizeof(text));
+    CHECK(strcmp(text, "hierarchical") == 0, "raw: %s", text); /* the baseline, too */
+    add_way(&made, "byte", "divisible", 0.002, NULL);
+    add_way(&made, "byte", "hierarchical-indivisible", 0.001, NULL);
+    list_run_as(&made, 1, text, sizeof(text));
+    CHECK(strcmp(text, "hierarchical-indivisible") == 0, "coded: %s", text);
+}
+
 /** A further bucket's time and what one alone takes longer, of 2^20 elements, on such links. */
 static void check_links(struct made *made, double scale, double busy, double rest)
 {
@@ -566,6 +600,7 @@ int main(int argc, char **argv)
         {"copies_are_counted", copies_are_counted},
         {"codec_work_moves_where_there_is_room", codec_work_moves_where_there_is_room},
         {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
+        {"ways_in_nodes_are_options", ways_in_nodes_are_options},
         {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},
         {"coding_and_progress_are_on_the_same_cores", coding_and_progress_are_on_the_same_cores},
         {"progress_has_what_codecs_leave", progress_has_what_codecs_leave},
