@@ -4,6 +4,7 @@
  * shared memory a rank that need not sleep does not enter the kernel either. test_awake.c looks
  * closer at that. Memory of the exchanges is there from the first step on.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -116,6 +117,18 @@ static void nothing_is_allocated(void)
         run_job(settings[i], run_rank, 3, &(struct forbidden){false});
 }
 
+static int run_in_node(struct procs_rank *rank, void *arg)
+{
+    setenv("WRING_NODE", rank->rank < 2 ? "a" : "b", 1);
+    return run_rank(rank, arg);
+}
+
+static void nothing_is_allocated_between_nodes(void)
+{
+    static const char *const settings[] = {"WRING_SCHEME=hierarchical", NULL};
+    run_job(settings, run_in_node, 4, &(struct forbidden){false});
+}
+
 static void shm_stays_out_of_the_kernel(void)
 {
     static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller",
@@ -198,6 +211,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"nothing_is_allocated", nothing_is_allocated},
+        {"nothing_is_allocated_between_nodes", nothing_is_allocated_between_nodes},
         {"slots_have_their_pages", slots_have_their_pages},
         {"shm_stays_out_of_the_kernel", shm_stays_out_of_the_kernel},
         {"tcp_does_not", tcp_does_not},
