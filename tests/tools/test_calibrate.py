@@ -41,12 +41,16 @@ class Calibrates(unittest.TestCase):
         self.assertTrue(all(a <= b for a, b in zip(ys, ys[1:])), (what, cost))
         self.assertGreaterEqual(cost["slope"], 0)
 
-    def test_file_is_what_was_printed(self):
+    def test_file_is_what_was_printed_and_grows(self):
         path = os.path.join(self.folder.name, "other.json")
         profile = self.calibrate("-n", "2", "-p", "shm", "-c", "none", path=path)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(json.load(file), profile)
         self.assertEqual(os.listdir(self.folder.name).count("other.json"), 1)
+        self.assertNotIn("spin_coded", profile["computing"])
+        after = self.calibrate("-n", "2", "-p", "shm", "-c", "bf16", path=path)["computing"]
+        self.assertEqual(after.pop("spin_coded")["codec"], "bf16")
+        self.assertEqual(after, profile["computing"]) # nothing is measured twice
 
     def test_head(self):
         profile = self.first

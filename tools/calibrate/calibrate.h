@@ -43,10 +43,10 @@ struct wring_calibrate_params {
 
 /** What is to be measured; rank 0 finds out and tells the others. */
 struct wring_calibrate_wants {
-    int32_t code; /* an exit status: other than 0, all ranks end */
-    uint32_t links, copies, computing;
-    struct wring_measure_codecs codecs; /* whole exchanges */
-    struct wring_measure_codecs coded;  /* their coding alone */
+    int32_t code;                              /* an exit status: other than 0, all ranks end */
+    uint32_t links, copies, computing, waking; /* the last two are of what computes meanwhile */
+    struct wring_measure_codecs codecs;        /* whole exchanges */
+    struct wring_measure_codecs coded;         /* their coding alone */
 };
 
 /** Exchanges that were measured with other settings, kept away from what is measured now. */

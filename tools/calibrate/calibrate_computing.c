@@ -201,11 +201,14 @@ double wring_calibrate_middle(double *samples, uint32_t n, double most, double *
     return fmin(fmax(look.median, 0), most);
 }
 
+/** What was known of raw exchanges stays; that of codecs may come later. */
 static void put(struct bench *bench, struct wring_profile_computing *out)
 {
-    *out = (struct wring_profile_computing){.present = true, .samples = bench->rounds};
-    out->spin_lost =
-        wring_calibrate_middle(bench->subjects[0].spin_lost, bench->rounds, 1, &out->spin_doubt);
+    if (!out->present) {
+        *out = (struct wring_profile_computing){.present = true, .samples = bench->rounds};
+        out->spin_lost = wring_calibrate_middle(bench->subjects[0].spin_lost, bench->rounds, 1,
+                                                &out->spin_doubt);
+    }
     if (bench->n == 1)
         return;
     memcpy(out->spin_codec, bench->subjects[1].spec, sizeof(out->spin_codec));

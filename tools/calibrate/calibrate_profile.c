@@ -79,6 +79,7 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
     wants->links = !has_links(job, profile);
     wants->copies = profile->copy_us.n == 0;
     wants->computing = !has_computing(job, profile);
+    wants->waking = !profile->computing.present;
     for (size_t i = 0; i < job->params->n_codecs; i++)
         if (job->params->codecs_given ||
             wring_measure_lacks(profile, job->params->codecs[i], job->ranks, true))

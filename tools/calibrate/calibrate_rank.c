@@ -125,7 +125,7 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
         status = wring_calibrate_errors(job, job->gradients, profile);
     if (status == WRING_OK && job->wants.computing)
         status = wring_calibrate_computing(job, COMPUTING_SHARE / 2, profile);
-    if (status == WRING_OK && job->wants.computing)
+    if (status == WRING_OK && job->wants.waking)
         status = wring_calibrate_waking(job, COMPUTING_SHARE / 2, profile);
     if (status == WRING_OK)
         status = wring_calibrate_ways(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
