@@ -86,6 +86,12 @@ void wring_reading_needs(struct wring_reading *reading, const json_t *value, con
                         wring_reading_describe(value, is, sizeof(is)));
 }
 
+void wring_reading_expect_object(struct wring_reading *reading, const json_t *value)
+{
+    if (!json_is_object(value))
+        wring_reading_needs(reading, value, "an object");
+}
+
 /* ---- the file ---- */
 
 /** The whole file, NUL after it; NULL after a fault. */

@@ -59,6 +59,9 @@ const char *wring_reading_describe(const json_t *value, char *text, size_t bytes
 /** The same for a value that is not what it has to be: "needs …, is …". */
 void wring_reading_needs(struct wring_reading *reading, const json_t *value, const char *needs);
 
+/** And that for what is no object, as each of an array's may have to be. */
+void wring_reading_expect_object(struct wring_reading *reading, const json_t *value);
+
 /* ---- the value of the field that was entered; NULL: it is missing. In json_fields.c ---- */
 
 double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,

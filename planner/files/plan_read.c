@@ -104,11 +104,7 @@ static void read_group(struct wring_reading *reading, const json_t *value,
                                   wring_place_name(WRING_PLACE_CPU),
                                   wring_place_name(WRING_PLACE_NODE), NULL};
     const char *schemes[WRING_SCHEMES + 2] = {""};
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     for (unsigned i = 0; i < WRING_SCHEMES; i++)
         schemes[i + 1] = wring_scheme_name((enum wring_scheme)i);
     read_names(reading, value, out);

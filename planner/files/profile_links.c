@@ -21,20 +21,24 @@ static void read_put(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
+/** What a link takes, or a step on it, and how far that can be trusted. */
+static void read_line(struct wring_reading *reading, const json_t *value, double *latency_us,
+                      struct wring_profile_trust *latency_trust, struct wring_cost *us,
+                      struct wring_profile_trust *trust)
+{
+    *latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
+    *us = wring_reading_cost(reading, value, "us_by_bytes");
+    *trust = wring_profile_read_trust(reading, value, "us_by_bytes");
+    if (wring_reading_has(reading, value, "latency_trust"))
+        *latency_trust = wring_profile_read_trust(reading, value, "latency_trust");
+}
+
 static void read_routine(struct wring_reading *reading, const json_t *value,
                          struct wring_profile_routine *out)
 {
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     wring_reading_copy(reading, value, "routine", 1, out->name, sizeof(out->name));
-    out->latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
-    out->us = wring_reading_cost(reading, value, "us_by_bytes");
-    out->trust = wring_profile_read_trust(reading, value, "us_by_bytes");
-    if (wring_reading_has(reading, value, "latency_trust"))
-        out->latency_trust = wring_profile_read_trust(reading, value, "latency_trust");
+    read_line(reading, value, &out->latency_us, &out->latency_trust, &out->us, &out->trust);
 }
 
 static void read_routines(struct wring_reading *reading, const json_t *object,
@@ -67,11 +71,7 @@ static void read_link(struct wring_reading *reading, const json_t *object, const
     wring_reading_enter(reading, name);
     out->present = true;
     wring_reading_copy(reading, value, "provider", 0, out->provider, sizeof(out->provider));
-    out->latency_us = wring_reading_number(reading, value, "latency_us", 0, 1e9) + 0.0;
-    out->us = wring_reading_cost(reading, value, "us_by_bytes");
-    out->trust = wring_profile_read_trust(reading, value, "us_by_bytes");
-    if (wring_reading_has(reading, value, "latency_trust"))
-        out->latency_trust = wring_profile_read_trust(reading, value, "latency_trust");
+    read_line(reading, value, &out->latency_us, &out->latency_trust, &out->us, &out->trust);
     read_put(reading, value, &out->put);
     read_routines(reading, value, out);
     wring_reading_leave(reading);

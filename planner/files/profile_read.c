@@ -49,11 +49,7 @@ static void read_places(struct wring_reading *reading, const json_t *object, con
 static void read_coder(struct wring_reading *reading, const json_t *value,
                        struct wring_profile_coder *out)
 {
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
     wring_reading_copy(reading, value, "tier", 1, out->tier, sizeof(out->tier));
     out->encode = wring_profile_read_curve(reading, value, "encode_us");
@@ -103,11 +99,7 @@ static void check_spec(struct wring_reading *reading, const struct wring_profile
 static void read_codec(struct wring_reading *reading, const json_t *value,
                        struct wring_profile_codec *out)
 {
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     wring_reading_copy(reading, value, "spec", 1, out->spec, sizeof(out->spec));
     out->summable = wring_reading_bool(reading, value, "summable");
     out->feedback = wring_reading_bool(reading, value, "feedback");

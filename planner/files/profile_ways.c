@@ -112,11 +112,7 @@ static void read_setting(struct wring_reading *reading, const json_t *value,
 static void read_way(struct wring_reading *reading, const json_t *value,
                      struct wring_profile_way *out)
 {
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
     wring_reading_copy(reading, value, "run_as", 1, out->run_as, sizeof(out->run_as));
     check_scheme(reading, out->run_as);

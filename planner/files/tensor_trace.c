@@ -52,11 +52,7 @@ static void check_sum(struct wring_reading *reading, uint64_t sum)
 static void read_tensor(struct wring_reading *reading, const json_t *value,
                         struct wring_tensor *out)
 {
-    char is[100];
-
-    if (!json_is_object(value))
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs an object, %s",
-                            wring_reading_describe(value, is, sizeof(is)));
+    wring_reading_expect_object(reading, value);
     out->name =
         copy_text(reading, wring_reading_text(reading, value, "name", 1, WRING_TRACE_NAME_MAX));
     out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
