@@ -94,12 +94,6 @@ static enum wring_status gather(struct replay *replay)
     return status;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /** Before any side's times are sorted. */
 static struct wring_replay_beside compare_with(struct replay *replay,
                                                const struct wring_replay_side *other)
@@ -109,8 +103,7 @@ static struct wring_replay_beside compare_with(struct replay *replay,
 
     for (uint32_t turn = 0; turn < n; turn++)
         replay->ratios[turn] = replay->sides->times_us[turn] / other->times_us[turn];
-    qsort(replay->ratios, n, sizeof(*replay->ratios), compare);
-    beside.ratio = wring_fit_quantile(replay->ratios, n, 0.5);
+    beside.ratio = wring_spread_of(replay->ratios, n).median; /* which sorts them */
     beside.where = wring_fit_interval(replay->ratios, n);
     return beside;
 }
