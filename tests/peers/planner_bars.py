@@ -35,7 +35,7 @@ import time
 import planner_parts as parts
 from peer_sides import Failed
 from peer_watch import Watch
-from replay_bench import LEFT, Clock, TimeOver, say
+from replay_bench import Clock, TimeOver, end, say
 from replay_cases import verdict
 from replay_runs import Runs
 
@@ -174,10 +174,7 @@ def main():
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
             file.write("\n")
-    for what, why in bars.failed.items():
-        print(f"\nfailed: {what}: {why}")
-    say(f"took {time.monotonic() - begin:.0f} s" + (", and runs are left" if left else ""))
-    sys.exit(1 if bars.failed else LEFT if left else 0)
+    end(begin, bars.failed, left)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,14 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def end(begin, failed, left):
+    """The last lines of a script whose runs are written down, and its exit status."""
+    for what, why in failed.items():
+        print(f"\nfailed: {what}: {why}")
+    say(f"took {time.monotonic() - begin:.0f} s" + (", and runs are left" if left else ""))
+    sys.exit(1 if failed else LEFT if left else 0)
+
+
 class TimeOver(Exception):
     pass
 

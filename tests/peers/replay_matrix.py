@@ -28,14 +28,13 @@ takes MODEL:SCALE, of tensors and times.
 import argparse
 import csv
 import json
-import sys
 import time
 
 import links
 import replay_cases as cases
 from peer_sides import Failed
 from peer_watch import changed
-from replay_bench import LEFT, Bench, say
+from replay_bench import Bench, end, say
 from replay_races import Races
 
 SURE = 2  # times that memory is to be measured before it counts as another
@@ -203,10 +202,7 @@ def main():
     if bench.of_another:
         print(f"\n{bench.of_another} runs are of memory faster or slower than when their profile was "
               "made, which was too often.")
-    for what, why in bench.failed.items():
-        print(f"\nfailed: {what}: {why}")
-    say(f"took {time.monotonic() - begin:.0f} s" + (", and runs are left" if left else ""))
-    sys.exit(1 if bench.failed else LEFT if left else 0)
+    end(begin, bench.failed, left)
 
 
 if __name__ == "__main__":

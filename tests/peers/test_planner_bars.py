@@ -12,16 +12,15 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
-BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 
 import planner_bars
 import planner_parts as parts
+from built_case import BUILD, BuiltCase
 from peer_sides import Failed
 
 
@@ -128,15 +127,8 @@ class Others(unittest.TestCase):
         self.assertRaises(Failed, part.read, "")
 
 
-class Runs(unittest.TestCase):
+class Runs(BuiltCase):
     """The smallest models; the machine is not quiet, so that no time is judged."""
-
-    def setUp(self):
-        if not os.access(f"{BUILD}/tools/wring", os.X_OK):
-            self.skipTest(f"no {BUILD}/tools/wring")
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
 
     def bars(self, *more):
         command = [sys.executable, "-B", HERE / "planner_bars.py", "--build", BUILD, "--folder",

@@ -12,16 +12,15 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
-BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 
 import links
 import replay_cases as cases
 import replay_races
+from built_case import BUILD, BuiltCase
 from replay_cases import Case, Outcome
 from replay_races import Race
 
@@ -120,15 +119,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(text.count("**missed**"), 3)
 
 
-class Runs(unittest.TestCase):
+class Runs(BuiltCase):
     """A tiny model over shared memory; the machine is not quiet, so that no time is judged."""
-
-    def setUp(self):
-        if not os.access(f"{BUILD}/tools/wring", os.X_OK):
-            self.skipTest(f"no {BUILD}/tools/wring")
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
 
     def matrix(self, *more):
         return subprocess.run(
