@@ -248,7 +248,7 @@ double wring_autoplan_median(const double *values, uint32_t n)
 
     memcpy(sorted, values, n * sizeof(*values));
     qsort(sorted, n, sizeof(*sorted), compare_values);
-    return sorted[n / 2];
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
 void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out)
@@ -264,7 +264,7 @@ void wring_autoplan_tell(const struct wring_session *session, struct wring_autop
         const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
         out->planned = way->plan != NULL;
         out->with_us = autoplan->kept_us;
-        out->without_us = wring_autoplan_mean_us(&autoplan->ways[0]);
+        out->without_us = wring_autoplan_us(&autoplan->ways[0]);
         out->predicted_us = way->predicted_us;
         memcpy(out->name, way->name, sizeof(out->name));
         out->groups = way->plan != NULL ? way->plan->n_groups : autoplan->n;

@@ -4,7 +4,7 @@
  *
  *     commit      a profile: from the cache if its exchanges still take what it says, else measured
  *     record      a few iterations as registered: when buckets are posted, how long it all takes
- *     try         each of a few plans for as many iterations, then the best and none once more, if
+ *     try         each of a few plans for as many iterations, then the best and none in turn, if
  *                 they are near
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
@@ -27,6 +27,7 @@
 #define WRING_AUTOPLAN_WARM 2  /* iterations after a change that do not count */
 #define WRING_AUTOPLAN_TIMED 7 /* and those that do */
 #define WRING_AUTOPLAN_WAYS_MAX 4
+#define WRING_AUTOPLAN_LOOKS 3 /* at a way, at most */
 
 /** A bucket that takes part. */
 struct wring_autoplan_tensor {
@@ -38,10 +39,10 @@ struct wring_autoplan_tensor {
 
 /** A plan, or how buckets were registered, and what iterations take so. */
 struct wring_autoplan_way {
-    struct wring_plan *plan; /* NULL: as registered */
-    char name[64];           /* "the plan", "none alone" */
-    double predicted_us;     /* NAN: nothing was */
-    double measured_us[2];   /* medians of the slowest rank */
+    struct wring_plan *plan;                  /* NULL: as registered */
+    char name[64];                            /* "the plan", "none alone" */
+    double predicted_us;                      /* NAN: nothing was */
+    double measured_us[WRING_AUTOPLAN_LOOKS]; /* medians of the slowest rank */
     uint32_t measured;
     double compute_us; /* of them in computing */
 };
@@ -78,7 +79,7 @@ struct wring_autoplan {
 
     uint32_t n_ways, at; /* the first is as registered; which one is in force */
     struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
-    uint32_t best;                   /* of the second round: it comes after the first one's again */
+    uint32_t best; /* of the first round: it and the first one have further looks */
     double kept_us, kept_compute_us; /* what iterations took when it was settled */
     uint32_t worse;                  /* looks in a row that found more than that */
     uint32_t busy;                   /* meetings in a row at which something was under way */
@@ -129,6 +130,9 @@ enum wring_status wring_session_recommit(struct wring_session *session);
 /** Ranks meet at an iteration's end. Under the mutex. */
 enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
 
+/** By all looks so far: which way is next? @param way  out. @return it is not tried, but stays */
+bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
+
 /** Counting begins anew, after a change. */
 void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations);
 
@@ -163,13 +167,13 @@ void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
 /** Destroy all plans but what was registered. */
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
 
-/** What iterations take so: the mean of both turns. */
-static inline double wring_autoplan_mean_us(const struct wring_autoplan_way *way)
-{
-    return way->measured > 1 ? (way->measured_us[0] + way->measured_us[1]) / 2
-                             : way->measured_us[0];
-}
-
+/** @param n  1 to WRING_AUTOPLAN_TIMED */
 double wring_autoplan_median(const double *values, uint32_t n);
+
+/** What iterations took so, when it was looked at last. */
+static inline double wring_autoplan_us(const struct wring_autoplan_way *way)
+{
+    return way->measured_us[way->measured - 1];
+}
 
 #endif

@@ -13,8 +13,6 @@
 
 #define WRING_MODULE "plan"
 #define BUSY_MAX 20  /* meetings in a row in which nothing can be changed */
-#define HOPELESS 1.1 /* times as long as without: needs no second look */
-#define CLEAR 0.6    /* likewise: no machine is so much faster for a while */
 #define CHANGED 0.25 /* of an iteration's time, more or less than before */
 #define LOOKS_WORSE 2
 
@@ -59,30 +57,30 @@ static void say_result(const struct wring_autoplan *autoplan)
 {
     const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at], *plan;
     const struct wring_log *log = &autoplan->session->log;
-    double without_us = wring_autoplan_mean_us(&autoplan->ways[0]);
+    double without_us = wring_autoplan_us(&autoplan->ways[0]);
 
     if (autoplan->session->rank != 0)
         return;
     if (way->plan == NULL) {
         plan = &autoplan->ways[autoplan->best];
-        wring_warn(log,
-                   "WRING_PLAN=auto: no plan is faster: with the best one (%s) an iteration took "
-                   "%.3f ms, without %.3f ms; buckets travel as registered again",
-                   plan->name, wring_autoplan_mean_us(plan) / 1e3, without_us / 1e3);
+        wring_warn(
+            log,
+            "WRING_PLAN=auto: no plan is clearly faster: with the best one (%s) an iteration took "
+            "%.3f ms, without %.3f ms; buckets travel as registered again",
+            plan->name, wring_autoplan_us(plan) / 1e3, without_us / 1e3);
         return;
     }
     wring_info(log,
                "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
                " buckets: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
                "predicted",
-               way->name, way->plan->n_groups, autoplan->n, wring_autoplan_mean_us(way) / 1e3,
+               way->name, way->plan->n_groups, autoplan->n, wring_autoplan_us(way) / 1e3,
                without_us / 1e3, way->predicted_us / 1e3);
-    if (fabs(way->predicted_us - wring_autoplan_mean_us(way)) >
-        CHANGED * wring_autoplan_mean_us(way))
+    if (fabs(way->predicted_us - wring_autoplan_us(way)) > CHANGED * wring_autoplan_us(way))
         wring_warn(log,
                    "WRING_PLAN=auto: the prediction is off by %+.0f %%: the profile does not tell "
                    "what this job's iterations take",
-                   (way->predicted_us / wring_autoplan_mean_us(way) - 1) * 100);
+                   (way->predicted_us / wring_autoplan_us(way) - 1) * 100);
 }
 
 /** The question is answered. */
@@ -93,7 +91,7 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
     if (autoplan->stage == WRING_AUTOPLAN_OFF)
         return status;
     autoplan->stage = WRING_AUTOPLAN_KEEP;
-    autoplan->kept_us = wring_autoplan_mean_us(&autoplan->ways[way]);
+    autoplan->kept_us = wring_autoplan_us(&autoplan->ways[way]);
     autoplan->kept_compute_us = autoplan->ways[way].compute_us;
     autoplan->worse = 0;
     autoplan->settled_ns = wring_now_ns();
@@ -128,17 +126,6 @@ static enum wring_status end_record(struct wring_autoplan *autoplan,
     return change_to(autoplan, 1);
 }
 
-static uint32_t find_best(const struct wring_autoplan *autoplan)
-{
-    uint32_t best = 1;
-
-    for (uint32_t i = 2; i < autoplan->n_ways; i++)
-        if (wring_autoplan_mean_us(&autoplan->ways[i]) <
-            wring_autoplan_mean_us(&autoplan->ways[best]))
-            best = i;
-    return best;
-}
-
 static void say_tried(const struct wring_autoplan *autoplan, double us)
 {
     const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
@@ -154,31 +141,17 @@ static void say_tried(const struct wring_autoplan *autoplan, double us)
                way->plan != NULL ? way->plan->n_groups : autoplan->n, us / 1e3, predicted);
 }
 
-/** One after another; then, unless it is clear who wins, as registered and the best one again, so
- *  that both had an early turn and a late one. */
 static enum wring_status end_try(struct wring_autoplan *autoplan,
                                  const struct wring_autoplan_said *report)
 {
     struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    uint32_t next;
 
     way->measured_us[way->measured++] = report->us;
     way->compute_us = report->compute_us;
     say_tried(autoplan, report->us);
-    if (way->measured == 1 && autoplan->at + 1 < autoplan->n_ways)
-        return change_to(autoplan, autoplan->at + 1);
-    if (way->measured == 1) {
-        autoplan->best = find_best(autoplan);
-        double of_none = wring_autoplan_mean_us(&autoplan->ways[autoplan->best]) /
-                         wring_autoplan_mean_us(&autoplan->ways[0]);
-        if (of_none < CLEAR)
-            return settle(autoplan, autoplan->best);
-        return of_none > HOPELESS ? settle(autoplan, 0) : change_to(autoplan, 0);
-    }
-    if (autoplan->at == 0)
-        return change_to(autoplan, autoplan->best);
-    return settle(autoplan, wring_autoplan_mean_us(way) < wring_autoplan_mean_us(&autoplan->ways[0])
-                                ? autoplan->at
-                                : 0);
+    return wring_autoplan_choose(autoplan, &next) ? settle(autoplan, next)
+                                                  : change_to(autoplan, next);
 }
 
 /** Links are not what they were: from the beginning. */

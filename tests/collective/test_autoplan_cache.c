@@ -218,7 +218,7 @@ static void what_is_worse_is_taken_back(void)
     set_profile(folder, "none", LINK_US);
     set_profile(folder, "topk:ratio=1", 0);
     story_run(second, 2, more, cache);
-    CHECK(story_lines(second, "no plan is faster") == 1, "%s", second->lines.text);
+    CHECK(story_lines(second, "no plan is clearly faster") == 1, "%s", second->lines.text);
     CHECK(story_lines(second, "buckets travel as registered again") == 1, "%s", second->lines.text);
     CHECK(!second->report[0].planned, "a plan is kept");
     for (int t = 0; t < STORY_TENSORS; t++)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which way a job that plans for itself tries next, and which one it keeps. */
+#include "runtime/plan/autoplan.h"
+#include "tests/lib/test.h"
+
+#define LOOKS_MAX 16
+
+/** What an iteration takes in each look at a way. */
+typedef double (*took_fn)(uint32_t way, uint32_t look);
+
+struct outcome {
+    uint32_t kept;
+    uint32_t looks[LOOKS_MAX]; /* the ways that were tried, one after another */
+    uint32_t n;
+};
+
+/** From when as registered has been recorded. */
+static struct outcome run(uint32_t n_ways, took_fn took)
+{
+    struct wring_autoplan autoplan = {.n_ways = n_ways};
+    struct outcome out = {0};
+    bool stays = false;
+    uint32_t way = 1;
+
+    autoplan.ways[0].measured_us[autoplan.ways[0].measured++] = took(0, 0);
+    while (!stays && out.n < LOOKS_MAX) {
+        struct wring_autoplan_way *at = &autoplan.ways[way];
+        autoplan.at = out.looks[out.n++] = way;
+        at->measured_us[at->measured] = took(way, at->measured);
+        at->measured++;
+        stays = wring_autoplan_choose(&autoplan, &way);
+    }
+    CHECK(stays, "nothing is kept after %d looks", LOOKS_MAX);
+    out.kept = way;
+    return out;
+}
+
+static void check(const char *what, took_fn took, uint32_t kept, const char *looks)
+{
+    struct outcome out = run(4, took);
+    char tried[LOOKS_MAX + 1] = "";
+
+    for (uint32_t i = 0; i < out.n; i++)
+        tried[i] = (char)('0' + out.looks[i]);
+    CHECK(out.kept == kept, "%s: way %u is kept", what, out.kept);
+    CHECK(strcmp(tried, looks) == 0, "%s: tried %s", what, tried);
+}
+
+static double half(uint32_t way, uint32_t look)
+{
+    (void)look;
+    return way == 2 ? 50 : 100;
+}
+
+static double far_more(uint32_t way, uint32_t look)
+{
+    (void)look;
+    return way == 0 ? 100 : 120;
+}
+
+static double tenth_less(uint32_t way, uint32_t look)
+{
+    (void)look;
+    return way == 3 ? 90 : 100;
+}
+
+static double little_less(uint32_t way, uint32_t look)
+{
+    (void)look;
+    return way == 1 ? 98 : 100;
+}
+
+/** The machine was faster while the first way was tried. */
+static double lucky_once(uint32_t way, uint32_t look)
+{
+    return way == 1 && look == 0 ? 80 : way == 1 ? 104 : 100;
+}
+
+/** It was slower while as registered was looked at again. */
+static double unlucky_once(uint32_t way, uint32_t look)
+{
+    return way == 1 ? 99 : look == 1 ? 120 : 100;
+}
+
+/** Slower and slower; the second way saves a tenth wherever both are looked at. */
+static double drifting(uint32_t way, uint32_t look)
+{
+    return (way == 2 ? 90 : 100) * (1 + 0.3 * look);
+}
+
+static void the_best_is_kept(void)
+{
+    check("a half", half, 2, "123");
+    check("a tenth less", tenth_less, 3, "12303");
+    check("a tenth less on a machine that slows down", drifting, 2, "12302");
+}
+
+static void what_saves_little_is_not(void)
+{
+    check("more", far_more, 0, "123");
+    check("two hundredths less", little_less, 0, "12301");
+}
+
+static void one_look_does_not_decide(void)
+{
+    check("less by luck", lucky_once, 0, "1230101");
+    check("less by the other's bad luck", unlucky_once, 0, "1230101");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"the best is kept", the_best_is_kept},
+        {"what saves little is not", what_saves_little_is_not},
+        {"one look does not decide", one_look_does_not_decide},
+        {0},
+    };
+    return wring_test_main(argc, argv, cases);
+}
