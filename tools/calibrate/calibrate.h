@@ -135,7 +135,7 @@ bool wring_calibrate_is_in_doubt(double *samples, uint32_t n);
 /** One point more; sorts its samples. */
 void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise);
 
-/** The links of the levels. @param noise  counted up, here and below */
+/** The links of the levels. @param noise  counted up, here and below, by what all plans need */
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
                                         struct wring_measure_noise *noise);
@@ -143,8 +143,7 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
 /** Puts of a level whose link is known. Without a second opening of its provider there are none,
  *  which is said. */
 enum wring_status wring_calibrate_puts(struct wring_calibration *job, enum wring_level level,
-                                       double seconds, struct wring_profile_link *link,
-                                       struct wring_measure_noise *noise);
+                                       double seconds, struct wring_profile_link *link);
 
 /** Copies and codecs, on one core of rank 0 while all else rests. */
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,

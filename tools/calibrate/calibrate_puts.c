@@ -58,8 +58,7 @@ static enum wring_status agree_on_sizes(struct wring_calibration *job,
     return status;
 }
 
-static enum wring_status fit(struct bench *bench, struct wring_profile_put *out,
-                             struct wring_measure_noise *noise)
+static enum wring_status fit(struct bench *bench, struct wring_profile_put *out)
 {
     struct wring_fit_point latency[SIZES], each[SIZES];
 
@@ -67,8 +66,6 @@ static enum wring_status fit(struct bench *bench, struct wring_profile_put *out,
         double bytes = (double)sizes[i];
         latency[i] = (struct wring_fit_point){bytes, bench->latency_us[i], bench->samples[i]};
         each[i] = (struct wring_fit_point){bytes, bench->put_us[i], bench->rounds[i]};
-        wring_calibrate_count(&latency[i], noise);
-        wring_calibrate_count(&each[i], noise);
     }
     enum wring_status status = wring_fit_curve(latency, bench->n, &out->latency);
     return status == WRING_OK ? wring_fit_curve(each, bench->n, &out->each) : status;
@@ -83,8 +80,7 @@ static const struct wring_provider_ops *find_provider(const char *name)
 }
 
 enum wring_status wring_calibrate_puts(struct wring_calibration *job, enum wring_level level,
-                                       double seconds, struct wring_profile_link *link,
-                                       struct wring_measure_noise *noise)
+                                       double seconds, struct wring_profile_link *link)
 {
     struct wring_p2p_params params = {.name = job->params->name,
                                       .config = &job->session->config,
@@ -100,7 +96,7 @@ enum wring_status wring_calibrate_puts(struct wring_calibration *job, enum wring
     if (status == WRING_OK && wring_p2p_rank(&params, on_result, bench) != WRING_EXIT_OK)
         status = wring_session_error(job->session, NULL); /* else there are no puts, as was said */
     if (status == WRING_OK && bench->n > 0)
-        status = fit(bench, &link->put, noise);
+        status = fit(bench, &link->put);
     free(bench);
     return status;
 }
