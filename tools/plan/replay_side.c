@@ -16,15 +16,21 @@ static uint64_t elems_of(const struct wring_replay_side *side, uint32_t tensor)
     return side->params->trace->tensors[tensor].elems;
 }
 
-static enum wring_status make_tensors(struct wring_replay_side *side)
+size_t wring_replay_side_bytes(const struct wring_replay_side *side)
 {
-    uint64_t total = 0;
-    float *all;
+    size_t bytes = 0;
 
     for (uint32_t i = 0; i < side->n; i++)
-        total += elems_of(side, i);
+        bytes += elems_of(side, i) * sizeof(float);
+    return bytes;
+}
+
+/** One buffer that has all of them. */
+static enum wring_status make_tensors(struct wring_replay_side *side)
+{
+    float *all;
     enum wring_status status =
-        wring_buffer_alloc(side->session, total * sizeof(float), (void **)&all);
+        wring_buffer_alloc(side->session, wring_replay_side_bytes(side), (void **)&all);
     for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
         params.name = side->params->trace->tensors[i].name;

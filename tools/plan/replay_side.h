@@ -38,6 +38,9 @@ struct wring_replay_side {
 int wring_replay_side_open(struct wring_replay_side *side);
 void wring_replay_side_close(struct wring_replay_side *side);
 
+/** Of all its tensors, from data[0] on. */
+size_t wring_replay_side_bytes(const struct wring_replay_side *side);
+
 /** One iteration with fresh gradients, all ranks beginning together. @param us  out, of this rank
  */
 enum wring_status wring_replay_side_run(struct wring_replay_side *side, double *us);
