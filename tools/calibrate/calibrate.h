@@ -8,6 +8,7 @@
 
 #include "planner/files/gradients.h"
 #include "planner/files/profile.h"
+#include "planner/files/profile_settings.h"
 #include "planner/fit.h"
 #include "planner/model/settings.h"
 #include "runtime/plan/job_machine.h"
@@ -49,17 +50,11 @@ struct wring_calibrate_wants {
     struct wring_measure_codecs coded;         /* their coding alone */
 };
 
-/** Exchanges that were measured with other settings, kept away from what is measured now. */
-struct wring_calibrate_aside {
-    uint32_t n;
-    struct wring_profile_way *ways; /* [n] */
-};
-
 /** A rank in its job. */
 struct wring_calibration {
     const struct wring_calibrate_params *params;
-    struct wring_setting setting;        /* of its session; chunk_bytes 0: nobody can say */
-    struct wring_calibrate_aside *aside; /* of the profile, in rank 0 */
+    struct wring_setting setting;      /* of its session; chunk_bytes 0: nobody can say */
+    struct wring_profile_aside *aside; /* ways of other settings, in rank 0 */
     struct wring_session *session;
     struct wring_group *world;
     struct wring_group *levels[WRING_LEVELS]; /* the ranks of our node; the first of each node.
@@ -115,16 +110,6 @@ struct wring_calibrate_setting_texts {
  */
 int wring_calibrate_set(const struct wring_calibrate_params *params,
                         struct wring_calibrate_setting_texts *texts, struct wring_setting *out);
-
-/** Set ways of other settings aside: the profile has those of this one alone. Errors:
- *  WRING_ERR_NO_MEMORY. */
-enum wring_status wring_calibrate_set_aside(const struct wring_calibration *job,
-                                            struct wring_profile *profile);
-
-/** Say of the profile's ways with which setting they were measured, and put the others beside them.
- *  Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_calibrate_bring_back(const struct wring_calibration *job,
-                                             struct wring_profile *profile);
 
 /* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
  * ---- */

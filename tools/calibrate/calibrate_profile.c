@@ -113,7 +113,8 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     struct wring_profile *profile = old ? read_file(job) : begin(job);
 
     *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
-    if (profile != NULL && wring_calibrate_set_aside(job, profile) != WRING_OK) {
+    if (profile != NULL &&
+        wring_profile_set_aside(profile, &job->setting, job->aside) != WRING_OK) {
         wring_fail(job->params->name, "out of memory");
         wring_profile_destroy(profile);
         profile = NULL;

@@ -145,15 +145,16 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
     int code = judge(job, &parts, profile);
     if (code != WRING_EXIT_OK)
         return code;
-    return profile == NULL || (wring_calibrate_bring_back(job, profile) == WRING_OK &&
-                               wring_profile_rehash(profile) == WRING_OK)
+    return profile == NULL ||
+                   (wring_profile_bring_back(profile, &job->setting, job->aside) == WRING_OK &&
+                    wring_profile_rehash(profile) == WRING_OK)
                ? WRING_EXIT_OK
                : wring_fail(job->params->name, "out of memory");
 }
 
 int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out)
 {
-    struct wring_calibrate_aside aside = {0};
+    struct wring_profile_aside aside = {0};
     struct wring_calibration job = {.params = params, .aside = &aside};
     struct wring_profile *profile = NULL;
     int code = wring_calibration_join(&job);
