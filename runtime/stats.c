@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "runtime/plan/joined.h"
+#include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 
 static const struct wring_sized session_sized = {
@@ -62,7 +63,7 @@ enum wring_status wring_session_stats(struct wring_session *session,
 {
     struct wring_session_stats stats = {
         .sleeps = wring_progress_sleeps(session->progress),
-        .executor_cpu_ns = session->executor->ops->cpu_ns(session->executor),
+        .executor_cpu_ns = wring_session_executor_cpu_ns(session),
     };
     count(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);

@@ -133,6 +133,10 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
+/** What may be under way to each peer is as for pieces of the configuration's size, which was
+ *  another one. The engine is idle. */
+void wring_fabric_renew_windows(struct wring_fabric *fabric);
+
 /** What the other ranks need for wring_fabric_connect(), and which cores we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 

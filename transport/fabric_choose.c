@@ -129,6 +129,19 @@ static struct wring_put_window make_window(const struct wring_fabric *fabric,
     return (struct wring_put_window){.limit = limit, .most = most};
 }
 
+void wring_fabric_renew_windows(struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++) {
+        struct wring_peer *peer = &fabric->peers[i];
+        if (i == fabric->rank)
+            continue;
+        const struct wring_put_window window =
+            make_window(fabric, &fabric->devices[peer->device].caps);
+        peer->window.limit = window.limit;
+        peer->window.most = window.most;
+    }
+}
+
 static enum wring_status choose_for(struct wring_fabric *fabric, const struct survey *survey,
                                     struct wring_peer *peer)
 {

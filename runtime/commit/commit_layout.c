@@ -4,6 +4,7 @@
 #include "runtime/commit/commit_shape.h"
 #include "runtime/commit/legs.h"
 #include "runtime/residual.h"
+#include "runtime/session/session_executor.h"
 
 #include <stdio.h>
 
@@ -198,6 +199,6 @@ enum wring_status wring_commit_make(struct wring_session *session)
         status = make_bucket(at);
     }
     if (status == WRING_OK)
-        status = session->executor->ops->reserve(session->executor, most);
+        status = wring_session_reserve(session, most);
     return status;
 }

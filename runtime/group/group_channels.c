@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channels that the immediate calls of a group share, and its board. */
 #include "runtime/group/group_inside.h"
+#include "runtime/session/session_executor.h"
 
 #define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
 #define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */
@@ -112,7 +113,6 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     if (status == WRING_OK)
         status = make_board(group);
     if (status == WRING_OK)
-        status =
-            session->executor->ops->reserve(session->executor, wring_geometry_most(slot_bytes));
+        status = wring_session_reserve(session, wring_geometry_most(slot_bytes));
     return status;
 }

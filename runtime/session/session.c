@@ -5,6 +5,7 @@
 #include "runtime/commit/trials.h"
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/plan_apply.h"
+#include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
 
@@ -12,23 +13,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "offload/pool.h"
 
 #define WRING_MODULE "session"
-
-static enum wring_status create_executor(struct wring_session *session)
-{
-    const char *text = session->config.executor;
-    if (strcmp(text, "inline") == 0)
-        return wring_executor_inline_create(&session->executor);
-    if (strncmp(text, "pool", 4) == 0 && (text[4] == '\0' || text[4] == ':')) {
-        struct wring_pool_params params = {text[4] == ':' ? text + 5 : NULL, &session->log};
-        return wring_executor_pool_create(&params, &session->executor);
-    }
-    wring_error(&session->log, "WRING_EXECUTOR=%s: needs inline, pool, pool:N or pool:cores=LIST",
-                text);
-    return WRING_ERR_INVALID;
-}
 
 static enum wring_status make_world(struct wring_session *session)
 {
@@ -51,7 +37,7 @@ static enum wring_status open_session(struct wring_session *session,
     if (status == WRING_OK)
         status = wring_session_meet(session, params);
     if (status == WRING_OK)
-        status = create_executor(session);
+        status = wring_session_make_executor(session);
     if (status == WRING_OK)
         status = wring_engine_create(&session->config, &session->log, session->executor,
                                      &session->engine);
@@ -103,6 +89,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->mapped_mutex, NULL);
+    pthread_mutex_init(&session->executor_mutex, NULL);
     enum wring_status status = fits ? open_session(session, &known)
                                     : wring_sized_refuse(&params_sized, params, &session->log);
     if (status != WRING_OK) {
@@ -167,6 +154,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    pthread_mutex_destroy(&session->executor_mutex);
     pthread_mutex_destroy(&session->mapped_mutex);
     pthread_mutex_destroy(&session->buffers_mutex);
     free(session);

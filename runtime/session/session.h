@@ -80,6 +80,9 @@ struct wring_session {
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
     struct wring_executor *executor;
+    pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
+    uint64_t executors_gone_ns;     /* processor time of those before it */
+    uint64_t reserved_elems;        /* of the largest job that any was told of */
     struct wring_engine *engine;
     struct wring_fabric *fabric;
     struct wring_progress *progress;

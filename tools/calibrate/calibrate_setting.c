@@ -5,10 +5,10 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/config.h"
 #include "offload/cores.h"
+#include "runtime/session/session_executor.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
@@ -18,17 +18,6 @@ uint32_t wring_calibrate_settings(const struct wring_calibrate_params *params)
 
     return (settings->n_cores > 0 ? settings->n_cores : 1) *
            (settings->n_chunks > 0 ? settings->n_chunks : 1);
-}
-
-/** @return false: cores by their names, or nothing that a session would take */
-static bool count_cores(const char *executor, uint32_t *out)
-{
-    char end;
-
-    *out = strcmp(executor, "pool") == 0 || strcmp(executor, "pool:") == 0;
-    if (strcmp(executor, "inline") == 0 || *out == 1)
-        return true;
-    return sscanf(executor, "pool:%" SCNu32 "%c", out, &end) == 1;
 }
 
 /** Rank 0 says it. */
@@ -57,7 +46,7 @@ int wring_calibrate_set(const struct wring_calibrate_params *params,
     *texts = (struct wring_calibrate_setting_texts){.list = {NULL}};
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
-    bool counted = count_cores(config.executor, &out->cores);
+    bool counted = wring_executor_count_cores(config.executor, &out->cores);
     out->chunk_bytes = config.chunk_bytes;
     if (wanted->n_chunks > 0) {
         out->chunk_bytes = wanted->chunk_bytes[params->part % wanted->n_chunks];
