@@ -191,7 +191,9 @@ void wring_commit_forget_passing(struct wring_session *session, struct wring_buc
  * could. */
 static enum wring_status arrange(struct wring_session *session)
 {
-    enum wring_status status = wring_plan_apply(session);
+    enum wring_status status = wring_autoplan_settle(session);
+    if (status == WRING_OK)
+        status = wring_plan_apply(session);
     if (status == WRING_OK)
         status = wring_legs_make(session);
     status = wring_session_agree(session, status, NULL);

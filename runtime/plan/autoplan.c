@@ -20,6 +20,7 @@ enum wring_status wring_autoplan_open(struct wring_session *session)
     autoplan->session = session;
     pthread_mutex_init(&autoplan->mutex, NULL);
     session->autoplan = autoplan;
+    wring_autoplan_note_leeway(autoplan);
     return wring_autoplan_codecs(session, autoplan, &unused);
 }
 
@@ -52,7 +53,7 @@ void wring_autoplan_close(struct wring_session *session)
         return;
     wring_autoplan_forget_ways(autoplan);
     forget_tensors(autoplan);
-    wring_profile_destroy(autoplan->profile);
+    wring_autoplan_forget_profile(autoplan);
     pthread_mutex_destroy(&autoplan->mutex);
     free(autoplan);
     session->autoplan = NULL;

@@ -20,13 +20,15 @@
 #ifndef WRING_RUNTIME_AUTOPLAN_H
 #define WRING_RUNTIME_AUTOPLAN_H
 
+#include "planner/files/profile_settings.h"
+#include "runtime/plan/autoplan_leeway.h"
 #include "runtime/plan/job_machine.h"
 #include "runtime/plan/measure_ways.h"
 #include "runtime/session/session.h"
 
 #define WRING_AUTOPLAN_WARM 2  /* iterations after a change that do not count */
 #define WRING_AUTOPLAN_TIMED 7 /* and those that do */
-#define WRING_AUTOPLAN_WAYS_MAX 4
+#define WRING_AUTOPLAN_WAYS_MAX 5
 #define WRING_AUTOPLAN_LOOKS 3 /* at a way, at most */
 
 /** A bucket that takes part. */
@@ -63,9 +65,12 @@ struct wring_autoplan {
     double *ready_us;  /* [n] of the slowest rank, while ranks meet */
     uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
     struct wring_job_machine machine;
-    struct wring_profile *profile; /* rank 0's */
-    bool known;                    /* ranks have found one, for this question */
-    bool measure;                  /* the next commit is to measure anew, whatever there is */
+    struct wring_autoplan_leeway leeway;
+    struct wring_profile *profile;    /* rank 0's */
+    struct wring_profile_aside aside; /* its ways of other settings than the configured one, while
+                                         that one's are measured */
+    bool known;                       /* ranks have found one, for this question */
+    bool measure;                     /* the next commit is to measure anew, whatever there is */
 
     /* since the last change; under mutex */
     uint64_t iteration; /* complete ones */
@@ -157,6 +162,9 @@ enum wring_status wring_autoplan_codecs(const struct wring_session *session,
 
 /** The cache's profile of this machine; NULL: there is none that can be used. */
 struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan);
+
+/** There is none any more; NULL is fine. */
+void wring_autoplan_forget_profile(struct wring_autoplan *autoplan);
 
 /** Put the profile into the cache; what goes wrong is warned of. */
 void wring_autoplan_save(const struct wring_autoplan *autoplan);

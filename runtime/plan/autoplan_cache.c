@@ -30,19 +30,19 @@ static bool find_folder(const struct wring_config *config, char *path, size_t by
            (size_t)snprintf(path, bytes, "%s/.cache/wring", home) < bytes;
 }
 
-/** A file's name tells machines apart, and how codecs run and pieces are cut; what is in it is
- *  compared again. */
+/** A file's name tells machines apart, and how codecs run and pieces are cut as configured; what is
+ *  in it is compared again. */
 static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t bytes)
 {
-    const struct wring_config *config = &autoplan->session->config;
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
     char folder[PATH_BYTES], text[sizeof(autoplan->machine.text) + WRING_CONFIG_TEXT + 32];
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
 
-    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autoplan->machine.text, config->executor,
-             config->chunk_bytes);
+    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autoplan->machine.text, leeway->executor,
+             leeway->chunk_bytes);
     for (const char *at = text; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    return find_folder(config, folder, sizeof(folder)) &&
+    return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
 }
 
@@ -58,8 +58,11 @@ struct wring_profile *wring_autoplan_load(const struct wring_autoplan *autoplan)
     enum wring_status status = wring_profile_load(path, &heard, &profile);
     if (status == WRING_OK)
         status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
-    if (status == WRING_OK)
+    if (status == WRING_OK) {
+        wring_profile_label_ways(profile,
+                                 &autoplan->leeway.setting); /* older files do not say it */
         return profile;
+    }
     wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
     wring_profile_destroy(profile);
     return NULL;

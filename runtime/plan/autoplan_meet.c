@@ -53,11 +53,22 @@ static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us
     return iterations > 1e6 ? 1000000 : iterations > (double)least ? (uint64_t)iterations : least;
 }
 
+/** How the session is set for a plan; "" where it is as configured anyway. @param text out, [bytes]
+ */
+static void describe_setting(const struct wring_plan *plan, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (plan != NULL && plan->chunk_bytes != 0)
+        snprintf(text, bytes, ", executor %s, pieces of %" PRIu64 " bytes", plan->executor,
+                 plan->chunk_bytes);
+}
+
 static void say_result(const struct wring_autoplan *autoplan)
 {
     const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at], *plan;
     const struct wring_log *log = &autoplan->session->log;
     double without_us = wring_autoplan_us(&autoplan->ways[0]);
+    char setting[128];
 
     if (autoplan->session->rank != 0)
         return;
@@ -70,11 +81,12 @@ static void say_result(const struct wring_autoplan *autoplan)
             plan->name, wring_autoplan_us(plan) / 1e3, without_us / 1e3);
         return;
     }
+    describe_setting(way->plan, setting, sizeof(setting));
     wring_info(log,
                "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
-               " buckets: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
+               " buckets%s: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
                "predicted",
-               way->name, way->plan->n_groups, autoplan->n, wring_autoplan_us(way) / 1e3,
+               way->name, way->plan->n_groups, autoplan->n, setting, wring_autoplan_us(way) / 1e3,
                without_us / 1e3, way->predicted_us / 1e3);
     if (fabs(way->predicted_us - wring_autoplan_us(way)) > CHANGED * wring_autoplan_us(way))
         wring_warn(log,
@@ -129,16 +141,17 @@ static enum wring_status end_record(struct wring_autoplan *autoplan,
 static void say_tried(const struct wring_autoplan *autoplan, double us)
 {
     const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
-    char predicted[64] = "";
+    char predicted[64] = "", setting[128];
 
     if (autoplan->session->rank != 0)
         return;
     if (isfinite(way->predicted_us))
         snprintf(predicted, sizeof(predicted), ", and %.3f ms were predicted",
                  way->predicted_us / 1e3);
+    describe_setting(way->plan, setting, sizeof(setting));
     wring_info(&autoplan->session->log,
-               "WRING_PLAN=auto: %s, %" PRIu32 " groups: an iteration takes %.3f ms%s", way->name,
-               way->plan != NULL ? way->plan->n_groups : autoplan->n, us / 1e3, predicted);
+               "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,
+               way->plan != NULL ? way->plan->n_groups : autoplan->n, setting, us / 1e3, predicted);
 }
 
 static enum wring_status end_try(struct wring_autoplan *autoplan,

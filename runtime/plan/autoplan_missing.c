@@ -32,22 +32,13 @@ static void find_unknown(const struct wring_autoplan *autoplan,
             add(out, codecs->specs[i]);
 }
 
-static bool is_listed(const struct wring_measure_codecs *codecs, const char *spec)
-{
-    bool listed = false;
-
-    for (uint32_t i = 0; i < codecs->n; i++)
-        listed = listed || strcmp(codecs->specs[i], spec) == 0;
-    return listed;
-}
-
 /** A codec that is known up to a size below the wanted one goes on the list. */
 static void look_at_sizes(const struct wring_autoplan *autoplan, const char *spec, uint32_t wanted,
                           struct wring_autoplan_missing *out)
 {
     uint64_t known;
 
-    if (is_listed(&out->codecs, spec))
+    if (wring_measure_has(&out->codecs, spec))
         return;
     wring_measure_round_us(autoplan->profile, spec, autoplan->session->size, 0, &known);
     uint32_t last = size_of(known);
@@ -91,14 +82,15 @@ void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
 
 /* ---- between ranks ---- */
 
-static void write_codecs(const struct wring_measure_codecs *codecs, struct wring_writer *out)
+void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
+                                 struct wring_writer *out)
 {
     wring_write_u32(out, codecs->n);
     for (uint32_t i = 0; i < codecs->n; i++)
         wring_write_sized(out, codecs->specs[i], strlen(codecs->specs[i]));
 }
 
-static void read_codecs(struct wring_reader *in, struct wring_measure_codecs *out)
+void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out)
 {
     out->n = wring_read_u32(in);
     if (out->n > WRING_MEASURE_CODECS_MAX) {
@@ -112,15 +104,15 @@ static void read_codecs(struct wring_reader *in, struct wring_measure_codecs *ou
 void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,
                                   struct wring_writer *out)
 {
-    write_codecs(&missing->codecs, out);
-    write_codecs(&missing->larger, out);
+    wring_autoplan_write_codecs(&missing->codecs, out);
+    wring_autoplan_write_codecs(&missing->larger, out);
     wring_write_u32(out, missing->first);
 }
 
 void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_missing *out)
 {
-    read_codecs(in, &out->codecs);
-    read_codecs(in, &out->larger);
+    wring_autoplan_read_codecs(in, &out->codecs);
+    wring_autoplan_read_codecs(in, &out->larger);
     out->first = wring_read_u32(in);
     if (out->first + 1 >= WRING_MEASURE_SIZES)
         in->failed = true;

@@ -12,7 +12,7 @@ struct wring_autoplan_missing {
 };
 
 /**
- * Find it, in rank 0.
+ * Find it, in rank 0, whose profile has nothing but ways of the configured setting.
  *
  * Larger buckets are worth measuring as far as groups of this job may have so many elements, and
  * where a round of them takes no longer than measuring lets one take: what was left out for its
@@ -26,6 +26,11 @@ void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
                                  const struct wring_measure_codecs *codecs,
                                  const struct wring_measure_params *params,
                                  struct wring_autoplan_missing *out);
+
+/** Codecs to the other ranks, or from one. Errors: as reading fails, in->failed. */
+void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
+                                 struct wring_writer *out);
+void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out);
 
 /** Say it to the other ranks, or hear it. Errors: as reading fails, in->failed. */
 void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "runtime/plan/autoplan_measure.h"
 #include "runtime/plan/autoplan_missing.h"
 
 #define WRING_MODULE "plan"
@@ -27,22 +28,7 @@ struct order {
     struct wring_autoplan_missing missing; /* to be measured, if anything is */
 };
 
-/* ---- the profile ---- */
-
-static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
-{
-    struct wring_profile *profile = calloc(1, sizeof(*profile));
-
-    if (profile == NULL)
-        return NULL;
-    snprintf(profile->name, sizeof(profile->name), "this job's");
-    snprintf(profile->machine, sizeof(profile->machine), "%s", autoplan->machine.text);
-    snprintf(profile->source, sizeof(profile->source), "WRING_PLAN=auto");
-    profile->nodes = autoplan->machine.nodes;
-    profile->ranks_per_node = autoplan->machine.ranks_per_node;
-    profile->chunked = true;
-    return profile;
-}
+/* ---- what rank 0 says ---- */
 
 /** Rank 0's word is everybody's. */
 static enum wring_status hear(struct wring_session *session, struct order *order)
@@ -65,10 +51,12 @@ static enum wring_status hear(struct wring_session *session, struct order *order
     return status;
 }
 
-static void forget(struct wring_autoplan *autoplan)
+void wring_autoplan_forget_profile(struct wring_autoplan *autoplan)
 {
     wring_profile_destroy(autoplan->profile);
+    free(autoplan->aside.ways);
     autoplan->profile = NULL;
+    autoplan->aside = (struct wring_profile_aside){0};
 }
 
 static bool is_anything(const struct wring_autoplan_missing *missing)
@@ -76,19 +64,28 @@ static bool is_anything(const struct wring_autoplan_missing *missing)
     return missing->codecs.n > 0 || missing->larger.n > 0;
 }
 
-/** In rank 0, at first: what is kept has to be looked at, if anything is. */
-static void decide(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
-                   const struct wring_measure_params *params, struct order *order)
+/** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
+ *  configured setting. */
+static enum wring_status decide(struct wring_autoplan *autoplan,
+                                const struct wring_measure_codecs *codecs,
+                                const struct wring_measure_params *params, struct order *order)
 {
     const struct wring_measure_codecs *unknown = &order->missing.codecs;
+    enum wring_status status = WRING_OK;
 
     if (autoplan->measure)
-        forget(autoplan);
+        wring_autoplan_forget_profile(autoplan);
     else if (autoplan->profile == NULL)
         autoplan->profile = wring_autoplan_load(autoplan);
+    if (autoplan->profile != NULL)
+        status =
+            wring_profile_set_aside(autoplan->profile, &autoplan->leeway.setting, &autoplan->aside);
+    if (status != WRING_OK)
+        return status;
     wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
     bool raw = unknown->n == 0 || strcmp(unknown->specs[0], "none") != 0;
     order->word = autoplan->profile != NULL && raw ? PROBE : MEASURE;
+    return WRING_OK;
 }
 
 /** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? */
@@ -106,7 +103,7 @@ static void judge(struct wring_autoplan *autoplan, const struct wring_measure_co
                    "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
                    "takes %.2f times what the kept profile says, so all is measured anew",
                    elems, times);
-        forget(autoplan);
+        wring_autoplan_forget_profile(autoplan);
         wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
     }
     order->word = is_anything(&order->missing) ? MEASURE : NOTHING;
@@ -124,69 +121,6 @@ static enum wring_status probe(struct wring_autoplan *autoplan,
     if (autoplan->session->rank == 0)
         judge(autoplan, codecs, params, elems, us, order);
     return hear(autoplan->session, order);
-}
-
-/* ---- measuring ---- */
-
-static void say_measured(const struct wring_autoplan *autoplan,
-                         const struct wring_autoplan_missing *missing)
-{
-    char larger[128] = "";
-
-    if (missing->larger.n > 0)
-        snprintf(larger, sizeof(larger),
-                 ", and what more than %" PRIu64 " elements take, of %" PRIu32
-                 " that the kept profile has",
-                 wring_measure_size(missing->first), missing->larger.n);
-    wring_info(&autoplan->session->log,
-               "WRING_PLAN=auto: exchanges were measured in %.0f ms, of %" PRIu32 " codecs%s",
-               (double)autoplan->spent_ns / 1e6, missing->codecs.n, larger);
-}
-
-/** Codecs that the profile lacks, then sizes that it does. */
-static enum wring_status measure_missing(struct wring_autoplan *autoplan,
-                                         const struct wring_measure_params *how,
-                                         const struct wring_autoplan_missing *missing)
-{
-    struct wring_measure_params params = *how;
-    enum wring_status status = WRING_OK;
-
-    params.codecs = missing->codecs;
-    if (missing->codecs.n > 0)
-        status = wring_measure_ways(autoplan->session, &params, autoplan->profile, NULL);
-    params.codecs = missing->larger;
-    params.first = missing->first;
-    params.larger = true;
-    if (status == WRING_OK && missing->larger.n > 0)
-        status = wring_measure_ways(autoplan->session, &params, autoplan->profile, NULL);
-    return status;
-}
-
-/** What is missing is added to the profile, which rank 0 has. */
-static enum wring_status measure(struct wring_autoplan *autoplan,
-                                 const struct wring_measure_params *params,
-                                 const struct wring_autoplan_missing *missing)
-{
-    struct wring_session *session = autoplan->session;
-    enum wring_status status = WRING_OK;
-    uint64_t began_ns = wring_now_ns();
-
-    if (session->rank == 0 && autoplan->profile == NULL) {
-        autoplan->profile = make_profile(autoplan);
-        status = autoplan->profile != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
-    }
-    status = wring_session_agree(session, status, "");
-    if (status == WRING_OK)
-        status = measure_missing(autoplan, params, missing);
-    autoplan->spent_ns = wring_now_ns() - began_ns;
-    if (status != WRING_OK || session->rank != 0)
-        return status;
-    status = wring_profile_rehash(autoplan->profile);
-    if (status != WRING_OK)
-        return status;
-    say_measured(autoplan, missing);
-    wring_autoplan_save(autoplan);
-    return WRING_OK;
 }
 
 /* ---- all of it ---- */
@@ -236,14 +170,17 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
     params.max_elems--;
     if (status == WRING_OK)
         status = agree_on_limits(session, codecs.n + 1, &params);
-    if (status == WRING_OK && session->rank == 0)
-        decide(autoplan, &codecs, &params, &order);
+    if (status == WRING_OK) {
+        if (session->rank == 0)
+            status = decide(autoplan, &codecs, &params, &order);
+        status = wring_session_agree(session, status, "");
+    }
     if (status == WRING_OK)
         status = hear(session, &order);
     if (status == WRING_OK && order.word == PROBE)
         status = probe(autoplan, &codecs, &params, &order);
-    if (status == WRING_OK && order.word == MEASURE)
-        status = measure(autoplan, &params, &order.missing);
+    if (status == WRING_OK)
+        status = wring_autoplan_measure(autoplan, &codecs, &params, &order.missing);
     return status;
 }
 
@@ -259,7 +196,11 @@ enum wring_status wring_autoplan_prepare(struct wring_session *session)
     }
     enum wring_status status = wring_job_machine_find(session, &autoplan->machine, NULL);
     if (status == WRING_OK)
+        status = wring_autoplan_agree_on_leeway(autoplan);
+    if (status == WRING_OK)
         status = find_profile(autoplan);
+    if (status != WRING_OK)
+        wring_autoplan_forget_profile(autoplan);
     autoplan->known = status == WRING_OK;
     autoplan->measure = false;
     return status;

@@ -5,183 +5,142 @@
 #include <stdlib.h>
 
 #include "planner/files/plan.h"
-#include "planner/files/tensor_trace.h"
-#include "planner/model/cost_model.h"
 #include "planner/search/search.h"
-#include "runtime/plan/autoplan.h"
+#include "runtime/plan/autoplan_question.h"
 
 #define WRING_MODULE "plan"
-#define BUDGET_NS (100 * 1000000ull) /* of a search; models of hundreds of tensors take less */
+#define BUDGET_NS                                                                  \
+    (100 * 1000000ull) /* of all searches; models of hundreds of tensors take less \
+                        */
+#define WORTH_IT \
+    0.95 /* of the time as configured: another setting has to promise more than noise */
 
-/** The question as the planner has it. */
-struct thought {
-    struct wring_autoplan *autoplan;
-    struct wring_tensor_trace trace;
-    uint32_t *order;                            /* [n] tensors by when they are ready */
-    struct wring_measure_codecs codecs, listed; /* of any bucket; that all may take */
-    struct wring_cost_model *model;
-    uint64_t *allowed; /* [n * words] the model's problem's, in the place of its own */
-    struct wring_grouping grouping;
+/** What the planner says of one setting. */
+struct answer {
+    struct wring_autoplan_model made;
+    struct wring_found found;
 };
 
-/* ---- what was recorded, as a trace ---- */
-
-/** Insertion: posts come in this order or nearly so. */
-static void sort_by_ready(struct thought *thought)
-{
-    const double *ready_us = thought->autoplan->ready_us;
-    uint32_t *order = thought->order;
-
-    for (uint32_t i = 0; i < thought->autoplan->n; i++) {
-        uint32_t at = i;
-        for (; at > 0 && ready_us[order[at - 1]] > ready_us[i]; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
-static enum wring_status make_trace(struct thought *thought)
-{
-    const struct wring_autoplan *autoplan = thought->autoplan;
-    struct wring_tensor_trace *trace = &thought->trace;
-
-    trace->model = (char *)"this job";
-    trace->source = (char *)"recorded while it ran";
-    trace->dtype = WRING_F32;
-    trace->forward_us = NAN; /* it is in when they are ready, and so is the optimizer's step */
-    trace->tensors = calloc(autoplan->n, sizeof(*trace->tensors));
-    thought->order = calloc(autoplan->n, sizeof(*thought->order));
-    if (trace->tensors == NULL || thought->order == NULL)
-        return WRING_ERR_NO_MEMORY;
-    sort_by_ready(thought);
-    for (trace->n = 0; trace->n < autoplan->n; trace->n++) {
-        uint32_t tensor = thought->order[trace->n];
-        const struct wring_bucket *bucket = autoplan->tensors[tensor].bucket;
-        trace->tensors[trace->n] =
-            (struct wring_tensor){(char *)bucket->name, bucket->elems, autoplan->ready_us[tensor]};
-    }
-    return wring_tensor_trace_rehash(trace);
-}
-
-/* ---- which options each may take ---- */
-
-static bool may(const struct thought *thought, uint32_t i, uint32_t option)
-{
-    uint32_t words = wring_problem_words(&thought->model->problem);
-
-    return thought->allowed[(size_t)i * words + option / 64] >> option % 64 & 1;
-}
-
-/** Its own, none, and those that the setting lists. */
-static bool allows(const struct thought *thought, uint32_t tensor, const char *spec)
-{
-    const struct wring_bucket *bucket = thought->autoplan->tensors[tensor].bucket;
-
-    if (strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0)
-        return true;
-    for (uint32_t i = 0; i < thought->listed.n; i++)
-        if (strcmp(thought->listed.specs[i], spec) == 0)
-            return true;
-    return false;
-}
-
-static enum wring_status set_allowed(struct thought *thought)
-{
-    struct wring_cost_model *model = thought->model;
-    struct wring_problem *problem = &model->problem;
-    uint32_t words = wring_problem_words(problem);
-    const uint64_t *before = problem->allowed;
-
-    thought->allowed = calloc((size_t)problem->n_tensors * words, sizeof(*thought->allowed));
-    if (thought->allowed == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < problem->n_tensors; i++)
-        for (uint32_t o = 0; o < problem->n_options; o++) {
-            size_t word = (size_t)i * words + o / 64;
-            bool barred = before != NULL && (before[word] >> o % 64 & 1) == 0;
-            const char *spec = model->codecs[model->options[o].codec].spec;
-            if (!barred && allows(thought, thought->order[i], spec))
-                thought->allowed[word] |= UINT64_C(1) << o % 64;
-        }
-    problem->allowed = thought->allowed;
-    return WRING_OK;
-}
-
-static enum wring_status make_model(struct thought *thought, bool early)
-{
-    const struct wring_autoplan *autoplan = thought->autoplan;
-    const char *specs[WRING_MEASURE_CODECS_MAX];
-    struct wring_cost_model_params params = {
-        .trace = &thought->trace,
-        .profile = autoplan->profile,
-        .nodes = autoplan->machine.nodes,
-        .ranks_per_node = autoplan->machine.ranks_per_node,
-        .timeline = WRING_TIMELINE_FULL,
-        .codecs = specs,
-        .n_codecs = thought->codecs.n,
-        .places = 1u << WRING_PLACE_CPU,
-        .chunk_bytes = autoplan->session->config.chunk_bytes,
-        .runnable = true,
-    };
-
-    for (uint32_t i = 0; i < thought->codecs.n; i++)
-        specs[i] = thought->codecs.specs[i];
-    enum wring_status status =
-        wring_cost_model_create(&params, &autoplan->session->log, &thought->model);
-    if (status != WRING_OK)
-        return status;
-    if (early) /* who waits for a bucket may not have posted its mates */
-        thought->model->problem.max_group_elems = 1;
-    return set_allowed(thought);
-}
+/** The question, and what becomes of it. */
+struct thought {
+    struct wring_autoplan *autoplan;
+    struct wring_autoplan_question question;
+    struct wring_settings *settings;
+    struct answer configured, best; /* the latter of other settings; without a model: there is none
+                                     */
+    struct wring_grouping grouping;
+    uint64_t took_ns; /* by searches */
+};
 
 /* ---- ways ---- */
 
-static enum wring_status add_way(struct thought *thought, const struct wring_grouping *grouping,
-                                 const char *name)
+/** What is as configured is said in the same words. */
+static void name_executor(const struct wring_autoplan *autoplan,
+                          const struct wring_cost_model *model, struct wring_plan *plan)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+
+    if (model->settled && model->setting.cores == leeway->setting.cores)
+        snprintf(plan->executor, sizeof(plan->executor), "%.63s", leeway->executor);
+}
+
+static enum wring_status add_way(struct thought *thought, const struct wring_cost_model *model,
+                                 const struct wring_grouping *grouping, const char *name)
 {
     struct wring_autoplan *autoplan = thought->autoplan;
     struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    const struct wring_autoplan_question *question = &thought->question;
 
     *way = (struct wring_autoplan_way){.plan = NULL};
     enum wring_status status =
-        wring_plan_create(thought->model, &thought->trace, autoplan->profile, grouping, &way->plan);
+        wring_plan_create(model, &question->trace, &question->profile, grouping, &way->plan);
     if (status != WRING_OK)
         return status;
+    name_executor(autoplan, model, way->plan);
     snprintf(way->name, sizeof(way->name), "%s", name);
     way->predicted_us = way->plan->iteration_us;
     autoplan->n_ways++;
     return WRING_OK;
 }
 
+/* ---- settings ---- */
+
+static void finish(struct answer *answer)
+{
+    wring_grouping_finish(&answer->found.grouping);
+    wring_autoplan_model_finish(&answer->made);
+    *answer = (struct answer){.found.time_us = INFINITY};
+}
+
+/** @param left  settings to be looked at, this one among them */
+static enum wring_status ask(struct thought *thought, const struct wring_setting *setting,
+                             uint32_t left, struct answer *out)
+{
+    uint64_t rest_ns = thought->took_ns < BUDGET_NS ? BUDGET_NS - thought->took_ns : 0;
+    struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
+
+    *out = (struct answer){.found.time_us = INFINITY};
+    enum wring_status status = wring_autoplan_model_init(&thought->question, setting, &out->made);
+    if (status != WRING_OK)
+        return status;
+    params.offload = out->made.model->offload;
+    params.on_device = out->made.model->on_device;
+    params.uncompressed = out->made.model->raw;
+    status = wring_search_run(&out->made.model->problem, &params, &out->found);
+    thought->took_ns += status == WRING_OK ? out->found.took_ns : 0;
+    return status;
+}
+
+/** The best plan as configured, and the best one with another setting. */
+static enum wring_status ask_all(struct thought *thought)
+{
+    const struct wring_settings *settings = thought->settings;
+    const struct wring_setting *configured = settings->n > 0 ? settings->list : NULL;
+    uint32_t n = settings->n > 0 ? settings->n : 1;
+    enum wring_status status = ask(thought, configured, n, &thought->configured);
+
+    for (uint32_t i = 1; i < n && status == WRING_OK; i++) {
+        struct answer other;
+        status = ask(thought, &settings->list[i], n - i, &other);
+        if (status == WRING_OK && other.found.time_us < thought->best.found.time_us) {
+            struct answer worse = thought->best;
+            thought->best = other;
+            other = worse;
+        }
+        finish(&other);
+    }
+    return status;
+}
+
+/** The plan; where another setting promises to be faster, that of the configured one beside it:
+ * what pinned cores take from the application is in no profile. */
 static enum wring_status add_searched(struct thought *thought)
 {
-    const struct wring_cost_model *model = thought->model;
-    const struct wring_search_params params = {
-        .budget_ns = BUDGET_NS,
-        .offload = model->offload,
-        .on_device = model->on_device,
-        .uncompressed = model->raw,
-    };
-    struct wring_found found;
-    enum wring_status status = wring_search_run(&model->problem, &params, &found);
+    const struct answer *configured = &thought->configured, *best = &thought->best;
+    enum wring_status status = ask_all(thought);
 
     if (status != WRING_OK)
         return status;
-    status = add_way(thought, &found.grouping, "the plan");
-    wring_grouping_finish(&found.grouping);
-    return status;
+    if (best->found.time_us >= WORTH_IT * configured->found.time_us)
+        return add_way(thought, configured->made.model, &configured->found.grouping, "the plan");
+    status = add_way(thought, best->made.model, &best->found.grouping, "the plan");
+    return status == WRING_OK ? add_way(thought, configured->made.model,
+                                        &configured->found.grouping, "the plan as configured")
+                              : status;
 }
+
+/* ---- plain ways, as configured ---- */
 
 /** Each bucket by itself, with an option where it may take it, else uncompressed. */
 static void set_apart(struct thought *thought, uint32_t option)
 {
+    const struct wring_autoplan_model *made = &thought->configured.made;
     struct wring_grouping *grouping = &thought->grouping;
 
-    grouping->n = thought->trace.n;
+    grouping->n = thought->question.trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
         grouping->end[i] = i + 1;
-        grouping->option[i] = may(thought, i, option) ? option : thought->model->raw;
+        grouping->option[i] = wring_autoplan_may_take(made, i, option) ? option : made->model->raw;
     }
 }
 
@@ -198,18 +157,19 @@ static bool is_as_registered(const struct thought *thought, const char *spec)
 
 static const char *spec_of(const struct thought *thought, uint32_t option)
 {
-    return thought->model->codecs[thought->model->options[option].codec].spec;
+    return wring_autoplan_spec_of(&thought->configured.made, option);
 }
 
 /** The option with which everything is done soonest, each by itself, but for what runs now. */
 static uint32_t find_best_apart(struct thought *thought)
 {
-    const struct wring_problem *problem = &thought->model->problem;
+    const struct wring_cost_model *model = thought->configured.made.model;
+    const struct wring_problem *problem = &model->problem;
     uint32_t best = problem->n_options;
     double least_us = INFINITY;
 
     for (uint32_t o = 0; o < problem->n_options; o++) {
-        if (o == thought->model->raw || is_as_registered(thought, spec_of(thought, o)))
+        if (o == model->raw || is_as_registered(thought, spec_of(thought, o)))
             continue;
         set_apart(thought, o);
         double us = wring_problem_time(problem, &thought->grouping);
@@ -224,34 +184,31 @@ static uint32_t find_best_apart(struct thought *thought)
 /** Plain ways beside the plan: a model that errs does not stand between the job and them. */
 static enum wring_status add_plain(struct thought *thought)
 {
+    const struct wring_cost_model *model = thought->configured.made.model;
     enum wring_status status = WRING_OK;
     char name[64];
 
     if (!is_as_registered(thought, "none")) {
-        set_apart(thought, thought->model->raw);
-        status = add_way(thought, &thought->grouping, "each by itself, none");
+        set_apart(thought, model->raw);
+        status = add_way(thought, model, &thought->grouping, "each by itself, none");
     }
     uint32_t best = find_best_apart(thought);
-    if (status != WRING_OK || best == thought->model->problem.n_options)
+    if (status != WRING_OK || best == model->problem.n_options)
         return status;
     set_apart(thought, best);
     snprintf(name, sizeof(name), "each by itself, %.40s", spec_of(thought, best));
-    return add_way(thought, &thought->grouping, name);
+    return add_way(thought, model, &thought->grouping, name);
 }
 
 static enum wring_status think(struct thought *thought, bool early)
 {
-    enum wring_status status = make_trace(thought);
+    enum wring_status status =
+        wring_autoplan_question_init(&thought->question, thought->autoplan, early);
 
     if (status == WRING_OK)
-        status =
-            wring_autoplan_codecs(thought->autoplan->session, thought->autoplan, &thought->codecs);
+        status = wring_autoplan_list_settings(&thought->question, thought->settings);
     if (status == WRING_OK)
-        status = wring_autoplan_listed(thought->autoplan->session, &thought->listed);
-    if (status == WRING_OK)
-        status = make_model(thought, early);
-    if (status == WRING_OK)
-        status = wring_grouping_init(&thought->grouping, thought->trace.n);
+        status = wring_grouping_init(&thought->grouping, thought->question.trace.n);
     if (status == WRING_OK)
         status = add_searched(thought);
     return status == WRING_OK ? add_plain(thought) : status;
@@ -259,19 +216,22 @@ static enum wring_status think(struct thought *thought, bool early)
 
 enum wring_status wring_autoplan_think(struct wring_autoplan *autoplan, bool early)
 {
-    struct thought thought = {.autoplan = autoplan};
-    enum wring_status status = think(&thought, early);
+    struct thought thought = {.autoplan = autoplan,
+                              .settings = calloc(1, sizeof(*thought.settings)),
+                              .configured.found.time_us = INFINITY,
+                              .best.found.time_us = INFINITY};
 
+    if (thought.settings == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = think(&thought, early);
     if (early)
         wring_info(&autoplan->session->log,
                    "WRING_PLAN=auto: buckets are waited for before all are posted, so that none "
                    "are merged");
     wring_grouping_finish(&thought.grouping);
-    if (thought.model != NULL)
-        thought.model->problem.allowed = NULL;
-    wring_cost_model_destroy(thought.model);
-    free(thought.allowed);
-    free(thought.order);
-    free(thought.trace.tensors);
+    finish(&thought.configured);
+    finish(&thought.best);
+    wring_autoplan_question_finish(&thought.question);
+    free(thought.settings);
     return status;
 }

@@ -71,6 +71,28 @@ static void find_nodes(const struct place *places, uint32_t n, struct wring_job_
     out->cores = out->cores > 0 ? out->cores : 1;
 }
 
+/** None where anybody else of its host may use one of them. */
+static uint32_t count_own(const struct place *places, uint32_t n, uint32_t rank)
+{
+    cpu_set_t both;
+
+    for (uint32_t i = 0; i < n; i++) {
+        CPU_AND(&both, &places[i].cpus, &places[rank].cpus);
+        if (i != rank && strcmp(places[i].host, places[rank].host) == 0 && CPU_COUNT(&both) > 0)
+            return 0;
+    }
+    return (uint32_t)CPU_COUNT(&places[rank].cpus);
+}
+
+static void find_own(const struct place *places, uint32_t n, struct wring_job_machine *out)
+{
+    out->own_cores = count_own(places, n, 0);
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t own = count_own(places, n, i);
+        out->own_cores = own < out->own_cores ? own : out->own_cores;
+    }
+}
+
 static void describe(const struct wring_session *session, struct wring_job_machine *out)
 {
     char provider[48];
@@ -106,6 +128,7 @@ enum wring_status wring_job_machine_find(struct wring_session *session,
     wring_blobs_finish(&blobs);
     if (status == WRING_OK) {
         find_nodes(places, session->size, out);
+        find_own(places, session->size, out);
         if (first != NULL)
             find_first(places, session->size, first);
         describe(session, out);

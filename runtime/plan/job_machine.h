@@ -12,6 +12,8 @@ struct wring_job_machine {
     uint32_t nodes, ranks_per_node; /* nodes of equal size, or each rank as if it were one */
     bool even;                      /* they are known, and of equal size */
     uint32_t cores;                 /* processors that the ranks of rank 0's node may use */
+    uint32_t own_cores;             /* that each rank has to itself: the least of all ranks; 0:
+                                       ranks of a host share theirs */
     char text[256];                 /* as wring_machine_describe() has it */
 };
 

@@ -10,6 +10,8 @@
 #ifndef WRING_RUNTIME_MEASURE_WAYS_H
 #define WRING_RUNTIME_MEASURE_WAYS_H
 
+#include <string.h>
+
 #include "planner/files/profile.h"
 #include <wring/wring.h>
 
@@ -27,6 +29,15 @@ struct wring_measure_codecs {
     uint32_t n;
     char specs[WRING_MEASURE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
 };
+
+static inline bool wring_measure_has(const struct wring_measure_codecs *codecs, const char *spec)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < codecs->n; i++)
+        has = has || strcmp(codecs->specs[i], spec) == 0;
+    return has;
+}
 
 struct wring_measure_params {
     struct wring_measure_codecs codecs; /* "none", too, if it is wanted */

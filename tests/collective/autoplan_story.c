@@ -206,6 +206,20 @@ static void run_until_unsettled(struct wring_session *session, struct story *sto
     CHECK(!report.settled, "the link is another one, and nobody has noticed");
 }
 
+/** How the session is set. */
+static void note_setting(struct wring_session *session, struct story_setting *out)
+{
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+    uint32_t other = wring_session_rank(session) == 0 ? 1 : 0;
+
+    CHECK(wring_session_stats(session, &stats) == WRING_OK, "stats");
+    snprintf(out->executor, sizeof(out->executor), "%s", session->config.executor);
+    snprintf(out->kind, sizeof(out->kind), "%s", session->executor->ops->name);
+    out->chunk_bytes = session->config.chunk_bytes;
+    out->window_bytes = session->fabric->peers[other].window.limit;
+    out->coded = stats.executor_cpu_ns > 0;
+}
+
 static void run_story(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct story *story = arg;
@@ -228,6 +242,7 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
         run_step(session, story, &tensors, step);
     if (story->conserves)
         check_conserved(session, &tensors);
+    note_setting(session, &story->set[rank]);
     for (int t = 0; t < TENSORS; t++) {
         struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
         CHECK(wring_bucket_stats(tensors.buckets[t], &stats) == WRING_OK, "stats");
@@ -257,6 +272,29 @@ bool story_find_profile(const char *cache, char *path, size_t bytes)
     return found;
 }
 
+struct wring_profile *story_load_profile(const char *cache)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+    char path[300];
+
+    if (story_find_profile(cache, path, sizeof(path)))
+        wring_profile_load(path, &log, &profile);
+    return profile;
+}
+
+void story_replace_profile(const char *cache, struct wring_profile *profile)
+{
+    char path[300];
+
+    REQUIRE(profile != NULL && story_find_profile(cache, path, sizeof(path)), "no profile");
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && wring_profile_save(profile, file) == WRING_OK, "cannot be written");
+    if (file != NULL)
+        fclose(file);
+    wring_profile_destroy(profile);
+}
+
 void story_remove_cache(const char *cache)
 {
     char path[300];
@@ -282,6 +320,7 @@ void story_run(struct story *story, uint32_t ranks, const char *const *more, con
         settings[n++] = *more++;
     pthread_mutex_init(&story->lines.mutex, NULL);
     wring_test_run_ranks(&(struct wring_test_job){.ranks = ranks,
+                                                  .ranks_per_node = story->apart ? 1 : 0,
                                                   .settings = settings,
                                                   .arg = story,
                                                   .run = run_story,

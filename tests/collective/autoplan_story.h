@@ -29,6 +29,7 @@ struct story {
     bool conserves;            /* nothing may be lost: sums and what is held back add up */
     double slower_ns_per_byte; /* of the link, once all is settled; 0: as it is */
     uint32_t first_step;       /* gradients are those of this step and on */
+    bool apart;                /* each rank counts as a host of its own, with all cores */
 
     struct lines lines;
     struct wring_autoplan_report report[STORY_RANKS_MAX];
@@ -36,6 +37,12 @@ struct story {
     char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
     float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];
     atomic_uint wrong; /* elements of raw sums */
+    struct story_setting {
+        char executor[WRING_CONFIG_TEXT];
+        char kind[16];                      /* of the one that there is: "pool" */
+        uint64_t chunk_bytes, window_bytes; /* the latter to another rank, at most */
+        bool coded;                         /* threads of the executor's own have worked */
+    } set[STORY_RANKS_MAX];                 /* in the end */
 };
 
 struct story *story_new(void);
@@ -48,6 +55,12 @@ unsigned story_lines(const struct story *story, const char *part);
 
 /** A folder of a test's own. @param setting  out: of WRING_CACHE. @return the folder, in it */
 const char *story_make_cache(char *setting, size_t bytes);
+
+/** It, read; NULL: there is none, or none that can be read. */
+struct wring_profile *story_load_profile(const char *cache);
+
+/** Put it into the place of the one that is there, and destroy it. */
+void story_replace_profile(const char *cache, struct wring_profile *profile);
 
 /** The one profile that is in a cache. @return false: there is none */
 bool story_find_profile(const char *cache, char *path, size_t bytes);

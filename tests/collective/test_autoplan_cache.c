@@ -15,51 +15,29 @@
 #define LINK "WRING_FAULT=rate=80mbit"
 #define LINK_US 0.4 /* an element over that link, between two ranks */
 
-/** The profile in a cache; NULL: none, or none that can be read. */
-static struct wring_profile *load(const char *folder)
-{
-    struct wring_log log = {.level = WRING_LOG_WARN};
-    struct wring_profile *profile = NULL;
-    char path[300];
-
-    if (story_find_profile(folder, path, sizeof(path)))
-        wring_profile_load(path, &log, &profile);
-    return profile;
-}
-
 /** Have a profile say what a codec's exchanges take: so much for each element. */
 static void set_profile(const char *folder, const char *codec, double us_per_elem)
 {
-    struct wring_profile *profile = load(folder);
-    char path[300];
+    struct wring_profile *profile = story_load_profile(folder);
 
-    REQUIRE(profile != NULL && story_find_profile(folder, path, sizeof(path)), "no profile");
+    REQUIRE(profile != NULL, "no profile");
     for (uint32_t i = 0; i < profile->n_ways; i++)
         if (strcmp(profile->ways[i].codec, codec) == 0) {
             struct wring_profile_way *way = &profile->ways[i];
             way->solo.us = way->busy.us = wring_cost_line(1, us_per_elem);
         }
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL && wring_profile_save(profile, file) == WRING_OK, "cannot be written");
-    if (file != NULL)
-        fclose(file);
-    wring_profile_destroy(profile);
+    story_replace_profile(folder, profile);
 }
 
 /** And that it knows no larger buckets. */
 static void set_largest(const char *folder, uint64_t max_elems)
 {
-    struct wring_profile *profile = load(folder);
-    char path[300];
+    struct wring_profile *profile = story_load_profile(folder);
 
-    REQUIRE(profile != NULL && story_find_profile(folder, path, sizeof(path)), "no profile");
+    REQUIRE(profile != NULL, "no profile");
     for (uint32_t i = 0; i < profile->n_ways; i++)
         profile->ways[i].max_elems = max_elems;
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL && wring_profile_save(profile, file) == WRING_OK, "cannot be written");
-    if (file != NULL)
-        fclose(file);
-    wring_profile_destroy(profile);
+    story_replace_profile(folder, profile);
 }
 
 /** A job that does nothing but find its profile. Its link is what takes time. */
@@ -117,10 +95,10 @@ static void other_codecs_are_added(void)
     const char *folder = story_make_cache(cache, sizeof(cache));
     struct story *first = run_with("WRING_PLAN_CODECS=bf16", cache);
     set_profile(folder, "none", LINK_US);
-    struct wring_profile *before = load(folder);
+    struct wring_profile *before = story_load_profile(folder);
     struct story *second = run_with("WRING_PLAN_CODECS=onebit:block=128", cache);
     struct story *third = run_with("WRING_PLAN_CODECS=onebit:block=128,bf16", cache);
-    struct wring_profile *after = load(folder);
+    struct wring_profile *after = story_load_profile(folder);
 
     CHECK(story_lines(first, "of 2 codecs") == 1, "%s", first->lines.text);
     CHECK(story_lines(second, "of 1 codecs") == 1, "%s", second->lines.text);
@@ -149,7 +127,7 @@ static void larger_buckets_are_added(void)
     set_profile(folder, "none", LINK_US);
     set_largest(folder, 1024);
     struct story *second = run_with("WRING_PLAN_CODECS=", cache);
-    struct wring_profile *after = load(folder);
+    struct wring_profile *after = story_load_profile(folder);
     set_profile(folder, "none", LINK_US);
     set_largest(folder, 16384);
     struct story *third = run_with("WRING_PLAN_CODECS=", cache);
