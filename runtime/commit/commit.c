@@ -5,6 +5,7 @@
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
+#include "runtime/plan/plan_open.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

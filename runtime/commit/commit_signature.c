@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commit/commit_signature.h"
 
-#include "runtime/plan/plan_apply.h"
+#include "runtime/plan/plan_open.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "planner/files/plan.h"
 #include "runtime/commit/trials.h"
 #include "runtime/plan/autoplan.h"
-#include "runtime/plan/plan_apply.h"
+#include "runtime/plan/plan_open.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
