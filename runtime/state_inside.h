@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Residuals to and from the caller's memory, for checkpoints.
+ *
+ *     "wringst1"  u32 rank  u32 ranks  u32 buckets
+ *     per bucket: name  u64 elements  codec spec  u64 steps made  u32 ranges
+ *     per range:  u32 whose (enum wring_state_part)  u64 first element  u64 end  f32 each
+ *     SHA-256 of all that
+ *
+ * Little endian; texts are a u32 length and their bytes. What a rank left out of its own
+ * contributions is its own affair; what the owner of a shard left out of the sum belongs to the
+ * elements, whoever owns them later.
+ */
+#ifndef WRING_RUNTIME_STATE_INSIDE_H
+#define WRING_RUNTIME_STATE_INSIDE_H
+
+#include "runtime/plan/joined.h"
+
+#define WRING_STATE_MAGIC "wringst1"
+#define WRING_STATE_MAGIC_BYTES (sizeof(WRING_STATE_MAGIC) - 1)
+#define WRING_STATE_DIGEST_BYTES 32
+
+enum wring_state_part {
+    WRING_STATE_OWN,  /* of this rank's contributions */
+    WRING_STATE_OWNER /* of the sums that this rank owns */
+};
+
+/** The bucket whose steps are made: its carrier where it travels with others. */
+static inline struct wring_bucket *wring_state_bucket(struct wring_bucket *bucket)
+{
+    return bucket->joined != NULL ? bucket->joined->carrier : bucket;
+}
+
+/** In how many places its sums are this rank's. */
+static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
+{
+    return wring_state_bucket(bucket)->n_owned;
+}
+
+/** Some elements of a bucket whose sums this rank owns, counted from its own first one. */
+struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which);
+
+/** Is every bucket committed, and nothing under way? Errors: WRING_ERR_INVALID, WRING_ERR_BUSY. */
+enum wring_status wring_state_check(const struct wring_session *session);
+
+/** SHA-256. @param out  [WRING_STATE_DIGEST_BYTES] @return false: it cannot be had */
+bool wring_state_digest(const uint8_t *data, size_t bytes, uint8_t *out);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Residuals from the caller's memory. */
+#include <inttypes.h>
+
+#include "runtime/residual.h"
+#include "runtime/state_inside.h"
+
+#define WRING_MODULE "state"
+#define SPEC_MAX 256
+
+/** A state that is being read, and who wrote it. */
+struct input {
+    struct wring_session *session;
+    struct wring_reader reader;
+    bool own;   /* this rank's own */
+    bool apply; /* false: only look whether all of it fits */
+};
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/** Residuals of elements as they lie in a state. */
+struct range {
+    const uint8_t *data;
+    struct wring_span span;
+};
+
+/** Take over what of a range lies in a part of the bucket. */
+static void take(float *residual, const struct range *range, uint64_t from, uint64_t to)
+{
+    uint64_t first = later(range->span.begin, from), last = sooner(range->span.end, to);
+    if (first < last)
+        memcpy(residual + first, range->data + (first - range->span.begin) * sizeof(*residual),
+               (last - first) * sizeof(*residual));
+}
+
+/** What it left out of sums is taken by whoever owns them, of contributions by who made them. */
+static void take_range(const struct input *in, struct wring_bucket *bucket,
+                       enum wring_state_part part, const struct range *range)
+{
+    float *residual = wring_state_bucket(bucket)->residual + bucket->joined_at;
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
+        struct wring_span own = wring_state_owned(bucket, i);
+        if (part == WRING_STATE_OWNER)
+            take(residual, range, own.begin, own.end);
+        else if (in->own)
+            take(residual, range, at, own.begin);
+        at = own.end;
+    }
+    if (part == WRING_STATE_OWN && in->own)
+        take(residual, range, at, bucket->elems);
+}
+
+/** One range. @param bucket  NULL: of a bucket that is no more */
+static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t elems)
+{
+    uint32_t part = wring_read_u32(&in->reader);
+    uint64_t begin = wring_read_u64(&in->reader), end = wring_read_u64(&in->reader);
+
+    if (begin > end || end > elems || part > WRING_STATE_OWNER ||
+        end - begin > in->reader.bytes / sizeof(float)) {
+        in->reader.failed = true;
+        return;
+    }
+    const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
+    if (data == NULL || bucket == NULL || wring_state_bucket(bucket)->residual == NULL ||
+        !in->apply)
+        return;
+    struct range range = {data, {begin, end}};
+    take_range(in, bucket, (enum wring_state_part)part, &range);
+}
+
+static enum wring_status read_bucket(struct input *in)
+{
+    char name[WRING_NAME_MAX], spec[SPEC_MAX];
+    const struct wring_log *log = &in->session->log;
+
+    wring_read_text(&in->reader, name, sizeof(name));
+    uint64_t elems = wring_read_u64(&in->reader);
+    wring_read_text(&in->reader, spec, sizeof(spec));
+    uint64_t steps = wring_read_u64(&in->reader);
+    uint32_t ranges = wring_read_u32(&in->reader);
+    if (in->reader.failed)
+        return WRING_ERR_FRAME;
+
+    struct wring_bucket *bucket = wring_bucket_find(in->session, name);
+    if (bucket == NULL && !in->apply)
+        wring_warn(log, "the state has a bucket '%s' that the session has not", name);
+    const char *ours =
+        bucket != NULL ? wring_codec_info(wring_state_bucket(bucket)->codec)->spec : "none";
+    if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
+        wring_error(log,
+                    "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
+                    "has %" PRIu64 " by %s",
+                    name, elems, spec, bucket->elems, ours);
+        return WRING_ERR_MISMATCH;
+    }
+    for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
+        read_range(in, bucket, elems);
+    if (bucket != NULL && in->apply)
+        wring_state_bucket(bucket)->collective.step = steps;
+    return in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
+}
+
+static enum wring_status read_state(struct wring_session *session, const uint8_t *state,
+                                    size_t bytes, bool apply)
+{
+    struct input in = {.session = session, .reader = {state, bytes, false}, .apply = apply};
+
+    wring_read(&in.reader, WRING_STATE_MAGIC_BYTES);
+    in.own = wring_read_u32(&in.reader) == session->rank;
+    wring_read_u32(&in.reader);
+    uint32_t n = wring_read_u32(&in.reader);
+    enum wring_status status = in.reader.failed ? WRING_ERR_FRAME : WRING_OK;
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        status = read_bucket(&in);
+    return status == WRING_OK && in.reader.bytes != 0 ? WRING_ERR_FRAME : status;
+}
+
+enum wring_status wring_session_load_state(struct wring_session *session, const void *state,
+                                           size_t bytes)
+{
+    uint8_t sum[WRING_STATE_DIGEST_BYTES];
+    enum wring_status status = wring_state_check(session);
+
+    if (status != WRING_OK)
+        return status;
+    size_t body = bytes - WRING_STATE_DIGEST_BYTES;
+    if (bytes < WRING_STATE_DIGEST_BYTES + WRING_STATE_MAGIC_BYTES ||
+        memcmp(state, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES) != 0 ||
+        !wring_state_digest(state, body, sum) ||
+        memcmp(sum, (const uint8_t *)state + body, sizeof(sum)) != 0) {
+        wring_error(&session->log, "this is no state of a session, or it has been damaged");
+        return WRING_ERR_FRAME;
+    }
+    status = read_state(session, state, body, false);
+    if (status == WRING_OK)
+        status = read_state(session, state, body, true);
+    for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next) {
+        at->idle = wring_residual_is_idle(at);
+        wring_bucket_ready(at);
+    }
+    return status;
+}

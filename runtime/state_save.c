@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Residuals to the caller's memory. */
+#include "runtime/state_inside.h"
+
+#define WRING_MODULE "state"
+
+/** The caller's memory; counts on past its end. */
+struct output {
+    uint8_t *data;
+    size_t room, bytes;
+};
+
+static void put(struct output *out, const void *data, size_t bytes)
+{
+    if (out->bytes + bytes <= out->room)
+        memcpy(out->data + out->bytes, data, bytes);
+    out->bytes += bytes;
+}
+
+static void put_u32(struct output *out, uint32_t value)
+{
+    put(out, &value, sizeof(value));
+}
+
+static void put_u64(struct output *out, uint64_t value)
+{
+    put(out, &value, sizeof(value));
+}
+
+static void put_text(struct output *out, const char *text)
+{
+    put_u32(out, (uint32_t)strlen(text));
+    put(out, text, strlen(text));
+}
+
+static bool has_failed(const struct wring_bucket *bucket)
+{
+    return atomic_load(&bucket->collective.status) != WRING_OK;
+}
+
+/** Steps that ended well: only the last can have failed. */
+static uint64_t steps_made(const struct wring_bucket *bucket)
+{
+    return bucket->collective.step - has_failed(bucket);
+}
+
+/** A bucket's residual as it was after `steps` steps, or NULL where that has not been kept. */
+static const float *residual_after(const struct wring_bucket *bucket, uint64_t steps)
+{
+    if (bucket->choice.bypass || (!has_failed(bucket) && bucket->collective.step == steps))
+        return bucket->residual; /* steps without the codec leave it alone */
+    return bucket->kept != NULL && bucket->kept_step == steps ? bucket->kept : NULL;
+}
+
+static void put_range(struct output *out, enum wring_state_part part, uint64_t begin, uint64_t end,
+                      const float *residual)
+{
+    put_u32(out, part);
+    put_u64(out, begin);
+    put_u64(out, end);
+    put(out, residual + begin, (end - begin) * sizeof(*residual));
+}
+
+static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t steps,
+                       const float *residual)
+{
+    uint64_t at = 0;
+
+    residual += bucket->joined_at;
+
+    put_text(out, bucket->name);
+    put_u64(out, bucket->elems);
+    put_text(out, wring_codec_info(wring_state_bucket(bucket)->codec)->spec);
+    put_u64(out, steps);
+    put_u32(out, 2 * wring_state_count_owned(bucket) + 1);
+    for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
+        struct wring_span own = wring_state_owned(bucket, i);
+        put_range(out, WRING_STATE_OWN, at, own.begin, residual);
+        put_range(out, WRING_STATE_OWNER, own.begin, own.end, residual);
+        at = own.end;
+    }
+    put_range(out, WRING_STATE_OWN, at, bucket->elems, residual);
+}
+
+/** Those that travel in it, or itself. */
+static void put_members(struct output *out, struct wring_bucket *bucket, uint64_t steps,
+                        const float *residual)
+{
+    if (bucket->carries == NULL)
+        put_bucket(out, bucket, steps, residual);
+    else
+        for (uint32_t i = 0; i < bucket->carries->n; i++)
+            put_bucket(out, bucket->carries->members[i], steps, residual);
+}
+
+/** After a failure, all buckets go back to the last step that every one of them completed. */
+static uint64_t last_common_step(const struct wring_session *session)
+{
+    uint64_t steps = UINT64_MAX;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        steps = steps_made(at) < steps ? steps_made(at) : steps;
+    return steps;
+}
+
+static enum wring_status put_buckets(struct wring_session *session, struct output *out)
+{
+    bool failed = wring_session_check(session) != WRING_OK;
+    uint64_t common = last_common_step(session);
+
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        uint64_t steps = failed ? common : at->collective.step;
+        if (at->residual == NULL)
+            continue;
+        const float *residual = residual_after(at, steps);
+        if (residual == NULL) {
+            wring_error(&session->log,
+                        "bucket '%s': the step that failed has changed its residual, which is "
+                        "lost; WRING_ROLLBACK=on keeps that of the step before",
+                        at->name);
+            return WRING_ERR_PEER;
+        }
+        put_members(out, at, steps, residual);
+    }
+    return WRING_OK;
+}
+
+static uint32_t count_residuals(const struct wring_session *session)
+{
+    uint32_t n = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->residual != NULL)
+            n += at->carries != NULL ? at->carries->n : 1;
+    return n;
+}
+
+enum wring_status wring_session_save_state(struct wring_session *session, void *state,
+                                           size_t *bytes)
+{
+    struct output out = {.data = state, .room = state != NULL ? *bytes : 0};
+    uint8_t sum[WRING_STATE_DIGEST_BYTES] = {0};
+    enum wring_status status = wring_state_check(session);
+
+    if (status != WRING_OK)
+        return status;
+    put(&out, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES);
+    put_u32(&out, session->rank);
+    put_u32(&out, session->size);
+    put_u32(&out, count_residuals(session));
+    status = put_buckets(session, &out);
+    if (status != WRING_OK)
+        return status;
+    if (state != NULL && out.bytes <= out.room && !wring_state_digest(state, out.bytes, sum))
+        return WRING_ERR_SYSTEM;
+    put(&out, sum, sizeof(sum));
+    *bytes = out.bytes;
+    return state == NULL || out.bytes <= out.room ? WRING_OK : WRING_ERR_INVALID;
+}
