@@ -279,12 +279,40 @@ static void settings_are_measured_once(void)
     story_remove_cache(folder);
 }
 
+/** Their number is not asked for, and nothing is told apart: in what is kept, too. */
+static void cores_with_names_stay(void)
+{
+    char core[64], cache[64];
+    const char *const more[] = {"WRING_PROVIDER=shm", "WRING_PLAN_CODECS=", core, NULL};
+    const char *folder = story_make_cache(cache, sizeof(cache));
+
+    snprintf(core, sizeof(core), "WRING_EXECUTOR=pool:cores=%d", sched_getcpu());
+    for (int i = 0; i < 2; i++) {
+        struct story *story = story_new();
+        story->brief = true;
+        story_run(story, 2, more, cache);
+        CHECK(is_set(story, strchr(core, '=') + 1, 256 * KIB), "%s runs", story->set[0].executor);
+        CHECK(story_lines(story, "pinned cores are as configured: WRING_EXECUTOR is set") == 1 &&
+                  story_lines(story, "as large as configured: WRING_EXECUTOR says which cores") ==
+                      1,
+              "%s", story->lines.text);
+        CHECK(story_lines(story, "further settings") == 0, "%s", story->lines.text);
+        struct wring_profile *profile = story_load_profile(folder);
+        CHECK(profile != NULL && profile->n_ways > 0 && profile->ways[0].chunk_bytes == 0,
+              "it was told apart");
+        wring_profile_destroy(profile);
+        free(story);
+    }
+    story_remove_cache(folder);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"plans_have_the_setting_that_is_best", plans_have_the_setting_that_is_best},
         {"settings_change_while_the_job_runs", settings_change_while_the_job_runs},
         {"settings_are_measured_once", settings_are_measured_once},
+        {"cores_with_names_stay", cores_with_names_stay},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
