@@ -13,6 +13,7 @@ from replay_runs import Folder, place
 LEFT = 3  # exit status where runs are left
 WARM_UP = 2  # iterations of a replay that are not timed
 LOOK_S = 0.5  # between looks at the machine while something runs
+ITERATIONS = {"shm": 31, "tcp": 31, "10g": 15, "1g": 7}  # by how long they take
 LONG_S = 15  # a run that is not made again: so long the machine is never left alone
 
 
@@ -66,7 +67,7 @@ class Bench:
                 "iterations": self.iterations(case.setting), **more}
 
     def iterations(self, setting):
-        return self.arguments.iterations or self.ITERATIONS[setting]
+        return self.arguments.iterations or ITERATIONS[setting]
 
     def replay(self, run, case, words, expected_us, what, beside, **environment):
         """One run, written down: what names it, and what else is to be known of it."""

@@ -8,10 +8,10 @@
                                  [--json FILE] [--csv FILE]
 
 Settings: shm and tcp (this host, 2 ranks), 1g and 10g (2 and 4 hosts on links of so many Gbit/s,
-in network namespaces: links.py). For each setting and number of ranks there is a calibration, kept in
-the folder, and made anew where memory is no longer as fast as it was then. A case is a model whose
-tensors all take one codec, in the groups that wring plan finds best; its runs are spread over the
-rounds, and each is the median of its iterations. "error" is predicted / measured - 1, the median of
+in network namespaces: links.py). For each setting and number of ranks each round has a calibration,
+kept in the folder, and made anew where memory is no longer as fast as it was then. A case is a model
+whose tensors all take one codec, in the groups that wring plan finds best, with a run in each round,
+which is the median of its iterations. "error" is predicted / measured - 1, the median of
 the runs; "spread" is how far the runs' times lie apart. "backward" is the time without any exchange.
 
 With --auto each model runs under WRING_PLAN=auto, which may take bf16 and the case's codec, beside
@@ -54,7 +54,7 @@ def parse_arguments():
     parser.add_argument("--codecs", default=cases.CODECS)
     parser.add_argument("--rounds", type=int, help="(3, with --auto 1)")
     parser.add_argument("--iterations", type=int,
-                        help="that are timed (7; with --auto turns, 7 to 31 by how long they take)")
+                        help="that are timed, with --auto turns (7 to 31, by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=10,
                         help="at most, for each codec; the first has three times that, for links "
@@ -92,9 +92,8 @@ def pick(text, known):
 
 
 class Predictions(Bench):
-    ITERATIONS = dict.fromkeys(cases.SETTINGS, 7)
-
     def prepare(self, run, setting, ranks):
+        """A profile of all codecs, of which a folder that was left may have some."""
         codecs = list(dict.fromkeys(["none", *self.arguments.codecs.split(",")]))
         known = self.folder.codecs(setting, ranks) if self.profiles(setting, ranks) else []
         missing = [codec for codec in codecs if codec not in known]
@@ -121,9 +120,12 @@ class Predictions(Bench):
         """What memory was when each of them was made."""
         return self.folder.find(kind="profile", setting=setting, ranks=ranks)
 
-    def keep_profile(self, run, setting, ranks):
-        """Made anew where the machine is another one than its profile is of."""
+    def keep_profile(self, run, setting, ranks, turn):
+        """Each round has its own, made anew where the machine is another one than it is of."""
         made = self.profiles(setting, ranks)
+        if len(made) <= turn:
+            self.calibrate(run, setting, ranks, self.folder.codecs(setting, ranks), fresh=True)
+            return
         if not all(changed(made[-1]["copies"], self.watch.settled()) for _ in range(SURE)):
             return
         if len(made) > PROFILES * self.arguments.rounds:
@@ -143,7 +145,7 @@ class Predictions(Bench):
             if case.title in self.failed or len(self.runs_of(case)) > turn:
                 continue
             try:
-                self.keep_profile(run, case.setting, case.ranks)
+                self.keep_profile(run, case.setting, case.ranks, turn)
                 path, plan = self.folder.plan(case, self.arguments.compute)
                 measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
                                        self.same(case, kind="prediction", codec=case.codec),
@@ -168,8 +170,10 @@ class Predictions(Bench):
     def show(self):
         """@return (a dictionary for each case, what they come to)"""
         outcomes = list(self.outcomes())
+        used = sorted({self.iterations(outcome.case.setting) for outcome in outcomes})
         print(f"{len(outcomes)} of {len(self.arguments.cases)} cases; each run the median of "
-              f"{self.arguments.iterations or 7} iterations; compute: {self.arguments.compute}\n")
+              f"{' to '.join(map(str, used[::max(1, len(used) - 1)]))} iterations; compute: "
+              f"{self.arguments.compute}\n")
         if not outcomes:
             return [], {}
         cases.show_outcomes(outcomes)

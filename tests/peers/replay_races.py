@@ -77,8 +77,6 @@ def show(races):
 
 
 class Races(Bench):
-    ITERATIONS = {"shm": 31, "tcp": 31, "10g": 15, "1g": 7}  # turns
-
     def prepare(self, run, setting, ranks):
         """WRING_PLAN=auto measures by itself, once: what it learns stays in the folder."""
 
