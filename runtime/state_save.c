@@ -93,12 +93,14 @@ static void put_members(struct output *out, struct wring_bucket *bucket, uint64_
             put_bucket(out, bucket->carries->members[i], steps, residual);
 }
 
-/** After a failure, all buckets go back to the last step that every one of them completed. */
+/** After a failure, all buckets go back to the last step that every one of them completed. Legs are
+ *  made by each commit, and count their bucket's steps from when they are begun: it is asked. */
 static uint64_t last_common_step(const struct wring_session *session)
 {
     uint64_t steps = UINT64_MAX;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        steps = steps_made(at) < steps ? steps_made(at) : steps;
+        if (at->whole == NULL && steps_made(at) < steps)
+            steps = steps_made(at);
     return steps;
 }
 
