@@ -2,7 +2,6 @@
 /* Ranks that die, hang or leave. */
 #include <dirent.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,48 +50,6 @@ static void killed_rank_is_named(void)
         check_named(both[i][0], 1);
     }
     CHECK(count_entries("/dev/shm") <= before, "something was left in /dev/shm");
-}
-
-static const char *const nodes[] = {"WRING_SCHEME=hierarchical", NULL};
-static const char *const slow_nodes[] = {"WRING_SCHEME=hierarchical", "WRING_FAULT=rate=100mbit",
-                                         NULL};
-
-static int run_on_nodes(struct procs_rank *rank, void (*die)(struct procs_rank *, unsigned))
-{
-    setenv("WRING_NODE", rank->rank < 2 ? "a" : "b", 1);
-    return exchange(rank, 1000000, die);
-}
-
-/** Its node waits for its contribution, the other one for what is made of that. */
-static int run_without_one(struct procs_rank *rank, void *arg)
-{
-    (void)arg;
-    return run_on_nodes(rank, die_in_step_3);
-}
-
-/** What goes between nodes takes 30 ms at this pace. */
-static void die_between_nodes(struct procs_rank *rank, unsigned step)
-{
-    if (rank->rank == 1 && step == 3)
-        ualarm(15000, 0);
-}
-
-static int run_without_one_between(struct procs_rank *rank, void *arg)
-{
-    (void)arg;
-    return run_on_nodes(rank, die_between_nodes);
-}
-
-static void rank_killed_in_a_leg_is_named(void)
-{
-    start(4, nodes, run_without_one);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs within a node");
-    CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
-    check_named("within a node", 1);
-    start(4, slow_nodes, run_without_one_between);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs between nodes");
-    CHECK(job.codes[1] == -SIGALRM, "code %d", job.codes[1]);
-    check_named("between nodes", 1);
 }
 
 static void stop_in_step_3(struct procs_rank *rank, unsigned step)
@@ -168,7 +125,6 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"killed_rank_is_named", killed_rank_is_named},
-        {"rank_killed_in_a_leg_is_named", rank_killed_in_a_leg_is_named},
         {"stopped_rank_is_named", stopped_rank_is_named},
         {"rank_that_leaves_early_is_named", rank_that_leaves_early_is_named},
         {"closing_after_the_last_wait_harms_nobody", closing_after_the_last_wait_harms_nobody},
