@@ -21,25 +21,9 @@
 static const uint64_t sizes[TENSORS] = {700, 12000, 1, 60000, 30000};
 static const char *const names[TENSORS] = {"e", "d", "c", "b", "a"};
 
-static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    struct lines *lines = arg;
-    (void)level;
-    if (strcmp(module, "plan") != 0)
-        return;
-    pthread_mutex_lock(&lines->mutex);
-    size_t length = strlen(lines->text);
-    snprintf(lines->text + length, sizeof(lines->text) - length, "%s\n", text);
-    pthread_mutex_unlock(&lines->mutex);
-}
-
 unsigned story_lines(const struct story *story, const char *part)
 {
-    unsigned n = 0;
-
-    for (const char *at = story->lines.text; (at = strstr(at, part)) != NULL; at++)
-        n++;
-    return n;
+    return wring_test_lines_count(&story->lines, part);
 }
 
 /** What a rank has of its tensors. */
@@ -319,12 +303,13 @@ void story_run(struct story *story, uint32_t ranks, const char *const *more, con
     while (*more != NULL)
         settings[n++] = *more++;
     pthread_mutex_init(&story->lines.mutex, NULL);
+    story->lines.module = "plan";
     wring_test_run_ranks(&(struct wring_test_job){.ranks = ranks,
                                                   .ranks_per_node = story->apart ? 1 : 0,
                                                   .settings = settings,
                                                   .arg = story,
                                                   .run = run_story,
-                                                  .log = take_line,
+                                                  .log = wring_test_lines_take,
                                                   .log_arg = &story->lines});
     for (uint32_t rank = 1; rank < ranks; rank++) {
         CHECK(memcmp(story->last[rank], story->last[0], sizeof(story->last[0])) == 0,

@@ -4,20 +4,14 @@
 #ifndef WRING_TESTS_AUTOPLAN_STORY_H
 #define WRING_TESTS_AUTOPLAN_STORY_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "runtime/plan/autoplan.h"
+#include "tests/lib/lines.h"
 
 #define STORY_RANKS_MAX 3
 #define STORY_TENSORS 5
 #define STORY_ELEMS_MAX 60000 /* the tensor that has most is number 3 */
-
-/** What the plan's module has logged in all ranks. */
-struct lines {
-    pthread_mutex_t mutex;
-    char text[64 << 10];
-};
 
 struct story {
     const char *plan;  /* a file; NULL: auto */
@@ -31,7 +25,7 @@ struct story {
     uint32_t first_step;       /* gradients are those of this step and on */
     bool apart;                /* each rank counts as a host of its own, with all cores */
 
-    struct lines lines;
+    struct wring_test_lines lines; /* what the plan's module has logged in all ranks */
     struct wring_autoplan_report report[STORY_RANKS_MAX];
     uint32_t steps[STORY_RANKS_MAX]; /* when all was settled, or it was tried; three more follow */
     char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
