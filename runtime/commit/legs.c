@@ -132,19 +132,24 @@ static enum wring_status go_flat(const struct wring_bucket *bucket,
                                  const struct wring_group_nodes *nodes)
 {
     const struct wring_log *log = &bucket->session->log;
+    char why[160];
 
+    snprintf(why, sizeof(why),
+             "needs equally many ranks on each node, and rank %" PRIu32 "'s has %" PRIu32
+             ", rank %" PRIu32 "'s %" PRIu32,
+             nodes->least_rank, nodes->least, nodes->most_rank, nodes->most);
     if (bucket->session->plan != NULL) {
         wring_error(log,
-                    "WRING_PLAN=%s: '%s' goes hierarchically, and nodes have %" PRIu32
-                    " to %" PRIu32 " ranks: plan for nodes of equally many",
-                    bucket->session->config.plan, bucket->name, nodes->least, nodes->most);
+                    "WRING_PLAN=%s: '%s' goes hierarchically, which %s: start as many on each, or "
+                    "plan with --without hierarchy",
+                    bucket->session->config.plan, bucket->name, why);
         return WRING_ERR_MISMATCH;
     }
     if (bucket->group->members.me == 0 && !bucket->group->told_flat)
         wring_warn(log,
-                   "nodes have %" PRIu32 " to %" PRIu32
-                   " ranks: '%s', and all that would go hierarchically like it, goes flat",
-                   nodes->least, nodes->most, bucket->name);
+                   "to go hierarchically %s: '%s', and all like it, goes flat; start as many on "
+                   "each, or choose a flat scheme",
+                   why, bucket->name);
     bucket->group->told_flat = true;
     return WRING_OK;
 }
@@ -155,7 +160,7 @@ static enum wring_status make(struct wring_bucket *bucket)
 
     if (nodes.least != nodes.most)
         return go_flat(bucket, &nodes);
-    if (nodes.n == 1 || nodes.least == 1)
+    if (!wring_group_nodes_fit(&nodes))
         return WRING_OK;
     enum wring_status status = wring_group_split(bucket->group);
     return status == WRING_OK ? make_legs(bucket) : status;

@@ -26,8 +26,14 @@ struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group
             continue; /* not the first of its node */
         uint32_t alike = count_alike(group, i, group->members.n);
         nodes.n++;
-        nodes.least = alike < nodes.least ? alike : nodes.least;
-        nodes.most = alike > nodes.most ? alike : nodes.most;
+        if (alike < nodes.least) {
+            nodes.least = alike;
+            nodes.least_rank = group->ranks[i];
+        }
+        if (alike > nodes.most) {
+            nodes.most = alike;
+            nodes.most_rank = group->ranks[i];
+        }
     }
     return nodes;
 }

@@ -8,10 +8,17 @@
 
 struct wring_group_nodes {
     uint32_t n;
-    uint32_t least, most; /* members in one of them */
+    uint32_t least, most;           /* members in one of them */
+    uint32_t least_rank, most_rank; /* the first rank there */
 };
 
 struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group);
+
+/** Two or more, of equally many members, two or more: what hierarchical schemes are for. */
+static inline bool wring_group_nodes_fit(const struct wring_group_nodes *nodes)
+{
+    return nodes->n > 1 && nodes->least > 1 && nodes->least == nodes->most;
+}
 
 /**
  * Fill in group->node, the members of our node, and group->across, those that stand in the same

@@ -30,7 +30,7 @@ static void add_way(struct wring_measure_bench *bench, uint32_t codec, enum wrin
 static bool has_nodes(const struct wring_session *session)
 {
     struct wring_group_nodes nodes = wring_group_count_nodes(session->world);
-    return nodes.n > 1 && nodes.least > 1 && nodes.least == nodes.most;
+    return wring_group_nodes_fit(&nodes);
 }
 
 /** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
