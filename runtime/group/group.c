@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+#include "runtime/commit/legs.h"
+#include "runtime/group/group_nodes.h"
+
 #define WRING_MODULE "group"
 
 static void lock(struct wring_session *session)
@@ -36,6 +39,16 @@ enum wring_status wring_group_new(struct wring_session *session, const uint32_t 
     group->members.me = wring_members_find(&group->members, session->rank);
     *out = group;
     return WRING_OK;
+}
+
+/** Would buckets of WRING_SCHEME go hierarchically in it? One member says that calls do not. */
+static bool is_flat_untold(const struct wring_group *group)
+{
+    enum wring_scheme scheme = wring_scheme_find(group->session->config.scheme);
+    struct wring_group_nodes nodes = wring_group_count_nodes(group);
+
+    return group->members.me == 0 && wring_scheme_is_hierarchical(scheme) &&
+           wring_group_nodes_fit(&nodes);
 }
 
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
@@ -76,6 +89,8 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
         unlock(session);
         return status;
     }
+    if (group != NULL)
+        group->flat_untold = is_flat_untold(group);
     *out = group;
     return WRING_OK;
 }

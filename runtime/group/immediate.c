@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
+#include "runtime/group/immediate_scheme.h"
 #include "runtime/request.h"
 
 #include <inttypes.h>
@@ -129,33 +130,6 @@ static void copy_alone(const struct call *call)
         memmove(call->out, call->in, call->elems * wring_dtype_bytes(call->dtype));
 }
 
-/** Two members send as much either way, and round once less without. */
-static bool has_way_back(const struct wring_codec *codec, uint32_t members)
-{
-    const struct wring_codec_info *info = wring_codec_info(codec);
-    return info->flags & WRING_CODEC_TWO_WAYS || (members > 2 && info->unit != 0);
-}
-
-static const struct wring_collective_ops *flat_of(const struct wring_group *group)
-{
-    return group->collective.mapped != NULL ? &wring_flat_mapped : &wring_flat;
-}
-
-static const struct wring_collective_ops *choose_scheme(const struct wring_group *group,
-                                                        const struct wring_work *work)
-{
-    const struct wring_geometry *geometry = &work->geometry;
-    bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
-
-    if (work->codec != NULL)
-        return has_way_back(work->codec, group->members.n) ? &wring_sharded : &wring_gathered;
-    if (!small)
-        return &wring_sharded;
-    if (!wring_flat_takes(geometry, group->members.n))
-        return &wring_gathered;
-    return flat_of(group);
-}
-
 enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
                                   struct wring_request **out)
@@ -165,7 +139,7 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
     enum wring_status status = begin(&call, elems, &work);
     if (status != WRING_OK)
         return status;
-    work.ops = choose_scheme(group, &work);
+    work.ops = wring_immediate_choose(group, &work);
     return wring_request_start(group, &work, out);
 }
 
@@ -290,7 +264,7 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
 enum wring_status wring_barrier(struct wring_group *group)
 {
     struct wring_work work = {
-        .ops = flat_of(group),
+        .ops = wring_immediate_flat(group),
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,

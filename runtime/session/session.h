@@ -97,6 +97,7 @@ struct wring_session {
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
+    atomic_bool told_flat;     /* that immediate calls go flat was logged */
 
     struct wring_tried *tried; /* what commits measured, in the order of trials */
 
@@ -116,6 +117,8 @@ struct wring_group {
     struct wring_members members;
     struct wring_group *node, *across; /* group_nodes.h; NULL: nobody has asked */
     bool told_flat;                    /* that its nodes are not equal was logged */
+    bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
+                         say so with the first that would gain */
     struct wring_block slots;
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;

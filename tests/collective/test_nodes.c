@@ -8,9 +8,11 @@
 
 #define WAIT_NS (60ull * 1000000000)
 #define ELEMS 10000 /* too many for what is flat by size */
+#define FEW 100
 #define BUCKETS 2
 
 static const char *const hierarchical[] = {"WRING_SCHEME=hierarchical", NULL};
+static const char *const unset[] = {"WRING_SCHEME=auto", NULL};
 
 static void fill(float *data, uint32_t rank)
 {
@@ -87,10 +89,60 @@ static void unequal_nodes_go_flat_and_say_so_once(void)
         "it says: %s", lines.text);
 }
 
+/** Immediate calls of so many elements, in the group of all and in another one. */
+static void run_calls(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint32_t all[] = {0, 1, 2, 3};
+    uint32_t elems = *(const uint32_t *)arg, ranks = wring_session_size(session);
+    struct wring_group *groups[2] = {wring_session_world(session), NULL};
+    float data[ELEMS];
+
+    REQUIRE(wring_group_create(session, all, ranks, &groups[1]) == WRING_OK, "group");
+    for (int call = 0; call < 4; call++) {
+        fill(data, rank);
+        CHECK(wring_allreduce(groups[call % 2], data, elems, WRING_F32, WRING_SUM, NULL, NULL) ==
+                  WRING_OK,
+              "allreduce");
+        check_sums(data, elems, ranks);
+    }
+    CHECK(wring_barrier(groups[0]) == WRING_OK, "barrier");
+    wring_group_destroy(groups[1]);
+}
+
+/** How many lines there are of calls that go flat, and no others. */
+static void check_told(const char *const *settings, uint32_t ranks, uint32_t elems, unsigned want)
+{
+    struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+    const char *line = "WRING_SCHEME=hierarchical is for buckets, and immediate calls go flat: "
+                       "register a bucket for what is to be summed within nodes first\n";
+
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = ranks,
+                                                  .ranks_per_node = 2,
+                                                  .settings = settings,
+                                                  .arg = &elems,
+                                                  .run = run_calls,
+                                                  .log = wring_test_lines_take,
+                                                  .log_arg = &lines});
+    CHECK(wring_test_lines_count(&lines, line) == want &&
+              wring_test_lines_count(&lines, "\n") == want,
+          "%s, %u ranks, %u elements: not %u such lines:\n%s", settings[0], ranks, elems, want,
+          lines.text);
+}
+
+static void immediate_calls_go_flat_and_say_so_once(void)
+{
+    check_told(hierarchical, 4, ELEMS, 1);
+    check_told(hierarchical, 4, FEW, 0);   /* flat is best for these */
+    check_told(hierarchical, 3, ELEMS, 0); /* no bucket of theirs would do otherwise */
+    check_told(hierarchical, 2, ELEMS, 0);
+    check_told(unset, 4, ELEMS, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"unequal_nodes_go_flat_and_say_so_once", unequal_nodes_go_flat_and_say_so_once},
+        {"immediate_calls_go_flat_and_say_so_once", immediate_calls_go_flat_and_say_so_once},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

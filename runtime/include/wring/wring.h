@@ -231,6 +231,12 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same
  * elements (allreduce, allgather, broadcast) they end with the same bits.
  *
+ * A call chooses its scheme by size and codec. It never goes hierarchically: WRING_SCHEME is for
+ * buckets, and the first allreduce that it would otherwise be for logs that, once in a session.
+ * What is to be summed within nodes first is a bucket, or three calls in groups of the caller's:
+ * wring_reduce_scatter() within a node, wring_allreduce() among those in the same place of all
+ * nodes, wring_allgather() within the node.
+ *
  * A member that makes another call than the others in the same place ends the session: the requests
  * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet,
  * and wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
