@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A cluster with one codec, that was measured by cores and sizes of pieces. */
+#ifndef WRING_TESTS_MADE_SETTINGS_H
+#define WRING_TESTS_MADE_SETTINGS_H
+
+#include "planner/model/settings.h"
+#include "tests/planner/made_trace.h"
+
+#define KIB 1024
+#define WAYS_MAX 16
+
+struct made_settings {
+    struct wring_profile profile;
+    struct wring_profile_codec codec;
+    struct wring_profile_way ways[WAYS_MAX];
+    struct wring_made_trace trace;
+    struct wring_cost_model_params params;
+};
+
+struct wring_profile_curve made_curve(double fixed, double slope);
+
+/** Codec "byte", two tensors of 2^20 elements; coders inline and on 1, 2 and 4 cores. */
+void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t ranks_per_node);
+
+/** @param slope  us per element of a bucket among others */
+void made_settings_add_way(struct made_settings *made, const char *codec, const char *run_as,
+                           double slope, const struct wring_setting *setting);
+
+void made_settings_add_ways(struct made_settings *made, double factor,
+                            const struct wring_setting *setting);
+
+/** What a further bucket of 2^20 elements takes with the codec. */
+double made_settings_busy_us(struct made_settings *made, const struct wring_setting *setting);
+
+/** The settings that are listed, as "cores:KiB cores:KiB"; or a part of what is said against them.
+ */
+void made_settings_check_list(const struct made_settings *made,
+                              const struct wring_settings_wanted *wanted, const char *want);
+
+/** The last line of a log. */
+struct made_line {
+    char text[512];
+};
+
+void made_settings_take_line(void *arg, enum wring_log_level level, const char *module,
+                             const char *text);
+
+#endif
