@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How a plan's file is read, part by part. Private to plan_read*.c. */
+#ifndef WRING_PLANNER_PLAN_READ_H
+#define WRING_PLANNER_PLAN_READ_H
+
+#include "planner/files/json_reader.h"
+#include "planner/files/plan.h"
+
+/** Its groups, in which each tensor travels once. What was read goes with the plan. */
+void wring_plan_read_groups(struct wring_reading *reading, const json_t *object,
+                            struct wring_plan *plan);
+
+#endif
