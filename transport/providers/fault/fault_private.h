@@ -125,12 +125,19 @@ enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
 /** A put that waited for it has left, or never will. */
 void wring_fault_remote_drop(struct fault_remote *remote);
 
-/* fault_link.c: what waits */
+/* fault_link.c: puts that wait */
 enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct fault_conn *conn,
                                         const struct fault_put *put);
 
 /** Let puts go whose time has come, in their order. */
 void wring_fault_release_puts(struct fault_provider *provider, uint64_t now);
+
+/** When the next of them leaves. */
+uint64_t wring_fault_puts_due(const struct fault_provider *provider);
+
+void wring_fault_forget_puts(const struct fault_provider *provider, struct fault_conn *conn);
+
+/* fault_events.c: what was seen and is not due */
 
 /**
  * Translate the first of n inner events, which may be held. Those behind it that it takes along,
@@ -146,7 +153,7 @@ size_t wring_fault_release_events(struct fault_provider *provider, struct wring_
 /** How many events the inner provider may report now. */
 size_t wring_fault_room(const struct fault_provider *provider);
 
-/** When something that waits is due next. */
+/** When something that waits is due next, puts as well. */
 uint64_t wring_fault_next_due(const struct fault_provider *provider);
 
 /** Forget what waits for a connection. */
