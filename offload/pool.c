@@ -21,13 +21,10 @@
 
 #include "base/clock.h"
 #include "offload/cores.h"
+#include "offload/job_queue.h"
 
 #define WRING_MODULE "pool"
 #define SCRATCH_ALIGN 64
-
-struct queue {
-    struct wring_job *first, **last;
-};
 
 struct pool;
 
@@ -43,7 +40,7 @@ struct pool {
     struct wring_executor base;
     pthread_mutex_t lock; /* of all that follows up to `workers` */
     pthread_cond_t work;
-    struct queue waiting, done;
+    struct wring_job_queue waiting, done;
     bool armed, stopping;
     uint64_t max_elems;
 
@@ -52,37 +49,13 @@ struct pool {
     struct worker workers[WRING_POOL_THREADS_MAX];
 };
 
-static void queue_init(struct queue *queue)
-{
-    queue->first = NULL;
-    queue->last = &queue->first;
-}
-
-static void queue_push(struct queue *queue, struct wring_job *job)
-{
-    job->next = NULL;
-    *queue->last = job;
-    queue->last = &job->next;
-}
-
-static struct wring_job *queue_pop(struct queue *queue)
-{
-    struct wring_job *job = queue->first;
-    if (job != NULL) {
-        queue->first = job->next;
-        if (queue->first == NULL)
-            queue->last = &queue->first;
-    }
-    return job;
-}
-
 /** The next job, or NULL when the pool stops. */
 static struct wring_job *next_job(struct pool *pool)
 {
     struct wring_job *job = NULL;
 
     pthread_mutex_lock(&pool->lock);
-    while (!pool->stopping && (job = queue_pop(&pool->waiting)) == NULL)
+    while (!pool->stopping && (job = wring_job_queue_pop(&pool->waiting)) == NULL)
         pthread_cond_wait(&pool->work, &pool->lock); /* ended by submit or destroy */
     pthread_mutex_unlock(&pool->lock);
     return job;
@@ -93,7 +66,7 @@ static void finish_job(struct pool *pool, struct wring_job *job)
     const uint64_t one = 1;
 
     pthread_mutex_lock(&pool->lock);
-    queue_push(&pool->done, job);
+    wring_job_queue_push(&pool->done, job);
     bool wake = pool->armed;
     pool->armed = false;
     pthread_mutex_unlock(&pool->lock);
@@ -143,7 +116,7 @@ static void pool_submit(struct wring_executor *executor, struct wring_job *const
 
     pthread_mutex_lock(&pool->lock);
     for (size_t i = 0; i < n; i++)
-        queue_push(&pool->waiting, jobs[i]);
+        wring_job_queue_push(&pool->waiting, jobs[i]);
     pthread_mutex_unlock(&pool->lock);
     if (n == 1)
         pthread_cond_signal(&pool->work);
@@ -166,7 +139,7 @@ static size_t pool_poll(struct wring_executor *executor, struct wring_job **done
 
     pthread_mutex_lock(&pool->lock);
     for (; n < max; n++) {
-        done[n] = queue_pop(&pool->done);
+        done[n] = wring_job_queue_pop(&pool->done);
         if (done[n] == NULL)
             break;
     }
@@ -279,8 +252,8 @@ static enum wring_status pool_alloc(const struct wring_log *log, struct pool **o
         return WRING_ERR_SYSTEM;
     }
     pool->base.ops = &pool_ops;
-    queue_init(&pool->waiting);
-    queue_init(&pool->done);
+    wring_job_queue_init(&pool->waiting);
+    wring_job_queue_init(&pool->done);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     *out = pool;
