@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/config.h"
+#include "tools/demo/batches.h"
 #include "tools/demo/buckets.h"
-#include "tools/demo/random.h"
 #include "tools/demo/training_trace.h"
 
 #define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
@@ -41,65 +39,9 @@ static double us_since(uint64_t ns)
     return (double)(wring_now_ns() - ns) / 1e3;
 }
 
-/** Of a lost peer every other rank knows: one speaks for all. */
-static bool is_speaker(uint32_t rank, enum wring_status status,
-                       const struct wring_error_detail *detail)
-{
-    return status != WRING_ERR_PEER || rank == (detail->rank == 0 ? 1u : 0u);
-}
-
-int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
-              enum wring_status status)
-{
-    struct wring_error_detail detail = {.rank = -1, .text = ""};
-    if (session != NULL)
-        wring_session_error(session, &detail);
-    if (is_speaker(rank, status, &detail))
-        fprintf(stderr, "wring demo: rank %u: %s: %s%s%s\n", rank, what, wring_status_text(status),
-                detail.text[0] != '\0' ? ": " : "", detail.text);
-    return 1;
-}
-
 static int fail(const struct trainer *trainer, const char *what, enum wring_status status)
 {
     return demo_fail(trainer->session, trainer->run->rank, what, status);
-}
-
-/** Once a session works, its calls bring errors back, and demo_fail() says them once. */
-static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
-{
-    const atomic_bool *settled = arg;
-    if (level != WRING_LOG_ERROR || !atomic_load(settled))
-        fprintf(stderr, "wring: %s: %s\n", module, text);
-}
-
-/**
- * Rank 0 keeps the launcher's socket for further sessions: each takes a copy of it.
- */
-struct wring_session *demo_session_open(const char *provider, const char *link,
-                                        atomic_bool *settled)
-{
-    char provider_text[64], fault_text[64];
-    const char *settings[4] = {provider_text, "WRING_BYPASS=never", NULL, NULL};
-    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
-    struct wring_session *session = NULL;
-    const char *fd_text = wring_config_foreign("WRING_ROOT_FD");
-
-    snprintf(provider_text, sizeof(provider_text), "WRING_PROVIDER=%s", provider);
-    if (link != NULL) {
-        snprintf(fault_text, sizeof(fault_text), "WRING_FAULT=rate=%s", link);
-        settings[2] = fault_text;
-    }
-    params.settings = settings;
-    params.log = log_line;
-    params.log_arg = settled;
-    if (fd_text != NULL)
-        params.root_fd = dup(atoi(fd_text));
-    enum wring_status status = wring_session_open(&params, &session);
-    if (status != WRING_OK)
-        fprintf(stderr, "wring demo: no session over %s: %s\n", provider,
-                wring_status_text(status));
-    return session;
 }
 
 static int make_buckets(struct trainer *trainer)
@@ -163,43 +105,16 @@ static void end(struct trainer *trainer)
     demo_model_finish(&trainer->model);
 }
 
-/** A sample: DEMO_CONTEXT bytes from `at` on, and the byte after them. */
-static void take_sample(struct demo_model *model, uint32_t i, const uint8_t *text, uint64_t at)
-{
-    memcpy(model->context + (size_t)i * DEMO_CONTEXT, text + at, DEMO_CONTEXT);
-    model->next[i] = text[at + DEMO_CONTEXT];
-}
-
-/** Random places of this rank's part of the text. */
-static void draw_batch(struct trainer *trainer, uint32_t step)
-{
-    const struct demo_run *run = trainer->run;
-    const struct demo_corpus *corpus = run->corpus;
-    uint64_t part = corpus->train_bytes / run->ranks;
-    uint64_t key = demo_random(run->options->seed, 0x62617463680000 + run->rank);
-    for (uint32_t i = 0; i < trainer->model.batch; i++) {
-        uint64_t number = demo_random(key, (uint64_t)step * trainer->model.batch + i);
-        take_sample(&trainer->model, i, corpus->train + run->rank * part,
-                    number % (part - DEMO_CONTEXT - 1));
-    }
-}
-
 /** Held-out loss over all ranks; each takes its share of the same places in every run. */
 static double evaluate(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
-    const struct demo_corpus *corpus = run->corpus;
     struct demo_model *model = &trainer->model;
     uint32_t batches = HELD_OUT_SAMPLES / run->ranks / model->batch + 1;
-    uint64_t key = demo_random(run->options->seed, 0x68656C64);
     float mean = 0;
 
     for (uint32_t b = 0; b < batches; b++) {
-        for (uint32_t i = 0; i < model->batch; i++) {
-            uint64_t n = ((uint64_t)b * run->ranks + run->rank) * model->batch + i;
-            take_sample(model, i, corpus->held_out,
-                        demo_random(key, n) % (corpus->held_out_bytes - DEMO_CONTEXT - 1));
-        }
+        demo_batch_held_out(run, model, b);
         mean += (float)(demo_model_forward(model, model->batch) / batches);
     }
     enum wring_status status = wring_allreduce(wring_session_world(trainer->session), &mean, 1,
@@ -241,7 +156,7 @@ static int run_step(struct trainer *trainer, uint32_t step)
 
     trainer->step = step;
     trainer->step_began_ns = wring_now_ns();
-    draw_batch(trainer, step);
+    demo_batch_draw(trainer->run, &trainer->model, step);
     demo_model_forward(&trainer->model, trainer->model.batch);
     now->forward_us = trainer->now_times.forward_us = us_since(trainer->step_began_ns);
     demo_model_backward(&trainer->model, on_ready, trainer);

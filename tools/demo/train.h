@@ -3,9 +3,8 @@
 #ifndef WRING_DEMO_TRAIN_H
 #define WRING_DEMO_TRAIN_H
 
-#include <stdatomic.h>
-
 #include "tools/demo/corpus.h"
+#include "tools/demo/demo_session.h"
 #include "tools/demo/model.h"
 #include "tools/demo/training_gradients.h"
 
@@ -38,17 +37,5 @@ struct demo_run_result {
 
 /** @return 0, or an exit status after a line on standard error */
 int demo_train(const struct demo_run *run, struct demo_run_result *out);
-
-/**
- * Open a session like those of the runs.
- * @param settled  while true, the session's error lines are dropped; outlives the session
- * @return NULL after a line on standard error
- */
-struct wring_session *demo_session_open(const char *provider, const char *link,
-                                        atomic_bool *settled);
-
-/** Say why something failed on this rank, unless another rank says the same. @return 1 */
-int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
-              enum wring_status status);
 
 #endif
