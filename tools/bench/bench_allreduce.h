@@ -6,6 +6,7 @@
 #include <wring/codec.h>
 #include <wring/wring.h>
 
+#include "base/json.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_options.h"
 
@@ -58,5 +59,12 @@ typedef void (*wring_allreduce_report_fn)(void *arg, uint32_t ranks,
 /** Be one rank of the measurement. @return an exit status; failures are said */
 int wring_allreduce_rank(const struct wring_allreduce_params *params,
                          wring_allreduce_report_fn report, void *arg);
+
+/** A result as an object. @return the caller's reference */
+json_t *wring_allreduce_json(const char *provider, uint32_t ranks,
+                             const struct wring_allreduce_result *result);
+
+/** A table of such objects, on standard output. */
+void wring_allreduce_show(json_t *results);
 
 #endif

@@ -62,4 +62,16 @@ enum wring_status wring_allreduce_verify_last(struct wring_allreduce_bench *benc
                                               const struct wring_allreduce_case *this,
                                               struct wring_allreduce_findings *findings);
 
+/** A case until its first turn. Collective, like the next two; errors: those of the calls. */
+enum wring_status wring_allreduce_begin_case(struct wring_allreduce_bench *bench,
+                                             struct wring_allreduce_case *this);
+
+/** A turn; after the last one the result is still there to be checked. */
+enum wring_status wring_allreduce_take_turn(struct wring_allreduce_bench *bench,
+                                            struct wring_allreduce_case *this);
+
+/** What came of it on all ranks goes into its result. */
+enum wring_status wring_allreduce_finish_case(struct wring_allreduce_bench *bench,
+                                              struct wring_allreduce_case *this);
+
 #endif
