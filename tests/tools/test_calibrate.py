@@ -3,19 +3,13 @@
 """wring calibrate: what it writes is a profile that rises, can be added to, planned with and drawn."""
 import json
 import os
-import struct
-import subprocess
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree
 
 import wringtest
+from calibrating import SHORT, calibrate, write_gradients
 from wringtest import wring
-
-# what is measured while other tests run may well be noise
-SHORT = ("--seconds", "3", "--elements", "64k", "--doubt", "100")
-
 
 class Calibrates(unittest.TestCase):
     @classmethod
@@ -30,10 +24,7 @@ class Calibrates(unittest.TestCase):
 
     @classmethod
     def calibrate(cls, *arguments, path=None):
-        result = wring("calibrate", "--json", *SHORT, *arguments, "-o", path or cls.path)
-        if result.returncode != 0:
-            raise AssertionError(result.stderr)
-        return json.loads(result.stdout)
+        return calibrate(path or cls.path, *arguments)
 
     def check_rises(self, cost, what):
         xs, ys = zip(*cost["corners"])
@@ -215,104 +206,6 @@ class Calibrates(unittest.TestCase):
         self.assertIn("nobody measured copies for the profile espresso-pcie", refused.stderr)
         self.assertEqual(wring(*some, "--memory", "far").returncode, 2)
 
-    def gradients(self, name="gradients.bin", scale=1.0):
-        """Over two and three steps in a row: many alike, one that stands out, and all sizes."""
-        def sized(text):
-            return struct.pack("<I", len(text)) + text
-        steps = (3, 4, 8, 9, 10)
-        flat = [scale * (1 if i % 2 else -1) for i in range(1024)]
-        spiky = [scale * (100 if i == 7 else 0.001 * (1 if i % 3 else -1)) for i in range(1024)]
-        data = b"wring-gradients\n" + struct.pack("<III", 1, 3, len(steps)) + sized(b"by hand")
-        data += struct.pack("<5Q", *steps)
-        ramp = [scale * (i / 512 - 1) for i in range(1024)]
-        for tensor in (b"flat", b"spiky", b"ramp"):
-            data += sized(tensor) + struct.pack("<QI", 1024, 1024)
-        data += len(steps) * struct.pack("<3072f", *flat, *spiky, *ramp)
-        path = os.path.join(self.folder.name, name)
-        with open(path, "wb") as file:
-            file.write(data)
-        return path
-
-    def wild_gradients(self):
-        """One step of one tensor whose exponents are anything."""
-        path = os.path.join(self.folder.name, "wild.bin")
-        values = [2.0 ** (i * i % 199 - 99) for i in range(65536)]
-        with open(path, "wb") as file:
-            file.write(b"wring-gradients\n" + struct.pack("<IIIIQI", 1, 1, 1, 0, 0, 1) + b"a" +
-                       struct.pack("<QI65536f", 65536, 65536, *values))
-        return path
-
-    def test_errors_on_gradients(self):
-        path = os.path.join(self.folder.name, "errors.json")
-        codecs = "none,bf16,onebit,onebit+ef,topk:ratio=0.01,onebit+ef>bf16"
-        before = self.calibrate("-n", "2", "-p", "shm", "-c", codecs, path=path)
-        self.assertNotIn("errors", before)
-        said = wring("plan", "--json", "-t", "lstm", "--profile", path, "-N", "1", "-g", "2",
-                     "-c", "bf16", "--max-nmse", "0.1", "--bound-ms", "0").stderr
-        self.assertIn("bell-shaped", said)
-        after = self.calibrate("--gradients", self.gradients(), "-n", "2", "-p", "shm",
-                               "-c", "none", path=path)
-        self.assertEqual(after["codecs"], before["codecs"])
-        errors = after["errors"]
-        self.assertEqual((errors["source"], errors["steps"], errors["tensors"]),
-                         ("by hand", 5, ["flat", "spiky", "ramp"]))
-        by_spec = {codec["spec"]: codec for codec in errors["codecs"]}
-        self.assertEqual(set(by_spec), set(codecs.split(",")) - {"none"})
-        # a sign and a mean say all of one tensor, and nearly nothing of the other
-        flat, spiky, ramp = by_spec["onebit"]["tensors"]
-        self.assertLess(flat["nmse"], 1e-9)
-        self.assertGreater(spiky["nmse"], 0.9)
-        self.assertEqual(spiky["nmse"], spiky["nmse_fed"])
-        # what was left out comes later
-        self.assertAlmostEqual(ramp["nmse"], 0.25, 2)
-        self.assertLess(by_spec["onebit+ef"]["tensors"][2]["nmse_fed"], 0.15)
-        # and the largest hundredth is the other way round: 10 or 11 of 1024 alike
-        flat, spiky, _ = by_spec["topk:ratio=0.01"]["tensors"]
-        self.assertAlmostEqual(flat["nmse"], 1 - 0.01, 2)
-        self.assertLess(spiky["nmse"], 1e-6)
-        # two ways lose what each loses
-        both, one, other = (by_spec[spec]["nmse_fed"]
-                            for spec in ("onebit+ef>bf16", "onebit+ef", "bf16"))
-        self.assertAlmostEqual(both, one + other, 9)
-        self.plan_within_budget(path)
-
-    def test_lossless_on_gradients(self):
-        """How long its codes are depends on the numbers: here no exponents are alike."""
-        path = os.path.join(self.folder.name, "lossless.json")
-        some = ("-n", "2", "-p", "shm", "--seconds", "0.3")
-        before = self.calibrate(*some, "-c", "none,lossless,bf16", path=path)
-        gradients = (*some, "-c", "none", "--gradients", self.wild_gradients())
-        after = self.calibrate(*gradients, path=path)
-        bell, wild = ({codec["spec"]: codec for codec in profile["codecs"]}
-                      for profile in (before, after))
-        self.assertGreater(wild["lossless"]["wire_bytes"]["slope"],
-                           1.05 * bell["lossless"]["wire_bytes"]["slope"])
-        self.assertEqual(wild["bf16"]["wire_bytes"], bell["bf16"]["wire_bytes"])
-        self.assertEqual([codec["nmse"] for codec in after["errors"]["codecs"]
-                          if codec["spec"] == "lossless"], [0])
-
-    def plan_within_budget(self, path):
-        """Each tensor has the codecs that its own gradients bear."""
-        trace = os.path.join(self.folder.name, "trace.json")
-        with open(trace, "w", encoding="utf-8") as file:
-            json.dump({"format": "wring-trace", "version": 1, "model": "two", "dtype": "float32",
-                       "tensors": [{"name": name, "elements": 50000000, "ready_us": 1}
-                                   for name in ("flat", "spiky")]}, file)
-        arguments = ("plan", "--json", "-t", trace, "--profile", path, "-N", "1", "-g", "2",
-                     "--max-nmse", "0.5", "--bound-ms", "50", "-c", "onebit,topk:ratio=0.01")
-        result = wring(*arguments)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        for group in json.loads(result.stdout)["groups"]:
-            allowed = {"none"}
-            if group["tensors"] == ["flat"]:
-                allowed.add("onebit")
-            if group["tensors"] == ["spiky"]:
-                allowed.add("topk:ratio=0.01")
-            self.assertIn(group["codec"], allowed, group)
-        only = wring(*arguments[:-1], "onebit", "--only")
-        self.assertEqual(only.returncode, 1)
-        self.assertIn("the tensor spiky", only.stderr)
-
     def test_further_settings(self):
         """Each has ranks of its own, and its exchanges stand beside the others'."""
         path = os.path.join(self.folder.name, "settings.json")
@@ -335,21 +228,6 @@ class Calibrates(unittest.TestCase):
             result = wring("calibrate", "-n", "2", "-p", "shm", *more)
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(says, result.stderr)
-
-    def test_nodes_by_name(self):
-        """WRING_NODE makes hosts of one; they need as many ranks each."""
-        path = os.path.join(self.folder.name, "nodes.json")
-        command = f"{wringtest.WRING} calibrate -p tcp -c none --seconds 0.3 --elements 4k " \
-                  f"--doubt 100 -o {path}"
-        for ranks, node, status in ((2, "n$WRING_RANK", 0), (3, "n$((WRING_RANK/2))", 1)):
-            result = wring("run", "-n", str(ranks), "--", "sh", "-c",
-                           f"WRING_NODE={node} exec {command}")
-            self.assertEqual(result.returncode, status, result.stderr)
-        self.assertIn("different numbers of ranks; a profile needs equal ones", result.stderr)
-        with open(path, encoding="utf-8") as file:
-            profile = json.load(file)
-        self.assertEqual((profile["nodes"], profile["ranks_per_node"]), (2, 1))
-        self.assertEqual(set(profile["links"]), {"inter"})
 
     def test_info(self):
         for profile in (self.path, "espresso-pcie"):
@@ -384,7 +262,9 @@ class Calibrates(unittest.TestCase):
             self.assertIn(says, result.stderr)
 
     def test_refusals(self):
-        bad, new = (os.path.join(self.folder.name, name) for name in ("bad.json", "new.json"))
+        bad, new, nan = (os.path.join(self.folder.name, name)
+                         for name in ("bad.json", "new.json", "nan.bin"))
+        write_gradients(nan, float("nan"))
         with open(bad, "w", encoding="utf-8") as file:
             json.dump(self.first | {"machine": "another"}, file)
         for arguments, status, says in (
@@ -394,8 +274,8 @@ class Calibrates(unittest.TestCase):
                 (("-o", bad, "-c", "nonsense"), 1, "nonsense"),
                 (("-o", new, "-p", "shm", "--gradients", bad), 1,
                  "bad.json: is no wring-gradients file"),
-                (("-o", new, "-p", "shm", "--gradients", self.gradients("nan", float("nan"))), 1,
-                 "nan: values[0]: needs a finite number, in step 3"),
+                (("-o", new, "-p", "shm", "--gradients", nan), 1,
+                 "nan.bin: values[0]: needs a finite number, in step 3"),
                 (("-o", bad, "-c", "bf16,bf16"), 2, "twice"),
                 (("-n", "1", "-o", bad), 2, "--ranks"),
                 (("-p", "shm"), 2, "-o FILE"),
@@ -406,70 +286,6 @@ class Calibrates(unittest.TestCase):
             self.assertNotIn("Traceback", result.stderr)
         self.assertEqual(wring("info", "--svg", "x.svg").returncode, 2)
         self.assertEqual(wring("info", "--profile", "nothing").returncode, 1)
-
-
-class TwoHosts(unittest.TestCase):
-    """Two network namespaces with a cable between them are two nodes of one rank."""
-
-    def namespace(self):
-        keeper = subprocess.Popen(["unshare", "--net", "sleep", "300"], stdin=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL)
-        self.addCleanup(keeper.wait)
-        self.addCleanup(keeper.kill)
-        own, place = os.readlink("/proc/self/ns/net"), f"/proc/{keeper.pid}/ns/net"
-        deadline = time.monotonic() + 10
-        while keeper.poll() is None and os.readlink(place) == own and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if keeper.poll() is not None:
-            self.skipTest("no network namespaces here")
-        return keeper.pid, ["nsenter", f"--net={place}"]
-
-    def connect(self):
-        """@return how to run a command on each host"""
-        (_, a), (other, b) = self.namespace(), self.namespace()
-        commands = [[*a, "ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable",
-                     "netns", str(other)]]
-        for number, inside in ((1, a), (2, b)):
-            commands += [[*inside, "ip", "addr", "add", f"10.9.0.{number}/24", "dev", "cable"],
-                         [*inside, "ip", "link", "set", "cable", "up"],
-                         [*inside, "ip", "link", "set", "lo", "up"]]
-        for command in commands:
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                self.skipTest(f"no virtual cables here: {result.stderr.strip()}")
-        return a, b
-
-    def test_links_between_nodes(self):
-        hosts = self.connect()
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "profile.json")
-            for _ in range(5):
-                ranks = [self.start(host, rank, path) for rank, host in enumerate(hosts)]
-                said = [rank.communicate(timeout=wringtest.PATIENCE)[1] for rank in ranks]
-                if "this is noise" not in said[0]:
-                    break
-            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
-            with open(path, encoding="utf-8") as file:
-                profile = json.load(file)
-        self.assertEqual((profile["nodes"], profile["ranks_per_node"]), (2, 1))
-        self.assertEqual(list(profile["links"]), ["inter"])
-        self.assertIn("2 x 1 ranks over tcp", profile["machine"])
-        # buckets one after another take as long as their bytes do on the link, at least
-        sustained_us = profile["links"]["inter"]["us_by_bytes"]["slope"]
-        for way in profile["ways"]:
-            for (elems, us), sent in zip(*(way[name]["corners"][-1:] for name in
-                                           ("busy_us", "wire_bytes"))):
-                self.assertEqual(elems, sent[0])
-                self.assertGreaterEqual(us, 0.9 * sustained_us * sent[1])
-
-    @staticmethod
-    def start(host, rank, path):
-        job = wringtest.environment(WRING_RANK=str(rank), WRING_SIZE="2",
-                                    WRING_ROOT="10.9.0.1:7117", WRING_KEY="two hosts, one cable",
-                                    WRING_PROVIDER="tcp")
-        return subprocess.Popen([*host, wringtest.WRING, "calibrate", *SHORT, "-c", "none", "-o",
-                                 path], env=job, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 wringtest.main()
