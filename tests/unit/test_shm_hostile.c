@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a peer may write into rings and send over sockets of shm, and is refused. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/lib/test.h"
+#include "tests/unit/shm_side.h"
+#include "transport/providers/shm/shm.h"
+
+#define LONG "more than what travels in the line of an entry" /* "x" does */
+
+/** How far a peer got is asked once it has ended; it may have written anything there. */
+static void nonsense_in_the_head_closes(void)
+{
+    for (unsigned what = 0; what < 2; what++) {
+        struct shm_side a, b;
+        REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+        REQUIRE(shm_side_join(&a, &b) && shm_side_import(&b, &a), "join: %s", b.text);
+        struct shm_inbox *inbox = ((struct shm_conn *)b.conn)->out.inbox;
+        CHECK(shm_side_put(&b, 0, "x", 1) == WRING_OK, "put");
+        inbox->head += what == 0 ? 1 : SHM_RING_ENTRIES;
+        struct shm_conn *conn = (struct shm_conn *)b.conn;
+        wring_shm_socket_finish(&conn->sock);
+        CHECK(shm_side_await(&a, NULL, WRING_EVENT_CLOSED, 1), "not closed");
+        CHECK(a.last.status == WRING_ERR_FRAME, "%u status %d", what, a.last.status);
+        shm_side_close(&b);
+        shm_side_close(&a);
+    }
+}
+
+static void another_key_is_refused(void)
+{
+    struct shm_side a, b;
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 2), "open: %s", shm_side_log);
+    REQUIRE(shm_side_begin_join(&a, &b), "connect: %s", shm_side_log);
+    CHECK(shm_side_await(&b, &a, WRING_EVENT_CLOSED, 1), "not refused");
+    CHECK(b.last.status == WRING_ERR_AUTH, "status %d", b.last.status);
+    CHECK(a.count[WRING_EVENT_ACCEPTED] == 0, "accepted");
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
+/** Give an entry another kind, as its producer would. */
+static void set_kind(struct shm_cell *cell, uint32_t kind)
+{
+    cell->mark = (cell->mark & ~0xffu) | kind;
+}
+
+static void nonsense_closes(unsigned what)
+{
+    struct shm_side a, b;
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+    REQUIRE(shm_side_join(&a, &b) && shm_side_import(&b, &a), "join: %s", b.text);
+    struct shm_inbox *inbox = ((struct shm_conn *)b.conn)->out.inbox;
+    CHECK(shm_side_put(&b, 0, what % 2 == 0 ? "x" : LONG, 1) == WRING_OK, "put");
+    struct shm_cell *cell = &inbox->cells[0];
+    switch (what / 2) {
+    case 0:
+        set_kind(cell, 77);
+        break;
+    case 1:
+        cell->bytes = UINT64_MAX;
+        break;
+    case 2:
+        cell->region ^= 1ull << 32;
+        break;
+    case 3:
+        cell->region = UINT32_MAX;
+        break;
+    case 4:
+        set_kind(cell, SHM_MESSAGE);
+        cell->bytes = WRING_SEND_MAX + 1;
+        break;
+    case 5:
+        set_kind(cell, SHM_INSIDE);
+        cell->bytes = SHM_INSIDE_MAX + 1;
+        break;
+    case 6:
+        cell->offset = (1 << 20) - (what % 2 == 0 ? 0 : 1);
+        break;
+    }
+    CHECK(shm_side_await(&a, NULL, WRING_EVENT_CLOSED, 1), "%u not closed", what);
+    CHECK(a.last.status == WRING_ERR_FRAME, "%u status %d", what, a.last.status);
+    CHECK(a.count[WRING_EVENT_ARRIVED] == 0, "%u arrived", what);
+    CHECK(shm_side_await(&b, NULL, WRING_EVENT_CLOSED, 1), "%u: the peer is not told", what);
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
+static void nonsense_in_the_ring_closes(void)
+{
+    for (unsigned what = 0; what < 14; what++)
+        nonsense_closes(what);
+}
+
+/** A consumer that moves its index beyond what was written. */
+static void nonsense_in_the_tail_closes(void)
+{
+    struct shm_side a, b;
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+    REQUIRE(shm_side_join(&a, &b) && shm_side_import(&b, &a), "join: %s", b.text);
+    ((struct shm_conn *)a.conn)->in.inbox->tail = 12345;
+    unsigned sent = 0;
+    while (sent < 2 * SHM_RING_ENTRIES && shm_side_put(&b, 0, "x", sent) == WRING_OK)
+        sent++;
+    CHECK(sent == SHM_RING_ENTRIES, "%u", sent);
+    CHECK(shm_side_put(&b, 0, "x", 1) == WRING_ERR_CLOSED, "still open");
+    CHECK(shm_side_await(&b, NULL, WRING_EVENT_CLOSED, 1), "not closed");
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
+/** Frames beside the ring: a file that could shrink, or is smaller than said, is not mapped. */
+static void bad_files_are_refused(void)
+{
+    for (unsigned what = 0; what < 4; what++) {
+        struct shm_side a, b;
+        REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+        REQUIRE(shm_side_join(&a, &b), "join: %s", b.text);
+        int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        REQUIRE(fd >= 0 && ftruncate(fd, 8192) == 0, "memfd");
+        if (what != 0)
+            CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seal");
+        struct shm_frame frame = {.kind = SHM_FRAME_REGION, .id = 99, .bytes = 8192};
+        if (what == 1)
+            frame.bytes = 8193;
+        if (what == 2)
+            frame.offset = UINT64_MAX - 4095;
+        if (what == 3)
+            frame.kind = SHM_FRAME_WAKE;
+        wring_shm_conn_say((struct shm_conn *)b.conn, &frame, fd);
+        close(fd);
+        CHECK(shm_side_await(&a, &b, WRING_EVENT_CLOSED, 1), "%u not closed", what);
+        CHECK(a.last.status == WRING_ERR_FRAME, "%u status %d", what, a.last.status);
+        shm_side_close(&b);
+        shm_side_close(&a);
+    }
+}
+
+static void garbage_keys_are_refused(void)
+{
+    struct shm_side a, b;
+    struct wring_remote *remote;
+    uint8_t key[WRING_REGION_KEY_MAX] = {1, 2, 3};
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+    REQUIRE(shm_side_join(&a, &b), "join: %s", b.text);
+    for (size_t bytes = 0; bytes <= sizeof(key); bytes++)
+        CHECK(OPS->remote_import(b.conn, key, bytes, &remote) == WRING_ERR_FRAME, "%zu", bytes);
+    size_t bytes = OPS->region_export(a.region, key);
+    key[8]++; /* another size */
+    CHECK(OPS->remote_import(b.conn, key, bytes, &remote) == WRING_ERR_FRAME, "size");
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"another_key_is_refused", another_key_is_refused},
+        {"nonsense_in_the_ring_closes", nonsense_in_the_ring_closes},
+        {"nonsense_in_the_head_closes", nonsense_in_the_head_closes},
+        {"nonsense_in_the_tail_closes", nonsense_in_the_tail_closes},
+        {"bad_files_are_refused", bad_files_are_refused},
+        {"garbage_keys_are_refused", garbage_keys_are_refused},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
