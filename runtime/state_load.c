@@ -12,8 +12,9 @@
 struct input {
     struct wring_session *session;
     struct wring_reader reader;
-    bool own;   /* this rank's own */
-    bool apply; /* false: only look whether all of it fits */
+    bool own;       /* this rank's own */
+    bool apply;     /* false: only look whether all of it fits */
+    uint64_t steps; /* that all of its buckets had made */
 };
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -106,15 +107,26 @@ static enum wring_status read_bucket(struct input *in)
     }
     for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
         read_range(in, bucket, elems);
+    in->steps = sooner(in->steps, steps);
     if (bucket != NULL && in->apply)
         wring_state_bucket(bucket)->collective.step = steps;
     return in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
 }
 
+/** Those that hold nothing back are in no state. They have made as many steps: after a failure,
+ * what all completed counts. */
+static void take_steps(const struct input *in)
+{
+    for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
+        if (wring_state_bucket(at)->residual == NULL)
+            wring_state_bucket(at)->collective.step = in->steps;
+}
+
 static enum wring_status read_state(struct wring_session *session, const uint8_t *state,
                                     size_t bytes, bool apply)
 {
-    struct input in = {.session = session, .reader = {state, bytes, false}, .apply = apply};
+    struct input in = {
+        .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = UINT64_MAX};
 
     wring_read(&in.reader, WRING_STATE_MAGIC_BYTES);
     in.own = wring_read_u32(&in.reader) == session->rank;
@@ -123,7 +135,11 @@ static enum wring_status read_state(struct wring_session *session, const uint8_t
     enum wring_status status = in.reader.failed ? WRING_ERR_FRAME : WRING_OK;
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
         status = read_bucket(&in);
-    return status == WRING_OK && in.reader.bytes != 0 ? WRING_ERR_FRAME : status;
+    if (status == WRING_OK && in.reader.bytes != 0)
+        return WRING_ERR_FRAME;
+    if (status == WRING_OK && n > 0 && apply)
+        take_steps(&in);
+    return status;
 }
 
 enum wring_status wring_session_load_state(struct wring_session *session, const void *state,

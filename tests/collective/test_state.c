@@ -297,17 +297,49 @@ static void what_does_not_fit_is_refused(void)
     free_story(story);
 }
 
+/** A job of two ranks that fails. */
+struct failing {
+    bool kept;               /* residuals are, of the step before */
+    const struct blob *load; /* [2] what it goes on from; NULL: nothing */
+};
+
+/** A bucket that holds nothing back, and is in no state. */
+static struct wring_bucket *make_raw(struct wring_session *session)
+{
+    struct wring_bucket_params params = {.name = "raw", .elems = ELEMS, .codec = "none"};
+    struct wring_bucket *bucket = NULL;
+
+    if (wring_buffer_alloc(session, ELEMS * sizeof(float), &params.data) != WRING_OK ||
+        wring_bucket_register(session, &params, &bucket) != WRING_OK)
+        return NULL;
+    return bucket;
+}
+
+static enum wring_status post_and_wait(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post(bucket);
+
+    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS) : status;
+}
+
 /** Rank 1 leaves in the middle of the third step. */
 static void fail(struct wring_session *session, uint32_t rank, void *arg)
 {
-    const bool *kept = arg;
+    const struct failing *failing = arg;
+    struct wring_bucket *raw = make_raw(session);
     struct buckets buckets;
     struct blob before, after;
 
-    REQUIRE(make_buckets(session, false, &buckets), "buckets");
+    REQUIRE(raw != NULL && make_buckets(session, false, &buckets), "buckets");
+    for (int i = 0; i < 2 && failing->load != NULL; i++)
+        REQUIRE(wring_session_load_state(session, failing->load[i].data, failing->load[i].bytes) ==
+                    WRING_OK,
+                "state of rank %d", i);
     for (uint64_t step = 0; step < 2; step++)
-        REQUIRE(run_step(&buckets, rank, step) == WRING_OK, "step");
+        REQUIRE(run_step(&buckets, rank, step) == WRING_OK && post_and_wait(raw) == WRING_OK,
+                "step");
     before = save(session);
+    CHECK(post_and_wait(raw) == WRING_OK, "raw bucket");
     for (int b = 0; b < BUCKETS - (int)rank; b++) { /* the first bucket is still exchanged */
         fill(buckets.data[b], rank, b, 2);
         CHECK(wring_bucket_post(buckets.buckets[b]) == WRING_OK, "post");
@@ -316,8 +348,9 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
     if (rank == 0) {
         CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS) == WRING_ERR_PEER, "second bucket");
         enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
-        CHECK(status == (*kept ? WRING_OK : WRING_ERR_PEER), "%s", wring_status_text(status));
-        if (*kept) {
+        CHECK(status == (failing->kept ? WRING_OK : WRING_ERR_PEER), "%s",
+              wring_status_text(status));
+        if (failing->kept) {
             after = save(session);
             CHECK(after.bytes == before.bytes && memcmp(after.data, before.data, after.bytes) == 0,
                   "not the state before the step");
@@ -327,16 +360,26 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
     free(before.data);
 }
 
-static void a_failed_step_is_rolled_back(void)
+static void run_failing(struct failing failing)
 {
     static const char *const settings[2][3] = {{"WRING_PROVIDER=shm", NULL},
                                                {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", NULL}};
-    for (int i = 0; i < 2; i++) {
-        bool kept = i == 1;
-        struct wring_test_job job = {
-            .ranks = 2, .settings = settings[i], .run = fail, .arg = &kept, .log = swallow};
-        wring_test_run_ranks(&job);
-    }
+    struct wring_test_job job = {.ranks = 2,
+                                 .settings = settings[failing.kept],
+                                 .run = fail,
+                                 .arg = &failing,
+                                 .log = swallow};
+    wring_test_run_ranks(&job);
+}
+
+static void a_failed_step_is_rolled_back(void)
+{
+    struct story *before = run_story(2, 0, 3, NULL, 0);
+
+    run_failing((struct failing){.kept = false});
+    run_failing((struct failing){.kept = true});
+    run_failing((struct failing){.kept = true, .load = before->saved});
+    free_story(before);
 }
 
 int main(int argc, char **argv)
