@@ -42,7 +42,7 @@ void wring_autoplan_forget_ways(struct wring_autoplan *autoplan)
     autoplan->session->plan = NULL;
     for (uint32_t i = 0; i < autoplan->n_ways; i++)
         wring_plan_destroy(autoplan->ways[i].plan);
-    autoplan->n_ways = autoplan->at = autoplan->best = 0;
+    autoplan->n_ways = autoplan->at = autoplan->first = autoplan->in_turn = 0;
 }
 
 void wring_autoplan_close(struct wring_session *session)

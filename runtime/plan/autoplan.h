@@ -4,8 +4,7 @@
  *
  *     commit      a profile: from the cache if its exchanges still take what it says, else measured
  *     record      a few iterations as registered: when buckets are posted, how long it all takes
- *     try         each of a few plans for as many iterations, then the best and none in turn, if
- *                 they are near
+ *     try         each of a few plans for as many iterations, then those that are near in turn
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
  *
@@ -84,7 +83,8 @@ struct wring_autoplan {
 
     uint32_t n_ways, at; /* the first is as registered; which one is in force */
     struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
-    uint32_t best; /* of the first round: it and the first one have further looks */
+    uint32_t in_turn;                /* a bit for each way that has further looks */
+    uint32_t first;                  /* of these; before, of all */
     double kept_us, kept_compute_us; /* what iterations took when it was settled */
     uint32_t worse;                  /* looks in a row that found more than that */
     uint32_t busy;                   /* meetings in a row at which something was under way */

@@ -1,71 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which way is tried next, and which one stays, by what iterations took. Each has a look; then,
- * unless it is clear who wins, as registered and the best one have further ones in turn, so that
- * what else the machine did meanwhile met both.
+ * unless it is clear who wins, those that are near have further ones in turn, so that what else the
+ * machine did meanwhile met all of them.
  */
 #include "runtime/plan/autoplan.h"
 
-#define HOPELESS 1.1 /* times as long as without: needs no second look */
-#define CLEAR 0.6    /* likewise: no machine is so much faster for a while */
-#define WORTH 0.97   /* of the time without, at most: what saves less is not worth a change */
+#define NEAR 1.1 /* times as long as the best: is looked at again */
+#define CLEAR                                                                                  \
+    0.6            /* of the time without: that needs no second look, as no machine is so much \
+                      faster for a while */
+#define WORTH 0.97 /* of the time without, at most: what saves less is not worth a change */
 
-static uint32_t find_best(const struct wring_autoplan *autoplan)
+/** Of what a way took in a look; as registered has the better of those that are as good. */
+static double score_of(const struct wring_autoplan *autoplan, uint32_t way, uint32_t look)
 {
-    uint32_t best = 1;
+    return autoplan->ways[way].measured_us[look] * (way == 0 ? WORTH : 1);
+}
 
-    for (uint32_t i = 2; i < autoplan->n_ways; i++)
-        if (wring_autoplan_us(&autoplan->ways[i]) < wring_autoplan_us(&autoplan->ways[best]))
+/** @return the way that had the least in a look, of those that are in it */
+static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
+{
+    uint32_t best = autoplan->first;
+
+    for (uint32_t i = best + 1; i < autoplan->n_ways; i++)
+        if (autoplan->ways[i].measured > look &&
+            score_of(autoplan, i, look) < score_of(autoplan, best, look))
             best = i;
     return best;
 }
 
-/** Of the best way, beside as registered, in looks that followed each other: their median.
- *  @param agree  out: all say the same */
-static double compare_best(const struct wring_autoplan *autoplan, bool *agree)
+/** Beside the first one of those in turn, in looks that followed each other: the median. */
+static double compare(const struct wring_autoplan *autoplan, uint32_t way)
 {
-    const struct wring_autoplan_way *none = &autoplan->ways[0];
-    const struct wring_autoplan_way *best = &autoplan->ways[autoplan->best];
     double ratios[WRING_AUTOPLAN_LOOKS];
-    uint32_t worth = 0;
+    uint32_t n = autoplan->ways[way].measured;
 
-    for (uint32_t i = 0; i < best->measured; i++) {
-        ratios[i] = best->measured_us[i] / none->measured_us[i];
-        worth += ratios[i] < WORTH;
-    }
-    *agree = worth == 0 || worth == best->measured;
-    return wring_autoplan_median(ratios, best->measured);
+    for (uint32_t i = 0; i < n; i++)
+        ratios[i] = score_of(autoplan, way, i) / score_of(autoplan, autoplan->first, i);
+    return wring_autoplan_median(ratios, n);
 }
 
-/** All ways have been looked at once. */
-static bool end_first_round(struct wring_autoplan *autoplan, uint32_t *way)
+static bool is_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
 {
-    autoplan->best = find_best(autoplan);
-    double of_none =
-        wring_autoplan_us(&autoplan->ways[autoplan->best]) / wring_autoplan_us(&autoplan->ways[0]);
-    *way = of_none < CLEAR ? autoplan->best : 0;
-    return of_none < CLEAR || of_none > HOPELESS;
+    return autoplan->in_turn >> way & 1;
 }
 
-/** The best way has had its turn, after as registered. */
-static bool end_turn(const struct wring_autoplan *autoplan, uint32_t *way)
+/** @return the next way in turn, from this one on; n_ways: there is none */
+static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
 {
-    bool agree;
-    double of_none = compare_best(autoplan, &agree);
-    bool over = agree || autoplan->ways[0].measured == WRING_AUTOPLAN_LOOKS;
+    while (way < autoplan->n_ways && !is_in_turn(autoplan, way))
+        way++;
+    return way;
+}
 
-    *way = over && of_none < WORTH ? autoplan->best : 0;
-    return over;
+/** All ways have had a look: which ones take turns? */
+static void begin_turns(struct wring_autoplan *autoplan)
+{
+    uint32_t best = find_best(autoplan, 0);
+    double least_us = autoplan->ways[best].measured_us[0];
+
+    autoplan->in_turn = 0;
+    for (uint32_t i = 0; i < autoplan->n_ways; i++)
+        if (autoplan->ways[i].measured_us[0] <= NEAR * least_us)
+            autoplan->in_turn |= 1u << i;
+    if (least_us > CLEAR * autoplan->ways[0].measured_us[0] && best != 0)
+        autoplan->in_turn |= 1;
+    autoplan->first = next_in_turn(autoplan, 0);
+}
+
+/** All in turn have had as many looks: who wins? @param agree  out: all looks say so */
+static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
+{
+    uint32_t winner = autoplan->first, looks = autoplan->ways[winner].measured;
+
+    for (uint32_t i = winner + 1; i < autoplan->n_ways; i++)
+        if (is_in_turn(autoplan, i) && compare(autoplan, i) < compare(autoplan, winner))
+            winner = i;
+    *agree = true;
+    for (uint32_t look = 0; look < looks; look++)
+        *agree &= find_best(autoplan, look) == winner;
+    return winner;
 }
 
 bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
 {
-    bool first_round = autoplan->ways[0].measured == 1;
+    bool agree, first_round = autoplan->ways[autoplan->at].measured == 1;
 
-    if (first_round && autoplan->at + 1 == autoplan->n_ways)
-        return end_first_round(autoplan, way);
-    if (!first_round && autoplan->at > 0)
-        return end_turn(autoplan, way);
-    *way = first_round ? autoplan->at + 1 : autoplan->best;
+    *way = first_round ? autoplan->at + 1 : next_in_turn(autoplan, autoplan->at + 1);
+    if (*way < autoplan->n_ways)
+        return false;
+    if (first_round)
+        begin_turns(autoplan);
+    *way = find_winner(autoplan, &agree);
+    if (agree && (!first_round || autoplan->in_turn == 1u << *way))
+        return true;
+    if (autoplan->ways[*way].measured == WRING_AUTOPLAN_LOOKS)
+        return true;
+    *way = autoplan->first;
     return false;
 }

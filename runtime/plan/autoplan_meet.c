@@ -63,6 +63,17 @@ static void describe_setting(const struct wring_plan *plan, char *text, size_t b
                  plan->chunk_bytes);
 }
 
+/** By its last look. */
+static const struct wring_autoplan_way *best_plan(const struct wring_autoplan *autoplan)
+{
+    uint32_t best = 1;
+
+    for (uint32_t i = 2; i < autoplan->n_ways; i++)
+        if (wring_autoplan_us(&autoplan->ways[i]) < wring_autoplan_us(&autoplan->ways[best]))
+            best = i;
+    return &autoplan->ways[best];
+}
+
 static void say_result(const struct wring_autoplan *autoplan)
 {
     const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at], *plan;
@@ -73,7 +84,7 @@ static void say_result(const struct wring_autoplan *autoplan)
     if (autoplan->session->rank != 0)
         return;
     if (way->plan == NULL) {
-        plan = &autoplan->ways[autoplan->best];
+        plan = best_plan(autoplan);
         wring_warn(
             log,
             "WRING_PLAN=auto: no plan is clearly faster: with the best one (%s) an iteration took "
