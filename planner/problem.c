@@ -15,7 +15,7 @@ uint64_t wring_problem_group(const struct wring_problem *problem, uint32_t begin
         each[lane] = wring_cost_at(&cost->each[lane], chunk_elems);
     }
     for (uint32_t i = begin; i < end; i++)
-        once[0] += problem->compute_us[i];
+        once[wring_problem_computes(problem)] += problem->compute_us[i];
     return chunks;
 }
 
@@ -42,11 +42,13 @@ void wring_problem_advance(const struct wring_problem *problem, uint64_t chunks,
 {
     double left = 0; /* when the lane before is done */
 
+    if (chunks > 1 && problem->backwards)
+        advance_chunks(problem->n_lanes, (double)(chunks - 1), each, ends);
     for (uint32_t lane = 0; lane < problem->n_lanes; lane++) {
         double begin = ends[lane] > left ? ends[lane] : left;
         left = ends[lane] = begin + once[lane] + each[lane];
     }
-    if (chunks > 1)
+    if (chunks > 1 && !problem->backwards)
         advance_chunks(problem->n_lanes, (double)(chunks - 1), each, ends);
 }
 

@@ -18,6 +18,7 @@
 #ifndef WRING_PLANNER_PROBLEM_H
 #define WRING_PLANNER_PROBLEM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "planner/cost.h"
@@ -41,12 +42,20 @@ struct wring_problem {
     const uint64_t *allowed;  /* [n_tensors × words] bit o: the tensor may take option o; a group
                                  may what all its tensors may. NULL: anything */
     uint64_t max_group_elems; /* 0: no limit; a tensor alone may always be larger */
+    bool backwards; /* seen from its end: it computes on its last lane, and what comes once comes
+                       with a group's last chunk */
 };
 
 /** Words of wring_problem.allowed of one tensor. */
 static inline uint32_t wring_problem_words(const struct wring_problem *problem)
 {
     return (problem->n_options + 63) / 64;
+}
+
+/** The lane that computes. */
+static inline uint32_t wring_problem_computes(const struct wring_problem *problem)
+{
+    return problem->backwards ? problem->n_lanes - 1 : 0;
 }
 
 /** Tensors in consecutive groups, each with its option: what a search looks for. */
@@ -57,7 +66,8 @@ struct wring_grouping {
 };
 
 /**
- * What a group of the tensors [begin, end) takes. Both out, [n_lanes]; computing is in once[0].
+ * What a group of the tensors [begin, end) takes. Both out, [n_lanes]; computing is in `once` of
+ * its lane.
  * @return chunks, 1 or more: each takes `each` after what `once` adds to the first
  */
 uint64_t wring_problem_group(const struct wring_problem *problem, uint32_t begin, uint32_t end,

@@ -3,7 +3,12 @@
  * The lower bound: first the game of groupings against a flow, in which a small set of groups
  * finds the flow and the table of all groups proves what it is worth; then branch and bound with
  * what the flow says of every suffix. Between them groups are buried that cannot be part of
- * anything better than the best known.
+ * anything better than the best known. Both aim at a part of the gap: to prove that nothing takes
+ * less than some time, groups with which nothing does need not be looked at.
+ *
+ * All that sees the problem from its end. Lanes make up for what is uneven in the middle of a
+ * grouping, and cannot at its end, with all that is still on its way: what is decided there tells
+ * groupings apart, so that labels of branch and bound begin there.
  *
  * Of more groups than a table holds only the computing bounds the time.
  */
@@ -14,9 +19,11 @@
 #include "base/clock.h"
 #include "planner/bound/bound_arcs.h"
 #include "planner/bound/bound_branch.h"
+#include "planner/bound/bound_effort.h"
 #include "planner/bound/bound_flow.h"
 #include "planner/bound/bound_game.h"
 #include "planner/bound/bound_groups.h"
+#include "planner/bound/bound_reverse.h"
 #include "planner/search/search.h"
 
 /** What rounding may add to a bound, relative: some 1e-13 of sums of that many terms, and spare. */
@@ -32,12 +39,8 @@ enum {
     STEPS = 200, /* of the game between two pricings of the whole table */
 };
 
-/** What looking takes of the effort, in nanoseconds of a core that others use, too. */
-enum {
-    EFFORT_PLAYED = 20,    /* at an arc or an edge, by the game */
-    EFFORT_PRICED = 500,   /* at a group of the table */
-    EFFORT_BRANCHED = 100, /* at a label, or an option of a group, by branch and bound */
-};
+/* Of the gap: what is aimed at first, by branching and by the game. */
+static const double share_first = 0.25, share_played = 0.5;
 
 struct run {
     const struct wring_problem *problem;
@@ -46,6 +49,8 @@ struct run {
     struct wring_game game;
     struct wring_branch branch;
     uint32_t width;                 /* of the next branching run */
+    double share;                   /* of the gap, which it is to close */
+    double target_us;               /* only what takes less is looked at, until that is the bound */
     struct wring_edges flow;        /* the one that proved the most */
     struct wring_grouping *best;    /* the caller's */
     struct wring_grouping proposal; /* scratch */
@@ -59,8 +64,8 @@ struct run {
 /** Of all that was looked at: it is the same on every machine. */
 static uint64_t effort(const struct run *run)
 {
-    return EFFORT_PLAYED * run->game.played + EFFORT_PRICED * run->table.priced +
-           EFFORT_BRANCHED * (run->branch.nodes + run->branch.tried);
+    return WRING_EFFORT_PLAYED * run->game.played + WRING_EFFORT_PRICED * run->table.priced +
+           WRING_EFFORT_BRANCHED * run->branch.nodes + WRING_EFFORT_TRIED * run->branch.tried;
 }
 
 /** Or of effort. */
@@ -99,18 +104,26 @@ static void raise_bound(struct run *run, double bound)
     run->bound_us = bound > run->bound_us ? bound : run->bound_us;
 }
 
-/** Price the whole table for a flow. @return false: no time, or nothing is left to price */
+/** Aim at a part of the gap: groups that stand in the way of no more than that are passed over. */
+static void aim(struct run *run, double share)
+{
+    run->target_us =
+        share < 1 ? run->bound_us + share * (run->best_us - run->bound_us) : run->best_us;
+}
+
+/** Price the whole table for a flow. @return false: no time */
 static bool prove(struct run *run, const struct wring_edges *flow, double *bound)
 {
     wring_masses_set(0, run->problem->n_tensors, flow, &run->table.masses);
+    run->table.limit_us = run->target_us;
     if (!wring_group_table_price(&run->table, 0, run->deadline_ns))
         return false;
-    *bound = run->table.rest[0];
+    *bound = fmin(run->table.rest[0], run->target_us);
     raise_bound(run, *bound);
-    if (isinf(*bound))
-        return false;
-    wring_group_table_best(&run->table, &run->proposal);
-    propose(run);
+    if (!isinf(run->table.rest[0])) {
+        wring_group_table_best(&run->table, &run->proposal);
+        propose(run);
+    }
     return true;
 }
 
@@ -154,6 +167,7 @@ static double play_steps(struct run *run)
 /** One round: the game goes on, the table proves what it found. @return whether to go on */
 static bool play_round(struct run *run, bool *settled)
 {
+    run->game.far_us = run->best_us - run->bound_us;
     double worth = play_steps(run), bound;
 
     if (!prove(run, &run->game.best, &bound))
@@ -175,15 +189,18 @@ static bool play_round(struct run *run, bool *settled)
  */
 static void play(struct run *run, uint32_t patience)
 {
-    double mark = -INFINITY;
+    double mark = -INFINITY, share = share_played;
     bool settled = false;
 
+    aim(run, share);
     for (uint32_t round = 0; !closed(run) && !out_of_time(run); round++) {
         if (round % patience == 0) {
             if (settled && run->proven_us - mark < 0.02 * (run->best_us - run->proven_us))
                 break;
             mark = run->proven_us;
         }
+        if (run->bound_us >= run->target_us)
+            aim(run, share = 1);
         if (!play_round(run, &settled))
             break;
     }
@@ -197,31 +214,48 @@ static void branch_once(struct run *run, uint32_t width)
         return;
     if (run->effort != 0)
         run->branch.nodes_max =
-            run->branch.nodes + (run->effort - effort(run)) / EFFORT_BRANCHED + 1;
-    if (wring_branch_run(&run->branch, run->best_us, width, run->deadline_ns, &run->proposal,
+            run->branch.nodes + (run->effort - effort(run)) / WRING_EFFORT_BRANCHED + 1;
+    if (wring_branch_run(&run->branch, run->target_us, width, run->deadline_ns, &run->proposal,
                          &bound))
         propose(run);
     raise_bound(run, bound);
 }
 
-/** Wider and wider runs, while they pay or cost little. @return whether there is a wider one */
-static bool branch(struct run *run)
+/** Price the flow that proved the most for what branching aims at. @return false: no time */
+static bool learn(struct run *run)
 {
     double bound;
 
-    if (closed(run) || !prove(run, &run->flow, &bound))
+    aim(run, run->share);
+    if (!prove(run, &run->flow, &bound))
         return false;
     wring_group_table_bury(&run->table, run->best_us);
     wring_branch_learn(&run->branch, &run->flow);
-    while (!closed(run) && !out_of_time(run) && run->width <= 2 * run->branch.room) {
+    return true;
+}
+
+/**
+ * Runs that aim at more and more of the gap, and wider and wider ones, while they pay or cost
+ * little. @return whether there is a wider one
+ */
+static bool branch(struct run *run)
+{
+    bool wider = true;
+
+    while (!closed(run) && !out_of_time(run) && wider && learn(run)) {
         double gap = run->best_us - run->bound_us;
         uint64_t nodes = run->branch.nodes;
         branch_once(run, run->width);
+        if (run->bound_us >= run->target_us) {
+            run->share = fmin(1, 2 * run->share);
+            continue;
+        }
         run->width *= 2;
+        wider = run->width <= 2 * run->branch.room;
         if (run->best_us - run->bound_us > 0.99 * gap && run->branch.nodes - nodes > NODES_CHEAP)
             break;
     }
-    return run->width <= 2 * run->branch.room;
+    return wider;
 }
 
 /** Turns of both, more patient ones each time. */
@@ -272,7 +306,7 @@ static void finish(struct run *run)
     free(run->memory);
 }
 
-/** All is computed on lane 0, whatever the grouping. */
+/** All is computed on one lane, whatever the grouping. */
 static double computing(const struct wring_problem *problem)
 {
     double sum = 0;
@@ -294,22 +328,40 @@ static enum wring_status run_all(struct run *run)
     return status;
 }
 
+/** Seen from its end, unless only computing can bound it. */
+static enum wring_status run_backwards(struct run *run, const struct wring_problem *problem)
+{
+    struct wring_reversed reversed;
+
+    if (!wring_group_table_fits(problem))
+        return WRING_OK;
+    enum wring_status status = wring_reversed_init(&reversed, problem);
+    if (status != WRING_OK)
+        return status;
+    run->problem = &reversed.problem;
+    wring_grouping_reverse(run->best);
+    status = run_all(run);
+    wring_grouping_reverse(run->best);
+    wring_reversed_finish(&reversed);
+    return status;
+}
+
 enum wring_status wring_bound_run(const struct wring_problem *problem,
                                   const struct wring_bound_params *params,
                                   struct wring_grouping *grouping, double *time_us,
                                   struct wring_bound *out)
 {
-    struct run run = {.problem = problem, .best = grouping, .best_us = *time_us, .width = WIDTH};
+    struct run run = {.best = grouping, .best_us = *time_us, .width = WIDTH, .share = share_first};
 
     run.begin_ns = wring_now_ns();
     run.effort = params->effort;
     run.deadline_ns = params->budget_ns == 0 ? 0 : run.begin_ns + params->budget_ns;
     raise_bound(&run, computing(problem));
-    enum wring_status status = wring_group_table_fits(problem) ? run_all(&run) : WRING_OK;
+    enum wring_status status = run_backwards(&run, problem);
     if (status != WRING_OK)
         return status;
-    *time_us = run.best_us;
-    *out = (struct wring_bound){.time_us = run.bound_us * (1 - MARGIN),
+    *time_us = wring_problem_time(problem, grouping);
+    *out = (struct wring_bound){.time_us = fmin(run.bound_us * (1 - MARGIN), *time_us),
                                 .exact = closed(&run),
                                 .nodes = run.branch.nodes,
                                 .took_ns = wring_now_ns() - run.begin_ns};

@@ -88,7 +88,8 @@ static void add_arriving(struct wring_arc_set *set)
         const struct wring_group_pair *pairs = table->pairs + table->row[begin];
         for (uint32_t i = 0; i < table->alive[begin]; i++) {
             uint32_t end = pairs[i].end;
-            bool least = table->head[begin] + pairs[i].cost <= table->head[end];
+            bool least =
+                pairs[i].cost < INFINITY && table->head[begin] + pairs[i].cost <= table->head[end];
             if (least && set->best[end - 1] == WRING_ARC_NONE) {
                 set->best[end - 1] = begin;
                 wring_arc_set_add(set, begin, end, pairs[i].option);
@@ -153,6 +154,7 @@ void wring_arc_set_settle(struct wring_arc_set *set)
             if (set->arcs[i].option != WRING_ARC_NONE) {
                 sorted[kept] = set->arcs[i];
                 sorted[kept].next = kept + 1;
+                sorted[kept].sleep = 0;
                 kept++;
             }
         set->first[begin] = kept > set->row[begin] ? set->row[begin] : WRING_ARC_NONE;
@@ -198,8 +200,9 @@ void wring_arc_lengths(const struct wring_arc *arc, const struct wring_masses *m
         return;
     wring_masses_of(masses, arc->begin, arc->end, mass);
     wring_group_chunks_length(&arc->group, mass, &lane);
-    for (uint32_t at = 0; at <= lane; at++)
-        lanes[at] += arc->group.once[at];
+    for (uint32_t at = 0; at < STRIDE; at++)
+        if (arc->group.backwards ? at >= lane : at <= lane)
+            lanes[at] += arc->group.once[at];
     lanes[lane] += arc->group.more[lane];
 }
 

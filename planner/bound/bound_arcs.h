@@ -22,7 +22,8 @@ struct wring_arc {
     double regret, chance; /* the game's */
     double cost;           /* likewise, scratch */
     uint32_t begin, end, option;
-    uint32_t next; /* with the same begin */
+    uint32_t next;  /* with the same begin */
+    uint32_t sleep; /* the game's: steps in which it is passed over */
     struct wring_group_took group;
 };
 

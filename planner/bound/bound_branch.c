@@ -13,6 +13,39 @@ enum {
     STRIDE = WRING_PLAN_LANES_MAX,
 };
 
+/** What an option takes of one tensor on the lanes before each, where that is less than `least`. */
+static void arrive_by(const struct wring_branch *branch, uint32_t tensor, uint32_t option,
+                      double *least)
+{
+    bool whole = branch->table->problem->options[option].chunk_elems == 0;
+    struct wring_group_took group;
+    double sum = 0;
+
+    wring_group_take(branch->table, tensor, tensor + 1, option, &group);
+    for (uint32_t lane = 0; lane < STRIDE; lane++) {
+        least[lane] = fmin(least[lane], sum);
+        sum += whole ? group.took[lane]
+               : lane == wring_problem_computes(branch->table->problem)
+                   ? branch->table->problem->compute_us[tensor]
+                   : 0;
+    }
+}
+
+/** Costs never fall with size, so that no group takes less than its first tensor, but in chunks. */
+static void set_arrivals(struct wring_branch *branch)
+{
+    const struct wring_problem *problem = branch->table->problem;
+
+    for (uint32_t i = 0; i < problem->n_tensors; i++) {
+        double *least = branch->arrive + (size_t)i * STRIDE;
+        for (uint32_t lane = 0; lane < STRIDE; lane++)
+            least[lane] = INFINITY;
+        for (uint32_t option = 0; option < problem->n_options; option++)
+            if (wring_problem_allows(problem, i, option))
+                arrive_by(branch, i, option, least);
+    }
+}
+
 enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_group_table *table,
                                     struct wring_game *game, uint32_t labels)
 {
@@ -23,7 +56,7 @@ enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_gr
     size_t choice_bytes = table->problem->n_options * sizeof(struct wring_branch_choice);
     char *memory =
         malloc(label_bytes + merged_bytes + tail_bytes + choice_bytes +
-               rows * ((2 * STRIDE + 1) * sizeof(double) + 3 * sizeof(uint32_t) + sizeof(bool)));
+               rows * ((3 * STRIDE + 1) * sizeof(double) + 3 * sizeof(uint32_t) + sizeof(bool)));
 
     *branch = (struct wring_branch){
         .table = table, .game = game, .room = (uint32_t)room, .memory = memory};
@@ -36,11 +69,13 @@ enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_gr
     branch->masses.base = (double *)(memory += choice_bytes);
     branch->masses.sum = branch->masses.base + rows * STRIDE;
     branch->head = branch->masses.sum + rows * STRIDE;
-    branch->count = (uint32_t *)(branch->head + rows);
+    branch->arrive = branch->head + rows;
+    branch->count = (uint32_t *)(branch->arrive + rows * STRIDE);
     branch->n_merged = branch->count + rows;
     branch->n_tails = branch->n_merged + rows;
     branch->full = (bool *)(branch->n_tails + rows);
     memset(branch->n_tails, 0, rows * sizeof(uint32_t));
+    set_arrivals(branch);
     return WRING_OK;
 }
 
@@ -50,12 +85,15 @@ void wring_branch_finish(struct wring_branch *branch)
     branch->memory = NULL;
 }
 
-/** The ends after one group more. */
+/** The ends after one group more; a lane that waits for the next one is as good as busy. */
 static inline void advance(const struct wring_problem *problem, uint64_t chunks, const double *once,
-                           const double *each, const double *before, double *ends)
+                           const double *each, const double *before, const double *arrive,
+                           double *ends)
 {
     memcpy(ends, before, STRIDE * sizeof(*ends));
     wring_problem_advance(problem, chunks, once, each, ends);
+    for (uint32_t lane = 1; lane < problem->n_lanes && arrive != NULL; lane++)
+        ends[lane] = fmax(ends[lane], ends[0] + arrive[lane]);
 }
 
 static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t end,
@@ -65,10 +103,11 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
     const struct wring_label *from = wring_branch_labels(branch, begin);
     double once[STRIDE] = {0}, each[STRIDE] = {0};
     uint64_t chunks = wring_problem_group(problem, begin, end, option, once, each);
+    const double *arrive = end < problem->n_tensors ? branch->arrive + (size_t)end * STRIDE : NULL;
     struct wring_label label = {.begin = begin, .option = option};
 
     for (uint32_t i = 0; i < branch->count[begin]; i++) {
-        advance(problem, chunks, once, each, from[i].ends, label.ends);
+        advance(problem, chunks, once, each, from[i].ends, arrive, label.ends);
         double limit = branch->count[end] < width || !branch->full[end]
                            ? branch->limit_us
                            : wring_branch_labels(branch, end)->bound;
@@ -79,15 +118,6 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
             wring_branch_keep(branch, end, width, &label);
     }
     branch->nodes += branch->count[begin];
-}
-
-static bool may_take(const struct wring_problem *problem, uint32_t begin, uint32_t end,
-                     uint32_t option)
-{
-    for (uint32_t i = begin; i < end && problem->allowed != NULL; i++)
-        if (!wring_problem_allows(problem, i, option))
-            return false;
-    return true;
 }
 
 /** Is a no longer than b on any lane? Said of groups that are one chunk only. */
@@ -108,23 +138,27 @@ static int by_length(const void *a, const void *b)
     return order != 0 ? order : (x->option > y->option) - (x->option < y->option);
 }
 
-/** The options of a group that are worth a try. @return how many choices */
-static uint32_t choose(struct wring_branch *branch, uint32_t begin, uint32_t end)
+/** The options of the group that a row has reached which are worth a try. @return how many choices
+ */
+static uint32_t choose(struct wring_branch *branch, const struct wring_group_row *row)
 {
     const struct wring_group_table *table = branch->table;
+    uint32_t begin = row->begin, end = row->next;
     double around = branch->head[begin] + branch->tails[(size_t)end * WRING_TAILS_MAX].rest;
     double mass[STRIDE];
     uint32_t n = 0, kept = 0;
 
     wring_masses_of(&branch->masses, begin, end, mass);
-    for (uint32_t option = 0; option < table->problem->n_options; option++) {
+    around += (table->computed[end] - table->computed[begin]) *
+              mass[wring_problem_computes(table->problem)];
+    for (uint32_t i = 0; i < row->n; i++) {
         struct wring_branch_choice *choice = &branch->choices[n];
-        if (!may_take(table->problem, begin, end, option))
+        choice->option = table->active[i];
+        choice->length = wring_group_row_length(table, row, choice->option, mass);
+        if (around + choice->length >= branch->limit_us)
             continue;
-        choice->option = option;
-        wring_group_take(table, begin, end, option, &choice->group);
-        choice->length = wring_group_length(&choice->group, mass);
-        n += around + choice->length < branch->limit_us;
+        wring_group_take(table, begin, end, choice->option, &choice->group);
+        n++;
     }
     qsort(branch->choices, n, sizeof(*branch->choices), by_length);
     for (uint32_t i = 0; i < n; i++) {
@@ -149,12 +183,14 @@ static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
 {
     const struct wring_group_table *table = branch->table;
     const struct wring_group_pair *pairs = table->pairs + table->row[begin];
+    struct wring_group_row row;
 
+    wring_group_row_start(table, begin, &row);
     for (uint32_t i = 0; i < table->alive[begin] && branch->count[begin] > 0; i++) {
         if (pairs[i].least >= branch->limit_us)
             continue;
-        uint32_t n = choose(branch, begin, pairs[i].end);
-        branch->tried += table->problem->n_options;
+        branch->tried += wring_group_row_reach(table, pairs[i].end, &row);
+        uint32_t n = choose(branch, &row);
         for (uint32_t j = 0; j < n; j++) {
             if (out_of_time(branch))
                 return false;
@@ -190,6 +226,9 @@ static void begin_run(struct wring_branch *branch, double limit_us, uint64_t dea
     uint32_t n = branch->table->problem->n_tensors;
 
     branch->dropped_us = INFINITY;
+    branch->run_nodes = branch->nodes;
+    branch->run_tried = branch->tried;
+    branch->run_learnt = 0;
     branch->limit_us = limit_us;
     branch->deadline_ns = deadline_ns;
     memset(branch->count, 0, (n + 1) * sizeof(*branch->count));

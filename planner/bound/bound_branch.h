@@ -36,6 +36,7 @@ struct wring_label {
 struct wring_tail {
     double cross[WRING_PLAN_LANES_MAX];
     double rest;
+    double until; /* what takes this or more it says nothing of */
 };
 
 #define WRING_TAILS_MAX 12 /* of a prefix */
@@ -59,10 +60,14 @@ struct wring_branch {
     uint32_t *n_tails;          /* [n + 1] ever learnt; a ring but for the first */
     struct wring_masses masses; /* of the whole flow */
     double *head;               /* [n + 1] likewise */
+    double *arrive; /* [n × WRING_PLAN_LANES_MAX] what the next group takes at least on the lanes
+                       before each */
     struct wring_branch_choice *choices; /* [n_options] scratch */
     uint64_t nodes;                      /* labels looked at */
     uint64_t nodes_max;                  /* and no more of them; 0: no limit */
     uint64_t tried;                      /* options, ever */
+    uint64_t run_nodes, run_tried;       /* both of them before the run under way */
+    uint64_t run_learnt;                 /* effort of tails learnt in it, in nanoseconds */
     double dropped_us;                   /* the least bound of what was dropped for want of time */
     double limit_us;                     /* of the run under way: labels of this and more go */
     bool *full;                          /* [n + 1] no room even after those dominated went */
@@ -76,7 +81,8 @@ enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_gr
 
 void wring_branch_finish(struct wring_branch *branch);
 
-/** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. */
+/** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. It
+ *  was of what takes less than the run's limit at least. */
 void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *flow);
 
 /**

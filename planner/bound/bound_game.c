@@ -8,6 +8,7 @@
 enum {
     STRIDE = WRING_PLAN_LANES_MAX,
     EDGES = 4, /* flow, length, sum, best */
+    NAP = 16,  /* steps in which an arc is passed over, at most */
 };
 
 enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set *set)
@@ -17,8 +18,11 @@ enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set 
     double *memory =
         calloc((2 * EDGES + 2 + 6) * cells + 2 * set->max + 2 * ((size_t)n + 1), sizeof(double));
 
-    *game = (struct wring_game){
-        .set = set, .n_tensors = n, .n_lanes = set->table->problem->n_lanes, .memory = memory};
+    *game = (struct wring_game){.set = set,
+                                .n_tensors = n,
+                                .n_lanes = set->table->problem->n_lanes,
+                                .far_us = INFINITY,
+                                .memory = memory};
     if (memory == NULL)
         return WRING_ERR_NO_MEMORY;
     struct wring_edges *all[EDGES] = {&game->flow, &game->length, &game->sum, &game->best};
@@ -96,28 +100,43 @@ static void add_to_mean(struct wring_game *game)
     game->weight += weight;
 }
 
+/** An arc that regrets nothing is looked at the more seldom, the more it takes than the mixture. */
+static uint32_t nap(const struct wring_game *game, double more_us)
+{
+    return more_us >= game->far_us ? NAP : (uint32_t)(NAP * (more_us / game->far_us));
+}
+
 /** What is expected of the arcs of one tensor, and what each is better by. */
 static void play_tensor(struct wring_game *game, uint32_t begin)
 {
     struct wring_arc *arcs = game->set->arcs + game->set->row[begin];
     uint32_t n = game->set->row[begin + 1] - game->set->row[begin], best = 0;
-    double mean = 0, chances = 0, all = 0;
+    double mean = 0, chances = 0, all = 0, least = INFINITY;
 
     for (uint32_t i = 0; i < n; i++) {
         double mass[STRIDE];
+        if (arcs[i].sleep > 0)
+            continue;
         wring_masses_of(&game->masses, begin, arcs[i].end, mass);
         arcs[i].cost = wring_group_length(&arcs[i].group, mass) + game->values[arcs[i].end];
+        game->played++;
         mean += arcs[i].chance * arcs[i].cost;
         chances += arcs[i].chance;
-        best = arcs[i].cost < arcs[best].cost ? i : best;
+        best = arcs[i].cost < least ? i : best;
+        least = arcs[i].cost < least ? arcs[i].cost : least;
     }
-    if (n == 0)
+    if (least == INFINITY)
         return;
-    mean = chances > 0 ? mean / chances : arcs[best].cost; /* some may have gone */
+    mean = chances > 0 ? mean / chances : least; /* some may have gone */
     game->values[begin] = mean;
     for (uint32_t i = 0; i < n; i++) {
+        if (arcs[i].sleep > 0) {
+            arcs[i].sleep--;
+            continue;
+        }
         double regret = arcs[i].regret + mean - arcs[i].cost;
         arcs[i].regret = regret > 0 ? regret : 0;
+        arcs[i].sleep = regret > 0 || i == best ? 0 : nap(game, arcs[i].cost - mean);
         all += arcs[i].regret;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -204,8 +223,7 @@ void wring_game_step(struct wring_game *game)
     play_groupings(game);
     set_lengths(game);
     play_flow(game);
-    game->played += game->set->row[game->n_tensors] - game->set->row[game->first] +
-                    (uint64_t)(game->n_tensors - game->first) * game->n_lanes;
+    game->played += (uint64_t)(game->n_tensors - game->first) * game->n_lanes;
 }
 
 void wring_game_rest(struct wring_game *game)
@@ -237,6 +255,7 @@ void wring_game_enter(struct wring_game *game, uint32_t first, const double *end
     for (uint32_t i = 0; i < set->n; i++) {
         game->saved_arcs[2 * (size_t)i] = set->arcs[i].regret;
         game->saved_arcs[2 * (size_t)i + 1] = set->arcs[i].chance;
+        set->arcs[i].sleep = 0;
     }
     game->first = first;
     put_label(&game->length, first - 1, game->n_lanes, ends);
@@ -251,6 +270,7 @@ void wring_game_leave(struct wring_game *game)
     for (uint32_t i = 0; i < set->n; i++) {
         set->arcs[i].regret = game->saved_arcs[2 * (size_t)i];
         set->arcs[i].chance = game->saved_arcs[2 * (size_t)i + 1];
+        set->arcs[i].sleep = 0;
     }
     game->first = 0;
     begin_mean(game);

@@ -11,17 +11,18 @@ enum {
 };
 
 /** Options that take this much more than the cheapest are looked at again when it takes as much. */
-#define NEAR 1.5
+static const double MIDDLE = 2, NEAR = 1.15;
 
 double wring_group_chunks_length(const struct wring_group_took *group, const double *mass,
                                  uint32_t *lane)
 {
-    double down_to = 0, most = -INFINITY;
+    double passed = 0, most = -INFINITY;
     uint32_t best = 0;
 
-    for (uint32_t at = 0; at < STRIDE; at++) {
-        down_to += group->once[at] * mass[at];
-        double length = down_to + group->more[at] * mass[at];
+    for (uint32_t i = 0; i < STRIDE; i++) {
+        uint32_t at = group->backwards ? STRIDE - 1 - i : i;
+        passed += group->once[at] * mass[at];
+        double length = passed + group->more[at] * mass[at];
         if (length > most) {
             most = length;
             best = at;
@@ -42,7 +43,7 @@ void wring_group_take(const struct wring_group_table *table, uint32_t begin, uin
         cost->chunk_elems == 0 ? 1 : (elems + cost->chunk_elems - 1) / cost->chunk_elems;
     double size = (double)elems, chunk = size / (double)chunks;
 
-    *out = (struct wring_group_took){.chunked = chunks > 1};
+    *out = (struct wring_group_took){.chunked = chunks > 1, .backwards = problem->backwards};
     for (uint32_t lane = 0; lane < problem->n_lanes; lane++) {
         double each = wring_cost_at(&cost->each[lane], chunk);
         double once = wring_cost_at(&cost->once[lane], size);
@@ -50,7 +51,7 @@ void wring_group_take(const struct wring_group_table *table, uint32_t begin, uin
         out->once[lane] = chunks == 1 ? 0 : once;
         out->more[lane] = (double)(chunks - 1) * each;
     }
-    out->took[0] += table->computed[end] - table->computed[begin];
+    out->took[wring_problem_computes(problem)] += table->computed[end] - table->computed[begin];
 }
 
 void wring_masses_set(uint32_t first, uint32_t n_tensors, const struct wring_edges *flow,
@@ -80,13 +81,24 @@ static uint32_t keep_allowed(const struct wring_group_table *table, uint32_t ten
     return kept;
 }
 
-static uint32_t first_active(const struct wring_group_table *table, uint32_t begin)
+void wring_group_row_start(const struct wring_group_table *table, uint32_t begin,
+                           struct wring_group_row *row)
 {
     for (uint32_t o = 0; o < table->problem->n_options; o++) {
         table->active[o] = o;
         table->at_piece[o] = table->first_piece[o];
     }
-    return keep_allowed(table, begin, table->problem->n_options);
+    *row = (struct wring_group_row){.begin = begin,
+                                    .next = begin + 1,
+                                    .n = keep_allowed(table, begin, table->problem->n_options)};
+}
+
+uint32_t wring_group_row_reach(const struct wring_group_table *table, uint32_t end,
+                               struct wring_group_row *row)
+{
+    while (row->next < end)
+        row->n = keep_allowed(table, row->next++, row->n);
+    return row->n;
 }
 
 /** Expected length of an option that is one chunk; groups come by rising size. */
@@ -110,95 +122,133 @@ static double option_length(const struct wring_group_table *table, uint32_t begi
     if (table->problem->options[option].chunk_elems == 0)
         return piece_length(table, option, elems, mass);
     wring_group_take(table, begin, end, option, &group);
-    group.took[0] -= table->computed[end] - table->computed[begin];
+    group.took[wring_problem_computes(table->problem)] -=
+        table->computed[end] - table->computed[begin];
     return wring_group_length(&group, mass);
 }
 
-/** The options of a row, those first that may be the cheapest of the groups to come. */
+double wring_group_row_length(const struct wring_group_table *table,
+                              const struct wring_group_row *row, uint32_t option,
+                              const double *mass)
+{
+    const uint64_t *elems = table->problem->elems;
+
+    return option_length(table, row->begin, row->next, option,
+                         (double)(elems[row->next] - elems[row->begin]), mass);
+}
+
+/**
+ * The options of a row, those first that may be the cheapest of the groups to come: later groups of
+ * the row are larger, and touched by more of the flow, so that no length falls.
+ */
 struct contest {
-    uint32_t n, near; /* of table->active */
-    double reach;     /* the others take at least this */
+    uint32_t n, middle, near;        /* of table->active */
+    double reach_middle, reach_near; /* those beyond take at least this */
 };
 
-/** Compare all anew. Later groups of the row are larger, and touched by more of the flow. */
-static void call_all(const struct wring_group_table *table, uint32_t begin, uint32_t end,
-                     double elems, const double *mass, struct contest *contest)
+/** A group of the row, under a flow. */
+struct entry {
+    uint32_t begin, end;
+    double elems;
+    double mass[STRIDE];
+};
+
+/** Put those of the first n options first that take no more than `times` as long as the cheapest,
+ *  or are cut into chunks and may fall. @return how many. @param reach  out: what others take */
+static uint32_t sift(const struct wring_group_table *table, const struct entry *entry, uint32_t n,
+                     double times, double *reach)
 {
     double least = INFINITY;
+    uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < contest->n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t option = table->active[i];
-        table->length[option] = option_length(table, begin, end, option, elems, mass);
+        table->length[option] =
+            option_length(table, entry->begin, entry->end, option, entry->elems, entry->mass);
         least = fmin(least, table->length[option]);
     }
-    contest->near = 0;
-    contest->reach = NEAR * least;
-    for (uint32_t i = 0; i < contest->n; i++) {
+    *reach = times * least;
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t option = table->active[i];
         bool may_fall = table->problem->options[option].chunk_elems != 0;
-        if (table->length[option] > contest->reach && !may_fall)
+        if (table->length[option] > *reach && !may_fall)
             continue;
-        table->active[i] = table->active[contest->near];
-        table->active[contest->near++] = option;
+        table->active[i] = table->active[kept];
+        table->active[kept++] = option;
     }
+    return kept;
 }
 
 /** The cheapest of the options that are near. @return its length without computing */
-static double call_near(const struct wring_group_table *table, uint32_t begin, double elems,
-                        const double *mass, const struct contest *contest,
-                        struct wring_group_pair *pair)
+static double call_near(const struct wring_group_table *table, const struct entry *entry,
+                        const struct contest *contest, uint32_t *best)
 {
     double least = INFINITY;
 
     for (uint32_t i = 0; i < contest->near; i++) {
         uint32_t option = table->active[i];
-        double length = option_length(table, begin, pair->end, option, elems, mass);
+        double length =
+            option_length(table, entry->begin, entry->end, option, entry->elems, entry->mass);
         if (length < least) {
             least = length;
-            pair->option = option;
+            *best = option;
         }
     }
     return least;
+}
+
+/** The cheapest of all, those that have come near among them. */
+static double call(const struct wring_group_table *table, const struct entry *entry,
+                   struct contest *contest, uint32_t *best)
+{
+    double least = call_near(table, entry, contest, best);
+
+    if (least <= contest->reach_near)
+        return least;
+    if (least > contest->reach_middle)
+        contest->middle = sift(table, entry, contest->n, MIDDLE, &contest->reach_middle);
+    contest->near = sift(table, entry, contest->middle, NEAR, &contest->reach_near);
+    contest->reach_near = fmin(contest->reach_near, contest->reach_middle);
+    return call_near(table, entry, contest, best);
 }
 
 static void price_pair(const struct wring_group_table *table, uint32_t begin,
                        struct contest *contest, struct wring_group_pair *pair)
 {
     const struct wring_problem *problem = table->problem;
-    double elems = (double)(problem->elems[pair->end] - problem->elems[begin]);
     double computed = table->computed[pair->end] - table->computed[begin];
-    double mass[STRIDE], least;
+    struct entry entry = {.begin = begin,
+                          .end = pair->end,
+                          .elems = (double)(problem->elems[pair->end] - problem->elems[begin])};
 
-    wring_masses_of(&table->masses, begin, pair->end, mass);
-    least = call_near(table, begin, elems, mass, contest, pair);
-    if (least > contest->reach) {
-        call_all(table, begin, pair->end, elems, mass, contest);
-        least = call_near(table, begin, elems, mass, contest, pair);
-    }
-    pair->cost = least + computed * mass[0];
+    wring_masses_of(&table->masses, begin, pair->end, entry.mass);
+    pair->cost = call(table, &entry, contest, &pair->option) +
+                 computed * entry.mass[wring_problem_computes(problem)];
 }
 
 /** Price what begins at one tensor, and the rest from it. */
 static void price_row(struct wring_group_table *table, uint32_t begin)
 {
     struct wring_group_pair *pairs = table->pairs + table->row[begin];
-    struct contest contest = {.n = first_active(table, begin), .reach = -INFINITY};
+    struct contest contest = {0};
+    struct wring_group_row row;
     double rest = INFINITY;
-    uint32_t next = begin + 1, i;
+    uint32_t i;
 
-    for (i = 0; i < table->alive[begin]; i++) {
-        uint32_t before = contest.n;
-        while (next < pairs[i].end)
-            contest.n = keep_allowed(table, next++, contest.n);
-        if (contest.n == 0)
-            break;
-        if (contest.n < before)
-            contest = (struct contest){.n = contest.n, .reach = -INFINITY};
+    wring_group_row_start(table, begin, &row);
+    for (i = 0; i < table->alive[begin] && wring_group_row_reach(table, pairs[i].end, &row) > 0;
+         i++) {
+        pairs[i].cost = INFINITY;
+        if (pairs[i].least >= table->limit_us)
+            continue;
+        if (row.n != contest.n)
+            contest =
+                (struct contest){.n = row.n, .reach_middle = -INFINITY, .reach_near = -INFINITY};
         price_pair(table, begin, &contest, &pairs[i]);
+        table->priced++;
         double cost = pairs[i].cost + table->rest[pairs[i].end];
         rest = cost < rest ? cost : rest;
     }
-    table->priced += i;
     table->alive[begin] = i; /* what comes after it may take no option */
     table->rest[begin] = rest;
 }
@@ -241,7 +291,8 @@ void wring_group_table_bury(struct wring_group_table *table, double time_us)
         struct wring_group_pair *pairs = table->pairs + table->row[begin];
         uint32_t kept = 0;
         for (uint32_t i = 0; i < table->alive[begin]; i++) {
-            double around = table->head[begin] + pairs[i].cost + table->rest[pairs[i].end];
+            double around = fmin(table->head[begin] + pairs[i].cost + table->rest[pairs[i].end],
+                                 table->limit_us);
             if (around > pairs[i].least)
                 pairs[i].least = around;
             if (pairs[i].least < time_us)

@@ -31,6 +31,7 @@ struct wring_group_took {
     double once[WRING_PLAN_LANES_MAX]; /* of several chunks: what comes once */
     double more[WRING_PLAN_LANES_MAX]; /* likewise: the chunks beyond the first */
     bool chunked;                      /* once and more may not be 0 */
+    bool backwards; /* the last chunk passes what `once` adds, on the lanes below */
 };
 
 /** Masses of a flow, such that of a group's lane is at hand: base[begin] + sum[end]. */
@@ -43,7 +44,7 @@ struct wring_masses {
 struct wring_group_pair {
     uint32_t end;
     uint32_t option; /* the cheapest under the flow of the last pricing */
-    double cost;     /* its expected length */
+    double cost;     /* its expected length; infinite where it was passed over */
     double least;    /* no grouping with this group takes less, by all flows so far */
 };
 
@@ -64,6 +65,7 @@ struct wring_group_table {
     uint32_t *alive;                /* [n] */
     uint32_t *active, *at_piece;    /* [n_options] scratch */
     double *length;                 /* likewise */
+    double limit_us;                /* a pricing passes over groups with which nothing takes less */
     uint64_t priced;                /* groups, ever */
     double *head, *rest;            /* [n + 1] least expected length before, and from a tensor on */
     void *memory;
@@ -127,6 +129,26 @@ static inline double wring_group_dot(const double *a, const double *b)
 double wring_group_chunks_length(const struct wring_group_took *group, const double *mass,
                                  uint32_t *lane);
 
+/** The options that the groups of a row may take: those that begin at one tensor, by rising size.
+ */
+struct wring_group_row {
+    uint32_t begin, next; /* tensors before `next` are looked at */
+    uint32_t n;           /* options, of table->active */
+};
+
+/** Begin a row; one at a time. */
+void wring_group_row_start(const struct wring_group_table *table, uint32_t begin,
+                           struct wring_group_row *row);
+
+/** Go on to a larger group. @return how many options it may take, of table->active */
+uint32_t wring_group_row_reach(const struct wring_group_table *table, uint32_t end,
+                               struct wring_group_row *row);
+
+/** Expected length of an option of the group that a row has reached, without its computing. */
+double wring_group_row_length(const struct wring_group_table *table,
+                              const struct wring_group_row *row, uint32_t option,
+                              const double *mass);
+
 /** Expected length of a group. */
 static inline double wring_group_length(const struct wring_group_took *group, const double *mass)
 {
@@ -137,6 +159,8 @@ static inline double wring_group_length(const struct wring_group_took *group, co
 
 /**
  * Price the groups alive under table->masses: fills pairs and rest; from tensor 0 on also head.
+ * What these say holds of groupings that take less than table->limit_us: all others take that at
+ * least.
  *
  * @param first        groups that begin before this tensor are left alone
  * @param deadline_ns  gives up at it (wring_now_ns()); 0: never
@@ -144,7 +168,8 @@ static inline double wring_group_length(const struct wring_group_took *group, co
  */
 bool wring_group_table_price(struct wring_group_table *table, uint32_t first, uint64_t deadline_ns);
 
-/** After a pricing from tensor 0 on: bury the groups with which nothing takes less than time_us. */
+/** After a pricing from tensor 0 on: bury the groups with which nothing takes less than time_us,
+ *  which is no less than table->limit_us. */
 void wring_group_table_bury(struct wring_group_table *table, double time_us);
 
 /** Read off the least grouping of the last pricing. @param out  room for n groups */

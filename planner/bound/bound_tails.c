@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "planner/bound/bound_effort.h"
 #include "planner/bound/bound_labels.h"
 
 enum {
@@ -17,6 +18,7 @@ static void put_tail(struct wring_branch *branch, uint32_t prefix, uint32_t slot
     const struct wring_problem *problem = branch->table->problem;
 
     tail->rest = branch->table->rest[prefix];
+    tail->until = branch->table->limit_us;
     if (prefix < problem->n_tensors) {
         memcpy(tail->cross, flow->along + (size_t)prefix * STRIDE, sizeof(tail->cross));
     } else {
@@ -71,7 +73,8 @@ static void rebound(struct wring_branch *branch, uint32_t prefix)
     }
 }
 
-/** At how many prefixes a tail more is learnt: one takes the longer, the more tensors there are. */
+/** At how many prefixes a tail more is learnt at least: one takes the longer, the more tensors
+ * there are. */
 static uint32_t tails_every(uint32_t n_tensors)
 {
     return 1 + n_tensors / 48 * (n_tensors / 48);
@@ -90,6 +93,7 @@ static void cut_tail(struct wring_branch *branch, uint32_t prefix)
     wring_game_rest(game);
     wring_masses_set(prefix - 1, branch->table->problem->n_tensors, &game->best,
                      &branch->table->masses);
+    branch->table->limit_us = branch->limit_us;
     if (wring_group_table_price(branch->table, prefix, branch->deadline_ns)) {
         learn_tails(branch, prefix, &game->best);
         rebound(branch, prefix);
@@ -99,8 +103,16 @@ static void cut_tail(struct wring_branch *branch, uint32_t prefix)
 
 void wring_branch_learn_behind(struct wring_branch *branch, uint32_t prefix)
 {
-    bool due = prefix > 0 && prefix % tails_every(branch->table->problem->n_tensors) == 0;
+    uint64_t played = branch->game->played, priced = branch->table->priced;
+    uint64_t expanded = WRING_EFFORT_BRANCHED * (branch->nodes - branch->run_nodes) +
+                        WRING_EFFORT_TRIED * (branch->tried - branch->run_tried);
 
-    if (due && branch->count[prefix] > 0)
-        cut_tail(branch, prefix);
+    if (prefix == 0 || branch->count[prefix] == 0)
+        return;
+    if (prefix % tails_every(branch->table->problem->n_tensors) != 0 &&
+        branch->run_learnt > expanded)
+        return;
+    cut_tail(branch, prefix);
+    branch->run_learnt += WRING_EFFORT_PLAYED * (branch->game->played - played) +
+                          WRING_EFFORT_PRICED * (branch->table->priced - priced);
 }

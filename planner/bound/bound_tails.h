@@ -7,7 +7,9 @@
 
 static inline double wring_tail_bound(const struct wring_tail *tail, const double *ends)
 {
-    return wring_group_dot(ends, tail->cross) + tail->rest;
+    double bound = wring_group_dot(ends, tail->cross) + tail->rest;
+
+    return bound < tail->until ? bound : tail->until;
 }
 
 /** No completion of a label with these ends takes less: the largest of the tails' bounds, or one
@@ -27,7 +29,8 @@ static inline double wring_branch_bound(const struct wring_branch *branch, uint3
     return bound;
 }
 
-/** Where it pays, give the label of the least bound a flow of its own, from which all learn. */
+/** Where it is due, or took no more so far than what went on with labels, give the label of the
+ * least bound a flow of its own, from which all learn. */
 void wring_branch_learn_behind(struct wring_branch *branch, uint32_t prefix);
 
 #endif

@@ -92,7 +92,7 @@ static void necessary(void)
 
     for (int round = 0; round < 500; round++) {
         struct wring_option_cost options[3] = {0};
-        struct wring_problem problem = {3, LANES, 3, compute, elems, options, NULL, 0};
+        struct wring_problem problem = {3, LANES, 3, compute, elems, options, NULL, 0, false};
         uint32_t lane = wring_test_random(&random) % LANES;
         for (uint32_t other = 0; other < LANES; other++)
             for (int i = 0; i < 2; i++)
