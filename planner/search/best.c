@@ -13,19 +13,27 @@
 
 enum {
     STOPS_MIN = 24,    /* where tensors may be parted, if there are more */
-    STOPS_MAX = 64,    /* likewise, of few options */
     STOPS_MOST = 4096, /* with those that constraints ask for; beyond, no beam */
     NEAR = 2,          /* tensors around a group's end that are stops too, the second time */
     REACH = 12,        /* see wring_beam_params */
     WIDTH_MIN = 8,     /* labels of a beam */
-    WIDTH_MAX = 64,
-    PASSES_MAX = 6, /* of one beam */
-    PASS = 140000,  /* evaluations of one pass, about, where that leaves any freedom */
-    ROUNDS_MAX = 3, /* of beam and local search */
-    WHOLE = 170000, /* evaluations after which nothing new is begun */
-    MARKED_MAX = 8, /* options of later beams, of many */
-    TURNS_MAX = 2,  /* of local search, in a round */
 };
+
+/** How far a search goes. */
+struct reach {
+    uint32_t stops;  /* where tensors may be parted, of few options */
+    uint32_t width;  /* labels of a beam, at most */
+    uint32_t passes; /* of one beam */
+    uint32_t rounds; /* of beam and local search */
+    uint32_t marked; /* options of later beams, of many */
+    uint32_t turns;  /* of local search, in a round */
+    uint64_t pass;   /* evaluations of one pass, about, where that leaves any freedom */
+    uint64_t whole;  /* evaluations after which nothing new is begun */
+};
+
+/* As far as takes milliseconds, and a tenth of a second. */
+static const struct reach near = {64, 64, 6, 3, 8, 2, 140000, 170000};
+static const struct reach far = {400, 4096, 20, 30, 24, 20, 1400000, 0};
 
 /* Of the time: what passes and rounds must gain for more of them. */
 static const double worth_another = 1e-5;
@@ -33,6 +41,7 @@ static const double worth_another = 1e-5;
 /** What the rounds of a search have beside it. */
 struct rounds {
     struct wring_seek *seek;
+    struct reach reach;
     struct wring_stops stops;
     double floor_us;
     double tried_us; /* the grouping for whose groups every option was tried */
@@ -66,22 +75,24 @@ static double mean_choices(const struct wring_seek *seek)
 }
 
 /** As many stops as the narrowest beam may see in a pass. */
-static uint32_t choose_stops(const struct wring_seek *seek)
+static uint32_t choose_stops(const struct wring_seek *seek, const struct reach *reach)
 {
-    uint32_t stops = STOPS_MAX;
+    uint32_t stops = reach->stops;
 
-    while (stops > STOPS_MIN && count_moves(stops) * mean_choices(seek) * WIDTH_MIN > PASS)
+    while (stops > STOPS_MIN &&
+           count_moves(stops) * mean_choices(seek) * WIDTH_MIN > (double)reach->pass)
         stops -= WIDTH_MIN;
     return stops;
 }
 
 /** As wide as a pass may be. Each label costs the more, the more of them there are. */
-static uint32_t choose_width(const struct wring_seek *seek, const struct wring_stops *stops)
+static uint32_t choose_width(const struct rounds *rounds)
 {
-    double labels = PASS / (count_moves(stops->n) * mean_choices(seek));
+    double moves = count_moves(rounds->stops.n) * mean_choices(rounds->seek);
+    double labels = (double)rounds->reach.pass / moves;
     uint32_t width = WIDTH_MIN;
 
-    while (width < WIDTH_MAX && 2 * width * (1 + width / 16.0) <= labels)
+    while (width < rounds->reach.width && 2 * width * (1 + width / 16.0) <= labels)
         width *= 2;
     return width;
 }
@@ -97,14 +108,14 @@ static void run_passes(struct rounds *rounds, struct wring_beam *beam)
     struct wring_seek *seek = rounds->seek;
     double before = seek->time_us;
 
-    for (int i = 0; i < PASSES_MAX && wring_beam_pass(beam, &seek->trial); i++) {
+    for (uint32_t i = 0; i < rounds->reach.passes && wring_beam_pass(beam, &seek->trial); i++) {
         wring_seek_offer(seek, &seek->trial);
         if (wring_beam_complete(beam) || at_floor(rounds))
             break;
         if (i % 2 == 0)
             continue;
         if (seek->time_us > before * (1 - worth_another) ||
-            seek->evaluations + wring_beam_evaluations(beam) > WHOLE)
+            seek->evaluations + wring_beam_evaluations(beam) > rounds->reach.whole)
             break;
         before = seek->time_us;
     }
@@ -120,7 +131,7 @@ static enum wring_status run_beam(struct rounds *rounds, const struct wring_grou
                                        .choices = seek->choices,
                                        .stops = rounds->stops.at,
                                        .n_stops = rounds->stops.n,
-                                       .width = choose_width(seek, &rounds->stops),
+                                       .width = choose_width(rounds),
                                        .reach = REACH,
                                        .deadline_ns = seek->deadline_ns};
     struct wring_beam *beam;
@@ -150,7 +161,7 @@ static void narrow(struct rounds *rounds)
 {
     struct wring_seek *seek = rounds->seek;
 
-    if (seek->rates->n_options <= MARKED_MAX)
+    if (seek->rates->n_options <= rounds->reach.marked)
         return;
     wring_rates_narrow(seek->rates, rounds->marked, rounds->choices, rounds->room);
     seek->choices = rounds->choices;
@@ -164,7 +175,7 @@ static void mark_used(struct rounds *rounds)
 
     for (uint32_t i = 0; i < seek->best.n; i++)
         mark(rounds, seek->best.option[i]);
-    for (int i = 0; i < MARKED_MAX; i++) {
+    for (uint32_t i = 0; i < rounds->reach.marked; i++) {
         uint32_t most = 0;
         for (uint32_t option = 1; option < n; option++)
             if (rounds->used[option] > rounds->used[most])
@@ -181,7 +192,7 @@ static enum wring_status try_every_option(struct rounds *rounds)
 {
     struct wring_seek *seek = rounds->seek;
 
-    if (seek->rates->n_options <= MARKED_MAX || at_floor(rounds) ||
+    if (seek->rates->n_options <= rounds->reach.marked || at_floor(rounds) ||
         (seek->time_us == rounds->tried_us && seek->best.n == rounds->tried_groups))
         return WRING_OK;
     rounds->tried_us = seek->time_us;
@@ -195,7 +206,7 @@ static enum wring_status improve(struct rounds *rounds)
     struct wring_seek *seek = rounds->seek;
     enum wring_status status = WRING_OK;
 
-    for (int i = 0; i < TURNS_MAX && status == WRING_OK && !at_floor(rounds); i++) {
+    for (uint32_t i = 0; i < rounds->reach.turns && status == WRING_OK && !at_floor(rounds); i++) {
         double before = seek->time_us;
         narrow(rounds);
         status = wring_seek_nearby(seek);
@@ -222,7 +233,7 @@ static enum wring_status first_round(struct rounds *rounds)
 
 static enum wring_status next_round(struct rounds *rounds)
 {
-    rounds->stops.most = STOPS_MAX;
+    rounds->stops.most = rounds->reach.stops;
     wring_stops_choose_near(&rounds->stops, &rounds->seek->best, NEAR);
     enum wring_status status = run_beam(rounds, &rounds->seek->best);
     return status == WRING_OK ? improve(rounds) : status;
@@ -233,9 +244,9 @@ static enum wring_status run_rounds(struct rounds *rounds)
     struct wring_seek *seek = rounds->seek;
     enum wring_status status = first_round(rounds);
 
-    for (int i = 1; i < ROUNDS_MAX && status == WRING_OK; i++) {
+    for (uint32_t i = 1; i < rounds->reach.rounds && status == WRING_OK; i++) {
         double before = seek->time_us;
-        if (at_floor(rounds) || seek->evaluations > WHOLE || wring_seek_late(seek))
+        if (at_floor(rounds) || seek->evaluations > rounds->reach.whole || wring_seek_late(seek))
             break;
         status = next_round(rounds);
         if (seek->time_us > before * (1 - worth_another))
@@ -247,9 +258,14 @@ static enum wring_status run_rounds(struct rounds *rounds)
 enum wring_status wring_seek_best(struct wring_seek *seek)
 {
     size_t n = seek->rates->n_options;
-    struct rounds rounds = {.seek = seek, .floor_us = wring_seek_floor(seek)};
+    struct rounds rounds = {.seek = seek, .reach = near, .floor_us = wring_seek_floor(seek)};
 
-    enum wring_status status = wring_stops_init(&rounds.stops, seek->rates, choose_stops(seek));
+    if (seek->params->evaluations > 0) {
+        rounds.reach = far;
+        rounds.reach.whole = seek->params->evaluations;
+    }
+    enum wring_status status =
+        wring_stops_init(&rounds.stops, seek->rates, choose_stops(seek, &rounds.reach));
     if (status != WRING_OK)
         return status;
     rounds.used = calloc(n, sizeof(*rounds.used));

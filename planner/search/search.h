@@ -23,6 +23,8 @@ enum wring_search_method {
 struct wring_search_params {
     enum wring_search_method method;
     uint64_t budget_ns;      /* ends by then with the best so far; 0: by itself */
+    uint64_t evaluations;    /* WRING_SEARCH_BEST: goes far, and begins nothing new after so many;
+                                0: as far as takes milliseconds */
     const uint32_t *offload; /* [n_options] Algorithm 2: the option of the same codec on the
                                 CPU, or n_options for none; NULL: none has one */
     const bool *on_device;   /* [n_options] Algorithm 1: the options it may choose, which code on
