@@ -3,8 +3,7 @@
  * The lower bound: first the game of groupings against a flow, in which a small set of groups
  * finds the flow and the table of all groups proves what it is worth; then branch and bound with
  * what the flow says of every suffix. Between them groups are buried that cannot be part of
- * anything better than the best known. Both aim at a part of the gap: to prove that nothing takes
- * less than some time, groups with which nothing does need not be looked at.
+ * anything better than the best known.
  *
  * All that sees the problem from its end. Lanes make up for what is uneven in the middle of a
  * grouping, and cannot at its end, with all that is still on its way: what is decided there tells
@@ -39,9 +38,6 @@ enum {
     STEPS = 200, /* of the game between two pricings of the whole table */
 };
 
-/* Of the gap: what is aimed at first, by branching and by the game. */
-static const double share_first = 0.25, share_played = 0.5;
-
 struct run {
     const struct wring_problem *problem;
     struct wring_group_table table;
@@ -49,8 +45,6 @@ struct run {
     struct wring_game game;
     struct wring_branch branch;
     uint32_t width;                 /* of the next branching run */
-    double share;                   /* of the gap, which it is to close */
-    double target_us;               /* only what takes less is looked at, until that is the bound */
     struct wring_edges flow;        /* the one that proved the most */
     struct wring_grouping *best;    /* the caller's */
     struct wring_grouping proposal; /* scratch */
@@ -104,21 +98,13 @@ static void raise_bound(struct run *run, double bound)
     run->bound_us = bound > run->bound_us ? bound : run->bound_us;
 }
 
-/** Aim at a part of the gap: groups that stand in the way of no more than that are passed over. */
-static void aim(struct run *run, double share)
-{
-    run->target_us =
-        share < 1 ? run->bound_us + share * (run->best_us - run->bound_us) : run->best_us;
-}
-
 /** Price the whole table for a flow. @return false: no time */
 static bool prove(struct run *run, const struct wring_edges *flow, double *bound)
 {
     wring_masses_set(0, run->problem->n_tensors, flow, &run->table.masses);
-    run->table.limit_us = run->target_us;
     if (!wring_group_table_price(&run->table, 0, run->deadline_ns))
         return false;
-    *bound = fmin(run->table.rest[0], run->target_us);
+    *bound = fmin(run->table.rest[0], run->best_us);
     raise_bound(run, *bound);
     if (!isinf(run->table.rest[0])) {
         wring_group_table_best(&run->table, &run->proposal);
@@ -189,18 +175,15 @@ static bool play_round(struct run *run, bool *settled)
  */
 static void play(struct run *run, uint32_t patience)
 {
-    double mark = -INFINITY, share = share_played;
+    double mark = -INFINITY;
     bool settled = false;
 
-    aim(run, share);
     for (uint32_t round = 0; !closed(run) && !out_of_time(run); round++) {
         if (round % patience == 0) {
             if (settled && run->proven_us - mark < 0.02 * (run->best_us - run->proven_us))
                 break;
             mark = run->proven_us;
         }
-        if (run->bound_us >= run->target_us)
-            aim(run, share = 1);
         if (!play_round(run, &settled))
             break;
     }
@@ -215,47 +198,30 @@ static void branch_once(struct run *run, uint32_t width)
     if (run->effort != 0)
         run->branch.nodes_max =
             run->branch.nodes + (run->effort - effort(run)) / WRING_EFFORT_BRANCHED + 1;
-    if (wring_branch_run(&run->branch, run->target_us, width, run->deadline_ns, &run->proposal,
+    if (wring_branch_run(&run->branch, run->best_us, width, run->deadline_ns, &run->proposal,
                          &bound))
         propose(run);
     raise_bound(run, bound);
 }
 
-/** Price the flow that proved the most for what branching aims at. @return false: no time */
-static bool learn(struct run *run)
+/** Wider and wider runs, while they pay or cost little. @return whether there is a wider one */
+static bool branch(struct run *run)
 {
     double bound;
 
-    aim(run, run->share);
-    if (!prove(run, &run->flow, &bound))
+    if (closed(run) || out_of_time(run) || !prove(run, &run->flow, &bound))
         return false;
     wring_group_table_bury(&run->table, run->best_us);
     wring_branch_learn(&run->branch, &run->flow);
-    return true;
-}
-
-/**
- * Runs that aim at more and more of the gap, and wider and wider ones, while they pay or cost
- * little. @return whether there is a wider one
- */
-static bool branch(struct run *run)
-{
-    bool wider = true;
-
-    while (!closed(run) && !out_of_time(run) && wider && learn(run)) {
+    while (!closed(run) && !out_of_time(run) && run->width <= 2 * run->branch.room) {
         double gap = run->best_us - run->bound_us;
         uint64_t nodes = run->branch.nodes;
         branch_once(run, run->width);
-        if (run->bound_us >= run->target_us) {
-            run->share = fmin(1, 2 * run->share);
-            continue;
-        }
         run->width *= 2;
-        wider = run->width <= 2 * run->branch.room;
         if (run->best_us - run->bound_us > 0.99 * gap && run->branch.nodes - nodes > NODES_CHEAP)
             break;
     }
-    return wider;
+    return run->width <= 2 * run->branch.room;
 }
 
 /** Turns of both, more patient ones each time. */
@@ -351,7 +317,7 @@ enum wring_status wring_bound_run(const struct wring_problem *problem,
                                   struct wring_grouping *grouping, double *time_us,
                                   struct wring_bound *out)
 {
-    struct run run = {.best = grouping, .best_us = *time_us, .width = WIDTH, .share = share_first};
+    struct run run = {.best = grouping, .best_us = *time_us, .width = WIDTH};
 
     run.begin_ns = wring_now_ns();
     run.effort = params->effort;

@@ -88,8 +88,7 @@ static void add_arriving(struct wring_arc_set *set)
         const struct wring_group_pair *pairs = table->pairs + table->row[begin];
         for (uint32_t i = 0; i < table->alive[begin]; i++) {
             uint32_t end = pairs[i].end;
-            bool least =
-                pairs[i].cost < INFINITY && table->head[begin] + pairs[i].cost <= table->head[end];
+            bool least = table->head[begin] + pairs[i].cost <= table->head[end];
             if (least && set->best[end - 1] == WRING_ARC_NONE) {
                 set->best[end - 1] = begin;
                 wring_arc_set_add(set, begin, end, pairs[i].option);

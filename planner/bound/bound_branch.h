@@ -36,7 +36,6 @@ struct wring_label {
 struct wring_tail {
     double cross[WRING_PLAN_LANES_MAX];
     double rest;
-    double until; /* what takes this or more it says nothing of */
 };
 
 #define WRING_TAILS_MAX 12 /* of a prefix */
@@ -81,8 +80,7 @@ enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_gr
 
 void wring_branch_finish(struct wring_branch *branch);
 
-/** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. It
- *  was of what takes less than the run's limit at least. */
+/** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. */
 void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *flow);
 
 /**

@@ -238,9 +238,6 @@ static void price_row(struct wring_group_table *table, uint32_t begin)
     wring_group_row_start(table, begin, &row);
     for (i = 0; i < table->alive[begin] && wring_group_row_reach(table, pairs[i].end, &row) > 0;
          i++) {
-        pairs[i].cost = INFINITY;
-        if (pairs[i].least >= table->limit_us)
-            continue;
         if (row.n != contest.n)
             contest =
                 (struct contest){.n = row.n, .reach_middle = -INFINITY, .reach_near = -INFINITY};
@@ -291,8 +288,7 @@ void wring_group_table_bury(struct wring_group_table *table, double time_us)
         struct wring_group_pair *pairs = table->pairs + table->row[begin];
         uint32_t kept = 0;
         for (uint32_t i = 0; i < table->alive[begin]; i++) {
-            double around = fmin(table->head[begin] + pairs[i].cost + table->rest[pairs[i].end],
-                                 table->limit_us);
+            double around = table->head[begin] + pairs[i].cost + table->rest[pairs[i].end];
             if (around > pairs[i].least)
                 pairs[i].least = around;
             if (pairs[i].least < time_us)

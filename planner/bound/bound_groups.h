@@ -44,7 +44,7 @@ struct wring_masses {
 struct wring_group_pair {
     uint32_t end;
     uint32_t option; /* the cheapest under the flow of the last pricing */
-    double cost;     /* its expected length; infinite where it was passed over */
+    double cost;     /* its expected length */
     double least;    /* no grouping with this group takes less, by all flows so far */
 };
 
@@ -65,7 +65,6 @@ struct wring_group_table {
     uint32_t *alive;                /* [n] */
     uint32_t *active, *at_piece;    /* [n_options] scratch */
     double *length;                 /* likewise */
-    double limit_us;                /* a pricing passes over groups with which nothing takes less */
     uint64_t priced;                /* groups, ever */
     double *head, *rest;            /* [n + 1] least expected length before, and from a tensor on */
     void *memory;
@@ -159,8 +158,6 @@ static inline double wring_group_length(const struct wring_group_took *group, co
 
 /**
  * Price the groups alive under table->masses: fills pairs and rest; from tensor 0 on also head.
- * What these say holds of groupings that take less than table->limit_us: all others take that at
- * least.
  *
  * @param first        groups that begin before this tensor are left alone
  * @param deadline_ns  gives up at it (wring_now_ns()); 0: never
@@ -168,8 +165,7 @@ static inline double wring_group_length(const struct wring_group_took *group, co
  */
 bool wring_group_table_price(struct wring_group_table *table, uint32_t first, uint64_t deadline_ns);
 
-/** After a pricing from tensor 0 on: bury the groups with which nothing takes less than time_us,
- *  which is no less than table->limit_us. */
+/** After a pricing from tensor 0 on: bury the groups with which nothing takes less than time_us. */
 void wring_group_table_bury(struct wring_group_table *table, double time_us);
 
 /** Read off the least grouping of the last pricing. @param out  room for n groups */

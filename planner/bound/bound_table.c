@@ -187,7 +187,7 @@ enum wring_status wring_group_table_init(struct wring_group_table *table,
 {
     size_t pairs = count_pairs(problem), pieces = count_pieces(problem);
 
-    *table = (struct wring_group_table){.problem = problem, .limit_us = INFINITY};
+    *table = (struct wring_group_table){.problem = problem};
     if (!all_can_travel(problem))
         return WRING_ERR_INVALID;
     table->memory = malloc(lay_out(table, pairs, pieces));

@@ -18,7 +18,6 @@ static void put_tail(struct wring_branch *branch, uint32_t prefix, uint32_t slot
     const struct wring_problem *problem = branch->table->problem;
 
     tail->rest = branch->table->rest[prefix];
-    tail->until = branch->table->limit_us;
     if (prefix < problem->n_tensors) {
         memcpy(tail->cross, flow->along + (size_t)prefix * STRIDE, sizeof(tail->cross));
     } else {
@@ -93,7 +92,6 @@ static void cut_tail(struct wring_branch *branch, uint32_t prefix)
     wring_game_rest(game);
     wring_masses_set(prefix - 1, branch->table->problem->n_tensors, &game->best,
                      &branch->table->masses);
-    branch->table->limit_us = branch->limit_us;
     if (wring_group_table_price(branch->table, prefix, branch->deadline_ns)) {
         learn_tails(branch, prefix, &game->best);
         rebound(branch, prefix);

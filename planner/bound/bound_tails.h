@@ -7,9 +7,7 @@
 
 static inline double wring_tail_bound(const struct wring_tail *tail, const double *ends)
 {
-    double bound = wring_group_dot(ends, tail->cross) + tail->rest;
-
-    return bound < tail->until ? bound : tail->until;
+    return wring_group_dot(ends, tail->cross) + tail->rest;
 }
 
 /** No completion of a label with these ends takes less: the largest of the tails' bounds, or one
