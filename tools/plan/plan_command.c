@@ -26,7 +26,8 @@ static const struct argp_option options[] = {
     {"perfetto", OPTION_PERFETTO, "FILE", 0, "write the timeline for ui.perfetto.dev", 0},
     {"bound-ms", OPTION_BOUND, "MS", 0,
      "time for proving how far from the optimum the plan can be (0: no proof; default: as much "
-     "effort as takes some 500 ms, counted, so that the plan is the same on any machine)",
+     "effort as takes some 500 ms, counted, so that the plan is the same on any machine); looking "
+     "farther for a better plan, before the proof, is part of it",
      0},
     {"list-options", OPTION_LIST, NULL, 0,
      "print the ways a tensor can travel, and end; with --trace, all that the search ranges over: "

@@ -23,7 +23,8 @@ static enum wring_status try_each_codec(const struct wring_planning *planning,
                                         struct wring_planned *planned)
 {
     struct wring_found *found = &planned->found;
-    uint64_t took_ns = found->took_ns, deadline_ns = WRING_NEVER;
+    uint64_t took_ns = found->took_ns, evaluations = found->evaluations;
+    uint64_t deadline_ns = WRING_NEVER;
 
     if (planning->search != WRING_SEARCH_BEST || planning->layers ||
         (planning->budget_ns == 0 && !want->bound))
@@ -37,28 +38,37 @@ static enum wring_status try_each_codec(const struct wring_planning *planning,
     if (planning->budget_ns > 0)
         return status;
     planned->bound.took_ns = found->took_ns - took_ns;
+    planned->evaluations_before_proof = found->evaluations - evaluations;
     found->took_ns = took_ns;
     return status;
 }
 
-/** What looking farther for a plan takes of the proof: a part, and nanoseconds of an evaluation. */
+/** What searches take of the proof's time or effort. */
 enum {
-    FARTHER_PART = 5,
-    FARTHER_EACH_NS = 15,
+    EVALUATION_NS = 15,      /* about, of one evaluation; counted where an effort ends the proof */
+    FARTHER_PART = 5,        /* one in so many parts of the proof goes to looking farther */
     FARTHER_LEAST = 1000000, /* evaluations; with less nothing is found that the search did not */
 };
 
-/** Before the proof: look farther than the search did. Its time is the proof's. */
+/** What searches left to the proof, of its time or effort. */
+static uint64_t left_to_prove(const struct wring_planning *planning,
+                              const struct wring_planned *planned)
+{
+    if (planning->bound_ns > 0)
+        return left_of(planning->bound_ns, planned->bound.took_ns);
+    return left_of(planning->bound_effort, EVALUATION_NS * planned->evaluations_before_proof);
+}
+
+/** Before the proof: look farther than the search did. What it takes is the proof's. */
 static enum wring_status look_farther(const struct wring_planning *planning,
                                       struct wring_search_params params,
                                       const struct wring_problem *problem,
                                       struct wring_planned *planned)
 {
-    uint64_t proof_ns = planning->bound_ns > 0 ? left_of(planning->bound_ns, planned->bound.took_ns)
-                                               : planning->bound_effort;
+    uint64_t proof_ns = left_to_prove(planning, planned);
     struct wring_found farther;
 
-    params.evaluations = proof_ns / FARTHER_PART / FARTHER_EACH_NS;
+    params.evaluations = proof_ns / FARTHER_PART / EVALUATION_NS;
     if (params.evaluations < FARTHER_LEAST)
         return WRING_OK;
     params.budget_ns = planning->bound_ns > 0 ? proof_ns / 2 : 0;
@@ -66,6 +76,8 @@ static enum wring_status look_farther(const struct wring_planning *planning,
     if (status != WRING_OK)
         return status;
     planned->bound.took_ns += farther.took_ns;
+    planned->found.evaluations += farther.evaluations;
+    planned->evaluations_before_proof += farther.evaluations;
     if (farther.time_us < planned->found.time_us) {
         struct wring_grouping worse = planned->found.grouping;
         planned->found.grouping = farther.grouping;
@@ -83,7 +95,7 @@ static enum wring_status prove(const struct wring_planning *planning,
                                const struct wring_search_params *params,
                                const struct wring_problem *problem, struct wring_planned *planned)
 {
-    struct wring_bound_params limits = {.effort = planning->bound_effort};
+    struct wring_bound_params limits = {0};
     struct wring_found *found = &planned->found;
     struct wring_grouping grouping;
     enum wring_status status = WRING_OK;
@@ -99,7 +111,9 @@ static enum wring_status prove(const struct wring_planning *planning,
     uint64_t spent_ns = planned->bound.took_ns;
     double time_us = found->time_us;
     if (planning->bound_ns > 0)
-        limits.budget_ns = left_of(planning->bound_ns, spent_ns);
+        limits.budget_ns = left_to_prove(planning, planned);
+    else
+        limits.effort = left_to_prove(planning, planned);
     grouping.n = found->grouping.n;
     memcpy(grouping.end, found->grouping.end, grouping.n * sizeof(*grouping.end));
     memcpy(grouping.option, found->grouping.option, grouping.n * sizeof(*grouping.option));

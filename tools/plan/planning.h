@@ -89,7 +89,8 @@ struct wring_planned {
     double last_ready_us;
     struct wring_baseline fp32, fp16;
     double espresso_us;
-    struct wring_bound bound; /* time_us NaN where none was asked for */
+    struct wring_bound bound;          /* time_us NaN where none was asked for */
+    uint64_t evaluations_before_proof; /* of searches that take of its effort */
 };
 
 /** How much to work out beside the plan. */
