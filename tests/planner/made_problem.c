@@ -151,6 +151,29 @@ void wring_made_fabric(uint32_t n, const uint64_t *elems, const double *ready_us
     }
 }
 
+void wring_made_small(uint32_t seed, uint32_t tensors_max, struct wring_made_problem *made)
+{
+    struct wring_made_params params = {.n_tensors = 1 + seed % tensors_max,
+                                       .n_lanes = 1 + seed / 3 % WRING_PLAN_LANES_MAX,
+                                       .n_options = 1 + seed / 5 % 4,
+                                       .seed = seed,
+                                       .chunked = seed % 2 != 0,
+                                       .restricted = seed / 2 % 3 == 0};
+
+    wring_made_random(&params, made);
+    if (seed % 7 == 0)
+        made->problem.max_group_elems = 50000 + seed % 100 * 1000;
+}
+
+void wring_made_alone(const struct wring_problem *problem, struct wring_grouping *grouping)
+{
+    grouping->n = problem->n_tensors;
+    for (uint32_t i = 0; i < grouping->n; i++) {
+        grouping->end[i] = i + 1;
+        grouping->option[i] = 0;
+    }
+}
+
 void wring_made_finish(struct wring_made_problem *made)
 {
     free(made->compute_us);

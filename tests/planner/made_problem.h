@@ -26,6 +26,12 @@ struct wring_made_params {
 /** A random problem whose options trade lanes against each other. Aborts without memory. */
 void wring_made_random(const struct wring_made_params *params, struct wring_made_problem *made);
 
+/** One of up to so many tensors, with up to four options. @param seed  tells all of it */
+void wring_made_small(uint32_t seed, uint32_t tensors_max, struct wring_made_problem *made);
+
+/** A poor start: each tensor alone, with option 0. @param grouping  out: room for all tensors */
+void wring_made_alone(const struct wring_problem *problem, struct wring_grouping *grouping);
+
 /**
  * A cluster of 8 × 8, phase lanes (device, intra in, CPU, inter, decode, intra out), with none,
  * fp16, and Rand-k and OneBit each on the device, on it at both levels, and on the CPU: 8 options.
