@@ -31,7 +31,7 @@ DOCS = pathlib.Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- begin: planner_tables\.py (\S+) -->\n).*?(<!-- end -->)", re.S)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 EXAMPLE = ["-t", "vgg16", "-p", "testbed-pcie-25g", "-c", "onebit+ef", "--where", "device"]
-# The answer may depend on no machine's speed: here the bound ends by itself, at the optimum.
+# The answer may depend on no machine's speed: here the bound ends by itself.
 PATIENCE = ["--bound-ms", "3600000"]
 
 
