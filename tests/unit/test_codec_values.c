@@ -224,102 +224,11 @@ static void not_finite(void)
     codec_for_each(check_poison, false);
 }
 
-/** Elements of every kind, in runs as long as several blocks of few kinds, and all mixed. */
-static void fill_any(float *x, uint64_t n, uint32_t seed)
-{
-    static const uint32_t tops[] = {0x00000000, 0x80000000, 0x3F800000, 0x3C000000, 0x00400000,
-                                    0x7F800000, 0xFFC00000, 0x7F7FFFFF, 0xBF000000, 0x00000001};
-    const uint32_t kinds = sizeof(tops) / sizeof(tops[0]);
-
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t run = (uint32_t)(i / 700), random = wring_test_random(&seed);
-        uint32_t kind = run % 4 == 0   ? random % kinds
-                        : run % 4 == 1 ? random % 64 == 0 ? random / 64 % kinds : 2
-                                       : run % kinds;
-        uint32_t bits = tops[kind] ^ (run % 4 == 3 ? 0 : wring_test_random(&seed) >> 9);
-        memcpy(&x[i], &bits, sizeof(bits));
-    }
-}
-
-/** What loses nothing gives back every bit: zeros' signs, denormals, and what NaN carry. */
-static void check_exact(const struct wring_codec *codec, uint64_t n)
-{
-    size_t bytes;
-    float *x = wring_test_guarded(n * sizeof(*x));
-
-    if (!codec_is_named(codec, "lossless"))
-        return;
-    fill_any(x, n, 19);
-    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
-    float *y = codec_decode(codec, code, bytes, n);
-    for (uint64_t i = 0; i < n; i++)
-        REQUIRE(memcmp(&x[i], &y[i], sizeof(*x)) == 0, "%s n=%zu i=%zu: %a became %a",
-                wring_codec_info(codec)->spec, (size_t)n, (size_t)i, x[i], y[i]);
-}
-
-static void exact(void)
-{
-    codec_for_each(check_exact, true);
-}
-
-/** What gradients and zeros take, and that nothing takes more than was foretold. */
-static void lossless_sizes(void)
-{
-    const uint64_t n = 65536;
-    struct wring_codec *codec = codec_make("lossless", NULL);
-    float *x = codec_gradient(n, 3);
-    size_t bytes;
-
-    codec_encode(codec, x, n, NULL, &bytes);
-    CHECK(bytes < n * 28 / 8, "%zu bytes of %zu numbers", bytes, (size_t)n);
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)i * 0x9E3779B1u;
-        memcpy(&x[i], &bits, sizeof(bits));
-    }
-    codec_encode(codec, x, n, NULL, &bytes);
-    CHECK(bytes == wring_codec_bound(codec, n) && bytes == n * 4 + n / 512 * 4,
-          "%zu bytes where nothing can be saved", bytes);
-    memset(x, 0, n * sizeof(*x));
-    codec_encode(codec, x, n, NULL, &bytes);
-    CHECK(bytes == n / 512 * 4, "%zu bytes of zeros", bytes);
-    wring_codec_destroy(codec);
-}
-
-/** Some blocks of a long call leave no whole line; its bytes are those of two shorter calls. */
-static void lossless_long(void)
-{
-    const uint64_t n = (uint64_t)1 << 20, cut = n / 2 / 96 * 96;
-    float *x = codec_gradient(n, 5);
-    size_t bytes, first, second;
-
-    for (uint64_t i = 0; i < n; i++) { /* zeros, zeros below 0, bits that nothing can be saved of */
-        uint32_t at = (uint32_t)(i % 7919), any = (uint32_t)i * 0x9E3779B1u;
-        uint32_t bits = at < 3000 ? 0 : at < 4000 ? 0x80000000 : any;
-        if (at < 5000)
-            memcpy(&x[i], &bits, sizeof(bits));
-    }
-    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
-        if (!wring_cpu_has((enum wring_cpu_tier)tier))
-            continue;
-        struct wring_codec *codec = codec_make("lossless:block=96", wring_cpu_tier_name(tier));
-        unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
-        unsigned char *a = codec_encode(codec, x, cut, NULL, &first);
-        unsigned char *b = codec_encode(codec, x + cut, n - cut, NULL, &second);
-        CHECK(bytes == first + second && memcmp(code, a, first) == 0 &&
-                  memcmp(code + first, b, second) == 0,
-              "%s: other bytes of a long call", wring_codec_info(codec)->tier);
-        wring_codec_destroy(codec);
-    }
-}
-
 static const struct wring_test_case cases[] = {
     {"error_bounds", error_bounds},
     {"odd_input", odd_input},
     {"half_limits", half_limits},
     {"not_finite", not_finite},
-    {"exact", exact},
-    {"lossless_sizes", lossless_sizes},
-    {"lossless_long", lossless_long},
     {0},
 };
 
