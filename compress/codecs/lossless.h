@@ -9,7 +9,6 @@
 #define WRING_CODECS_LOSSLESS_H
 
 #include "compress/codec.h"
-#include "compress/kernels/far.h"
 #include "compress/kernels/split.h"
 
 #define WRING_LOSSLESS_HEAD 4 /* bytes, of a block */

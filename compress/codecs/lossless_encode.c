@@ -6,7 +6,11 @@
 
 #define MANY(n) (2 * WRING_SPLIT_PLANE(n)) /* others, from which on another top is tried */
 
-#define AHEAD 4608 /* elements after which those lie that a long call asks for */
+/* elements after which those lie that a long call asks for: where blocks go straight, and else */
+#define AHEAD_STRAIGHT WRING_PAGE
+#define AHEAD 4608
+
+#define DOUBT 16 /* blocks behind one that does not pack: taking back takes what so many gain */
 
 /** Which layout takes least. */
 static struct wring_lossless_plan make_plan(struct wring_split_far far, uint32_t top, uint64_t n)
@@ -36,6 +40,7 @@ struct input {
     uint64_t left, unit, n;           /* elements: from here on, of a block, of this block */
     uint32_t peak;                    /* of this block's sample */
     enum wring_lossless_layout guess; /* one that is packed: of the block before */
+    unsigned doubt;                   /* so many blocks are not to go straight */
 };
 
 /** Of a block's first elements: only a block that is unlike these is looked at twice. */
@@ -149,15 +154,26 @@ static struct wring_lossless_plan pack_block(struct input *in, unsigned char *pa
     return look_again(in, packed, far);
 }
 
+/** What went straight is not of the code; what belongs there leaves after it. */
+static void take_back(struct wring_split_beside *beside)
+{
+    wring_far_settle();
+    beside->straight = NULL;
+}
+
 /** @param at  out, WRING_LOSSLESS_ROOM(in->n) bytes @return bytes of the code */
 static size_t put_block(struct input *in, unsigned char *at, struct wring_split_beside *beside)
 {
     struct wring_lossless_plan plan = pack_block(in, at + WRING_LOSSLESS_HEAD, beside);
     unsigned char *others = at + WRING_LOSSLESS_HEAD + WRING_SPLIT_OTHERS(in->n, plan.layout);
+    bool packs = plan.layout != WRING_LOSSLESS_AS_IS;
 
     wring_put_u32(at, (uint32_t)plan.layout | plan.top << 8 | plan.others << 16);
     if (wring_lossless_is_packed(&plan))
         memset(others + plan.others, 0, 3);
+    else if (beside->straight != NULL)
+        take_back(beside);
+    in->doubt = packs ? in->doubt - (in->doubt > 0) : DOUBT;
     return wring_lossless_bytes(&plan, in->n);
 }
 
@@ -179,19 +195,28 @@ static size_t encode_near(struct input in, unsigned char *code, size_t room)
     return bytes;
 }
 
-/** Codes that leave for memory. */
+static bool may_go_straight(const struct input *in)
+{
+    return in->kernels->straight && in->unit == WRING_SPLIT_BLOCK_USUAL && in->doubt == 0;
+}
+
+/** Codes that leave for memory. The last block does not go straight, nor one that may be zeros. */
 static size_t encode_far(struct input in, unsigned char *code)
 {
     struct wring_lossless_outflow out;
 
     wring_lossless_outflow_begin(&out, code);
     while (in.left > 0) {
+        bool may = may_go_straight(&in), straight = may && in.left > in.n && in.peak != 0;
+        uint64_t ahead = may ? AHEAD_STRAIGHT : AHEAD;
         struct wring_split_beside beside = {
             .next = input_next(&in),
-            .fetch = in.left >= AHEAD + in.n ? in.src + AHEAD : NULL,
+            .fetch = in.left >= ahead + in.n ? in.src + ahead : NULL,
         };
-        unsigned char *block = wring_lossless_outflow_next(&out, in.src, &beside);
-        wring_lossless_outflow_follow(&out, block, put_block(&in, block, &beside));
+        unsigned char *block = wring_lossless_outflow_next(&out, in.src, straight, &beside);
+        size_t bytes = put_block(&in, block, &beside);
+        uint64_t gone = beside.straight != NULL ? WRING_SPLIT_STRAIGHT(in.n) : 0;
+        wring_lossless_outflow_follow(&out, block, bytes, gone);
         input_advance(&in, &beside);
     }
     return wring_lossless_outflow_end(&out);

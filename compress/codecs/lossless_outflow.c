@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-#define APART (WRING_OUTFLOW_PAGE / 8 * 5) /* from a block's elements to its code, in a page */
+/* From a block's elements to its code, in a page. Of what went straight the begin and the end are
+   there: neither where the next block's elements begin, nor the sample behind those. */
+#define APART (WRING_OUTFLOW_PAGE / 8 * 5)
+#define APART_STRAIGHT (WRING_OUTFLOW_PAGE / 16 * 5)
 
 void wring_lossless_outflow_begin(struct wring_lossless_outflow *out, unsigned char *code)
 {
@@ -13,20 +16,24 @@ void wring_lossless_outflow_begin(struct wring_lossless_outflow *out, unsigned c
     out->rest_end = out->buffers[0] + WRING_OUTFLOW_FRONT;
     out->block = out->buffers[1] + WRING_OUTFLOW_FRONT;
     out->bytes = 0;
+    out->gone = 0;
     out->turn = 0;
 }
 
 /**
- * Where the next block's code is put together: its packed part begins a line, and has another place
- * in its page than the elements that it is made of. In the same place all takes half as long again:
- * loads seem to wait for stores that are alike in this, and those wait behind ones past the caches.
+ * Where the next block's code is put together: its packed part begins a line, and what is stored
+ * there has another place in its page than elements that are read at that time. In the same place
+ * all takes half as long again: loads seem to wait for stores that are alike in this, and those
+ * wait behind ones past the caches.
  */
-static unsigned char *choose_place(struct wring_lossless_outflow *out, const float *src)
+static unsigned char *choose_place(struct wring_lossless_outflow *out, const float *src,
+                                   bool straight)
 {
     unsigned char *begin = out->buffers[out->turn] + WRING_OUTFLOW_FRONT;
-    size_t apart = (uintptr_t)src + APART - (uintptr_t)begin;
+    size_t apart = straight ? APART_STRAIGHT : APART;
+    size_t distance = (uintptr_t)src + apart - (uintptr_t)begin;
 
-    return begin + (apart & (WRING_OUTFLOW_PAGE - WRING_LINE)) - WRING_LOSSLESS_HEAD;
+    return begin + (distance & (WRING_OUTFLOW_PAGE - WRING_LINE)) - WRING_LOSSLESS_HEAD;
 }
 
 /**
@@ -52,20 +59,24 @@ static uint64_t put_first(struct wring_lossless_outflow *out, const unsigned cha
 }
 
 unsigned char *wring_lossless_outflow_next(struct wring_lossless_outflow *out, const float *src,
-                                           struct wring_split_beside *beside)
+                                           bool straight, struct wring_split_beside *beside)
 {
-    unsigned char *from = join(out);
+    unsigned char *from = join(out), *end = out->to + out->rest + out->bytes;
     uint64_t lines = (out->rest + out->bytes) / WRING_LINE, first = put_first(out, from, lines);
+    uint64_t head = (out->rest + WRING_LOSSLESS_HEAD) / WRING_LINE + 1; /* to what is packed */
+    uint64_t front = head < lines ? head : lines, behind = front + out->gone;
 
-    beside->from = from + first * WRING_LINE;
-    beside->to = out->to + first * WRING_LINE;
-    beside->lines = lines - first;
+    beside->last = (struct wring_split_lines){from + first * WRING_LINE,
+                                              out->to + first * WRING_LINE, front - first};
+    beside->leaving = (struct wring_split_lines){from + behind * WRING_LINE,
+                                                 out->to + behind * WRING_LINE, lines - behind};
+    beside->straight = straight ? end + WRING_LOSSLESS_HEAD : NULL;
     wring_far_enter(out->to);
-    return choose_place(out, src);
+    return choose_place(out, src, straight);
 }
 
 void wring_lossless_outflow_follow(struct wring_lossless_outflow *out, unsigned char *block,
-                                   size_t bytes)
+                                   size_t bytes, uint64_t gone)
 {
     size_t pending = out->rest + out->bytes;
 
@@ -74,6 +85,7 @@ void wring_lossless_outflow_follow(struct wring_lossless_outflow *out, unsigned 
     out->rest_end = out->block + out->bytes;
     out->block = block;
     out->bytes = bytes;
+    out->gone = gone;
     out->turn ^= 1;
 }
 

@@ -2,7 +2,6 @@
 #include "compress/kernels/split.h"
 
 #include "compress/kernels/bits.h"
-#include "compress/kernels/far.h"
 
 static uint32_t rotated(float value)
 {
@@ -38,6 +37,18 @@ static uint32_t take_distance(const uint8_t *planes, uint64_t plane, uint64_t i,
     return distance;
 }
 
+static void put_lines(const struct wring_split_lines *lines)
+{
+    if (lines->n > 0)
+        wring_far_stream(lines->to, lines->from, lines->n * WRING_LINE);
+}
+
+static void put_straight(uint8_t *straight, const uint8_t *packed, uint64_t n)
+{
+    size_t first = WRING_LINE - (uintptr_t)straight % WRING_LINE;
+    wring_far_stream(straight + first, packed + first, WRING_SPLIT_STRAIGHT(n) * WRING_LINE);
+}
+
 static struct wring_split_far pack_scalar(uint8_t *packed, const float *src, uint64_t n,
                                           unsigned width, uint32_t top,
                                           struct wring_split_beside *beside)
@@ -49,8 +60,8 @@ static struct wring_split_far pack_scalar(uint8_t *packed, const float *src, uin
     beside->peak = beside->next == NULL ? 0 : peak_scalar(beside->next, WRING_SPLIT_SAMPLE(n));
     if (beside->fetch != NULL)
         wring_far_fetch(beside->fetch, n * sizeof(float));
-    if (beside->lines > 0)
-        wring_far_stream(beside->to, beside->from, beside->lines * WRING_LINE);
+    put_lines(&beside->leaving);
+    put_lines(&beside->last);
     memset(planes, 0, width * WRING_SPLIT_PLANE(n));
     for (uint64_t i = 0; i < n; i++) {
         uint32_t r = rotated(src[i]), distance = (uint8_t)(top - (r >> 24));
@@ -65,6 +76,8 @@ static struct wring_split_far pack_scalar(uint8_t *packed, const float *src, uin
         }
         put_distance(planes, WRING_SPLIT_PLANE(n), i, width, distance);
     }
+    if (beside->straight != NULL)
+        put_straight(beside->straight, packed, n);
     return far;
 }
 
@@ -97,7 +110,7 @@ static uint64_t unpack_add_scalar(float *dst, const uint8_t *packed, const uint8
     return unpack(dst, packed, others, n, width, top, true);
 }
 
-static const struct wring_split_kernels scalar = {peak_scalar, pack_scalar, unpack_scalar,
+static const struct wring_split_kernels scalar = {peak_scalar, pack_scalar, true, unpack_scalar,
                                                   unpack_add_scalar};
 
 const struct wring_split_tier wring_split_tiers[] = {

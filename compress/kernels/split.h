@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 
+#include "compress/kernels/far.h"
 #include "compress/kernels/kernels.h"
 
 #define WRING_SPLIT_BLOCK_MAX 4096
@@ -36,6 +37,7 @@
 #define WRING_SPLIT_PLANE(n) (((n) + 7) / 8) /* bytes */
 #define WRING_SPLIT_PLANES(n) ((n)*3)        /* where in a packed block they begin */
 #define WRING_SPLIT_OTHERS(n, width) (WRING_SPLIT_PLANES(n) + (width)*WRING_SPLIT_PLANE(n))
+#define WRING_SPLIT_STRAIGHT(n) (WRING_SPLIT_PLANES(n) / WRING_LINE - 1) /* lines */
 #define WRING_SPLIT_ROOM(n) (WRING_SPLIT_OTHERS(n, WRING_SPLIT_WIDE) + (n) + WRING_SPLIT_SLACK)
 
 /**
@@ -46,6 +48,13 @@ struct wring_split_far {
     uint32_t narrow, wide;
 };
 
+/** Whole lines of code that are stored past the caches; wring_far_settle() is the caller's. */
+struct wring_split_lines {
+    const void *from; /* borrowed */
+    void *to;         /* where a line begins; without lines neither is looked at */
+    uint64_t n;
+};
+
 /**
  * What is done beside packing, so that the ways to and from memory are not idle meanwhile. All
  * zeros: nothing is.
@@ -53,11 +62,14 @@ struct wring_split_far {
 struct wring_split_beside {
     const float *next; /* in: as many elements, of which the sample's peak is looked for; or NULL */
     uint32_t peak;     /* out: the sample's; 0 without it */
-    const float *fetch; /* in: as many elements that are asked for, into a second cache; or NULL */
-    const void *from;   /* in: whole lines of other code that are stored past the caches; the first
-                           goes last, as it may have been put together just now; borrowed */
-    void *to;           /* in: where a line begins, for these; without lines not looked at */
-    uint64_t lines;     /* in: how many; wring_far_settle() is the caller's */
+    const float *fetch; /* in: as many elements that are asked for, or NULL: into a second cache, or
+                           the first one where the block goes straight */
+    struct wring_split_lines leaving; /* in: of other code */
+    struct wring_split_lines last;    /* in: likewise, put together just now: after all others */
+    /* in: where the packed block belongs, or NULL. The lines of low and high behind the one that
+       they begin in, WRING_SPLIT_STRAIGHT of them, are stored there, past the caches, and what
+       belongs there is not in `packed`. For blocks of WRING_SPLIT_BLOCK_USUAL alone. */
+    void *straight;
 };
 
 /**
@@ -76,6 +88,7 @@ struct wring_split_kernels {
     /** The largest r without its sign: bits(x) << 1, the exponent in the upper 8 bits. 0: all 0. */
     uint32_t (*peak)(const float *src, uint64_t n);
     wring_split_pack_fn pack;
+    bool straight; /* pack can let a block go straight; without it, that is not to be asked for */
     /**
      * dst = what was packed. Any bytes give something: an exponent that would be below 0 wraps.
      * @param packed  in, up to where the others begin

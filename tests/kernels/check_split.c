@@ -3,7 +3,6 @@
  */
 #include <string.h>
 
-#include "compress/kernels/far.h"
 #include "compress/kernels/split.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/trial.h"
@@ -54,31 +53,66 @@ static size_t pack(uint8_t *packed, uint8_t *others, const float *src, uint64_t 
     return count;
 }
 
-/** Pack a block; meanwhile the next one's sample is looked at and other code stored, or neither. */
+/**
+ * Pack a block; meanwhile the next one's sample is looked at and other code stored, or neither.
+ * @param straight  where the block belongs, if it goes straight; or NULL
+ */
 static struct wring_split_far pack_beside(const struct wring_split_kernels *kernels,
                                           const struct trial *trial, uint8_t *packed,
-                                          const float *src, unsigned width, uint32_t top)
+                                          const float *src, unsigned width, uint32_t top,
+                                          void *straight)
 {
     uint64_t n = trial->n, lines = (n * 4 + WRING_SPLIT_SLACK) / WRING_LINE * (n % 3);
-    size_t bytes = lines * WRING_LINE;
+    uint64_t leaving = lines - lines / 9;
+    bool looks = (n + trial->kind) % 2;
+    size_t bytes = lines * WRING_LINE, cut = leaving * WRING_LINE;
     float *next = trial_fill(n, trial->kind, trial->seed + 1);
     uint8_t *from = wring_test_guarded(bytes + 1), *to = wring_test_guarded(bytes);
     uint32_t random = trial->seed;
-    struct wring_split_beside beside = {.next = n % 2 ? next : NULL,
+    struct wring_split_beside beside = {.next = looks ? next : NULL,
                                         .peak = 1,
-                                        .fetch = n % 2 ? next : NULL,
-                                        .from = from,
-                                        .to = to,
-                                        .lines = lines};
+                                        .fetch = looks ? next : NULL,
+                                        .leaving = {from, to, leaving},
+                                        .last = {from + cut, to + cut, lines - leaving},
+                                        .straight = straight};
 
     for (size_t i = 0; i < bytes; i++)
         from[i] = (uint8_t)wring_test_random(&random);
     struct wring_split_far far = kernels->pack(packed, src, n, width, top, &beside);
     wring_far_settle();
     AGREE("code beside", from, to, bytes);
-    CHECK(beside.peak == (n % 2 ? largest_of(next, n < 64 ? n : 64) : 0),
+    CHECK(beside.peak == (looks ? largest_of(next, n < 64 ? n : 64) : 0),
           "%s n=%zu kind=%d: the peak beside", trial->tier, (size_t)n, trial->kind);
     return far;
+}
+
+/**
+ * A block that goes straight, to several places of a line: what left of it and what is in memory
+ * are the block, and the lines before and behind what left are as they were.
+ * @param want  what it packs to, `bytes` of it
+ */
+static void check_straight(const struct wring_split_kernels *kernels, const struct trial *trial,
+                           const float *src, unsigned width, uint32_t top, const uint8_t *want,
+                           size_t bytes)
+{
+    uint64_t n = trial->n;
+    size_t gone = WRING_SPLIT_STRAIGHT(n) * WRING_LINE;
+    uint8_t *packed = wring_test_guarded(WRING_SPLIT_ROOM(n)), kept[WRING_LINE];
+    uint8_t *code = wring_test_guarded(gone + 2 * WRING_LINE); /* begins with a line */
+
+    memset(kept, 0xA5, sizeof(kept));
+    for (size_t skip = 0; skip < WRING_LINE; skip += 7) {
+        memset(code, 0xA5, gone + 2 * WRING_LINE);
+        memset(packed, 0x5A, WRING_SPLIT_ROOM(n));
+        struct wring_split_far far =
+            pack_beside(kernels, trial, packed, src, width, top, code + skip);
+        CHECK(counts_are_right(trial, src, width, top, far), "%s counts, straight, kind=%d",
+              trial->tier, trial->kind);
+        memcpy(packed + WRING_LINE - skip, code + WRING_LINE, gone);
+        AGREE("pack straight", want, packed, bytes);
+        AGREE("the line before", kept, code, WRING_LINE);
+        AGREE("the line behind", kept, code + WRING_LINE + gone, WRING_LINE);
+    }
 }
 
 static void check_unpack(const struct wring_split_kernels *kernels, const struct trial *trial,
@@ -116,10 +150,12 @@ static void check_tier(const void *entry, const struct trial *trial)
         uint8_t *want = wring_test_guarded(room), *got = wring_test_guarded(room);
         uint8_t *tight = wring_test_guarded(planes);
         size_t count = pack(want, others, src, n, widths[w], top);
-        struct wring_split_far far = pack_beside(kernels, trial, got, src, widths[w], top);
+        struct wring_split_far far = pack_beside(kernels, trial, got, src, widths[w], top, NULL);
         CHECK(counts_are_right(trial, src, widths[w], top, far), "%s counts n=%zu kind=%d",
               trial->tier, (size_t)n, trial->kind);
         AGREE("pack", want, got, planes + count);
+        if (kernels->straight && n == WRING_SPLIT_BLOCK_USUAL)
+            check_straight(kernels, trial, src, widths[w], top, want, planes + count);
         memcpy(tight, want, planes);
         CHECK(ref->unpack(back, tight, others, n, widths[w], top) == count, "others are lost");
         AGREE("unpacked", src, back, n * 4);

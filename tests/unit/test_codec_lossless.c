@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** lossless gives back every bit, and takes no more bytes than it has to. */
+/** lossless gives back every bit, takes no more bytes than it has to, and keeps to its own. */
 #include <string.h>
 
 #include "base/cpu.h"
@@ -66,30 +66,73 @@ static void sizes(void)
     wring_codec_destroy(codec);
 }
 
-/** Some blocks of a long call leave no whole line; its bytes are those of two shorter calls. */
-static void long_calls(void)
+/** Runs of all that blocks are laid out for: zeros, zeros below 0, bits that nothing can be saved
+ *  of, exponents that are far apart, and gradients. Each is longer than an encoder is careful
+ * behind the third. */
+static float *fill_runs(uint64_t n)
 {
-    const uint64_t n = (uint64_t)1 << 20, cut = n / 2 / 96 * 96;
     float *x = codec_gradient(n, 5);
-    size_t bytes, first, second;
 
-    for (uint64_t i = 0; i < n; i++) { /* zeros, zeros below 0, bits that nothing can be saved of */
-        uint32_t at = (uint32_t)(i % 7919), any = (uint32_t)i * 0x9E3779B1u;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)(i % 30011), any = (uint32_t)i * 0x9E3779B1u;
         uint32_t bits = at < 3000 ? 0 : at < 4000 ? 0x80000000 : any;
         if (at < 5000)
             memcpy(&x[i], &bits, sizeof(bits));
+        else if (at < 18000)
+            x[i] *= x[i] * x[i];
     }
+    return x;
+}
+
+/** Wherever in a line a code begins, it has the same bytes, and there are others around it. */
+static void check_places(const struct wring_codec *codec, const float *x, uint64_t n,
+                         const unsigned char *want, size_t want_bytes)
+{
+    const size_t around = 128, room = wring_codec_bound(codec, n);
+    unsigned char *memory = wring_test_guarded(room + 2 * around), kept[128];
+    unsigned char *line = memory + around - (uintptr_t)memory % 64;
+
+    memset(kept, 0xA5, sizeof(kept));
+    for (size_t skip = 0; skip < 64; skip += 31) {
+        unsigned char *code = line - skip;
+        memset(memory, 0xA5, around);
+        memset(code + room, 0xA5, around);
+        size_t bytes = wring_codec_encode(codec, &codec_alone, x, n, NULL, code);
+        CHECK(bytes == want_bytes && memcmp(code, want, bytes) == 0, "%s: other bytes at %zu",
+              wring_codec_info(codec)->tier, skip);
+        CHECK(memcmp(memory, kept, (size_t)(code - memory)) == 0 &&
+                  memcmp(code + room, kept, around) == 0,
+              "%s: bytes around a code at %zu", wring_codec_info(codec)->tier, skip);
+    }
+}
+
+/** Some blocks of a long call leave no whole line; its bytes are those of two shorter calls. */
+static void check_long(const char *spec, const char *tier, const float *x, uint64_t n)
+{
+    struct wring_codec *codec = codec_make(spec, tier);
+    uint64_t unit = wring_codec_info(codec)->unit, cut = n / 2 / unit * unit;
+    size_t bytes, first, second;
+    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
+    unsigned char *a = codec_encode(codec, x, cut, NULL, &first);
+    unsigned char *b = codec_encode(codec, x + cut, n - cut, NULL, &second);
+
+    CHECK(bytes == first + second && memcmp(code, a, first) == 0 &&
+              memcmp(code + first, b, second) == 0,
+          "%s: other bytes of a long call", wring_codec_info(codec)->tier);
+    check_places(codec, x, n, code, bytes);
+    wring_codec_destroy(codec);
+}
+
+static void long_calls(void)
+{
+    const uint64_t n = (uint64_t)1 << 20;
+    float *x = fill_runs(n);
+
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
         if (!wring_cpu_has((enum wring_cpu_tier)tier))
             continue;
-        struct wring_codec *codec = codec_make("lossless:block=96", wring_cpu_tier_name(tier));
-        unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
-        unsigned char *a = codec_encode(codec, x, cut, NULL, &first);
-        unsigned char *b = codec_encode(codec, x + cut, n - cut, NULL, &second);
-        CHECK(bytes == first + second && memcmp(code, a, first) == 0 &&
-                  memcmp(code + first, b, second) == 0,
-              "%s: other bytes of a long call", wring_codec_info(codec)->tier);
-        wring_codec_destroy(codec);
+        check_long("lossless", wring_cpu_tier_name(tier), x, n);
+        check_long("lossless:block=96", wring_cpu_tier_name(tier), x, n);
     }
 }
 

@@ -212,8 +212,5 @@ INLINE uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *oth
 }
 
 const struct wring_split_kernels wring_split_avx2 = {
-    peak_block,
-    pack_block,
-    unpack_block,
-    unpack_add_block,
+    peak_block, pack_block, false, unpack_block, unpack_add_block,
 };

@@ -79,8 +79,5 @@ INLINE vector take_others(vector exponents, uint64_t chosen, const uint8_t *othe
 }
 
 const struct wring_split_kernels wring_split_avx512 = {
-    peak_block,
-    pack_block,
-    unpack_block,
-    unpack_add_block,
+    peak_block, pack_block, false, unpack_block, unpack_add_block,
 };

@@ -63,25 +63,36 @@ INLINE bool has_others(uint64_t others, unsigned width)
     return width == WRING_SPLIT_NARROW || others != 0;
 }
 
-INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct form form)
+/** A step's elements taken apart. */
+struct apart {
+    vector low[2], high, exponents;
+};
+
+INLINE struct apart take_apart(const float *src)
 {
     vector r[4];
 
     for (unsigned v = 0; v < 4; v++)
         r[v] = _mm512_rol_epi32(_mm512_loadu_si512(src + 16 * v), 1);
     vector first = rests_of(r[0], r[1]), second = rests_of(r[2], r[3]);
-    vector exponents = _mm512_shuffle_i64x2(first, second, 0xEE);
+    return (struct apart){
+        .low = {lows_of(r[0], r[1]), lows_of(r[2], r[3])},
+        .high = _mm512_shuffle_i64x2(first, second, 0x44),
+        .exponents = _mm512_shuffle_i64x2(first, second, 0xEE),
+    };
+}
+
+/** What hangs on the exponents. */
+INLINE void put_exponents(struct parts *to, vector exponents, uint64_t live, struct form form)
+{
     vector distance = _mm512_sub_epi8(_mm512_set1_epi8((char)form.top), exponents);
     uint64_t narrow = reaching(distance, WRING_SPLIT_NARROW, live);
     uint64_t wide = reaching(distance, WRING_SPLIT_WIDE, live);
     uint64_t others = form.width == WRING_SPLIT_NARROW ? narrow : wide;
+
     distance = _mm512_min_epu8(distance, _mm512_set1_epi8((char)WRING_SPLIT_FAR(form.width)));
     if (live != ALL_LIVE)
         distance = _mm512_maskz_mov_epi8(live, distance);
-
-    _mm512_storeu_si512(to->low, lows_of(r[0], r[1]));
-    _mm512_storeu_si512(to->low + 64, lows_of(r[2], r[3]));
-    _mm512_storeu_si512(to->high, _mm512_shuffle_i64x2(first, second, 0x44));
     put_planes(to->planes, to->plane, distance, form.width);
     if (has_others(others, form.width))
         put_others(to->others, exponents, others);
@@ -89,6 +100,16 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
     to->far.narrow += count(narrow);
     if (form.width == WRING_SPLIT_WIDE)
         to->far.wide += count(wide);
+}
+
+INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct form form)
+{
+    struct apart apart = take_apart(src);
+
+    _mm512_storeu_si512(to->low, apart.low[0]);
+    _mm512_storeu_si512(to->low + 64, apart.low[1]);
+    _mm512_storeu_si512(to->high, apart.high);
+    put_exponents(to, apart.exponents, live, form);
 }
 
 INLINE void put_16(float *dst, vector r, bool add)

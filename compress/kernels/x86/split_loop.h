@@ -19,7 +19,6 @@
 
 #include <string.h>
 
-#include "compress/kernels/far.h"
 #include "compress/kernels/split.h"
 
 /* for what is known of its arguments only where it is called */
@@ -103,12 +102,12 @@ INLINE void fetch_step(const float *at)
         __builtin_prefetch(at + line * (WRING_LINE / sizeof(*at)), 0, 2);
 }
 
-/** Lines of other code, past the caches. @return where the next ones begin */
-INLINE uint64_t stream_lines(const struct wring_split_beside *beside, uint64_t begin, uint64_t end)
+/** @return where the next ones begin */
+INLINE uint64_t stream_lines(const struct wring_split_lines *lines, uint64_t begin, uint64_t end)
 {
     for (uint64_t line = begin; line < end; line++)
-        stream_line((uint8_t *)beside->to + line * WRING_LINE,
-                    (const uint8_t *)beside->from + line * WRING_LINE);
+        stream_line((uint8_t *)lines->to + line * WRING_LINE,
+                    (const uint8_t *)lines->from + line * WRING_LINE);
     return end;
 }
 
@@ -117,8 +116,8 @@ INLINE void do_beside(const struct wring_split_beside *beside, uint64_t i, uint6
 {
     if (beside->fetch != NULL)
         fetch_step(beside->fetch + i);
-    if (i % (2 * STEP) == 0 && *sent + 2 * LINES <= beside->lines)
-        *sent = stream_lines(beside, *sent, *sent + 2 * LINES);
+    if (i % (2 * STEP) == 0 && *sent + 2 * LINES <= beside->leaving.n)
+        *sent = stream_lines(&beside->leaving, *sent, *sent + 2 * LINES);
 }
 
 INLINE struct wring_split_far pack(uint8_t *packed, const float *src, uint64_t n, struct form form,
@@ -126,7 +125,7 @@ INLINE struct wring_split_far pack(uint8_t *packed, const float *src, uint64_t n
 {
     struct parts to = parts_of(packed, packed + WRING_SPLIT_OTHERS(n, form.width), n);
     const struct wring_split_beside beside = *out;
-    uint64_t i = 0, sent = 1;
+    uint64_t i = 0, sent = 0;
     vector peaks = {0};
 
     if (beside.next != NULL)
@@ -140,8 +139,8 @@ INLINE struct wring_split_far pack(uint8_t *packed, const float *src, uint64_t n
     }
     if (i < n)
         pack_rest(&to, src + i, n - i, form);
-    stream_lines(&beside, sent, beside.lines);
-    stream_lines(&beside, 0, beside.lines > 0);
+    stream_lines(&beside.leaving, sent, beside.leaving.n);
+    stream_lines(&beside.last, 0, beside.last.n);
     out->peak = largest(peaks);
     return to.far;
 }

@@ -68,9 +68,86 @@ INLINE vector take_others(vector exponents, uint64_t chosen, const uint8_t *othe
     return _mm512_mask_expand_epi8(exponents, chosen, _mm512_loadu_si512(others));
 }
 
+/**
+ * Low and high of a block on their way, straight from registers: a line is the end of one vector
+ * and the beginning of the next, as the block may begin at any byte. Both parts begin at the same
+ * place of a line.
+ */
+struct straight {
+    uint8_t *low, *high; /* lines that the parts begin in */
+    vector joint;        /* which bytes of two vectors are a line */
+};
+
+INLINE struct straight straight_of(void *packed, uint64_t n)
+{
+    const vector fours = ramp(0x03020100, 0x04040404);
+    unsigned skip = (uintptr_t)packed % WRING_LINE;
+    uint8_t *line = (uint8_t *)packed - skip;
+
+    return (struct straight){line, line + 2 * n,
+                             _mm512_add_epi8(fours, _mm512_set1_epi8((char)(WRING_LINE - skip)))};
+}
+
+INLINE void put_joint(const struct straight *to, uint8_t *line, vector before, vector behind)
+{
+    _mm512_stream_si512((void *)line, _mm512_permutex2var_epi8(before, to->joint, behind));
+}
+
+/** Asked for into the first cache. */
+INLINE void fetch_near(const float *at)
+{
+    for (uint64_t line = 0; line < LINES; line++)
+        __builtin_prefetch(at + line * (WRING_LINE / sizeof(*at)));
+}
+
+/** The first line is not whole yet, and neither is the last one: their parts go to `packed`. */
+INLINE struct wring_split_far send(uint8_t *packed, const float *src, struct form form,
+                                   struct wring_split_beside *out)
+{
+    const uint64_t n = WRING_SPLIT_BLOCK_USUAL;
+    struct parts to = parts_of(packed, packed + WRING_SPLIT_OTHERS(n, form.width), n);
+    const struct wring_split_beside beside = *out;
+    struct straight straight = straight_of(beside.straight, n);
+    struct apart first = {0}, before = {0};
+    vector peaks = {0};
+
+    if (beside.next != NULL)
+        peaks = peaks_of(beside.next, WRING_SPLIT_SAMPLE(n));
+    for (uint64_t i = 0; i < n; i += STEP) {
+        if (beside.fetch != NULL)
+            fetch_near(beside.fetch + i);
+        struct apart apart = take_apart(src + i);
+        if (i == 0) {
+            first = apart;
+        } else {
+            put_joint(&straight, straight.low + 2 * i, before.low[1], apart.low[0]);
+            put_joint(&straight, straight.high + i, before.high, apart.high);
+        }
+        put_joint(&straight, straight.low + 2 * i + WRING_LINE, apart.low[0], apart.low[1]);
+        put_exponents(&to, apart.exponents, ALL_LIVE, form);
+        to.planes += STEP / 8;
+        before = apart;
+    }
+    put_joint(&straight, straight.high, before.low[1], first.high);
+    _mm512_storeu_si512(packed, first.low[0]);
+    _mm512_storeu_si512(packed + WRING_SPLIT_PLANES(n) - WRING_LINE, before.high);
+    stream_lines(&beside.leaving, 0, beside.leaving.n);
+    stream_lines(&beside.last, 0, beside.last.n);
+    out->peak = largest(peaks);
+    return to.far;
+}
+
+static struct wring_split_far send_or_pack(uint8_t *packed, const float *src, uint64_t n,
+                                           unsigned width, uint32_t top,
+                                           struct wring_split_beside *beside)
+{
+    if (beside->straight == NULL)
+        return pack_block(packed, src, n, width, top, beside);
+    if (width == WRING_SPLIT_NARROW)
+        return send(packed, src, (struct form){WRING_SPLIT_NARROW, top}, beside);
+    return send(packed, src, (struct form){WRING_SPLIT_WIDE, top}, beside);
+}
+
 const struct wring_split_kernels wring_split_vbmi2 = {
-    peak_block,
-    pack_block,
-    unpack_block,
-    unpack_add_block,
+    peak_block, send_or_pack, true, unpack_block, unpack_add_block,
 };
