@@ -265,7 +265,7 @@ void wring_autoplan_tell(const struct wring_session *session, struct wring_autop
         const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
         out->planned = way->plan != NULL;
         out->with_us = autoplan->kept_us;
-        out->without_us = wring_autoplan_us(&autoplan->ways[0]);
+        out->without_us = autoplan->without_us;
         out->predicted_us = way->predicted_us;
         memcpy(out->name, way->name, sizeof(out->name));
         out->groups = way->plan != NULL ? way->plan->n_groups : autoplan->n;

@@ -86,6 +86,7 @@ struct wring_autoplan {
     uint32_t in_turn;                /* a bit for each way that has further looks */
     uint32_t first;                  /* of these; before, of all */
     double kept_us, kept_compute_us; /* what iterations took when it was settled */
+    double without_us;               /* and what they took as registered */
     uint32_t worse;                  /* looks in a row that found more than that */
     uint32_t busy;                   /* meetings in a row at which something was under way */
     uint64_t spent_ns;               /* rank 0: by measuring and planning, the last time */
@@ -138,6 +139,10 @@ enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
 /** By all looks so far: which way is next? @param way  out. @return it is not tried, but stays */
 bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
 
+/** What iterations take in a way, by the look that speaks for all: beside as registered it was in
+ *  the middle then, or the later one of two. @param without_us  out: as registered, then */
+double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us);
+
 /** Counting begins anew, after a change. */
 void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations);
 
@@ -177,11 +182,5 @@ void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
 
 /** @param n  1 to WRING_AUTOPLAN_TIMED */
 double wring_autoplan_median(const double *values, uint32_t n);
-
-/** What iterations took so, when it was looked at last. */
-static inline double wring_autoplan_us(const struct wring_autoplan_way *way)
-{
-    return way->measured_us[way->measured - 1];
-}
 
 #endif

@@ -100,3 +100,19 @@ bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
     *way = autoplan->first;
     return false;
 }
+
+double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us)
+{
+    const struct wring_autoplan_way *none = &autoplan->ways[0], *it = &autoplan->ways[way];
+    uint32_t looks = it->measured < none->measured ? it->measured : none->measured;
+    uint32_t look = looks - 1;
+    double ratios[WRING_AUTOPLAN_LOOKS];
+
+    for (uint32_t i = 0; i < looks; i++)
+        ratios[i] = it->measured_us[i] / none->measured_us[i];
+    for (uint32_t i = 0; i < looks && looks % 2 != 0; i++)
+        if (ratios[i] == wring_autoplan_median(ratios, looks))
+            look = i;
+    *without_us = none->measured_us[look];
+    return it->measured_us[look];
+}
