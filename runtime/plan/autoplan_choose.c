@@ -6,10 +6,8 @@
  */
 #include "runtime/plan/autoplan.h"
 
-#define NEAR 1.1 /* times as long as the best: is looked at again */
-#define CLEAR                                                                                  \
-    0.6            /* of the time without: that needs no second look, as no machine is so much \
-                      faster for a while */
+#define NEAR 1.1   /* times as long as the best: is looked at again */
+#define CLEAR 0.6  /* of the time without: no machine is so much faster only for a while */
 #define WORTH 0.97 /* of the time without, at most: what saves less is not worth a change */
 
 /** Of what a way took in a look; as registered has the better of those that are as good. */
@@ -57,14 +55,13 @@ static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way
 /** All ways have had a look: which ones take turns? */
 static void begin_turns(struct wring_autoplan *autoplan)
 {
-    uint32_t best = find_best(autoplan, 0);
-    double least_us = autoplan->ways[best].measured_us[0];
+    double least_us = autoplan->ways[find_best(autoplan, 0)].measured_us[0];
 
     autoplan->in_turn = 0;
     for (uint32_t i = 0; i < autoplan->n_ways; i++)
         if (autoplan->ways[i].measured_us[0] <= NEAR * least_us)
             autoplan->in_turn |= 1u << i;
-    if (least_us > CLEAR * autoplan->ways[0].measured_us[0] && best != 0)
+    if (least_us > CLEAR * autoplan->ways[0].measured_us[0])
         autoplan->in_turn |= 1;
     autoplan->first = next_in_turn(autoplan, 0);
 }
@@ -110,8 +107,9 @@ double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, do
 
     for (uint32_t i = 0; i < looks; i++)
         ratios[i] = it->measured_us[i] / none->measured_us[i];
-    for (uint32_t i = 0; i < looks && looks % 2 != 0; i++)
-        if (ratios[i] == wring_autoplan_median(ratios, looks))
+    double middle = wring_autoplan_median(ratios, looks); /* of two: neither */
+    for (uint32_t i = 0; i < looks; i++)
+        if (ratios[i] == middle)
             look = i;
     *without_us = none->measured_us[look];
     return it->measured_us[look];

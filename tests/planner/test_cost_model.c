@@ -259,10 +259,6 @@ static void faster_links(void)
     wring_profile_destroy(profile);
 }
 
-/* ---- counts, names, baselines ---- */
-
-/* ---- what is refused ---- */
-
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {

@@ -141,7 +141,7 @@ static enum wring_status run_round(struct wring_link_bench *bench, bool doubtful
     return status;
 }
 
-/** All ranks go on as long as one has time. */
+/** All ranks go on as long as rank 0 has time. */
 static enum wring_status agree_on_time(struct wring_link_bench *bench, uint64_t until_ns,
                                        bool *more)
 {
