@@ -103,7 +103,7 @@ double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, do
     const struct wring_autoplan_way *none = &autoplan->ways[0], *it = &autoplan->ways[way];
     uint32_t looks = it->measured < none->measured ? it->measured : none->measured;
     uint32_t look = looks - 1;
-    double ratios[WRING_AUTOPLAN_LOOKS];
+    double ratios[WRING_AUTOPLAN_LOOKS] = {0};
 
     for (uint32_t i = 0; i < looks; i++)
         ratios[i] = it->measured_us[i] / none->measured_us[i];
