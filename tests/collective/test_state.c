@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Residuals saved, loaded, moved to a job of another size, and rolled back after a failure. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,8 +300,9 @@ static void what_does_not_fit_is_refused(void)
 
 /** A job of two ranks that fails. */
 struct failing {
-    bool kept;               /* residuals are, of the step before */
-    const struct blob *load; /* [2] what it goes on from; NULL: nothing */
+    bool kept;                     /* residuals are, of the step before */
+    const struct blob *load;       /* [2] what it goes on from; NULL: nothing */
+    pthread_barrier_t *first_done; /* the first bucket is, on both: who leaves sooner may fail it */
 };
 
 /** A bucket that holds nothing back, and is in no state. */
@@ -325,7 +327,7 @@ static enum wring_status post_and_wait(struct wring_bucket *bucket)
 /** Rank 1 leaves in the middle of the third step. */
 static void fail(struct wring_session *session, uint32_t rank, void *arg)
 {
-    const struct failing *failing = arg;
+    struct failing *failing = arg;
     struct wring_bucket *raw = make_raw(session);
     struct buckets buckets;
     struct blob before, after;
@@ -345,6 +347,7 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
         CHECK(wring_bucket_post(buckets.buckets[b]) == WRING_OK, "post");
     }
     CHECK(wring_bucket_wait(buckets.buckets[0], WAIT_NS) == WRING_OK, "first bucket");
+    pthread_barrier_wait(failing->first_done);
     if (rank == 0) {
         CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS) == WRING_ERR_PEER, "second bucket");
         enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
@@ -369,7 +372,12 @@ static void run_failing(struct failing failing)
                                  .run = fail,
                                  .arg = &failing,
                                  .log = swallow};
+    pthread_barrier_t first_done;
+
+    pthread_barrier_init(&first_done, NULL, 2);
+    failing.first_done = &first_done;
     wring_test_run_ranks(&job);
+    pthread_barrier_destroy(&first_done);
 }
 
 static void a_failed_step_is_rolled_back(void)
