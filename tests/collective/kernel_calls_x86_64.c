@@ -109,16 +109,27 @@ static enum kind kind_of(long number, const long *args)
     }
 }
 
+/**
+ * Reading the clock is no call at all where the kernel lends its clock; and a thread sets its name
+ * and its timers as it begins, which is late where it has to wait for a core.
+ */
+static bool is_counted(long number, const long *args)
+{
+    bool clock = number == SYS_clock_gettime && args[0] == CLOCK_MONOTONIC;
+    bool begins = number == SYS_prctl && (args[0] == PR_SET_NAME || args[0] == PR_SET_TIMERSLACK);
+
+    return !clock && !begins;
+}
+
 static void on_call(int signal, siginfo_t *info, void *arg)
 {
     greg_t *regs = ((ucontext_t *)arg)->uc_mcontext.gregs;
     const long args[] = {regs[REG_RDI], regs[REG_RSI], regs[REG_RDX],
                          regs[REG_R10], regs[REG_R8],  regs[REG_R9]};
     long number = info->si_syscall;
-    bool clock = number == SYS_clock_gettime && args[0] == CLOCK_MONOTONIC;
 
     (void)signal;
-    if (!clock) { /* which is no call at all where the kernel lends its clock */
+    if (is_counted(number, args)) {
         enum kind kind = kind_of(number, args);
         atomic_fetch_add(&counts[kind], 1);
         if (kind == OTHERS)
