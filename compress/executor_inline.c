@@ -81,6 +81,7 @@ static void inline_destroy(struct wring_executor *executor)
 
 static const struct wring_executor_ops inline_ops = {
     .name = "inline",
+    .at_once = true,
     .reserve = inline_reserve,
     .submit = inline_submit,
     .poll = inline_poll,

@@ -59,6 +59,8 @@ void wring_engine_post(struct wring_engine *engine, struct wring_collective *col
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
 {
     engine->jobs_under_way++;
+    if (engine->executor->ops->at_once)
+        engine->computed += job->elems;
     engine->executor->ops->submit(engine->executor, &job, 1);
 }
 
@@ -197,10 +199,12 @@ static bool is_due(const struct wring_collective *collective, bool kick)
            (kick && collective->blocked);
 }
 
+/** The most urgent ones first; and again from them on, once much was computed. */
 static bool advance(struct wring_engine *engine)
 {
     bool kick = engine->kick, any = false;
     engine->kick = false;
+    engine->computed = 0;
     struct wring_collective *next;
     for (struct wring_collective *at = engine->active; at != NULL; at = next) {
         next = at->next_active;
@@ -213,6 +217,10 @@ static bool advance(struct wring_engine *engine)
         any |= !retry || moves_of(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
+        if (next != NULL && wring_engine_turn_is_over(engine)) {
+            engine->kick |= kick; /* which the rest have not had */
+            return true;
+        }
     }
     return any;
 }

@@ -15,6 +15,8 @@
 #include "transport/trace.h"
 #include <wring/executor.h>
 
+#define WRING_TURN_ELEMS (1u << 16) /* computed in one turn: they take some 30 microseconds */
+
 struct wring_collective;
 struct wring_task;
 
@@ -32,6 +34,7 @@ struct wring_engine {
     struct wring_collective *active;           /* by priority */
     atomic_uint n_active;                      /* may be read by any thread */
     uint32_t jobs_under_way;
+    uint64_t computed;         /* elements of jobs handed over since it last looked around */
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
     bool kick;                 /* something that blocked collectives wait for has happened */
     uint64_t checked_ns;       /* when it was last asked why nothing moves */
@@ -89,6 +92,16 @@ bool wring_engine_works_long(const struct wring_engine *engine);
 
 /** Does all that is under way wait for nobody but members that run beside us? */
 bool wring_engine_waits_beside(const struct wring_engine *engine);
+
+/**
+ * For collectives: has so much been computed that others have their turn, arrivals first, then what
+ * is urgent? An executor that computes at once would else encode all that is posted before it
+ * reduces any of it, which no cache holds by then.
+ */
+static inline bool wring_engine_turn_is_over(const struct wring_engine *engine)
+{
+    return engine->computed >= WRING_TURN_ELEMS;
+}
 
 /** Is there anything to wait for? */
 static inline bool wring_engine_idle(const struct wring_engine *engine)

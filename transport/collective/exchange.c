@@ -150,12 +150,13 @@ static bool complete(const struct wring_collective *collective)
 static void exchange_advance(struct wring_collective *collective)
 {
     bool any = true;
-    while (any) {
+    while (any && !wring_engine_turn_is_over(collective->engine)) {
         any = take_next(collective);
         any |= send_next(collective);
         any |= wring_collective_send(collective);
         any |= copy_own(collective);
     }
+    collective->runnable |= any;
     if (complete(collective))
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }

@@ -67,11 +67,12 @@ static bool reduce_next(struct wring_collective *collective)
 static void gathered_advance(struct wring_collective *collective)
 {
     bool any = true;
-    while (any) {
+    while (any && !wring_engine_turn_is_over(collective->engine)) {
         any = reduce_next(collective);
         any |= send_next(collective);
         any |= wring_collective_send(collective);
     }
+    collective->runnable |= any;
     uint64_t chunks = chunks_of(collective);
     if (collective->busy == 0 && sent(collective) == chunks && collective->reduced == chunks)
         wring_engine_finish(collective->engine, collective, WRING_OK);

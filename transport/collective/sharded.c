@@ -134,23 +134,16 @@ static bool complete(const struct wring_collective *collective)
     return true;
 }
 
-/**
- * One round of what can begin. With a codec there are no more before the engine has looked around:
- * an inline executor would go on encoding while the link stands idle.
- */
 static void sharded_advance(struct wring_collective *collective)
 {
     bool any = true;
-    while (any) { /* what unblocks the others comes first */
-        bool begun = reduce_next(collective);
-        begun |= take_sums(collective);
-        begun |= send_shards(collective);
-        any = wring_collective_send(collective) || begun;
-        if (begun && collective->work.codec != NULL) {
-            collective->runnable = true;
-            break;
-        }
+    while (any && !wring_engine_turn_is_over(collective->engine)) {
+        any = reduce_next(collective); /* what unblocks the others comes first */
+        any |= take_sums(collective);
+        any |= send_shards(collective);
+        any |= wring_collective_send(collective);
     }
+    collective->runnable |= any;
     if (complete(collective))
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }

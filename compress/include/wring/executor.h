@@ -113,6 +113,7 @@ struct wring_executor {
 
 struct wring_executor_ops {
     const char *name;
+    bool at_once; /* jobs are over when submit returns */
 
     /** Make room for jobs of max_elems elements. Called while idle. */
     enum wring_status (*reserve)(struct wring_executor *executor, uint64_t max_elems);
