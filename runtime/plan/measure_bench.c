@@ -150,11 +150,11 @@ static enum wring_status make_memory(struct wring_measure_bench *bench)
         if (all < wring_measure_batch(size) * wring_measure_size(size))
             all = wring_measure_batch(size) * wring_measure_size(size);
     bench->source = malloc(elems * sizeof(float));
-    bench->cold = malloc(WRING_MEASURE_COLD_BYTES);
+    bench->cold = malloc(WRING_MEASURE_COLD_WORDS * sizeof(*bench->cold));
     if (bench->source == NULL || bench->cold == NULL)
         return WRING_ERR_NO_MEMORY;
     fill(bench->source, elems, bench->session->rank);
-    memset(bench->cold, 1, WRING_MEASURE_COLD_BYTES);
+    memset(bench->cold, 1, WRING_MEASURE_COLD_WORDS * sizeof(*bench->cold));
     if (bench->params->placed)
         return wring_buffer_alloc(bench->session, all * sizeof(float), (void **)&bench->data);
     bench->data = malloc(all * sizeof(float));

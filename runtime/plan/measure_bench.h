@@ -14,8 +14,13 @@
 #define WRING_MEASURE_SAMPLES_MAX \
     (WRING_MEASURE_SIZES * (WRING_MEASURE_ROUNDS_MAX + WRING_MEASURE_AGAIN_MAX))
 #define WRING_MEASURE_WAYS_MAX (4 * WRING_MEASURE_CODECS_MAX)
-#define WRING_MEASURE_LEAST_US 1e-3         /* no time is none */
-#define WRING_MEASURE_COLD_BYTES (2u << 20) /* what a core's own caches hold */
+#define WRING_MEASURE_LEAST_US 1e-3 /* no time is none */
+#define WRING_MEASURE_LINE_WORDS 8u /* of 8 bytes */
+#define WRING_MEASURE_PAGE_LINES 64u
+#define WRING_MEASURE_COLD_PAGES 8192u /* more than a core knows the places of */
+#define WRING_MEASURE_COLD_LINES 4u    /* read of each: 2 MiB, which a core's own caches hold */
+#define WRING_MEASURE_COLD_WORDS \
+    ((size_t)WRING_MEASURE_COLD_PAGES * WRING_MEASURE_PAGE_LINES * WRING_MEASURE_LINE_WORDS)
 
 enum wring_measure_kind {
     WRING_MEASURE_SOLO,
@@ -62,7 +67,7 @@ struct wring_measure_bench {
     double words[WRING_MEASURE_WORDS], mean;
     float *source;                         /* of the largest size */
     float *data;                           /* of all buckets: those of a size, one after another */
-    uint64_t *cold;                        /* passes through the caches before each exchange */
+    uint64_t *cold;                        /* [COLD_WORDS] what a core reads before each exchange */
     uint64_t began_ns, budget_ns;          /* the latter is the same on all ranks */
     double elapsed_us, round_us, limit_us; /* likewise; of a round, and what it may take */
 };

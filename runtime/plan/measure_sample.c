@@ -21,13 +21,20 @@ static enum wring_status step(struct wring_bucket *bucket)
     return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
 }
 
-/** As between two iterations, other data have passed through the core's caches since. */
+/**
+ * As between two iterations, other data have passed through the core's caches since, and other
+ * pages: of each some lines, not the same of all, so that they meet every set of a cache.
+ */
 static uint64_t cool_down(const struct wring_measure_bench *bench)
 {
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < WRING_MEASURE_COLD_BYTES / sizeof(uint64_t); i += 8)
-        sum += *(volatile const uint64_t *)&bench->cold[i];
+    for (size_t page = 0; page < WRING_MEASURE_COLD_PAGES; page++)
+        for (size_t i = 0; i < WRING_MEASURE_COLD_LINES; i++) {
+            size_t line = (page * WRING_MEASURE_COLD_LINES + i) % WRING_MEASURE_PAGE_LINES;
+            size_t word = (page * WRING_MEASURE_PAGE_LINES + line) * WRING_MEASURE_LINE_WORDS;
+            sum += *(volatile const uint64_t *)&bench->cold[word];
+        }
     return sum;
 }
 
