@@ -142,6 +142,14 @@ static void fill(float *data, uint64_t elems, uint32_t rank)
     }
 }
 
+/** The ranks of a node fill a last cache together. */
+static size_t cold_bytes(const struct wring_measure_bench *bench)
+{
+    size_t bytes = WRING_MEASURE_LAST_BYTES / bench->params->ranks_per_node;
+
+    return bytes > WRING_MEASURE_OWN_BYTES ? bytes : WRING_MEASURE_OWN_BYTES;
+}
+
 static enum wring_status make_memory(struct wring_measure_bench *bench)
 {
     uint64_t elems = wring_measure_size(bench->sizes - 1), all = 0;
@@ -150,11 +158,11 @@ static enum wring_status make_memory(struct wring_measure_bench *bench)
         if (all < wring_measure_batch(size) * wring_measure_size(size))
             all = wring_measure_batch(size) * wring_measure_size(size);
     bench->source = malloc(elems * sizeof(float));
-    bench->cold = malloc(WRING_MEASURE_COLD_WORDS * sizeof(*bench->cold));
+    bench->cold_words = cold_bytes(bench) / sizeof(*bench->cold);
+    bench->cold = calloc(bench->cold_words, sizeof(*bench->cold));
     if (bench->source == NULL || bench->cold == NULL)
         return WRING_ERR_NO_MEMORY;
     fill(bench->source, elems, bench->session->rank);
-    memset(bench->cold, 1, WRING_MEASURE_COLD_WORDS * sizeof(*bench->cold));
     if (bench->params->placed)
         return wring_buffer_alloc(bench->session, all * sizeof(float), (void **)&bench->data);
     bench->data = malloc(all * sizeof(float));

@@ -14,13 +14,9 @@
 #define WRING_MEASURE_SAMPLES_MAX \
     (WRING_MEASURE_SIZES * (WRING_MEASURE_ROUNDS_MAX + WRING_MEASURE_AGAIN_MAX))
 #define WRING_MEASURE_WAYS_MAX (4 * WRING_MEASURE_CODECS_MAX)
-#define WRING_MEASURE_LEAST_US 1e-3 /* no time is none */
-#define WRING_MEASURE_LINE_WORDS 8u /* of 8 bytes */
-#define WRING_MEASURE_PAGE_LINES 64u
-#define WRING_MEASURE_COLD_PAGES 8192u /* more than a core knows the places of */
-#define WRING_MEASURE_COLD_LINES 4u    /* read of each: 2 MiB, which a core's own caches hold */
-#define WRING_MEASURE_COLD_WORDS \
-    ((size_t)WRING_MEASURE_COLD_PAGES * WRING_MEASURE_PAGE_LINES * WRING_MEASURE_LINE_WORDS)
+#define WRING_MEASURE_LEAST_US 1e-3          /* no time is none */
+#define WRING_MEASURE_OWN_BYTES (2u << 20)   /* what a core's own caches hold */
+#define WRING_MEASURE_LAST_BYTES (32u << 20) /* and a last cache */
 
 enum wring_measure_kind {
     WRING_MEASURE_SOLO,
@@ -65,9 +61,10 @@ struct wring_measure_bench {
     enum wring_scheme auto_is[WRING_MEASURE_CODECS_MAX][WRING_MEASURE_SIZES];
     struct wring_bucket *words_bucket, *mean_bucket;
     double words[WRING_MEASURE_WORDS], mean;
-    float *source;                         /* of the largest size */
-    float *data;                           /* of all buckets: those of a size, one after another */
-    uint64_t *cold;                        /* [COLD_WORDS] what a core reads before each exchange */
+    float *source;  /* of the largest size */
+    float *data;    /* of all buckets: those of a size, one after another */
+    uint64_t *cold; /* [cold_words] written before each exchange */
+    size_t cold_words;
     uint64_t began_ns, budget_ns;          /* the latter is the same on all ranks */
     double elapsed_us, round_us, limit_us; /* likewise; of a round, and what it may take */
 };
@@ -100,6 +97,10 @@ enum wring_status wring_measure_prepare(struct wring_measure_bench *bench);
 
 /** The session is as it was before. NULL members are fine. */
 void wring_measure_clear(struct wring_measure_bench *bench);
+
+/** Before each exchange as much is written as a last cache holds, or less where a round has no time
+ *  for that. Once limit_us is known. */
+void wring_measure_fit_cold(struct wring_measure_bench *bench);
 
 /** One sample of each kind: times of the slowest rank, processor time as the mean of all.
  *  @param took_us  out: of all of it, the same on all ranks */

@@ -7,7 +7,10 @@
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
-#define BEATEN 1.3 /* times as long as the other scheme */
+#define BEATEN 1.3      /* times as long as the other scheme */
+#define LINE_WORDS 8    /* of 8 bytes */
+#define EXCHANGES 4.0   /* of a way and size, in a round: one and many, small sizes once more */
+#define COLD_SHARE 0.25 /* of the time may go into making caches cold */
 
 /** What one exchange took this rank. */
 struct taken {
@@ -22,20 +25,27 @@ static enum wring_status step(struct wring_bucket *bucket)
 }
 
 /**
- * As between two iterations, other data have passed through the core's caches since, and other
- * pages: of each some lines, not the same of all, so that they meet every set of a cache.
+ * As in a backlog that is longer than any cache: other data, on other pages, have passed through
+ * the core's own caches, and the last one holds what has been written and is still to go to memory.
+ * Else an exchange that fits in there leaves its sums for others to write back.
  */
-static uint64_t cool_down(const struct wring_measure_bench *bench)
+static void cool_down(const struct wring_measure_bench *bench)
 {
-    uint64_t sum = 0;
+    for (size_t word = 0; word < bench->cold_words; word += LINE_WORDS)
+        ++*(volatile uint64_t *)&bench->cold[word];
+}
 
-    for (size_t page = 0; page < WRING_MEASURE_COLD_PAGES; page++)
-        for (size_t i = 0; i < WRING_MEASURE_COLD_LINES; i++) {
-            size_t line = (page * WRING_MEASURE_COLD_LINES + i) % WRING_MEASURE_PAGE_LINES;
-            size_t word = (page * WRING_MEASURE_PAGE_LINES + line) * WRING_MEASURE_LINE_WORDS;
-            sum += *(volatile const uint64_t *)&bench->cold[word];
-        }
-    return sum;
+void wring_measure_fit_cold(struct wring_measure_bench *bench)
+{
+    double samples = EXCHANGES * bench->n * (double)(bench->sizes - bench->first);
+
+    cool_down(bench); /* its pages are there from now on */
+    uint64_t began = wring_now_ns();
+    cool_down(bench);
+    double us = (double)(wring_now_ns() - began) / 1e3;
+    size_t own = WRING_MEASURE_OWN_BYTES / sizeof(*bench->cold);
+    for (; us > bench->limit_us * COLD_SHARE / samples && bench->cold_words > own; us /= 2)
+        bench->cold_words /= 2;
 }
 
 /**

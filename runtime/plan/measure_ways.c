@@ -197,6 +197,7 @@ static enum wring_status measure(struct wring_measure_bench *bench,
     if (status != WRING_OK)
         return status;
     bench->limit_us = wring_measure_limit_us(bench->budget_ns);
+    wring_measure_fit_cold(bench);
     status = warm_up(bench);
     if (status == WRING_OK)
         status =
