@@ -10,7 +10,7 @@
 
 #define WRING_MODULE "rendezvous"
 #define HANDSHAKE_NS (5 * WRING_NS_PER_S)
-#define FAREWELL_NS WRING_NS_PER_S /* for late ranks to hear why the job has ended */
+#define FAREWELL_NS (3 * WRING_NS_PER_S) /* for late ranks to hear why the job has ended */
 
 /** It knows the key: is it a rank that we miss? Two that cannot both be right end the job. */
 static void read_and_judge(struct wring_rendezvous_host *host,
