@@ -93,7 +93,7 @@ class Tools:
 
     def miss(self, name, packages):
         self.missing.append(f"{name} is not there, nor are its columns (Debian: apt-get install "
-                            f"{packages}; then meson setup --reconfigure and ninja)")
+                            f"{packages}; then meson setup --wipe BUILD, and ninja)")
 
     def find_launcher(self, library, names, marks):
         for name in filter(shutil.which, names):

@@ -69,7 +69,8 @@ struct wring_task {
 struct wring_collective_ops {
     const char *name;
     void (*start)(struct wring_collective *collective);
-    /** Do all that can be done now; call wring_engine_finish() at the end. */
+    /** Do what can be done now, or as much as a turn holds: then stay runnable. Call
+     *  wring_engine_finish() at the end. */
     void (*advance)(struct wring_collective *collective);
     void (*job_done)(struct wring_collective *collective, struct wring_task *task);
     /** Is there more to send to that member in this step? */
