@@ -151,16 +151,22 @@ void wring_made_fabric(uint32_t n, const uint64_t *elems, const double *ready_us
     }
 }
 
-void wring_made_small(uint32_t seed, uint32_t tensors_max, struct wring_made_problem *made)
+void wring_made_seeded(uint32_t seed, uint32_t tensors_max, uint32_t options_max,
+                       struct wring_made_problem *made)
 {
     struct wring_made_params params = {.n_tensors = 1 + seed % tensors_max,
                                        .n_lanes = 1 + seed / 3 % WRING_PLAN_LANES_MAX,
-                                       .n_options = 1 + seed / 5 % 4,
+                                       .n_options = 1 + seed / 5 % options_max,
                                        .seed = seed,
                                        .chunked = seed % 2 != 0,
                                        .restricted = seed / 2 % 3 == 0};
 
     wring_made_random(&params, made);
+}
+
+void wring_made_small(uint32_t seed, uint32_t tensors_max, struct wring_made_problem *made)
+{
+    wring_made_seeded(seed, tensors_max, 4, made);
     if (seed % 7 == 0)
         made->problem.max_group_elems = 50000 + seed % 100 * 1000;
 }

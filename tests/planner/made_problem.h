@@ -26,7 +26,11 @@ struct wring_made_params {
 /** A random problem whose options trade lanes against each other. Aborts without memory. */
 void wring_made_random(const struct wring_made_params *params, struct wring_made_problem *made);
 
-/** One of up to so many tensors, with up to four options. @param seed  tells all of it */
+/** One of up to so many tensors and options. @param seed  tells all of it */
+void wring_made_seeded(uint32_t seed, uint32_t tensors_max, uint32_t options_max,
+                       struct wring_made_problem *made);
+
+/** One with up to four options, whose groups are limited in some. @param seed  tells all of it */
 void wring_made_small(uint32_t seed, uint32_t tensors_max, struct wring_made_problem *made);
 
 /** A poor start: each tensor alone, with option 0. @param grouping  out: room for all tensors */

@@ -10,25 +10,14 @@
 #include "tests/planner/made_problem.h"
 
 enum {
-    TENSORS_MAX = 16
+    TENSORS_MAX = 16,
+    OPTIONS_MAX = 6
 };
 
 struct made_grouping {
     uint32_t end[TENSORS_MAX], option[TENSORS_MAX];
     struct wring_grouping grouping;
 };
-
-static void make(uint32_t seed, struct wring_made_problem *made)
-{
-    struct wring_made_params params = {.n_tensors = 1 + seed % TENSORS_MAX,
-                                       .n_lanes = 1 + seed / 3 % WRING_PLAN_LANES_MAX,
-                                       .n_options = 1 + seed / 5 % 6,
-                                       .seed = seed,
-                                       .chunked = seed % 2 != 0,
-                                       .restricted = seed / 2 % 3 == 0};
-
-    wring_made_random(&params, made);
-}
 
 /** An option that these tensors may take: all may take the first one. */
 static uint32_t draw_option(const struct wring_problem *problem, uint32_t begin, uint32_t end,
@@ -64,7 +53,7 @@ static void takes_as_long(void)
         struct wring_made_problem made;
         struct wring_reversed back;
         struct made_grouping there, kept;
-        make(seed, &made);
+        wring_made_seeded(seed, TENSORS_MAX, OPTIONS_MAX, &made);
         REQUIRE(wring_reversed_init(&back, &made.problem) == WRING_OK, "seed %u", seed);
         for (int round = 0; round < 5; round++) {
             draw(&made.problem, &random, &there);
