@@ -34,7 +34,7 @@ struct wring_engine {
     struct wring_collective *active;           /* by priority */
     atomic_uint n_active;                      /* may be read by any thread */
     uint32_t jobs_under_way;
-    uint64_t computed;         /* elements of jobs handed over since it last looked around */
+    uint64_t computed;         /* elements, of copies bytes, since it last looked around */
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
     bool kick;                 /* something that blocked collectives wait for has happened */
     uint64_t checked_ns;       /* when it was last asked why nothing moves */
