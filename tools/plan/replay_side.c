@@ -86,8 +86,12 @@ static void run_optimizer(const struct wring_replay_side *side)
 
 enum wring_status wring_replay_side_run(struct wring_replay_side *side, double *us)
 {
-    write_gradients(side);
+    /* who shares a core with another writes nothing while that one is still at its last one */
     enum wring_status status = wring_barrier(side->world);
+    if (status == WRING_OK) {
+        write_gradients(side);
+        status = wring_barrier(side->world);
+    }
     if (status != WRING_OK)
         return status;
     uint64_t cpu_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin_ns = wring_now_ns();
