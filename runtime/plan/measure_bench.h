@@ -134,6 +134,15 @@ void wring_measured_backlogs(struct wring_measure_bench *bench);
 void wring_measured_for_long(struct wring_measure_bench *bench,
                              const struct wring_profile *profile);
 
+/**
+ * What larger buckets take than were measured: where a link takes most of the largest one's time,
+ * its bytes' worth of that for each further element. A slow link had time for small ones only, and
+ * how their backlogs begin and end is part of what they took.
+ * @param fitted  its curves, of which those of solo and busy may go on otherwise
+ */
+void wring_measured_go_on(struct wring_measure_bench *bench, const struct wring_profile *profile,
+                          struct wring_profile_way *fitted);
+
 /** Curves into the profile: each way, and "auto". Sorts samples. Errors: WRING_ERR_NO_MEMORY, those
  *  of fitting. */
 enum wring_status wring_measured_put(struct wring_measure_bench *bench,

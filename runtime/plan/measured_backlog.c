@@ -8,6 +8,7 @@
 #define MANY 16               /* pieces */
 #define SHARED 0.75           /* of a processor: who has less shares it */
 #define LONG_BYTES (16 << 20) /* that no credit for bursts is enough for */
+#define LINKS_SHARE 0.75      /* of what a bucket takes: it is the link that takes it */
 
 /** What a byte takes on a link that is used for long: as the link's own measurement says, or as a
  *  backlog of the largest raw buckets has shown, if that was less. */
@@ -28,16 +29,24 @@ static double sustained_us(struct wring_measure_bench *bench, const struct wring
     return least_us;
 }
 
-/**
- * What a link lets through at first may be more than it sustains: queues are empty, and credit for
- * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
- * the largest ones have shown. Only where all bytes pass such a link: one rank per node.
- */
-static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
+/** The link that all bytes pass: that of one rank per node. NULL: there is none */
+static const struct wring_profile_link *find_link(const struct wring_profile *profile)
 {
     const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
 
-    if (profile->ranks_per_node > 1 || !link->present)
+    return profile->ranks_per_node == 1 && link->present ? link : NULL;
+}
+
+/**
+ * What a link lets through at first may be more than it sustains: queues are empty, and credit for
+ * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
+ * the largest ones have shown.
+ */
+static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
+{
+    const struct wring_profile_link *link = find_link(profile);
+
+    if (link == NULL)
         return;
     double byte_us = sustained_us(bench, link);
     for (uint32_t w = 0; w < bench->n; w++)
@@ -95,6 +104,20 @@ static void steady(struct wring_measure_bench *bench, struct wring_measure_way *
             way->us[WRING_MEASURE_BUSY][size][i] =
                 fmax(way->all_us[size][i] - once_us, WRING_MEASURE_LEAST_US) / way->batch[size];
     }
+}
+
+void wring_measured_go_on(struct wring_measure_bench *bench, const struct wring_profile *profile,
+                          struct wring_profile_way *fitted)
+{
+    const struct wring_profile_link *link = find_link(profile);
+
+    if (link == NULL)
+        return;
+    double byte_us = sustained_us(bench, link), largest = (double)fitted->max_elems;
+    double link_us = byte_us * wring_cost_at(&fitted->wire_bytes, largest);
+    if (link_us < LINKS_SHARE * wring_cost_at(&fitted->busy.us, largest))
+        return;
+    fitted->solo.us.slope = fitted->busy.us.slope = byte_us * fitted->wire_bytes.slope;
 }
 
 void wring_measured_backlogs(struct wring_measure_bench *bench)

@@ -145,6 +145,7 @@ static enum wring_status put_way(struct wring_measure_bench *bench, struct wring
 
     if (status != WRING_OK)
         return status;
+    wring_measured_go_on(bench, profile, &fitted);
     if (kept == NULL)
         return put_new_way(bench, way, scheme, &fitted, profile);
     while (wring_measure_size(bench->first + common) <=

@@ -99,8 +99,8 @@ static void a_further_bucket_takes_what_its_elements_do(void)
 }
 
 /** One rank per node: all bytes pass a link. @param link_us  that a byte takes, as the link's own
- *  measurement has it. @return what a further bucket of the largest size is said to take */
-static double busy_on_link_us(double link_us)
+ *  measurement has it. @return what a further bucket of so many elements is said to take */
+static double busy_on_link_us(double link_us, double elems)
 {
     struct wring_measure_bench *bench = make_bench(1);
     struct wring_profile *profile = calloc(1, sizeof(*profile));
@@ -113,7 +113,7 @@ static double busy_on_link_us(double link_us)
     CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
     const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
     CHECK(way != NULL, "the way is missing");
-    double us = wring_cost_at(&way->busy.us, 1 << 24);
+    double us = wring_cost_at(&way->busy.us, elems);
     wring_profile_destroy(profile);
     free_bench(bench);
     return us;
@@ -125,9 +125,23 @@ static void a_link_is_as_fast_as_it_was_seen(void)
     double seen = PER_ELEM_US * (1 << 24);
 
     for (double factor = 0.5; factor <= 4; factor *= 2) {
-        double is = busy_on_link_us(factor * PER_ELEM_US / 4);
+        double is = busy_on_link_us(factor * PER_ELEM_US / 4, 1 << 24);
         CHECK(fabs(is / seen - 1) < 0.03, "a link %g times as slow: %g us, not %g", factor, is,
               seen);
+    }
+}
+
+/** Past the largest size that was measured it is the link that tells, if it had told before. */
+static void larger_buckets_take_what_the_link_does(void)
+{
+    static const double factor[] = {0.5, 0.9, 1};
+
+    for (int i = 0; i < 3; i++) {
+        double further = (factor[i] < 0.75 ? 1 : factor[i]) * PER_ELEM_US * (3 << 24);
+        double link_us = factor[i] * PER_ELEM_US / 4;
+        double is = busy_on_link_us(link_us, 1 << 26) - busy_on_link_us(link_us, 1 << 24);
+        CHECK(fabs(is / further - 1) < 0.01, "the link's share is %g: %g us more, not %g",
+              factor[i], is, further);
     }
 }
 
@@ -166,6 +180,7 @@ int main(int argc, char **argv)
         {"a further bucket takes what its elements do",
          a_further_bucket_takes_what_its_elements_do},
         {"a link is as fast as it was seen", a_link_is_as_fast_as_it_was_seen},
+        {"larger buckets take what the link does", larger_buckets_take_what_the_link_does},
         {"who has half a processor takes twice as long",
          who_has_half_a_processor_takes_twice_as_long},
         {"a slow single bucket makes no fast backlog", a_slow_single_bucket_makes_no_fast_backlog},
