@@ -10,8 +10,10 @@
 #include "tools/commands.h"
 #include "tools/plan/replay_side.h"
 
-#define WARM_UP 2      /* iterations that are not counted */
-#define SETTLE_MAX 400 /* until a session that plans for itself has chosen */
+#define WARM_UP 2               /* iterations that are not counted */
+#define SETTLE_MAX 400          /* until a session that plans for itself has chosen */
+#define HELD_BYTES (256u << 20) /* beside gradients, … */
+#define HELD_OF_FREE 16         /* … but for no more than such a part of the free memory */
 #define SIDES_MAX (1 + WRING_REPLAY_BESIDE_MAX)
 
 /** Sides that take turns; the first is what was asked for, others are beside it. */
@@ -190,6 +192,26 @@ static int fail(const struct replay *replay, enum wring_status status)
     return wring_rank_fail(&side->faults, "cannot go on", status);
 }
 
+/**
+ * A process that trains has parameters and activations before it has gradients. What a system hands
+ * out first are odd pages that others have left, and exchanges in those take up to a sixth longer.
+ * @return as many bytes as parameters have, and some at least, in memory; to be freed; NULL without
+ */
+static char *hold_parameters(const struct wring_replay_params *params)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    size_t least = (size_t)sysconf(_SC_AVPHYS_PAGES) * page / HELD_OF_FREE;
+
+    for (uint32_t i = 0; i < params->trace->n; i++)
+        bytes += params->trace->tensors[i].elems * sizeof(float);
+    least = least < HELD_BYTES ? least : HELD_BYTES;
+    bytes = bytes > least ? bytes : least;
+    char *held = malloc(bytes + 1);
+    for (size_t at = 0; held != NULL && at < bytes; at += page)
+        ((volatile char *)held)[at] = 1;
+    return held;
+}
+
 static int run(struct replay *replay, const float *numbers, struct wring_replay_result *out)
 {
     int code = open_sides(replay, numbers);
@@ -205,17 +227,19 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
 {
     struct replay replay = {.params = params};
     float *numbers = wring_replay_numbers();
+    char *parameters = hold_parameters(params);
     int code = WRING_EXIT_FAILURE;
 
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
     replay.ratios = calloc(params->iterations, sizeof(*replay.ratios));
-    if (numbers == NULL || replay.ratios == NULL)
+    if (numbers == NULL || replay.ratios == NULL || parameters == NULL)
         wring_fail(params->name, "out of memory");
     else
         code = run(&replay, numbers, out);
     while (replay.n > 0) /* the first one's bootstrap serves the others */
         wring_replay_side_close(&replay.sides[--replay.n]);
     free(replay.ratios);
+    free(parameters);
     free(numbers);
     return code;
 }
