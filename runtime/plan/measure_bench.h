@@ -135,9 +135,9 @@ void wring_measured_for_long(struct wring_measure_bench *bench,
                              const struct wring_profile *profile);
 
 /**
- * What larger buckets take than were measured: where a link takes most of the largest one's time,
- * its bytes' worth of that for each further element. A slow link had time for small ones only, and
- * how their backlogs begin and end is part of what they took.
+ * What larger buckets take than were measured, where there was no time for all sizes and the link
+ * takes most of the largest one's time: its bytes' worth of that for each further element. How
+ * backlogs of small ones begin and end is part of what they took, and no part of that.
  * @param fitted  its curves, of which those of solo and busy may go on otherwise
  */
 void wring_measured_go_on(struct wring_measure_bench *bench, const struct wring_profile *profile,

@@ -111,7 +111,7 @@ void wring_measured_go_on(struct wring_measure_bench *bench, const struct wring_
 {
     const struct wring_profile_link *link = find_link(profile);
 
-    if (link == NULL)
+    if (link == NULL || fitted->max_elems >= wring_measure_size(WRING_MEASURE_SIZES - 1))
         return;
     double byte_us = sustained_us(bench, link), largest = (double)fitted->max_elems;
     double link_us = byte_us * wring_cost_at(&fitted->wire_bytes, largest);

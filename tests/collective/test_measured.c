@@ -99,13 +99,15 @@ static void a_further_bucket_takes_what_its_elements_do(void)
 }
 
 /** One rank per node: all bytes pass a link. @param link_us  that a byte takes, as the link's own
- *  measurement has it. @return what a further bucket of so many elements is said to take */
-static double busy_on_link_us(double link_us, double elems)
+ *  measurement has it. @param sizes  that there was time for. @return what a further bucket of so
+ * many elements is said to take */
+static double busy_on_link_us(double link_us, uint32_t sizes, double elems)
 {
     struct wring_measure_bench *bench = make_bench(1);
     struct wring_profile *profile = calloc(1, sizeof(*profile));
 
     CHECK(profile != NULL, "memory");
+    bench->sizes = bench->ways[0].n = sizes;
     profile->nodes = 2;
     profile->ranks_per_node = 1;
     profile->links[WRING_LEVEL_INTER].present = true;
@@ -125,23 +127,27 @@ static void a_link_is_as_fast_as_it_was_seen(void)
     double seen = PER_ELEM_US * (1 << 24);
 
     for (double factor = 0.5; factor <= 4; factor *= 2) {
-        double is = busy_on_link_us(factor * PER_ELEM_US / 4, 1 << 24);
+        double is = busy_on_link_us(factor * PER_ELEM_US / 4, SIZES, 1 << 24);
         CHECK(fabs(is / seen - 1) < 0.03, "a link %g times as slow: %g us, not %g", factor, is,
               seen);
     }
 }
 
-/** Past the largest size that was measured it is the link that tells, if it had told before. */
+/** Past the largest size that there was time for it is the link that tells, if it had told before;
+ *  where all sizes are there, they do. */
 static void larger_buckets_take_what_the_link_does(void)
 {
     static const double factor[] = {0.5, 0.9, 1};
 
-    for (int i = 0; i < 3; i++) {
-        double further = (factor[i] < 0.75 ? 1 : factor[i]) * PER_ELEM_US * (3 << 24);
-        double link_us = factor[i] * PER_ELEM_US / 4;
-        double is = busy_on_link_us(link_us, 1 << 26) - busy_on_link_us(link_us, 1 << 24);
-        CHECK(fabs(is / further - 1) < 0.01, "the link's share is %g: %g us more, not %g",
-              factor[i], is, further);
+    for (int i = 0; i < 6; i++) {
+        uint32_t sizes = i < 3 ? SIZES - 1 : SIZES;
+        double share = factor[i % 3], largest = (double)wring_measure_size(sizes - 1);
+        double own = share < 0.75 || sizes == SIZES ? 1 : share;
+        double further = own * PER_ELEM_US * 3 * largest, link_us = share * PER_ELEM_US / 4;
+        double is =
+            busy_on_link_us(link_us, sizes, 4 * largest) - busy_on_link_us(link_us, sizes, largest);
+        CHECK(fabs(is / further - 1) < 0.01, "%u sizes, the link's share is %g: %g us more, not %g",
+              sizes, share, is, further);
     }
 }
 
