@@ -14,6 +14,8 @@ import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
 TAP_PLAN = re.compile(r"1\.\.(\d+)$", re.M)
+TOLD = re.compile(r"check failed|^FAILED |^SUMMARY: |runtime error:|Error: ")
+MOST_TOLD, LAST = 10, 25  # lines of one failure
 TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *SKIP *(.*))?$", re.I)
 
 
@@ -79,6 +81,12 @@ def reason_of(output):
     return (told or lines or ["no reason given"])[-1]
 
 
+def what_counts(lines):
+    """The last lines, and before them what a test said of its failure where much followed that."""
+    before = [line for line in lines[:-LAST] if TOLD.search(line)]
+    return before[:MOST_TOLD] + lines[-LAST:]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--require", action="append", default=[], metavar="SUITE")
@@ -104,7 +112,7 @@ def main():
             print(f"skipped: {name}: {reason}")
         for name, why in failed:
             print(f"failed: {name} {why.splitlines()[0] if why else ''}")
-            for line in why.splitlines()[1:][-25:]:
+            for line in what_counts(why.splitlines()[1:]):
                 print(f"    {line}")
     most = slowest(arguments.logs, arguments.slowest)
     print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped" +

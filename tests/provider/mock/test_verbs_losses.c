@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Rails and queue pairs that fail, over devices that are not there. */
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <string.h>
 
@@ -169,6 +170,50 @@ static void devices_fail(void)
 {
     survive("1", first_device_fails, NULL);
     survive("4", first_device_fails, NULL);
+}
+
+#define STOPS 4 /* of queue pairs, before the first is made anew */
+#define STEPS 3 /* of a new one, until it is connected */
+
+static unsigned good_calls; /* until one fails */
+
+static void all_down_and_a_call_fails(void)
+{
+    all_down();
+    mock_fail_call("ibv_modify_qp", EINVAL, good_calls);
+}
+
+/** Whichever step of whichever new queue pair it is, of either side. */
+static void new_queue_pairs_fail(void)
+{
+    for (good_calls = STOPS; good_calls < STOPS + 4 * STEPS; good_calls++)
+        survive("1", all_down_and_a_call_fails, all_up);
+    mock_fail_call("", 0, 0);
+}
+
+/** Once the ports are back the first call of each round. */
+static void happen_and_fail(void *arg, unsigned arrived)
+{
+    const struct harm *harm = arg;
+    happen(arg, arrived);
+    if (harm->end == NULL)
+        mock_fail_call("ibv_modify_qp", EINVAL, 0);
+}
+
+static void new_queue_pairs_that_always_fail_end_it(void)
+{
+    struct harm harm = {all_down, all_up, 0};
+    struct losses losses = losses_of("1", "60", &harm);
+    losses.happen = happen_and_fail;
+    uint64_t begin = wring_now_ns();
+    REQUIRE(losses_run(&losses), "no pair");
+    CHECK(wring_now_ns() - begin < 30 * WRING_NS_PER_S, "tried for %.3g s",
+          (double)(wring_now_ns() - begin) / WRING_NS_PER_S);
+    CHECK(strstr(losses.a.text, "no new queue pair") != NULL ||
+              strstr(losses.b.text, "no new queue pair") != NULL,
+          "'%s', '%s'", losses.a.text, losses.b.text);
+    losses_expect_end(&losses);
+    mock_fail_call("", 0, 0);
 }
 
 /** Where it lasts, both ends are told within their time. */
@@ -384,6 +429,8 @@ int main(int argc, char **argv)
         {"nothing_gets_through", nothing_gets_through},
         {"queue_pairs_fail", queue_pairs_fail},
         {"devices_fail", devices_fail},
+        {"new_queue_pairs_fail", new_queue_pairs_fail},
+        {"new_queue_pairs_that_always_fail_end_it", new_queue_pairs_that_always_fail_end_it},
         {"what_lasts_ends", what_lasts_ends},
         {"without_recovery_the_last_one_ends_it", without_recovery_the_last_one_ends_it},
         {"anything_at_any_time", anything_at_any_time},

@@ -6,6 +6,7 @@
 #include "transport/providers/verbs/verbs_post.h"
 
 #define WRING_MODULE "verbs"
+#define TRIES 16 /* to make or connect queue pairs while none is left */
 
 /**
  * Is all known that came on the paths that are dead? What the peer's side completed, and its caller
@@ -43,11 +44,12 @@ static bool has_all(struct verbs_conn *conn)
     return all;
 }
 
-/** A new queue pair came to nothing: both sides agree once more, without it, where they can. */
+/** A new queue pair came to nothing: both sides agree once more, without it, where others are left.
+ *  Where none is all are made again, as it may have been an accident; but not for ever. */
 static void give_up(struct verbs_path *path, const char *why)
 {
     struct verbs_conn *conn = path->conn;
-    if (conn->dead == wring_verbs_all_paths(conn))
+    if (conn->dead == wring_verbs_all_paths(conn) && ++conn->resync.in_vain == TRIES)
         wring_verbs_resync_fail(conn, why);
     else
         wring_verbs_path_fail(path, WRING_ERR_DEVICE, why);

@@ -45,6 +45,7 @@ void wring_verbs_resync_begin(struct verbs_conn *conn)
     conn->state = VERBS_RESYNC;
     set_deadline(conn);
     resync->heard = false;
+    resync->in_vain = 0;
     forget_answers(resync);
     wring_verbs_of(conn)->counters.resyncs++;
     for (unsigned i = 0; i < conn->n_paths; i++) {

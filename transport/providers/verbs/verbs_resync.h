@@ -38,6 +38,7 @@ struct verbs_resync {
     bool resumed, answered; /* RESUME, ours and the peer's */
     bool connected, go;     /* GO, likewise */
     bool none_left;         /* at some time since messages moved */
+    unsigned in_vain;       /* tries to have new queue pairs where none is left, since it stopped */
     uint64_t moved;         /* messages, both ways, when the deadline was set */
     struct verbs_resync_word mine, peer;
     uint64_t delivered; /* of our messages, by the peer */
