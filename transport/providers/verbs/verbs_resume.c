@@ -44,8 +44,10 @@ static bool has_all(struct verbs_conn *conn)
     return all;
 }
 
-/** A new queue pair came to nothing: both sides agree once more, without it, where others are left.
- *  Where none is all are made again, as it may have been an accident; but not for ever. */
+/**
+ * A new queue pair came to nothing: both sides agree once more, without it where others are left.
+ * Where none is left all are made again, as it may have been an accident, but not for ever.
+ */
 static void give_up(struct verbs_path *path, const char *why)
 {
     struct verbs_conn *conn = path->conn;

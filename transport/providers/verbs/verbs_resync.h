@@ -7,7 +7,8 @@
  *     1  stop posting, and let what was posted on the paths that are left complete
  *     2  RESYNC: which paths are dead, which of them I could make anew, and how many receives of
  *        the peer my requests have used up on the others. Said again whenever one of these changes,
- *        with a new number, until both say that the same are dead and a path remains
+ *        or a new queue pair failed, with a new number, until both say that the same are dead and a
+ *        path remains
  *     3  take completions until that many receives of mine were used up; give out what is whole,
  *        forget the rest: parts of messages, and messages after a gap
  *     4  RESUME: how many messages I have given out, and new queue pairs for what both can make
