@@ -6,7 +6,6 @@ import os
 import sys
 import time
 
-from peer_sides import Failed
 from peer_watch import TRIES, Limits, Watch
 from replay_runs import Folder, place
 
@@ -89,28 +88,20 @@ class Bench:
         return got["measured_us"]
 
     def run(self):
-        """@return whether runs are left"""
+        """Rounds of all places, so that a place's lie far apart. @return whether runs are left"""
         places = list(dict.fromkeys((case.setting, case.ranks) for case in self.arguments.cases))
         try:
-            for setting, ranks in places:
-                some = [case for case in self.arguments.cases
-                        if (case.setting, case.ranks) == (setting, ranks)]
-                if self.is_done(some):
-                    continue
-                with place(self.wring, setting, ranks) as run:
-                    self.run_place(run, setting, ranks, some)
+            for turn in range(self.arguments.rounds):
+                for setting, ranks in places:
+                    some = [case for case in self.arguments.cases if case.title not in self.failed
+                            and (case.setting, case.ranks) == (setting, ranks)
+                            and len(self.runs_of(case)) <= turn]
+                    if some:
+                        with place(self.wring, setting, ranks) as run:
+                            self.run_round(run, some, turn)
         except TimeOver:
             return True
         return False
-
-    def run_place(self, run, setting, ranks, some):
-        try:
-            self.prepare(run, setting, ranks)
-        except Failed as error:
-            self.fail(f"{setting} x{ranks}", error)
-            return
-        for turn in range(self.arguments.rounds):
-            self.run_round(run, some, turn)
 
     def fail(self, what, error):
         self.failed[what] = str(error)

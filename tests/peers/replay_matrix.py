@@ -8,11 +8,12 @@
                                  [--json FILE] [--csv FILE]
 
 Settings: shm and tcp (this host, 2 ranks), 1g and 10g (2 and 4 hosts on links of so many Gbit/s,
-in network namespaces: links.py). For each setting and number of ranks each round has a calibration,
-kept in the folder, and made anew where memory is no longer as fast as it was then. A case is a model
-whose tensors all take one codec, in the groups that wring plan finds best, with a run in each round,
-which is the median of its iterations. "error" is predicted / measured - 1, the median of
-the runs; "spread" is how far the runs' times lie apart. "backward" is the time without any exchange.
+in network namespaces: links.py). A case is a model whose tensors all take one codec, in the groups
+that wring plan finds best, with a run in each round, which is the median of its iterations. In each
+round a codec is calibrated right before its cases, and anew where memory is no longer as fast as it
+was then: what is predicted and what is measured are of the same minutes. "error" is predicted /
+measured - 1, the median of the runs; "spread" is how far the runs' times lie apart. "backward" is
+the time without any exchange.
 
 With --auto each model runs under WRING_PLAN=auto, which may take bf16 and the case's codec, beside
 float32 and bf16, tensor by tensor: one job, an iteration of each in turn (wring replay --beside);
@@ -38,8 +39,9 @@ from replay_bench import Bench, end, say
 from replay_races import Races
 
 SURE = 2  # times that memory is to be measured before it counts as another
-PROFILES = 2  # of one setting in one round
-FIRST_TIMES = 3  # as long as other codecs, for links and for what waking costs
+PROFILES = 3  # of one codec in one round and setting
+BASE = "none"  # is calibrated first, with the links and what waking costs, whoever is asked for
+BASE_TIMES = 3  # as long as other codecs
 CALIBRATE_TRIES = 10  # a profile made while cores were apart makes all its cases wrong
 
 
@@ -57,8 +59,8 @@ def parse_arguments():
                         help="that are timed, with --auto turns (7 to 31, by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=10,
-                        help="at most, for each codec; the first has three times that, for links "
-                        "and for what waking costs")
+                        help="at most, for each codec; the first of a round has three times that, "
+                        "for links and for what waking costs")
     parser.add_argument("--calibrate-elements", help="of the largest bucket")
     parser.add_argument("--calibrate-doubt", type=float,
                         help="percent of the points that may be in doubt")
@@ -92,71 +94,74 @@ def pick(text, known):
 
 
 class Predictions(Bench):
-    def prepare(self, run, setting, ranks):
-        """A profile of all codecs, of which a folder that was left may have some."""
-        codecs = list(dict.fromkeys(["none", *self.arguments.codecs.split(",")]))
-        known = self.folder.codecs(setting, ranks) if self.profiles(setting, ranks) else []
-        missing = [codec for codec in codecs if codec not in known]
-        if missing:
-            self.calibrate(run, setting, ranks, missing, fresh=not known)
+    def calibrate(self, run, setting, ranks, codec, turn, fresh=False):
+        """@param fresh  the profile begins anew: links as well, and no other codec"""
+        onto = None if fresh else self.folder.keep(setting, ranks)
+        seconds = self.arguments.calibrate_seconds * (1 if onto else BASE_TIMES)
+        self.clock.need(seconds)
+        say(f"{setting} x{ranks}: calibrating {codec}")
+        self.watch.run(
+            lambda: self.folder.calibrate(run, setting, ranks, codec, seconds, onto,
+                                          elements=self.arguments.calibrate_elements,
+                                          doubt=self.arguments.calibrate_doubt),
+            lambda text: say(f"{setting} x{ranks}: {text}"), tries=CALIBRATE_TRIES)
+        self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks, "codec": codec,
+                         "round": turn, "copies": self.watch.settled()})
 
-    def calibrate(self, run, setting, ranks, codecs, fresh):
-        """One codec after the other, so that the host is less likely to disturb a part."""
-        for codec in codecs:
-            onto = None if fresh and codec == codecs[0] else self.folder.keep(setting, ranks)
-            seconds = self.arguments.calibrate_seconds * (1 if onto else FIRST_TIMES)
-            self.clock.need(seconds)
-            say(f"{setting} x{ranks}: calibrating {codec}")
-            self.watch.run(
-                lambda codec=codec, onto=onto, seconds=seconds: self.folder.calibrate(
-                    run, setting, ranks, codec, seconds, onto,
-                    elements=self.arguments.calibrate_elements,
-                    doubt=self.arguments.calibrate_doubt),
-                lambda text: say(f"{setting} x{ranks}: {text}"), tries=CALIBRATE_TRIES)
-        self.folder.add({"kind": "profile", "setting": setting, "ranks": ranks,
-                         "copies": self.watch.settled()})
+    def calibrations(self, setting, ranks, codec, turn):
+        """What memory was when each was made."""
+        return self.folder.find(kind="profile", setting=setting, ranks=ranks, codec=codec, round=turn)
 
-    def profiles(self, setting, ranks):
-        """What memory was when each of them was made."""
-        return self.folder.find(kind="profile", setting=setting, ranks=ranks)
+    def begin_codec(self, run, setting, ranks, codec, turn):
+        """Each round has its own calibration, which it has kept if it was ended after that."""
+        if not self.calibrations(setting, ranks, BASE, turn):
+            self.calibrate(run, setting, ranks, BASE, turn, fresh=True)
+        if not self.calibrations(setting, ranks, codec, turn):
+            self.calibrate(run, setting, ranks, codec, turn)
 
-    def keep_profile(self, run, setting, ranks, turn):
-        """Each round has its own, made anew where the machine is another one than it is of."""
-        made = self.profiles(setting, ranks)
-        if len(made) <= turn:
-            self.calibrate(run, setting, ranks, self.folder.codecs(setting, ranks), fresh=True)
-            return
+    def renew(self, run, case, turn):
+        """Calibrates anew where the machine is another one than it was."""
+        made = self.calibrations(case.setting, case.ranks, case.codec, turn)
         if not all(changed(made[-1]["copies"], self.watch.settled()) for _ in range(SURE)):
             return
-        if len(made) > PROFILES * self.arguments.rounds:
+        if len(made) == PROFILES:
             self.of_another += 1
             return
-        say(f"{setting} x{ranks}: memory is no longer as fast, or as slow, as it was")
-        self.calibrate(run, setting, ranks, self.folder.codecs(setting, ranks), fresh=True)
+        say(f"{case.setting} x{case.ranks}: memory is no longer as fast, or as slow, as it was")
+        self.calibrate(run, case.setting, case.ranks, case.codec, turn)
 
     def runs_of(self, case):
         return self.folder.find(**self.same(case, kind="prediction", codec=case.codec))
 
-    def is_done(self, some):
-        return all(len(self.runs_of(case)) >= self.arguments.rounds for case in some)
-
     def run_round(self, run, some, turn):
+        for codec in dict.fromkeys(case.codec for case in some):
+            self.run_codec(run, [case for case in some if case.codec == codec], turn)
+
+    def run_codec(self, run, some, turn):
+        """One codec's cases in one setting."""
+        setting, ranks, codec = some[0].setting, some[0].ranks, some[0].codec
+        try:
+            self.begin_codec(run, setting, ranks, codec, turn)
+        except Failed as error:
+            for case in some:
+                self.fail(case.title, error)
+            return
         for case in some:
-            if case.title in self.failed or len(self.runs_of(case)) > turn:
-                continue
             try:
-                self.keep_profile(run, case.setting, case.ranks, turn)
-                path, plan = self.folder.plan(case, self.arguments.compute)
-                measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
-                                       self.same(case, kind="prediction", codec=case.codec),
-                                       {"groups": len(plan["groups"]),
-                                        "backward_us": plan["last_ready_us"]})
+                self.run_case(run, case, turn)
             except Failed as error:
                 self.fail(case.title, error)
-                continue
-            error = plan["iteration_us"] / measured - 1
-            say(f"{case.title}, round {turn + 1}: predicted {cases.ms(plan['iteration_us'])} ms, "
-                f"measured {cases.ms(measured)}: {100 * error:+.1f} %")
+
+    def run_case(self, run, case, turn):
+        self.renew(run, case, turn)
+        path, plan = self.folder.plan(case, self.arguments.compute)
+        measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
+                               self.same(case, kind="prediction", codec=case.codec),
+                               {"groups": len(plan["groups"]),
+                                "backward_us": plan["last_ready_us"]})
+        error = plan["iteration_us"] / measured - 1
+        say(f"{case.title}, round {turn + 1}: predicted {cases.ms(plan['iteration_us'])} ms, "
+            f"measured {cases.ms(measured)}: {100 * error:+.1f} %")
 
     def outcomes(self):
         for case in self.arguments.cases:

@@ -77,14 +77,8 @@ def show(races):
 
 
 class Races(Bench):
-    def prepare(self, run, setting, ranks):
-        """WRING_PLAN=auto measures by itself, once: what it learns stays in the folder."""
-
-    def jobs_of(self, case):
+    def runs_of(self, case):
         return self.folder.find(**self.same(case, kind="race", codec=case.codec))
-
-    def is_done(self, some):
-        return all(len(self.jobs_of(case)) >= self.arguments.rounds for case in some)
 
     def beside(self, case):
         """@return codecs of the sides that may still be the best, by this model's jobs so far"""
@@ -96,12 +90,11 @@ class Races(Bench):
         least = min(map(statistics.median, times.values()))
         return [codec for codec in SIDES if statistics.median(times[codec]) <= CLEAR * least]
 
-    def run_round(self, run, some, turn):
+    def run_round(self, run, some, _):
+        """WRING_PLAN=auto measures by itself, once: what it learns stays in the folder."""
         cache = self.folder.path.resolve() / f"cache-{some[0].setting}-{some[0].ranks}"
         cache.mkdir(exist_ok=True)
         for case in some:
-            if case.title in self.failed or len(self.jobs_of(case)) > turn:
-                continue
             words = ["--plan", "auto", "-c", case.codec, "--beside", ",".join(self.beside(case))]
             try:
                 self.replay(run, case, words, FIRST_US.get(case.setting, USUAL_US),
@@ -110,12 +103,12 @@ class Races(Bench):
             except Failed as error:
                 self.fail(case.title, error)
                 continue
-            race = Race(case, self.jobs_of(case)[-1:])
+            race = Race(case, self.runs_of(case)[-1:])
             say(f"{case.title}: {cases.ms(race.jobs[0]['measured_us'])} ms, {race.ratio:.3f} of "
                 f"{SIDES[race.best]}: {race.jobs[0]['chosen']}")
 
     def show(self):
-        races = [Race(case, jobs) for case in self.arguments.cases if (jobs := self.jobs_of(case))]
+        races = [Race(case, jobs) for case in self.arguments.cases if (jobs := self.runs_of(case))]
         print(f"{len(races)} of {len(self.arguments.cases)} cases; compute: "
               f"{self.arguments.compute}\n")
         if not races:

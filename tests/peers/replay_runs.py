@@ -82,14 +82,6 @@ class Folder(Runs):
     def profile(self, setting, ranks):
         return self.path / f"profile-{setting}-{ranks}.json"
 
-    def codecs(self, setting, ranks):
-        """Those whose exchanges the profile has."""
-        path = self.profile(setting, ranks)
-        if not path.exists():
-            return []
-        with open(path, encoding="utf-8") as file:
-            return list(dict.fromkeys(way["codec"] for way in json.load(file)["ways"]))
-
     def calibrate(self, run, setting, ranks, codec, seconds, onto, **limits):
         """
         One codec's part; a machine that others use may be too noisy at first.
