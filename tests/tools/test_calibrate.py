@@ -90,6 +90,17 @@ class Calibrates(unittest.TestCase):
         self.assertTrue(0 <= computing["spin_coded"]["lost"] <= 1)
         self.assertTrue(0 < computing["core_share"] <= 1)
 
+    def test_ranks_that_share_a_core_are_told(self):
+        """By the processor time they get, whatever else wants some."""
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        try:
+            shared = self.calibrate("-n", "4", "-p", "shm", "-c", "none",
+                                    path=os.path.join(self.folder.name, "shared.json"))
+        finally:
+            os.sched_setaffinity(0, cores)
+        self.assertLess(shared["computing"]["core_share"], 0.8) # a quarter, where nobody else does
+
     def test_codecs(self):
         codecs = {codec["spec"]: codec for codec in self.first["codecs"]}
         self.assertEqual(set(codecs), {"bf16", "topk:ratio=0.01+ef"})

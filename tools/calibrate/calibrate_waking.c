@@ -4,7 +4,9 @@
  * computes beside one that sleeps through a window at a stretch, or is woken as often as gradients
  * come. What all ranks' threads get done together is compared, of windows that follow each other:
  * whatever else changes, changes more slowly. Exchanges themselves, measured that way, differ by
- * more than wake-ups cost. In a third window rank 0 computes alone: do ranks share processors?
+ * more than wake-ups cost. In a third window rank 0 computes alone: do ranks share processors? That
+ * is told by the processor time they get. What they get done with it is less in company where
+ * processors are threads of one core, and that is in the processor time of exchanges as well.
  */
 #include <math.h>
 #include <pthread.h>
@@ -34,6 +36,7 @@ struct worker {
 /** What a window came to. */
 struct window {
     double turns_per_ns; /* of all ranks */
+    double processors;   /* that all ranks' threads had */
     double ns;           /* it took */
     uint32_t woken;
 };
@@ -61,6 +64,13 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
+static uint64_t cpu_ns(const struct worker *worker)
+{
+    clockid_t clock;
+
+    return pthread_getcpuclockid(worker->thread, &clock) == 0 ? wring_clock_ns(clock) : 0;
+}
+
 static uint32_t pass_window(uint64_t until_ns, uint64_t every_ns)
 {
     uint32_t woken = 0;
@@ -81,26 +91,30 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
         sem_post(&worker->go);
     enum wring_status status = wring_barrier(job->world);
     uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
+    uint64_t used_ns = cpu_ns(worker);
     out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
     out->ns = (double)(wring_now_ns() - began_ns);
-    out->turns_per_ns = (double)(atomic_load(&worker->turns) - turns) / out->ns;
+    double had[] = {(double)(atomic_load(&worker->turns) - turns) / out->ns,
+                    (double)(cpu_ns(worker) - used_ns) / out->ns};
     atomic_store(&worker->wanted, false);
-    if (status != WRING_OK)
-        return status;
-    return wring_allreduce(job->world, &out->turns_per_ns, 1, WRING_F64, WRING_SUM, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_allreduce(job->world, had, 2, WRING_F64, WRING_SUM, NULL, NULL);
+    out->turns_per_ns = had[0];
+    out->processors = had[1];
+    return status;
 }
 
-/** What was lost for each time, all ranks' mean; and of what rank 0 gets done alone, what it does
- *  beside the others. */
+/** What was lost for each time, all ranks' mean; and of what rank 0 has alone, what each has beside
+ *  the others. */
 static enum wring_status take(struct wring_calibration *job, const struct window *alone,
                               const struct window *asleep, const struct window *woken,
                               struct samples *out)
 {
     double lost = asleep->turns_per_ns > 0 ? 1 - woken->turns_per_ns / asleep->turns_per_ns : 0;
-    double all = alone->turns_per_ns * job->ranks;
+    double all = alone->processors * job->ranks;
 
     out->wake_us[out->rounds] = lost * woken->ns / 1e3 / woken->woken;
-    out->core_share[out->rounds] = all > 0 ? asleep->turns_per_ns / all : 1;
+    out->core_share[out->rounds] = all > 0 ? asleep->processors / all : 1;
     return wring_allreduce(job->world, &out->wake_us[out->rounds++], 1, WRING_F64, WRING_AVG, NULL,
                            NULL);
 }
