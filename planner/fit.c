@@ -10,6 +10,7 @@
 #define TOO_FAR 0.05  /* however noisy it is */
 #define SMALLEST 1e-9 /* below that a share says nothing */
 #define SHARE_MAX 100 /* more is no news */
+#define MEDIANS_MAX 3 /* that a sample counts as in a mean */
 
 static int compare(const void *a, const void *b)
 {
@@ -40,6 +41,15 @@ double wring_fit_half_interval(const double *sorted, uint32_t n)
     struct wring_fit_interval interval = wring_fit_interval(sorted, n);
 
     return (interval.high - interval.low) / 2;
+}
+
+double wring_fit_mean(const double *sorted, uint32_t n)
+{
+    double most = MEDIANS_MAX * wring_fit_quantile(sorted, n, 0.5), sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += fmin(sorted[i], most);
+    return sum / n;
 }
 
 struct wring_fit_look wring_fit_look(struct wring_fit_point *point)
@@ -194,9 +204,9 @@ static bool are_times(const struct wring_fit_point *points, uint32_t n)
     return n > 0 && n <= WRING_FIT_POINTS_MAX;
 }
 
-/** Medians into the fit, the rest into trust. @return the median of their spreads */
-static double look_at_all(struct wring_fit_point *points, struct fit *fit,
-                          struct wring_profile_trust *trust)
+/** Middles into the fit, the rest into trust. @return the median of their spreads */
+static double look_at_all(struct wring_fit_point *points, enum wring_fit_middle middle,
+                          struct fit *fit, struct wring_profile_trust *trust)
 {
     double spreads[WRING_FIT_POINTS_MAX];
 
@@ -204,7 +214,8 @@ static double look_at_all(struct wring_fit_point *points, struct fit *fit,
     for (uint32_t i = 0; i < fit->n; i++) {
         struct wring_fit_look look = wring_fit_look(&points[i]);
         fit->x[i] = points[i].x;
-        fit->y[i] = look.median;
+        fit->y[i] =
+            middle == WRING_FIT_MEAN ? wring_fit_mean(points[i].samples, points[i].n) : look.median;
         trust->spread = fmax(trust->spread, look.spread);
         trust->doubt = fmax(trust->doubt, look.doubt);
         trust->samples = points[i].n < trust->samples ? points[i].n : trust->samples;
@@ -218,16 +229,16 @@ static double look_at_all(struct wring_fit_point *points, struct fit *fit,
 }
 
 enum wring_status wring_fit_curve(struct wring_fit_point *points, uint32_t n,
-                                  struct wring_profile_curve *out)
+                                  enum wring_fit_middle middle, struct wring_profile_curve *out)
 {
     struct fit fit = {.n = n};
     struct wring_profile_trust trust = {0};
-    double medians[WRING_FIT_POINTS_MAX];
+    double middles[WRING_FIT_POINTS_MAX];
 
     if (!are_times(points, n))
         return WRING_ERR_INVALID;
-    double spread = look_at_all(points, &fit, &trust);
-    memcpy(medians, fit.y, sizeof(medians));
+    double spread = look_at_all(points, middle, &fit, &trust);
+    memcpy(middles, fit.y, sizeof(middles));
     never_fall(fit.y, n);
     if (n > 1) {
         add_corners(&fit, fmin(fmax(CLOSE_ENOUGH, spread / 2), TOO_FAR));
@@ -236,7 +247,7 @@ enum wring_status wring_fit_curve(struct wring_fit_point *points, uint32_t n,
         fit.cost.corners[0].x = fit.x[0];
     }
     for (uint32_t i = 0; i < n; i++)
-        trust.error = fmax(trust.error, off_at(&fit, medians, i));
+        trust.error = fmax(trust.error, off_at(&fit, middles, i));
     *out = (struct wring_profile_curve){fit.cost, trust};
     return WRING_OK;
 }

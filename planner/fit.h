@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * From repeated measurements to a cost: medians, a monotone line through few corners, and how far
- * it can be trusted.
+ * From repeated measurements to a cost: medians or means, a monotone line through few corners, and
+ * how far it can be trusted.
  */
 #ifndef WRING_PLANNER_FIT_H
 #define WRING_PLANNER_FIT_H
@@ -42,8 +42,22 @@ struct wring_fit_look {
 };
 struct wring_fit_look wring_fit_look(struct wring_fit_point *point);
 
+/** What counts of a point's samples. */
+enum wring_fit_middle {
+    WRING_FIT_MEDIAN, /* what one takes by itself */
+    WRING_FIT_MEAN    /* what each of many takes that follow each other, see wring_fit_mean() */
+};
+
 /**
- * Fit a cost through the points' medians, by relative error. A corner is added where the line is
+ * The mean of sorted samples, none of which counts as more than three medians. A backlog takes the
+ * sum of what its buckets do, with the slow ones, of which there are some in most backlogs: 15 to
+ * 30 % of a machine that others use, too. What happens less often than that would otherwise count
+ * for more than it is in the median of such sums.
+ */
+double wring_fit_mean(const double *sorted, uint32_t n);
+
+/**
+ * Fit a cost through the points' middles, by relative error. A corner is added where the line is
  * off most, until it is off by no more than half of the points' spread, taken as 2 to 5 %, or
  * there are WRING_COST_CORNERS. Never falls. Beyond the last point it goes on as its last piece
  * does; a single point is taken as proportional there.
@@ -52,6 +66,6 @@ struct wring_fit_look wring_fit_look(struct wring_fit_point *point);
  * or samples that cannot be times). Threads: safe.
  */
 enum wring_status wring_fit_curve(struct wring_fit_point *points, uint32_t n,
-                                  struct wring_profile_curve *out);
+                                  enum wring_fit_middle middle, struct wring_profile_curve *out);
 
 #endif

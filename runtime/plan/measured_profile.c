@@ -68,7 +68,7 @@ static enum wring_status fit_numbers(const struct wring_measure_bench *bench, do
         *out = (struct wring_cost){.n = 0};
         return WRING_OK;
     }
-    enum wring_status status = wring_fit_curve(points, n, &curve);
+    enum wring_status status = wring_fit_curve(points, n, WRING_FIT_MEDIAN, &curve);
     if (status == WRING_OK)
         *out = curve.us;
     return status;
@@ -130,7 +130,7 @@ static enum wring_status fit_way(struct wring_measure_bench *bench, struct wring
             points[size - bench->first] = (struct wring_fit_point){
                 (double)wring_measure_size(size), from->us[kind][size], from->samples[size]};
         }
-        status = wring_fit_curve(points, end - bench->first, curves[kind]);
+        status = wring_fit_curve(points, end - bench->first, WRING_FIT_MEAN, curves[kind]);
     }
     fitted->max_elems = wring_measure_size(end - 1);
     return status == WRING_OK ? fit_numbers(bench, bytes, end, &fitted->wire_bytes) : status;

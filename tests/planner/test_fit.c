@@ -64,7 +64,8 @@ static void comes_back(void)
         struct measured measured;
         struct wring_profile_curve curve;
         measure(&measured, &random, share, 0.15);
-        REQUIRE(wring_fit_curve(measured.points, POINTS, &curve) == WRING_OK, "round %d", round);
+        REQUIRE(wring_fit_curve(measured.points, POINTS, WRING_FIT_MEDIAN, &curve) == WRING_OK,
+                "round %d", round);
         check_is_cost(&curve.us);
         for (double x = 1024; x < 5e7; x *= 1.3) {
             double off = wring_cost_at(&curve.us, x) / truth(x) - 1;
@@ -76,6 +77,41 @@ static void comes_back(void)
     }
 }
 
+/** Ten of them in a row, again and again: the median of their sums is what a plan's time is. */
+static double median_of_ten(uint32_t *random, double share, double bursts)
+{
+    double sums[401];
+
+    for (uint32_t s = 0; s < 401; s++) {
+        sums[s] = 0;
+        for (uint32_t i = 0; i < 10; i++)
+            sums[s] += noise(random, share, bursts) / 10;
+    }
+    struct wring_fit_point point = {0, sums, 401};
+    return wring_fit_look(&point).median;
+}
+
+static void means_are_what_many_take(void)
+{
+    uint32_t random = 5;
+
+    for (int round = 0; round < 8; round++) {
+        double share = round % 4 * 0.2, bursts = round / 4 * 0.01;
+        double samples[400], ten = median_of_ten(&random, share, bursts);
+        for (uint32_t s = 0; s < 400; s++)
+            samples[s] = noise(&random, share, bursts);
+        struct wring_fit_point point = {1000, samples, 400};
+        struct wring_profile_curve curve;
+        REQUIRE(wring_fit_curve(&point, 1, WRING_FIT_MEAN, &curve) == WRING_OK, "round %d", round);
+        double off = wring_cost_at(&curve.us, 1000) / ten - 1;
+        CHECK(fabs(off) < 0.04, "round %d: %g off", round, off);
+    }
+    double skewed[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1000}; /* the last one counts as three medians: no more */
+    CHECK(wring_fit_mean(skewed, 10) == 1.5, "%g, not 1.5", wring_fit_mean(skewed, 10));
+    double one[] = {7}, none[] = {0, 0, 5};
+    CHECK(wring_fit_mean(one, 1) == 7 && wring_fit_mean(none, 3) == 0, "of one, and about none");
+}
+
 static void few_corners(void)
 {
     struct measured measured;
@@ -83,7 +119,8 @@ static void few_corners(void)
     uint32_t random = 7;
 
     measure(&measured, &random, 0, 0);
-    REQUIRE(wring_fit_curve(measured.points, POINTS, &curve) == WRING_OK, "exact");
+    REQUIRE(wring_fit_curve(measured.points, POINTS, WRING_FIT_MEDIAN, &curve) == WRING_OK,
+            "exact");
     CHECK(curve.us.n == 3, "two pieces took %u corners", curve.us.n);
     CHECK(fabs(curve.us.slope - 0.003) < 1e-9, "slope %g", curve.us.slope);
     CHECK(curve.trust.spread == 0 && curve.trust.doubt == 0 && curve.trust.noisy == 0, "trust");
@@ -97,7 +134,7 @@ static void never_falls(void)
 
     for (uint32_t i = 0; i < 5; i++)
         points[i] = (struct wring_fit_point){i * 10.0, samples[i], 3};
-    REQUIRE(wring_fit_curve(points, 5, &curve) == WRING_OK, "falls");
+    REQUIRE(wring_fit_curve(points, 5, WRING_FIT_MEDIAN, &curve) == WRING_OK, "falls");
     check_is_cost(&curve.us);
     CHECK(curve.trust.error > 0.1, "and is off by %g only", curve.trust.error);
 }
@@ -116,12 +153,12 @@ static void noise_is_told(void)
         CHECK(loud.spread > WRING_PROFILE_NOISE, "wild %g", loud.spread);
     }
     struct wring_profile_curve curve;
-    REQUIRE(wring_fit_curve(wild.points, POINTS, &curve) == WRING_OK, "wild");
+    REQUIRE(wring_fit_curve(wild.points, POINTS, WRING_FIT_MEDIAN, &curve) == WRING_OK, "wild");
     CHECK(curve.trust.noisy == POINTS, "%u are noisy", curve.trust.noisy);
     CHECK(curve.trust.doubtful > 0 && wring_profile_is_noise(&curve.trust, 0) &&
               !wring_profile_is_noise(&curve.trust, 1),
           "%u are in doubt", curve.trust.doubtful);
-    REQUIRE(wring_fit_curve(calm.points, POINTS, &curve) == WRING_OK, "calm");
+    REQUIRE(wring_fit_curve(calm.points, POINTS, WRING_FIT_MEDIAN, &curve) == WRING_OK, "calm");
     CHECK(curve.trust.doubtful == 0 && !wring_profile_is_noise(&curve.trust, 0), "calm is known");
 }
 
@@ -131,7 +168,7 @@ static void single_points(void)
     struct wring_fit_point point = {1000, samples, 3};
     struct wring_profile_curve curve;
 
-    REQUIRE(wring_fit_curve(&point, 1, &curve) == WRING_OK, "one point");
+    REQUIRE(wring_fit_curve(&point, 1, WRING_FIT_MEDIAN, &curve) == WRING_OK, "one point");
     CHECK(wring_cost_at(&curve.us, 10) == 10 && wring_cost_at(&curve.us, 3000) == 30,
           "as it is before, proportional beyond");
     point.n = 1;
@@ -145,17 +182,19 @@ static void refusals(void)
     struct wring_fit_point same[2] = {{5, good, 2}, {5, good, 2}};
     struct wring_fit_point not_number = {1, bad, 2}, below = {1, negative, 2}, none = {1, good, 0};
 
-    CHECK(wring_fit_curve(same, 0, &curve) == WRING_ERR_INVALID, "no points");
-    CHECK(wring_fit_curve(same, 2, &curve) == WRING_ERR_INVALID, "the same x twice");
-    CHECK(wring_fit_curve(&not_number, 1, &curve) == WRING_ERR_INVALID, "NaN");
-    CHECK(wring_fit_curve(&below, 1, &curve) == WRING_ERR_INVALID, "negative");
-    CHECK(wring_fit_curve(&none, 1, &curve) == WRING_ERR_INVALID, "no samples");
+    CHECK(wring_fit_curve(same, 0, WRING_FIT_MEDIAN, &curve) == WRING_ERR_INVALID, "no points");
+    CHECK(wring_fit_curve(same, 2, WRING_FIT_MEDIAN, &curve) == WRING_ERR_INVALID,
+          "the same x twice");
+    CHECK(wring_fit_curve(&not_number, 1, WRING_FIT_MEDIAN, &curve) == WRING_ERR_INVALID, "NaN");
+    CHECK(wring_fit_curve(&below, 1, WRING_FIT_MEDIAN, &curve) == WRING_ERR_INVALID, "negative");
+    CHECK(wring_fit_curve(&none, 1, WRING_FIT_MEDIAN, &curve) == WRING_ERR_INVALID, "no samples");
 }
 
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"comes back", comes_back},
+        {"means are what many take", means_are_what_many_take},
         {"few corners", few_corners},
         {"never falls", never_falls},
         {"noise is told", noise_is_told},

@@ -126,7 +126,7 @@ static enum wring_status fit(struct bench *bench, enum task task, double per_ele
                                              bench->samples[task][i], bench->rounds};
         wring_calibrate_count(&points[i], bench->noise);
     }
-    enum wring_status status = wring_fit_curve(points, bench->n, &curve);
+    enum wring_status status = wring_fit_curve(points, bench->n, WRING_FIT_MEDIAN, &curve);
     if (status != WRING_OK)
         return status;
     *out = curve.us;
@@ -146,7 +146,7 @@ static enum wring_status fit_bytes(struct bench *bench, struct wring_cost *out)
         bytes[i] = (double)bench->work[i].first_bytes;
         points[i] = (struct wring_fit_point){(double)bench->work[i].elems, &bytes[i], 1};
     }
-    enum wring_status status = wring_fit_curve(points, bench->n, &curve);
+    enum wring_status status = wring_fit_curve(points, bench->n, WRING_FIT_MEDIAN, &curve);
     if (status == WRING_OK)
         *out = curve.us;
     return status;

@@ -169,7 +169,7 @@ static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task ta
             (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->rounds};
         wring_calibrate_count(&points[i], noise);
     }
-    return wring_fit_curve(points, n_sizes, out);
+    return wring_fit_curve(points, n_sizes, WRING_FIT_MEDIAN, out);
 }
 
 static enum wring_status make_memory(struct bench *bench, uint64_t elems)

@@ -170,9 +170,10 @@ static const struct argp calibrate_argp = {
     .doc = "Measure what puts, links, codecs and whole exchanges take here, for wring plan."
            "\v"
            "The ranks are those of the job to plan for: started here, or by a launcher on its "
-           "hosts. Samples are taken in rounds in which everything has its turn; medians count, "
-           "and how far they can be trusted is written beside them. A point is in doubt where its "
-           "value is not known to 25 %; those have more samples while there is time. A curve with "
+           "hosts. Samples are taken in rounds in which everything has its turn; medians count, of "
+           "whole exchanges means, and how far they can be trusted is written beside them. A point "
+           "is in doubt where its value is not known to 25 %; those have more samples while there "
+           "is time. A curve with "
            "more than --doubt of its points in doubt is left out, and a line says so; the next run "
            "measures it again. Without links, copies or raw exchanges nothing is written, nor if "
            "more than --doubt of all points are in doubt.",

@@ -49,9 +49,9 @@ static enum wring_status fit_step(struct wring_link_bench *bench, enum wring_lin
                 wring_link_bytes(bench, i), bench->samples[step][i], bench->samples_n[step][i]};
     for (uint32_t i = 0; i < n && noise != NULL; i++)
         wring_calibrate_count(&points[i], noise);
-    enum wring_status status = wring_fit_curve(points, 1, &least);
+    enum wring_status status = wring_fit_curve(points, 1, WRING_FIT_MEDIAN, &least);
     if (status == WRING_OK)
-        status = wring_fit_curve(points + 1, n - 1, &curve);
+        status = wring_fit_curve(points + 1, n - 1, WRING_FIT_MEDIAN, &curve);
     if (status != WRING_OK)
         return status;
     snprintf(out->name, sizeof(out->name), "%s", names[step]);

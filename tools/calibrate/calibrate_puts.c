@@ -67,8 +67,9 @@ static enum wring_status fit(struct bench *bench, struct wring_profile_put *out)
         latency[i] = (struct wring_fit_point){bytes, bench->latency_us[i], bench->samples[i]};
         each[i] = (struct wring_fit_point){bytes, bench->put_us[i], bench->rounds[i]};
     }
-    enum wring_status status = wring_fit_curve(latency, bench->n, &out->latency);
-    return status == WRING_OK ? wring_fit_curve(each, bench->n, &out->each) : status;
+    enum wring_status status = wring_fit_curve(latency, bench->n, WRING_FIT_MEDIAN, &out->latency);
+    return status == WRING_OK ? wring_fit_curve(each, bench->n, WRING_FIT_MEDIAN, &out->each)
+                              : status;
 }
 
 /** The provider of that name; who looks on may know none. */
