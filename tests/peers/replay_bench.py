@@ -12,7 +12,7 @@ from replay_runs import Folder, place
 LEFT = 3  # exit status where runs are left
 WARM_UP = 2  # iterations of a replay that are not timed
 LOOK_S = 0.5  # between looks at the machine while something runs
-ITERATIONS = {"shm": 31, "tcp": 31, "10g": 15, "1g": 7}  # by how long they take
+REPEATS = 0.2  # of all runs: where more of them were disturbed, that is what the machine is like
 LONG_S = 15  # a run that is not made again: so long the machine is never left alone
 
 
@@ -57,20 +57,17 @@ class Bench:
         self.wring, self.failed, self.of_another = wring, {}, 0
         limits = Limits(os.path.abspath(f"{arguments.build}/tests/peers/machine_limits"))
         self.watch = Watch(float) if arguments.as_is or arguments.auto else Watch(
-            limits.line, len(arguments.cases) * arguments.rounds, limits.copies, every=LOOK_S)
+            limits.line, round(REPEATS * len(arguments.cases) * arguments.rounds), limits.copies,
+            every=LOOK_S)
 
     def same(self, case, **more):
         """How a line names a case's run."""
         return {"setting": case.setting, "ranks": case.ranks, "model": case.model,
                 "scale": case.scale, "compute": self.arguments.compute,
-                "iterations": self.iterations(case.setting), **more}
+                "iterations": self.arguments.iterations, **more}
 
-    def iterations(self, setting):
-        return self.arguments.iterations or ITERATIONS[setting]
-
-    def replay(self, run, case, words, expected_us, what, beside, **environment):
+    def replay(self, run, case, words, iterations, expected_us, what, beside, **environment):
         """One run, written down: what names it, and what else is to be known of it."""
-        iterations = self.iterations(case.setting)
         seen = [line["took_s"] for line in self.folder.find(**what)]
         guess = max(seen) if seen else 2 + 1.3e-6 * expected_us * (iterations + WARM_UP)
         self.clock.need(guess)
@@ -80,7 +77,7 @@ class Bench:
         got = json.loads(self.watch.run(
             lambda: run(words, 60 + 10 * guess, **environment),
             lambda text: say(f"{case.title}: {text}"), tries=TRIES if guess < LONG_S else 1))
-        self.folder.add({**what, **beside, "measured_us": got["measured_us"],
+        self.folder.add({**what, **beside, "timed": iterations, "measured_us": got["measured_us"],
                          "within": got["spread"], "predicted_us": got["predicted_us"],
                          "wire_bytes": got["wire_bytes"], "chosen": got.get("chosen", ""),
                          "beside": got.get("beside", []),

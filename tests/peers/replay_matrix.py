@@ -20,11 +20,12 @@ float32 and bf16, tensor by tensor: one job, an iteration of each in turn (wring
 ratios are within turns. Where one of the two takes more than half as long again as the other, only the
 better one is beside it in this model's further cases. As sides take turns nothing is made again.
 
-A run during which the host disturbed the machine is made again (peer_watch.py). Every run is written
-down when it ends, so whoever starts it again goes on, and --seconds ends it early. Exit status: 0,
-1 if a run failed, 3 if runs are left. A round of all cases in full size takes half an hour, most of it at
-1 Gbit/s, which gradients of 1.9 GB pass in 15 s, in each of 9 iterations and each round; --models
-takes MODEL:SCALE, of tensors and times.
+A run during which the host disturbed the machine is made again (peer_watch.py), unless one in five
+was already: then that is what the machine is like. Every run is written down when it ends, so whoever
+starts it again goes on, and --seconds ends it early. Exit status: 0, 1 if a run failed, 3 if runs are
+left. A round of all cases in full size takes half an hour, most of it at 1 Gbit/s, which gradients of
+1.9 GB pass in 15 s, in each of 9 iterations and each round; --models takes MODEL:SCALE, of tensors and
+times.
 """
 import argparse
 import csv
@@ -39,10 +40,12 @@ from replay_bench import Bench, end, say
 from replay_races import Races
 
 SURE = 2  # times that memory is to be measured before it counts as another
-PROFILES = 3  # of one codec in one round and setting
+PROFILES = 2  # of one codec in one round and setting
 BASE = "none"  # is calibrated first, with the links and what waking costs, whoever is asked for
 BASE_TIMES = 3  # as long as other codecs
-CALIBRATE_TRIES = 10  # a profile made while cores were apart makes all its cases wrong
+CALIBRATE_TRIES = 2  # while cores are apart: a profile of such a moment makes all its cases wrong
+RUN_US = 2e6  # that a run takes: shorter ones are of a moment
+ITERATIONS_MIN, ITERATIONS_MAX = 7, 101
 
 
 def parse_arguments():
@@ -56,7 +59,7 @@ def parse_arguments():
     parser.add_argument("--codecs", default=cases.CODECS)
     parser.add_argument("--rounds", type=int, help="(3, with --auto 1)")
     parser.add_argument("--iterations", type=int,
-                        help="that are timed, with --auto turns (7 to 31, by how long they take)")
+                        help="that are timed, with --auto turns (7 to 101, by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=10,
                         help="at most, for each codec; the first of a round has three times that, "
@@ -155,13 +158,18 @@ class Predictions(Bench):
     def run_case(self, run, case, turn):
         self.renew(run, case, turn)
         path, plan = self.folder.plan(case, self.arguments.compute)
-        measured = self.replay(run, case, ["--plan", path], plan["iteration_us"],
+        measured = self.replay(run, case, ["--plan", path], self.iterations(plan["iteration_us"]),
+                               plan["iteration_us"],
                                self.same(case, kind="prediction", codec=case.codec),
                                {"groups": len(plan["groups"]),
                                 "backward_us": plan["last_ready_us"]})
         error = plan["iteration_us"] / measured - 1
         say(f"{case.title}, round {turn + 1}: predicted {cases.ms(plan['iteration_us'])} ms, "
             f"measured {cases.ms(measured)}: {100 * error:+.1f} %")
+
+    def iterations(self, expected_us):
+        fit = round(RUN_US / expected_us)
+        return self.arguments.iterations or min(max(fit, ITERATIONS_MIN), ITERATIONS_MAX)
 
     def outcomes(self):
         for case in self.arguments.cases:
@@ -175,12 +183,12 @@ class Predictions(Bench):
     def show(self):
         """@return (a dictionary for each case, what they come to)"""
         outcomes = list(self.outcomes())
-        used = sorted({self.iterations(outcome.case.setting) for outcome in outcomes})
-        print(f"{len(outcomes)} of {len(self.arguments.cases)} cases; each run the median of "
-              f"{' to '.join(map(str, used[::max(1, len(used) - 1)]))} iterations; compute: "
-              f"{self.arguments.compute}\n")
+        print(f"{len(outcomes)} of {len(self.arguments.cases)} cases; compute: "
+              f"{self.arguments.compute}")
         if not outcomes:
             return [], {}
+        timed = [line["timed"] for one in outcomes for line in self.runs_of(one.case)]
+        print(f"each run is the median of {min(timed)} to {max(timed)} iterations\n")
         cases.show_outcomes(outcomes)
         cases.show_judgement(outcomes)
         return [outcome.as_json() for outcome in outcomes], cases.judge(outcomes)

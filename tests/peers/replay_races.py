@@ -10,6 +10,7 @@ from replay_bench import Bench, say
 WORST = 1.05  # times what the best of fp32 and bf16 takes
 SIDES = {"none": "fp32", "bf16": "bf16"}  # that auto runs beside, as its codecs and to be read
 CLEAR = 1.5  # times as long: who takes that is not the best, and need not run again
+TURNS = {"shm": 31, "tcp": 31, "10g": 15, "1g": 7}  # by how long they take
 FIRST_US = {"1g": 1e7}  # guesses at a turn that nobody predicted
 USUAL_US = 1e6
 
@@ -48,7 +49,7 @@ class Race:
                    for codec, name in SIDES.items()},
                 "ratio": self.ratio, "low": self.middle["low"], "high": self.middle["high"],
                 "confidence": self.middle["confidence"], "jobs": len(self.jobs),
-                "turns": self.jobs[0]["iterations"], "chosen": [job["chosen"] for job in self.jobs]}
+                "turns": self.jobs[0]["timed"], "chosen": [job["chosen"] for job in self.jobs]}
 
 
 def judge(races):
@@ -97,7 +98,8 @@ class Races(Bench):
         for case in some:
             words = ["--plan", "auto", "-c", case.codec, "--beside", ",".join(self.beside(case))]
             try:
-                self.replay(run, case, words, FIRST_US.get(case.setting, USUAL_US),
+                self.replay(run, case, words, self.arguments.iterations or TURNS[case.setting],
+                            FIRST_US.get(case.setting, USUAL_US),
                             self.same(case, kind="race", codec=case.codec), {},
                             WRING_CACHE=str(cache))
             except Failed as error:

@@ -11,7 +11,7 @@ import links
 from peer_sides import Failed
 from replay_cases import ON_LINKS
 
-TRIES = 4  # of a calibration that finds nothing but noise
+TRIES = 4  # of a calibration that finds nothing but noise, or leaves out too much for that
 NOISE = "this is noise"
 
 
@@ -98,10 +98,18 @@ class Folder(Runs):
             if onto:
                 path.write_bytes(onto)
             try:
-                return run(words, 2 * seconds + 60)
+                run(words, 2 * seconds + 60)
+                if codec in self.codecs(setting, ranks):
+                    return
+                raise Failed(f"{setting} x{ranks}: {codec} was left out, as {NOISE}")
             except Failed as error:
                 if NOISE not in str(error) or attempt + 1 == TRIES:
                     raise
+
+    def codecs(self, setting, ranks):
+        """Those whose exchanges the profile has."""
+        with open(self.profile(setting, ranks), encoding="utf-8") as file:
+            return {way["codec"] for way in json.load(file)["ways"]}
 
     def keep(self, setting, ranks):
         """@return the profile as it is now; None without one"""

@@ -106,7 +106,8 @@ static void means_are_what_many_take(void)
         double off = wring_cost_at(&curve.us, 1000) / ten - 1;
         CHECK(fabs(off) < 0.04, "round %d: %g off", round, off);
     }
-    double skewed[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1000}; /* the last one counts as three medians: no more */
+    double skewed[] = {1, 1, 1, 1, 1,
+                       1, 2, 2, 2, 1000}; /* the last one counts as three medians: no more */
     CHECK(wring_fit_mean(skewed, 10) == 1.5, "%g, not 1.5", wring_fit_mean(skewed, 10));
     double one[] = {7}, none[] = {0, 0, 5};
     CHECK(wring_fit_mean(one, 1) == 7 && wring_fit_mean(none, 3) == 0, "of one, and about none");
@@ -193,14 +194,10 @@ static void refusals(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"comes back", comes_back},
-        {"means are what many take", means_are_what_many_take},
-        {"few corners", few_corners},
-        {"never falls", never_falls},
-        {"noise is told", noise_is_told},
-        {"single points", single_points},
-        {"refusals", refusals},
-        {0},
+        {"comes back", comes_back},       {"means are what many take", means_are_what_many_take},
+        {"few corners", few_corners},     {"never falls", never_falls},
+        {"noise is told", noise_is_told}, {"single points", single_points},
+        {"refusals", refusals},           {0},
     };
     return wring_test_main(argc, argv, cases);
 }
