@@ -43,6 +43,7 @@ SURE = 2  # times that memory is to be measured before it counts as another
 PROFILES = 2  # of one codec in one round and setting
 BASE = "none"  # is calibrated first, with the links and what waking costs, whoever is asked for
 BASE_TIMES = 3  # as long as other codecs
+RANKS = 2  # that --calibrate-seconds are for: four share two cores, and have half the samples
 CALIBRATE_TRIES = 2  # while cores are apart: a profile of such a moment makes all its cases wrong
 RUN_US = 2e6  # that a run takes: shorter ones are of a moment
 ITERATIONS_MIN, ITERATIONS_MAX = 7, 101
@@ -62,8 +63,8 @@ def parse_arguments():
                         help="that are timed, with --auto turns (7 to 101, by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
     parser.add_argument("--calibrate-seconds", type=float, default=10,
-                        help="at most, for each codec; the first of a round has three times that, "
-                        "for links and for what waking costs")
+                        help="at most, for each codec between two ranks, twice that for four; the first "
+                        "of a round has three times that, for links and for what waking costs")
     parser.add_argument("--calibrate-elements", help="of the largest bucket")
     parser.add_argument("--calibrate-doubt", type=float,
                         help="percent of the points that may be in doubt")
@@ -100,7 +101,7 @@ class Predictions(Bench):
     def calibrate(self, run, setting, ranks, codec, turn, fresh=False):
         """@param fresh  the profile begins anew: links as well, and no other codec"""
         onto = None if fresh else self.folder.keep(setting, ranks)
-        seconds = self.arguments.calibrate_seconds * (1 if onto else BASE_TIMES)
+        seconds = self.arguments.calibrate_seconds * (1 if onto else BASE_TIMES) * ranks / RANKS
         self.clock.need(seconds)
         say(f"{setting} x{ranks}: calibrating {codec}")
         self.watch.run(
