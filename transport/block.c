@@ -47,12 +47,31 @@ static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish
                    bytes, names[got]);
 }
 
+/** Do all devices have the kernel copy it? Then it need be nobody else's. Who has others read it,
+ * or devices, which fetch from where it lay before a fork, needs a file's pages. */
+static bool is_copied(const struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->n_devices; i++)
+        if (!fabric->devices[i].caps.host_regions || !fabric->devices[i].caps.local_any)
+            return false;
+    return true;
+}
+
+static enum wring_status alloc_memory(const struct wring_fabric *fabric, size_t bytes,
+                                      enum wring_memory_pages wish, struct wring_memory *out,
+                                      enum wring_memory_pages *got)
+{
+    if (wish != WRING_PAGES_POOL && is_copied(fabric))
+        return wring_memory_alloc_own(bytes, wish, out, got);
+    return wring_memory_alloc_on(bytes, wish, out, got);
+}
+
 static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool source_only,
                                struct wring_block *out)
 {
     struct wring_block block = {.fabric = fabric, .owned = true};
     enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
-    enum wring_status status = wring_memory_alloc_on(bytes, wish, &block.memory, &got);
+    enum wring_status status = alloc_memory(fabric, bytes, wish, &block.memory, &got);
     if (status != WRING_OK)
         return status;
     tell_pages(fabric, wish, got, bytes);

@@ -97,6 +97,42 @@ enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wi
     return WRING_OK;
 }
 
+/** Where a large page can begin, at once: not every kernel sees to that. @return NULL with errno */
+static void *map_aligned(size_t bytes)
+{
+    size_t spare = bytes < WRING_MEMORY_LARGE ? 0 : WRING_MEMORY_LARGE;
+    uint8_t *base =
+        mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (base == MAP_FAILED)
+        return NULL;
+    size_t before = spare == 0 ? 0 : -(uintptr_t)base & (WRING_MEMORY_LARGE - 1);
+    if (before > 0)
+        munmap(base, before);
+    if (spare > before)
+        munmap(base + before + bytes, spare - before);
+    return base + before;
+}
+
+enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages wish,
+                                         struct wring_memory *out, enum wring_memory_pages *got)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    if (bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE)
+        return WRING_ERR_NO_MEMORY;
+    size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
+    void *base = map_aligned(mapped);
+    if (base == NULL)
+        return status_of_errno();
+    *out =
+        (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_HOST, .fd = -1};
+    bool large = wish != WRING_PAGES_SMALL && bytes >= WRING_MEMORY_LARGE &&
+                 madvise(base, mapped, MADV_HUGEPAGE) == 0;
+    *got = large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+    return WRING_OK;
+}
+
 enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out)
 {
     enum wring_memory_pages got;
@@ -108,6 +144,7 @@ void wring_memory_free(struct wring_memory *memory)
     if (memory == NULL || memory->base == NULL)
         return;
     munmap(memory->base, memory->bytes);
-    close(memory->fd);
+    if (memory->fd >= 0)
+        close(memory->fd);
     *memory = (struct wring_memory){.fd = -1};
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Memory that every provider can register and that another process on this host can map.
+ * Memory that every provider can register and that another process on this host can map; and memory
+ * of this process alone, which comes on large pages more often.
  *
  * Objects are used by one thread at a time.
  */
@@ -40,6 +41,15 @@ enum wring_memory_pages {
  */
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
                                         struct wring_memory *out, enum wring_memory_pages *got);
+
+/**
+ * The same of kind WRING_MEMORY_HOST, which no other process can map: transparent large pages are
+ * let be almost everywhere (/sys/kernel/mm/transparent_hugepage/enabled: madvise or always). A
+ * child has a copy of its own.
+ * @param wish  WRING_PAGES_POOL is as WRING_PAGES_TRANSPARENT
+ */
+enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages wish,
+                                         struct wring_memory *out, enum wring_memory_pages *got);
 
 /**
  * Have all pages now, instead of each when it is first used.

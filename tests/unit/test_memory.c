@@ -92,6 +92,31 @@ static void large_pages_are_memory_too(void)
     wring_memory_free(&memory);
 }
 
+static void memory_of_its_own_begins_where_a_large_page_can(void)
+{
+    static const size_t sizes[] = {0, 1, 4097, WRING_MEMORY_LARGE - 1, WRING_MEMORY_LARGE + 1};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int wish = WRING_PAGES_SMALL; wish <= WRING_PAGES_POOL; wish++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct wring_memory memory;
+            enum wring_memory_pages got = WRING_PAGES_POOL;
+            enum wring_status status =
+                wring_memory_alloc_own(sizes[i], (enum wring_memory_pages)wish, &memory, &got);
+            REQUIRE(status == WRING_OK, "%zu bytes: %s", sizes[i], wring_status_text(status));
+            unsigned char *base = memory.base;
+            bool large = sizes[i] >= WRING_MEMORY_LARGE;
+            CHECK(memory.kind == WRING_MEMORY_HOST && memory.fd == -1, "kind");
+            CHECK(memory.bytes >= sizes[i] && memory.bytes % page == 0, "%zu", memory.bytes);
+            CHECK((uintptr_t)base % (large ? WRING_MEMORY_LARGE : page) == 0, "%p", memory.base);
+            CHECK(got == WRING_PAGES_SMALL || (large && wish != WRING_PAGES_SMALL), "%d", got);
+            CHECK(base[0] == 0 && memcmp(base, base + 1, memory.bytes - 1) == 0, "not zero");
+            memset(base, 1, memory.bytes);
+            wring_memory_free(&memory);
+            CHECK(msync(base, page, MS_ASYNC) != 0, "it is still there");
+            wring_memory_free(&memory);
+        }
+}
+
 static void pages_are_there_when_asked_for(void)
 {
     enum {
@@ -120,6 +145,13 @@ static void impossible_sizes_fail(void)
     struct wring_memory memory;
     CHECK(wring_memory_alloc(SIZE_MAX, &memory) == WRING_ERR_NO_MEMORY, "SIZE_MAX");
     CHECK(wring_memory_alloc(SIZE_MAX / 4, &memory) == WRING_ERR_NO_MEMORY, "SIZE_MAX / 4");
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        enum wring_memory_pages got;
+        enum wring_status status =
+            wring_memory_alloc_own(sizes[i], WRING_PAGES_TRANSPARENT, &memory, &got);
+        CHECK(status == WRING_ERR_NO_MEMORY, "%zu bytes of its own", sizes[i]);
+    }
 }
 
 int main(int argc, char **argv)
@@ -128,6 +160,8 @@ int main(int argc, char **argv)
         {"is_zeroed_whole_pages_behind_a_file", is_zeroed_whole_pages_behind_a_file},
         {"a_second_mapping_sees_the_bytes", a_second_mapping_sees_the_bytes},
         {"large_pages_are_memory_too", large_pages_are_memory_too},
+        {"memory_of_its_own_begins_where_a_large_page_can",
+         memory_of_its_own_begins_where_a_large_page_can},
         {"pages_are_there_when_asked_for", pages_are_there_when_asked_for},
         {"impossible_sizes_fail", impossible_sizes_fail},
         {NULL, NULL},
