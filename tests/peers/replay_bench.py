@@ -84,21 +84,31 @@ class Bench:
                          "took_s": round(time.monotonic() - begin, 2)})
         return got["measured_us"]
 
+    def wanted(self, case):
+        """How many runs of it there are to be, by those that are there."""
+        return self.arguments.rounds
+
     def run(self):
         """Rounds of all places, so that a place's lie far apart. @return whether runs are left"""
         places = list(dict.fromkeys((case.setting, case.ranks) for case in self.arguments.cases))
+        turn = 0
         try:
-            for turn in range(self.arguments.rounds):
-                for setting, ranks in places:
-                    some = [case for case in self.arguments.cases if case.title not in self.failed
-                            and (case.setting, case.ranks) == (setting, ranks)
-                            and len(self.runs_of(case)) <= turn]
-                    if some:
-                        with place(self.wring, setting, ranks) as run:
-                            self.run_round(run, some, turn)
+            while any(self.wanted(case) > turn for case in self.arguments.cases):
+                for where in places:
+                    self.run_place(where, turn)
+                turn += 1
         except TimeOver:
             return True
         return False
+
+    def run_place(self, where, turn):
+        setting, ranks = where
+        some = [case for case in self.arguments.cases
+                if (case.setting, case.ranks) == where and case.title not in self.failed
+                and len(self.runs_of(case)) <= turn < self.wanted(case)]
+        if some:
+            with place(self.wring, setting, ranks) as run:
+                self.run_round(run, some, turn)
 
     def fail(self, what, error):
         self.failed[what] = str(error)

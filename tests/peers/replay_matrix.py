@@ -18,7 +18,9 @@ the time without any exchange.
 With --auto each model runs under WRING_PLAN=auto, which may take bf16 and the case's codec, beside
 float32 and bf16, tensor by tensor: one job, an iteration of each in turn (wring replay --beside);
 ratios are within turns. Where one of the two takes more than half as long again as the other, only the
-better one is beside it in this model's further cases. As sides take turns nothing is made again.
+better one is beside it in this model's further cases. As sides take turns nothing is made again; but
+two sides of one job that do the same may differ, and do so in all of its turns. So a case has five jobs
+where one had an interval that reaches beyond the bar, and the middle one counts.
 
 A run during which the host disturbed the machine is made again (peer_watch.py), unless one in five
 was already: then that is what the machine is like. Every run is written down when it ends, so whoever
@@ -58,7 +60,7 @@ def parse_arguments():
     parser.add_argument("--ranks", default="2,4", help="of the settings that have them")
     parser.add_argument("--models", default=cases.MODELS)
     parser.add_argument("--codecs", default=cases.CODECS)
-    parser.add_argument("--rounds", type=int, help="(3, with --auto 1)")
+    parser.add_argument("--rounds", type=int, help="(3, with --auto 1, and 5 where it is in doubt)")
     parser.add_argument("--iterations", type=int,
                         help="that are timed, with --auto turns (7 to 101, by how long they take)")
     parser.add_argument("--compute", choices=("sleep", "spin"), default="sleep")
