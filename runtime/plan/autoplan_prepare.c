@@ -88,21 +88,22 @@ static enum wring_status decide(struct wring_autoplan *autoplan,
     return WRING_OK;
 }
 
-/** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? */
+/** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? What else
+ *  the machine does makes most exchanges slower, but a slower link makes all of them so. */
 static void judge(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
-                  const struct wring_measure_params *params, double elems, double us,
-                  struct order *order)
+                  const struct wring_measure_params *params,
+                  const struct wring_measure_glance *seen, struct order *order)
 {
     const struct wring_session *session = autoplan->session;
     const struct wring_profile_way *kept =
         wring_profile_way(autoplan->profile, "none", "auto", session->size);
-    double times = us / wring_cost_at(&kept->solo.us, elems);
+    double kept_us = wring_cost_at(&kept->solo.us, seen->elems);
 
-    if (times > STILL || times < 1 / STILL) {
+    if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
         wring_info(&session->log,
                    "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
                    "takes %.2f times what the kept profile says, so all is measured anew",
-                   elems, times);
+                   seen->elems, seen->median_us / kept_us);
         wring_autoplan_forget_profile(autoplan);
         wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
     }
@@ -113,13 +114,13 @@ static enum wring_status probe(struct wring_autoplan *autoplan,
                                const struct wring_measure_codecs *codecs,
                                const struct wring_measure_params *params, struct order *order)
 {
-    double elems, us;
-    enum wring_status status = wring_measure_probe(autoplan->session, params, &elems, &us);
+    struct wring_measure_glance seen;
+    enum wring_status status = wring_measure_probe(autoplan->session, params, &seen);
 
     if (status != WRING_OK)
         return status;
     if (autoplan->session->rank == 0)
-        judge(autoplan, codecs, params, elems, us, order);
+        judge(autoplan, codecs, params, &seen, order);
     return hear(autoplan->session, order);
 }
 

@@ -263,8 +263,8 @@ static enum wring_status probe(struct wring_measure_bench *bench)
 }
 
 enum wring_status wring_measure_probe(struct wring_session *session,
-                                      const struct wring_measure_params *params, double *elems,
-                                      double *us)
+                                      const struct wring_measure_params *params,
+                                      struct wring_measure_glance *out)
 {
     struct wring_measure_params few = *params;
     struct wring_measure_bench *bench;
@@ -282,10 +282,11 @@ enum wring_status wring_measure_probe(struct wring_session *session,
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK) {
         struct wring_measure_way *way = &bench->ways[0];
-        struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][way->n - 1],
-                                        way->samples[way->n - 1]};
-        *elems = (double)wring_measure_size(way->n - 1);
-        *us = wring_fit_look(&point).median;
+        double *us = way->us[WRING_MEASURE_SOLO][way->n - 1];
+        struct wring_fit_point point = {0, us, way->samples[way->n - 1]};
+        out->elems = (double)wring_measure_size(way->n - 1);
+        out->median_us = wring_fit_look(&point).median; /* which sorts them */
+        out->least_us = us[0];
     }
     free(bench);
     return status;

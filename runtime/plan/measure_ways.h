@@ -102,13 +102,19 @@ enum wring_status wring_measure_ways(struct wring_session *session,
                                      struct wring_profile *profile,
                                      struct wring_measure_noise *noise);
 
+/** What a few rounds of an exchange took. */
+struct wring_measure_glance {
+    double elems;
+    double least_us, median_us;
+};
+
 /**
  * What one raw bucket takes alone, in a few rounds of two sizes: do exchanges still take what a
  * profile says? As above.
- * @param elems  out, of the larger size @param us  out, the median
+ * @param out  of the larger size
  */
 enum wring_status wring_measure_probe(struct wring_session *session,
-                                      const struct wring_measure_params *params, double *elems,
-                                      double *us);
+                                      const struct wring_measure_params *params,
+                                      struct wring_measure_glance *out);
 
 #endif
