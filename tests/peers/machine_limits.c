@@ -206,16 +206,17 @@ static void connect_pair(int ends[2])
     int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
 
     ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    /* as wring, and from the start: nothing paces them, nor ever did */
+    setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    setsockopt(ends[0], IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     if (bind(listener, (struct sockaddr *)&address, bytes) != 0 || listen(listener, 1) != 0 ||
         getsockname(listener, (struct sockaddr *)&address, &bytes) != 0 ||
         connect(ends[0], (struct sockaddr *)&address, bytes) != 0)
         die("sockets");
     ends[1] = accept(listener, NULL, NULL);
     close(listener);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, "reno", 4); /* as wring: no pacing */
-    }
 }
 
 static size_t moved(ssize_t result)

@@ -78,7 +78,7 @@ static void check_becomes(const char *from, const char *to, const char *control,
     struct pair pair;
 
     if (connect_between(&pair, from, to, control)) {
-        wring_tcp_choose_congestion(pair.ends[0]);
+        CHECK(wring_tcp_choose_congestion(pair.ends[0], control), "%s", control);
         getsockopt(pair.ends[0], IPPROTO_TCP, TCP_CONGESTION, got, &bytes);
         CHECK(strcmp(got, want) == 0, "%s from %s to %s becomes %s, not %s", control, from, to, got,
               want);
@@ -99,6 +99,75 @@ static void sockets_get_it(void)
     check_becomes("127.0.0.1", "127.0.0.2", "reno", "reno");
 }
 
+static void check_has(int fd, const char *want, const char *who)
+{
+    char got[TCP_CONTROL_NAME_BYTES] = "";
+    socklen_t bytes = sizeof(got) - 1;
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, got, &bytes) == 0 && strcmp(got, want) == 0,
+          "%s has %s, not %s", who, got, want);
+}
+
+/** Who connects or listens has no BBR yet, nor has who is accepted: nobody is ever rid of it. */
+static void nobody_begins_with_bbr(void)
+{
+    struct sockaddr_in address = address_of("127.0.0.1");
+    socklen_t bytes = sizeof(address);
+    char system[TCP_CONTROL_NAME_BYTES];
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_STREAM, 0);
+    int other = -1;
+
+    if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0 ||
+        setsockopt(one, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0) {
+        printf("no bbr here\n");
+        goto close_both;
+    }
+    wring_tcp_begin_congestion(listener, system);
+    CHECK(strcmp(system, "bbr") == 0, "the listener had %s", system);
+    wring_tcp_begin_congestion(one, system);
+    CHECK(strcmp(system, "bbr") == 0, "who connects had %s", system);
+    CHECK(bind(listener, (struct sockaddr *)&address, bytes) == 0 && listen(listener, 1) == 0 &&
+              getsockname(listener, (struct sockaddr *)&address, &bytes) == 0 &&
+              connect(one, (struct sockaddr *)&address, bytes) == 0 &&
+              (other = accept(listener, NULL, NULL)) >= 0,
+          "no connection");
+    check_has(one, "reno", "who connected");
+    check_has(other, "reno", "who was accepted");
+    close(other);
+close_both:
+    close(listener);
+    close(one);
+}
+
+static void others_begin_as_they_are(void)
+{
+    char system[TCP_CONTROL_NAME_BYTES];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) == 0) {
+        wring_tcp_begin_congestion(fd, system);
+        CHECK(strcmp(system, "cubic") == 0, "it had %s", system);
+        check_has(fd, "cubic", "it");
+    } else {
+        printf("no cubic here\n");
+    }
+    close(fd);
+}
+
+/** What began with Reno, for a peer that turns out to be far: here by a name that is never near. */
+static void what_the_system_has_comes_back(void)
+{
+    struct pair pair;
+    if (connect_between(&pair, "127.0.0.1", "127.0.0.2", "reno")) {
+        if (wring_tcp_choose_congestion(pair.ends[0], "cubic"))
+            check_has(pair.ends[0], "cubic", "it");
+        else
+            printf("no cubic here\n");
+        CHECK(!wring_tcp_choose_congestion(pair.ends[0], "no such"), "taken as it is");
+    } else {
+        CHECK(false, "no connection");
+    }
+    close_pair(&pair);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -106,6 +175,9 @@ int main(int argc, char **argv)
         {"others stay", others_stay},
         {"nothing else is needed on one host", nothing_else_is_needed_on_one_host},
         {"sockets get it", sockets_get_it},
+        {"nobody begins with bbr", nobody_begins_with_bbr},
+        {"others begin as they are", others_begin_as_they_are},
+        {"what the system has comes back", what_the_system_has_comes_back},
         {0},
     };
     return wring_test_main(argc, argv, cases);

@@ -37,6 +37,8 @@
 #define TCP_PEEK_BYTES \
     (TCP_FRAME_BYTES + \
      512) /* read ahead while large: a few small frames; whole cache lines of payload */
+#define TCP_CONTROL_NAME_BYTES \
+    16 /* a congestion control's name, the longest Linux knows, and its end */
 #define TCP_SHARE_BYTES (1u << 20) /* one connection's bytes per turn, each way */
 #define TCP_MESSAGES_PER_POLL 64
 #define TCP_ACCEPTS_PER_POLL 16
@@ -166,6 +168,7 @@ struct tcp_provider {
     struct wring_crc32c crc;
     bool checks;           /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
     bool keeps_congestion; /* control, as the system has it: WRING_TCP_CONGESTION */
+    char system_congestion[TCP_CONTROL_NAME_BYTES]; /* control of a socket that nobody touched */
     char bind[64];
     struct wring_ports ports; /* to listen on */
     int epoll, listener;
@@ -263,8 +266,17 @@ int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int li
  */
 bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us);
 
-/** Have a connected socket use Reno if that is better here. */
-void wring_tcp_choose_congestion(int fd);
+/**
+ * Before a socket connects or listens: it must not begin with BBR, which it could not be rid of.
+ * @param system  out, what it had. Accepted sockets have what the one that listens has now
+ */
+void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES]);
+
+/**
+ * Have a connected socket use Reno if that is better here, and else what the system has.
+ * @return false where it cannot be had, with errno; the socket then stays as it is
+ */
+bool wring_tcp_choose_congestion(int fd, const char *system);
 
 /* tcp_handshake.c */
 

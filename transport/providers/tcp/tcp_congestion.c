@@ -14,6 +14,13 @@
  * a millisecond. So it replaces BBR there; all else, and what is further away, stays as the system
  * has it, and all of it does with WRING_TCP_CONGESTION=system. On one host there is no link to
  * learn of, and Reno is taken whatever the system has.
+ *
+ * A socket that once had BBR is paced for good, whatever it has later: Linux has no way back from
+ * sk_pacing_status SK_PACING_NEEDED (net/ipv4/tcp_bbr.c). Then Reno too sends by timers, and the
+ * more often the smaller its window is, which a connection's past decides: one that had carried
+ * much cost 4 to 8 % more of the kernel's time at 10 Gbit/s than a new one beside it. How far a
+ * peer is shows only once it is connected; so sockets begin with Reno, and get BBR back where it is
+ * due.
  */
 #include "transport/providers/tcp/tcp.h"
 
@@ -21,12 +28,36 @@
 #include <string.h>
 
 #define NEAR_US 1000
-#define NAME_BYTES 16 /* the longest that Linux knows, and its end */
+
+static const char reno[] = "reno";
+
+static bool is_paced(const char *control)
+{
+    return strncmp(control, "bbr", strlen("bbr")) == 0;
+}
 
 bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
 {
-    bool paced = strncmp(system, "bbr", strlen("bbr")) == 0;
-    return same_host || (paced && rtt_us <= NEAR_US);
+    return same_host || (is_paced(system) && rtt_us <= NEAR_US);
+}
+
+/** @return false where the kernel does not say */
+static bool get_control(int fd, char control[TCP_CONTROL_NAME_BYTES])
+{
+    socklen_t bytes = TCP_CONTROL_NAME_BYTES - 1;
+    memset(control, 0, TCP_CONTROL_NAME_BYTES);
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0;
+}
+
+static bool set_control(int fd, const char *control)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
+}
+
+void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES])
+{
+    if (get_control(fd, system) && is_paced(system))
+        set_control(fd, reno);
 }
 
 /** The shortest way there and back so far; UINT32_MAX where the kernel does not say. */
@@ -40,14 +71,11 @@ static uint32_t shortest_rtt_us(int fd)
     return info.tcpi_min_rtt;
 }
 
-void wring_tcp_choose_congestion(int fd)
+bool wring_tcp_choose_congestion(int fd, const char *system)
 {
-    static const char reno[] = "reno";
-    char system[NAME_BYTES] = "";
-    socklen_t bytes = sizeof(system) - 1;
+    char has[TCP_CONTROL_NAME_BYTES];
+    bool near = wring_tcp_prefers_reno(system, wring_tcp_stays_on_host(fd), shortest_rtt_us(fd));
+    const char *wanted = near ? reno : system;
 
-    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, system, &bytes) != 0)
-        return;
-    if (wring_tcp_prefers_reno(system, wring_tcp_stays_on_host(fd), shortest_rtt_us(fd)))
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1); /* else as it is */
+    return !get_control(fd, has) || strcmp(has, wanted) == 0 || set_control(fd, wanted);
 }

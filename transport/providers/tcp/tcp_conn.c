@@ -152,6 +152,8 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
         wring_error(provider->log, "cannot make a socket: %s", strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;
     }
+    if (!provider->keeps_congestion)
+        wring_tcp_begin_congestion(fd, provider->system_congestion);
     struct tcp_conn *conn = wring_tcp_conn_create(provider, fd, false, &to);
     if (conn == NULL) {
         status = WRING_ERR_NO_MEMORY;

@@ -79,6 +79,15 @@ static bool handshake_receive(struct tcp_conn *conn)
     return errno == EINTR && n < 0;
 }
 
+static void choose_congestion(struct tcp_conn *conn)
+{
+    const struct tcp_provider *provider = tcp_of(conn);
+    if (!provider->keeps_congestion &&
+        !wring_tcp_choose_congestion(conn->fd, provider->system_congestion))
+        wring_warn(provider->log, "peer %s: cannot have congestion control %s: %s", conn->peer,
+                   provider->system_congestion, strerrordesc_np(errno));
+}
+
 void wring_tcp_handshake(struct tcp_conn *conn)
 {
     if (conn->state == TCP_CONNECTING)
@@ -92,8 +101,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
 
     enum wring_status status = wring_auth_status(&conn->auth);
     if (status == WRING_OK) {
-        if (!tcp_of(conn)->keeps_congestion)
-            wring_tcp_choose_congestion(conn->fd);
+        choose_congestion(conn);
         wring_tcp_end_handshake(conn, TCP_READY);
         return;
     }

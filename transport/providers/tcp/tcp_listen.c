@@ -106,6 +106,8 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
         wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
         return WRING_ERR_ADDRESS;
     }
+    if (!provider->keeps_congestion)
+        wring_tcp_begin_congestion(fd, provider->system_congestion);
     local_bytes = sizeof(local);
     if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
         wring_tcp_watch_listener(provider, EPOLL_CTL_ADD, fd) != 0) {
