@@ -26,6 +26,25 @@ static size_t page_of(int fd)
     return fstat(fd, &stat) == 0 && stat.st_blksize > 0 ? (size_t)stat.st_blksize : 0;
 }
 
+static bool too_much(size_t bytes)
+{
+    return bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE;
+}
+
+static size_t round_up(size_t bytes, size_t page)
+{
+    return bytes == 0 ? page : (bytes + page - 1) / page * page;
+}
+
+/** @return what it lies on now, if large pages are wished for and the kernel agrees to join them */
+static enum wring_memory_pages ask_for_large(const struct wring_memory *memory, size_t bytes,
+                                             enum wring_memory_pages wish)
+{
+    bool large = wish != WRING_PAGES_SMALL && bytes >= WRING_MEMORY_LARGE &&
+                 madvise(memory->base, memory->bytes, MADV_HUGEPAGE) == 0;
+    return large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+}
+
 /** Map a new file of whole pages. @param flags of memfd_create() @return false with errno */
 static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
 {
@@ -36,7 +55,7 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
     void *base = MAP_FAILED;
     if (page == 0)
         goto close_fd;
-    size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
+    size_t mapped = round_up(bytes, page);
     errno = ENOMEM;
     if ((flags & MFD_HUGETLB) != 0 && (mapped - bytes) * WASTE > bytes)
         goto close_fd;
@@ -82,18 +101,15 @@ enum wring_status wring_memory_populate(const struct wring_memory *memory)
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
                                         struct wring_memory *out, enum wring_memory_pages *got)
 {
-    if (bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE)
+    if (too_much(bytes))
         return WRING_ERR_NO_MEMORY;
-    if (bytes < WRING_MEMORY_LARGE)
-        wish = WRING_PAGES_SMALL;
-    if (wish == WRING_PAGES_POOL && map_pool(bytes, out)) {
+    if (wish == WRING_PAGES_POOL && bytes >= WRING_MEMORY_LARGE && map_pool(bytes, out)) {
         *got = WRING_PAGES_POOL;
         return WRING_OK;
     }
     if (!map_file(bytes, 0, out))
         return status_of_errno();
-    bool large = wish != WRING_PAGES_SMALL && madvise(out->base, out->bytes, MADV_HUGEPAGE) == 0;
-    *got = large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+    *got = ask_for_large(out, bytes, wish);
     return WRING_OK;
 }
 
@@ -117,19 +133,15 @@ static void *map_aligned(size_t bytes)
 enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages wish,
                                          struct wring_memory *out, enum wring_memory_pages *got)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-    if (bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE)
+    if (too_much(bytes))
         return WRING_ERR_NO_MEMORY;
-    size_t mapped = bytes == 0 ? page : (bytes + page - 1) / page * page;
+    size_t mapped = round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
     void *base = map_aligned(mapped);
     if (base == NULL)
         return status_of_errno();
     *out =
         (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_HOST, .fd = -1};
-    bool large = wish != WRING_PAGES_SMALL && bytes >= WRING_MEMORY_LARGE &&
-                 madvise(base, mapped, MADV_HUGEPAGE) == 0;
-    *got = large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
+    *got = ask_for_large(out, bytes, wish);
     return WRING_OK;
 }
 
