@@ -2,13 +2,16 @@
 #include "tests/collective/counted.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -19,9 +22,16 @@
 static atomic_bool counting;
 static atomic_ulong allocations, kernel_calls;
 static _Atomic(const char *) last;
+static void *callers[COUNTED_CALLERS];
+static int n_callers;
 
 void counted_start(void)
 {
+    static bool ready;
+    if (!ready) /* the first walk over a stack allocates */
+        backtrace(callers, 1);
+    ready = true;
+    n_callers = 0;
     atomic_store(&allocations, 0);
     atomic_store(&kernel_calls, 0);
     atomic_store(&last, "none");
@@ -31,8 +41,31 @@ void counted_start(void)
 struct counted counted_stop(void)
 {
     atomic_store(&counting, false);
-    return (struct counted){atomic_load(&allocations), atomic_load(&kernel_calls),
-                            atomic_load(&last)};
+    struct counted counted = {
+        .allocations = atomic_load(&allocations),
+        .kernel_calls = atomic_load(&kernel_calls),
+        .last = atomic_load(&last),
+        .n_callers = n_callers,
+    };
+    memcpy(counted.callers, callers, sizeof(callers));
+    return counted;
+}
+
+const char *counted_callers(const struct counted *counted, char text[], size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < counted->n_callers && used < bytes; i++) {
+        Dl_info found;
+        if (dladdr(counted->callers[i], &found) == 0)
+            continue;
+        const char *file = strrchr(found.dli_fname, '/');
+        int n = snprintf(text + used, bytes - used, " %s+0x%zx",
+                         file != NULL ? file + 1 : found.dli_fname,
+                         (size_t)((uintptr_t)counted->callers[i] - (uintptr_t)found.dli_fbase));
+        used += n < 0 ? 0 : (size_t)n;
+    }
+    return text;
 }
 
 static void count(atomic_ulong *counter, const char *name)
@@ -43,6 +76,15 @@ static void count(atomic_ulong *counter, const char *name)
     }
 }
 
+/** Two threads at once may mix their callers: one of them is what is looked for as well. */
+static void count_allocation(const char *name)
+{
+    if (!atomic_load_explicit(&counting, memory_order_relaxed))
+        return;
+    count(&allocations, name);
+    n_callers = backtrace(callers, COUNTED_CALLERS);
+}
+
 /* What glibc's own allocators are called by under their public names. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
@@ -51,25 +93,25 @@ void *__libc_memalign(size_t align, size_t bytes);
 
 void *malloc(size_t bytes)
 {
-    count(&allocations, "malloc");
+    count_allocation("malloc");
     return __libc_malloc(bytes);
 }
 
 void *calloc(size_t n, size_t bytes)
 {
-    count(&allocations, "calloc");
+    count_allocation("calloc");
     return __libc_calloc(n, bytes);
 }
 
 void *realloc(void *old, size_t bytes)
 {
-    count(&allocations, "realloc");
+    count_allocation("realloc");
     return __libc_realloc(old, bytes);
 }
 
 void *aligned_alloc(size_t align, size_t bytes)
 {
-    count(&allocations, "aligned_alloc");
+    count_allocation("aligned_alloc");
     return __libc_memalign(align, bytes);
 }
 

@@ -7,16 +7,24 @@
 #define WRING_TESTS_COUNTED_H
 
 #include <stdbool.h>
+#include <stddef.h>
+
+#define COUNTED_CALLERS 10
 
 struct counted {
     unsigned long allocations;
     unsigned long kernel_calls;
     const char *last; /* name of the last one of either */
+    int n_callers;    /* of the last allocation, innermost first */
+    void *callers[COUNTED_CALLERS];
 };
 
 void counted_start(void);
 
 /** Stop, and say what was counted since the start. */
 struct counted counted_stop(void);
+
+/** Who allocated last, for people: each caller as file+offset, as addr2line takes it. */
+const char *counted_callers(const struct counted *counted, char text[], size_t bytes);
 
 #endif

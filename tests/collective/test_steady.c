@@ -44,6 +44,10 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
         out->allocations += step.allocations;
         out->kernel_calls += step.kernel_calls;
         out->last = step.allocations + step.kernel_calls > 0 ? step.last : out->last;
+        if (step.allocations > 0) {
+            out->n_callers = step.n_callers;
+            memcpy(out->callers, step.callers, sizeof(out->callers));
+        }
     }
     return status;
 }
@@ -71,6 +75,7 @@ static int run_rank(struct procs_rank *rank, void *arg)
     unsigned quick = 0;
     struct wring_bucket *buckets[STEADY_BUCKETS];
     struct wring_session *session;
+    char callers[256];
 
     enum wring_status status = wring_session_open(&rank->params, &session);
     if (status == WRING_OK)
@@ -79,9 +84,10 @@ static int run_rank(struct procs_rank *rank, void *arg)
         status = steady_run(buckets, STEADY_WARM_STEPS, 0);
     if (status == WRING_OK)
         status = count_rounds(session, buckets, forbidden, &counted, &quick);
-    procs_say(rank, "%s; %lu allocations, %lu kernel calls, the last by %s; %u quick steps",
-              wring_status_text(status), counted.allocations, counted.kernel_calls, counted.last,
-              quick);
+    procs_say(rank, "%s; %lu allocations%s, %lu kernel calls, the last by %s; %u quick steps",
+              wring_status_text(status), counted.allocations,
+              counted_callers(&counted, callers, sizeof(callers)), counted.kernel_calls,
+              counted.last, quick);
     if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
         return 3;
     wring_session_close(session);
