@@ -102,8 +102,9 @@ static void judge(struct wring_autoplan *autoplan, const struct wring_measure_co
     if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
         wring_info(&session->log,
                    "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
-                   "takes %.2f times what the kept profile says, so all is measured anew",
-                   seen->elems, seen->median_us / kept_us);
+                   "takes %.2f times what the kept profile says (%.2f at least), so all is "
+                   "measured anew",
+                   seen->elems, seen->median_us / kept_us, seen->least_us / kept_us);
         wring_autoplan_forget_profile(autoplan);
         wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
     }

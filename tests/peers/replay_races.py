@@ -10,7 +10,7 @@ from replay_bench import Bench, say
 WORST = 1.05  # times what the best of fp32 and bf16 takes
 SIDES = {"none": "fp32", "bf16": "bf16"}  # that auto runs beside, as its codecs and to be read
 CLEAR = 1.5  # times as long: who takes that is not the best, and need not run again
-JOBS = 5  # where one's interval reaches beyond WORST: sides that do the same differ by job, up to 6 %
+JOBS = 5  # where one's interval reaches beyond WORST: sides that do the same differ from job to job
 TURNS = {"shm": 31, "tcp": 31, "10g": 21, "1g": 7}  # by how long they take and how much they differ
 FIRST_US = {"1g": 1e7}  # guesses at a turn that nobody predicted
 USUAL_US = 1e6
@@ -33,20 +33,21 @@ class Race:
                    key=lambda codec: statistics.median(self.times(codec)))
 
     @property
-    def sides(self):
+    def comparisons(self):
         """Beside the best, of each job: ratio, low, high, confidence."""
         return sorted((side for job in self.jobs for side in job["beside"]
                        if side["codec"] == self.best), key=lambda side: side["ratio"])
 
     @property
     def ratio(self):
-        return self.sides[len(self.sides) // 2]["ratio"]
+        """Of the job in the middle; of two there, of the larger one."""
+        return self.comparisons[len(self.comparisons) // 2]["ratio"]
 
     @property
     def interval(self):
         """Of one job by its turns; of several from the least to the most: what jobs usually come to is
         outside of that only if each came out on the same side of it. @return low, high, confidence"""
-        first, *more = self.sides
+        first, *more = self.comparisons
         if not more:
             return first["low"], first["high"], first["confidence"]
         return first["ratio"], more[-1]["ratio"], 1 - 0.5 ** len(more)
@@ -54,7 +55,7 @@ class Race:
     @property
     def in_doubt(self):
         """Has a job had turns that were further off than the bar?"""
-        return any(side["high"] > WORST for side in self.sides)
+        return any(side["high"] > WORST for side in self.comparisons)
 
     def as_json(self):
         return {**dataclasses.asdict(self.case), "best": SIDES[self.best],
