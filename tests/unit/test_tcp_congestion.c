@@ -152,22 +152,6 @@ static void others_begin_as_they_are(void)
     close(fd);
 }
 
-/** What began with Reno, for a peer that turns out to be far: here by a name that is never near. */
-static void what_the_system_has_comes_back(void)
-{
-    struct pair pair;
-    if (connect_between(&pair, "127.0.0.1", "127.0.0.2", "reno")) {
-        if (wring_tcp_choose_congestion(pair.ends[0], "cubic"))
-            check_has(pair.ends[0], "cubic", "it");
-        else
-            printf("no cubic here\n");
-        CHECK(!wring_tcp_choose_congestion(pair.ends[0], "no such"), "taken as it is");
-    } else {
-        CHECK(false, "no connection");
-    }
-    close_pair(&pair);
-}
-
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -177,7 +161,6 @@ int main(int argc, char **argv)
         {"sockets get it", sockets_get_it},
         {"nobody begins with bbr", nobody_begins_with_bbr},
         {"others begin as they are", others_begin_as_they_are},
-        {"what the system has comes back", what_the_system_has_comes_back},
         {0},
     };
     return wring_test_main(argc, argv, cases);

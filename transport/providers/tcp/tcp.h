@@ -273,7 +273,8 @@ bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
 void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES]);
 
 /**
- * Have a connected socket use Reno if that is better here, and else what the system has.
+ * Have a connected socket use Reno if that is better here, and else what it would have by itself.
+ * @param system  what wring_tcp_begin_congestion() found
  * @return false where it cannot be had, with errno; the socket then stays as it is
  */
 bool wring_tcp_choose_congestion(int fd, const char *system);

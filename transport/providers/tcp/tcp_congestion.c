@@ -74,8 +74,11 @@ static uint32_t shortest_rtt_us(int fd)
 bool wring_tcp_choose_congestion(int fd, const char *system)
 {
     char has[TCP_CONTROL_NAME_BYTES];
-    bool near = wring_tcp_prefers_reno(system, wring_tcp_stays_on_host(fd), shortest_rtt_us(fd));
-    const char *wanted = near ? reno : system;
+    if (!get_control(fd, has))
+        return true;                                   /* then it has what it had */
+    const char *due = is_paced(system) ? system : has; /* by its route, maybe, and not as others */
+    bool near = wring_tcp_prefers_reno(due, wring_tcp_stays_on_host(fd), shortest_rtt_us(fd));
+    const char *wanted = near ? reno : due;
 
-    return !get_control(fd, has) || strcmp(has, wanted) == 0 || set_control(fd, wanted);
+    return strcmp(has, wanted) == 0 || set_control(fd, wanted);
 }
