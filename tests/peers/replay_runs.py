@@ -107,9 +107,11 @@ class Folder(Runs):
                     raise
 
     def codecs(self, setting, ranks):
-        """Those whose exchanges the profile has."""
+        """Those of which the profile has all that a plan needs: exchanges, and what coding costs."""
         with open(self.profile(setting, ranks), encoding="utf-8") as file:
-            return {way["codec"] for way in json.load(file)["ways"]}
+            profile = json.load(file)
+        coded = {codec["spec"] for codec in profile["codecs"]} | {"none"}
+        return coded & {way["codec"] for way in profile["ways"]}
 
     def keep(self, setting, ranks):
         """@return the profile as it is now; None without one"""
