@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Congestion control: when Reno takes another's place, and that a socket really gets it. */
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/test.h"
+#include "tests/unit/tcp_socket.h"
 #include "transport/providers/tcp/tcp.h"
 
 static void bbr_goes_where_peers_are_near(void)
@@ -29,13 +29,6 @@ static void nothing_else_is_needed_on_one_host(void)
     CHECK(wring_tcp_prefers_reno("bbr", true, UINT32_MAX), "bbr");
 }
 
-static struct sockaddr_in address_of(const char *text)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    inet_pton(AF_INET, text, &address.sin_addr);
-    return address;
-}
-
 /** Both ends of a connection, the first one's congestion control being `control`. */
 struct pair {
     int listener, ends[2];
@@ -44,14 +37,13 @@ struct pair {
 static bool connect_between(struct pair *pair, const char *from, const char *to,
                             const char *control)
 {
-    struct sockaddr_in near = address_of(from), far = address_of(to);
+    struct sockaddr_in near = tcp_socket_address(from), far = tcp_socket_address(to);
     socklen_t bytes = sizeof(far);
 
     pair->listener = socket(AF_INET, SOCK_STREAM, 0);
     pair->ends[0] = socket(AF_INET, SOCK_STREAM, 0);
     pair->ends[1] = -1;
-    if (setsockopt(pair->ends[0], IPPROTO_TCP, TCP_CONGESTION, control,
-                   (socklen_t)strlen(control)) != 0)
+    if (!tcp_socket_set_control(pair->ends[0], control))
         return false;
     if (bind(pair->listener, (struct sockaddr *)&far, sizeof(far)) != 0 ||
         listen(pair->listener, 1) != 0 ||
@@ -73,15 +65,13 @@ static void close_pair(struct pair *pair)
 
 static void check_becomes(const char *from, const char *to, const char *control, const char *want)
 {
-    char got[16] = "";
-    socklen_t bytes = sizeof(got) - 1;
+    char who[64];
     struct pair pair;
 
     if (connect_between(&pair, from, to, control)) {
         CHECK(wring_tcp_choose_congestion(pair.ends[0], control), "%s", control);
-        getsockopt(pair.ends[0], IPPROTO_TCP, TCP_CONGESTION, got, &bytes);
-        CHECK(strcmp(got, want) == 0, "%s from %s to %s becomes %s, not %s", control, from, to, got,
-              want);
+        snprintf(who, sizeof(who), "%s from %s to %s", control, from, to);
+        tcp_socket_check_control(pair.ends[0], want, who);
     } else {
         CHECK(strcmp(control, "reno") != 0, "no connection from %s to %s", from, to);
         printf("no %s here\n", control); /* a module that is not loaded, or not for everybody */
@@ -99,25 +89,16 @@ static void sockets_get_it(void)
     check_becomes("127.0.0.1", "127.0.0.2", "reno", "reno");
 }
 
-static void check_has(int fd, const char *want, const char *who)
-{
-    char got[TCP_CONTROL_NAME_BYTES] = "";
-    socklen_t bytes = sizeof(got) - 1;
-    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, got, &bytes) == 0 && strcmp(got, want) == 0,
-          "%s has %s, not %s", who, got, want);
-}
-
 /** Who connects or listens has no BBR yet, nor has who is accepted: nobody is ever rid of it. */
 static void nobody_begins_with_bbr(void)
 {
-    struct sockaddr_in address = address_of("127.0.0.1");
+    struct sockaddr_in address = tcp_socket_address("127.0.0.1");
     socklen_t bytes = sizeof(address);
     char system[TCP_CONTROL_NAME_BYTES];
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_STREAM, 0);
     int other = -1;
 
-    if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0 ||
-        setsockopt(one, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0) {
+    if (!tcp_socket_set_control(listener, "bbr") || !tcp_socket_set_control(one, "bbr")) {
         printf("no bbr here\n");
         goto close_both;
     }
@@ -130,8 +111,8 @@ static void nobody_begins_with_bbr(void)
               connect(one, (struct sockaddr *)&address, bytes) == 0 &&
               (other = accept(listener, NULL, NULL)) >= 0,
           "no connection");
-    check_has(one, "reno", "who connected");
-    check_has(other, "reno", "who was accepted");
+    tcp_socket_check_control(one, "reno", "who connected");
+    tcp_socket_check_control(other, "reno", "who was accepted");
     close(other);
 close_both:
     close(listener);
@@ -142,10 +123,10 @@ static void others_begin_as_they_are(void)
 {
     char system[TCP_CONTROL_NAME_BYTES];
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) == 0) {
+    if (tcp_socket_set_control(fd, "cubic")) {
         wring_tcp_begin_congestion(fd, system);
         CHECK(strcmp(system, "cubic") == 0, "it had %s", system);
-        check_has(fd, "cubic", "it");
+        tcp_socket_check_control(fd, "cubic", "it");
     } else {
         printf("no cubic here\n");
     }

@@ -7,7 +7,6 @@
  * right: who connects to FAR reaches a listener here, and each takes the other for somebody far
  * away.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -22,18 +21,12 @@
 
 #include "base/clock.h"
 #include "tests/lib/test.h"
+#include "tests/unit/tcp_socket.h"
 #include "transport/providers/tcp/tcp.h"
 
 #define HERE "10.88.0.1"
 #define FAR "10.88.0.2"
 #define ONE_WAY_NS (2 * WRING_NS_PER_MS)
-
-static struct sockaddr_in address_of(const char *text)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    inet_pton(AF_INET, text, &address.sin_addr);
-    return address;
-}
 
 /** One packet after the other: those of a handshake, which hardly ever meet. */
 static void *carry(void *arg)
@@ -58,7 +51,7 @@ static void *carry(void *arg)
 
 static bool set_interface(int fd, struct ifreq *interface)
 {
-    struct sockaddr_in here = address_of(HERE), mask = address_of("255.255.255.0");
+    struct sockaddr_in here = tcp_socket_address(HERE), mask = tcp_socket_address("255.255.255.0");
 
     memcpy(&interface->ifr_addr, &here, sizeof(here));
     if (ioctl(fd, SIOCSIFADDR, interface) != 0)
@@ -86,19 +79,6 @@ static int make_way(void)
     return made ? tun : -1;
 }
 
-static bool set_control(int fd, const char *control)
-{
-    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
-}
-
-static void check_has(int fd, const char *want, const char *who)
-{
-    char got[TCP_CONTROL_NAME_BYTES] = "";
-    socklen_t bytes = sizeof(got) - 1;
-    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, got, &bytes) == 0 && strcmp(got, want) == 0,
-          "%s has %s, not %s", who, got, want);
-}
-
 /** Listener and both ends of a connection over the way. */
 struct far_pair {
     int listener, connected, accepted;
@@ -117,13 +97,14 @@ static void close_pair(const struct far_pair *pair)
  * here */
 static bool connect_far(struct far_pair *pair, const char *control)
 {
-    struct sockaddr_in here = address_of(HERE), far = address_of(FAR);
+    struct sockaddr_in here = tcp_socket_address(HERE), far = tcp_socket_address(FAR);
     socklen_t bytes = sizeof(here);
 
     pair->listener = socket(AF_INET, SOCK_STREAM, 0);
     pair->connected = socket(AF_INET, SOCK_STREAM, 0);
     pair->accepted = -1;
-    if (!set_control(pair->listener, control) || !set_control(pair->connected, control)) {
+    if (!tcp_socket_set_control(pair->listener, control) ||
+        !tcp_socket_set_control(pair->connected, control)) {
         printf("no %s here\n", control); /* a module that is not loaded, or not for everybody */
         close_pair(pair);
         return false;
@@ -145,8 +126,8 @@ static void check_both(const struct far_pair *pair, const char *want)
 {
     CHECK(wring_tcp_choose_congestion(pair->connected, pair->before), "connected");
     CHECK(wring_tcp_choose_congestion(pair->accepted, pair->before), "accepted");
-    check_has(pair->connected, want, "who connected");
-    check_has(pair->accepted, want, "who was accepted");
+    tcp_socket_check_control(pair->connected, want, "who connected");
+    tcp_socket_check_control(pair->accepted, want, "who was accepted");
 }
 
 static void bbr_comes_back(void)
@@ -154,8 +135,8 @@ static void bbr_comes_back(void)
     struct far_pair pair;
     if (!connect_far(&pair, "bbr"))
         return;
-    check_has(pair.connected, "reno", "who connected, at first,");
-    check_has(pair.accepted, "reno", "who was accepted, at first,");
+    tcp_socket_check_control(pair.connected, "reno", "who connected, at first,");
+    tcp_socket_check_control(pair.accepted, "reno", "who was accepted, at first,");
     check_both(&pair, "bbr");
     close_pair(&pair);
 }
@@ -178,7 +159,9 @@ static void what_came_with_the_connection_stays(void)
     struct far_pair pair;
     if (!connect_far(&pair, "cubic"))
         return;
-    CHECK(set_control(pair.connected, "reno") && set_control(pair.accepted, "reno"), "no reno");
+    CHECK(tcp_socket_set_control(pair.connected, "reno") &&
+              tcp_socket_set_control(pair.accepted, "reno"),
+          "no reno");
     check_both(&pair, "reno");
     close_pair(&pair);
 }
@@ -189,7 +172,7 @@ static void what_cannot_be_had_is_said(void)
     if (!connect_far(&pair, "reno"))
         return;
     CHECK(!wring_tcp_choose_congestion(pair.connected, "bbr of old"), "taken as it is");
-    check_has(pair.connected, "reno", "it");
+    tcp_socket_check_control(pair.connected, "reno", "it");
     close_pair(&pair);
 }
 

@@ -75,8 +75,9 @@ bool wring_tcp_choose_congestion(int fd, const char *system)
 {
     char has[TCP_CONTROL_NAME_BYTES];
     if (!get_control(fd, has))
-        return true;                                   /* then it has what it had */
-    const char *due = is_paced(system) ? system : has; /* by its route, maybe, and not as others */
+        return true;
+    /* left to begin by itself, it may have what its route gives, and not what others have */
+    const char *due = is_paced(system) ? system : has;
     bool near = wring_tcp_prefers_reno(due, wring_tcp_stays_on_host(fd), shortest_rtt_us(fd));
     const char *wanted = near ? reno : due;
 
