@@ -31,6 +31,7 @@ void wring_group_row_start(const struct wring_group_table *table, uint32_t begin
     for (uint32_t o = 0; o < table->problem->n_options; o++) {
         table->active[o] = o;
         table->at_piece[o] = table->first_piece[o];
+        table->at_least[o] = 0;
     }
     *row = (struct wring_group_row){.begin = begin,
                                     .next = begin + 1,
@@ -97,25 +98,36 @@ struct entry {
     double mass[STRIDE];
 };
 
-/** Put those of the first n options first that take no more than `times` as long as the cheapest,
- *  or are cut into chunks and may fall. @return how many. @param reach  out: what others take */
-static uint32_t sift(const struct wring_group_table *table, const struct entry *entry, uint32_t n,
-                     double times, double *reach)
+/** What an option takes of a group of the row, which larger groups do not fall below. */
+static double look_at(const struct wring_group_table *table, const struct entry *entry,
+                      uint32_t option)
 {
-    double least = INFINITY;
+    bool may_fall = table->problem->options[option].chunk_elems != 0;
+    double length =
+        option_length(table, entry->begin, entry->end, option, entry->elems, entry->mass);
+
+    table->at_least[option] = may_fall ? 0 : length;
+    return length;
+}
+
+/** Put those of the first n options first that take no more than `times` as long as the cheapest,
+ *  or are cut into chunks and may fall. @return how many. @param least  that some option takes
+ *  @param reach  out: what others take */
+static uint32_t sift(const struct wring_group_table *table, const struct entry *entry, uint32_t n,
+                     double times, double least, double *reach)
+{
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t option = table->active[i];
-        table->length[option] =
-            option_length(table, entry->begin, entry->end, option, entry->elems, entry->mass);
-        least = fmin(least, table->length[option]);
+        if (table->at_least[table->active[i]] > times * least)
+            continue;
+        double length = look_at(table, entry, table->active[i]);
+        least = length < least ? length : least;
     }
     *reach = times * least;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t option = table->active[i];
-        bool may_fall = table->problem->options[option].chunk_elems != 0;
-        if (table->length[option] > *reach && !may_fall)
+        if (table->at_least[option] > *reach)
             continue;
         table->active[i] = table->active[kept];
         table->active[kept++] = option;
@@ -123,37 +135,43 @@ static uint32_t sift(const struct wring_group_table *table, const struct entry *
     return kept;
 }
 
-/** The cheapest of the options that are near. @return its length without computing */
+/** The cheapest of the options that are near; it comes first. @return its length without computing
+ */
 static double call_near(const struct wring_group_table *table, const struct entry *entry,
-                        const struct contest *contest, uint32_t *best)
+                        const struct contest *contest)
 {
     double least = INFINITY;
+    uint32_t best = 0;
 
     for (uint32_t i = 0; i < contest->near; i++) {
         uint32_t option = table->active[i];
-        double length =
-            option_length(table, entry->begin, entry->end, option, entry->elems, entry->mass);
+        if (table->at_least[option] >= least)
+            continue;
+        double length = look_at(table, entry, option);
         if (length < least) {
             least = length;
-            *best = option;
+            best = i;
         }
     }
+    uint32_t option = table->active[best];
+    table->active[best] = table->active[0];
+    table->active[0] = option;
     return least;
 }
 
-/** The cheapest of all, those that have come near among them. */
+/** The cheapest of all, those that have come near among them; it comes first. */
 static double call(const struct wring_group_table *table, const struct entry *entry,
-                   struct contest *contest, uint32_t *best)
+                   struct contest *contest)
 {
-    double least = call_near(table, entry, contest, best);
+    double least = call_near(table, entry, contest);
 
     if (least <= contest->reach_near)
         return least;
     if (least > contest->reach_middle)
-        contest->middle = sift(table, entry, contest->n, MIDDLE, &contest->reach_middle);
-    contest->near = sift(table, entry, contest->middle, NEAR, &contest->reach_near);
+        contest->middle = sift(table, entry, contest->n, MIDDLE, least, &contest->reach_middle);
+    contest->near = sift(table, entry, contest->middle, NEAR, least, &contest->reach_near);
     contest->reach_near = fmin(contest->reach_near, contest->reach_middle);
-    return call_near(table, entry, contest, best);
+    return call_near(table, entry, contest);
 }
 
 static void price_pair(const struct wring_group_table *table, uint32_t begin,
@@ -166,8 +184,9 @@ static void price_pair(const struct wring_group_table *table, uint32_t begin,
                           .elems = (double)(problem->elems[pair->end] - problem->elems[begin])};
 
     wring_masses_of(&table->masses, begin, pair->end, entry.mass);
-    pair->cost = call(table, &entry, contest, &pair->option) +
-                 computed * entry.mass[wring_problem_computes(problem)];
+    pair->cost =
+        call(table, &entry, contest) + computed * entry.mass[wring_problem_computes(problem)];
+    pair->option = table->active[0];
 }
 
 /** Price what begins at one tensor, and the rest from it. */

@@ -64,7 +64,7 @@ struct wring_group_table {
     size_t *row;                    /* [n + 1] */
     uint32_t *alive;                /* [n] */
     uint32_t *active, *at_piece;    /* [n_options] scratch */
-    double *length;                 /* likewise */
+    double *at_least;               /* likewise: no larger group of the row takes less */
     uint64_t priced;                /* groups, ever */
     double *head, *rest;            /* [n + 1] least expected length before, and from a tensor on */
     void *memory;

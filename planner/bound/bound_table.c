@@ -139,7 +139,7 @@ static size_t lay_out(struct wring_group_table *table, size_t pairs, size_t piec
     table->alive = cut(memory, &used, n * sizeof(uint32_t));
     table->active = cut(memory, &used, options * sizeof(uint32_t));
     table->at_piece = cut(memory, &used, options * sizeof(uint32_t));
-    table->length = cut(memory, &used, options * sizeof(double));
+    table->at_least = cut(memory, &used, options * sizeof(double));
     table->head = cut(memory, &used, (n + 1) * sizeof(double));
     table->rest = cut(memory, &used, (n + 1) * sizeof(double));
     return used;
