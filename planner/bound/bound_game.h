@@ -44,7 +44,7 @@ struct wring_game {
     double *values;            /* [n + 1] what goes on from a tensor takes */
     double *reach;             /* [n + 1] which part of the mixture comes by it */
     double weight;             /* of all flows in `sum` */
-    double far_us;             /* so much more than the mixture no good arc takes */
+    double far_us;             /* arcs that take so much more than the mixture nap longest */
     uint32_t steps;            /* since the last rest */
     uint64_t played;           /* arcs and edges that were looked at, ever */
     void *memory;
