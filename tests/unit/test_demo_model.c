@@ -11,6 +11,7 @@
 #define HIDDEN 24
 
 struct fixture {
+    struct demo_blas blas;
     struct demo_model model;
     int order[DEMO_TENSORS];
     int ready;
@@ -20,7 +21,12 @@ static bool begin(struct fixture *f)
 {
     uint32_t random = 12345;
     memset(f, 0, sizeof(*f));
-    if (demo_model_init(&f->model, BATCH, HIDDEN, 9) != 0)
+    char reason[128];
+    if (!demo_blas_load(&f->blas, reason, sizeof(reason))) {
+        fprintf(stderr, "%s\n", reason);
+        return false;
+    }
+    if (demo_model_init(&f->model, &f->blas, BATCH, HIDDEN, 9) != 0)
         return false;
     for (int t = 0; t < DEMO_TENSORS; t++) {
         f->model.gradients[t] = calloc(f->model.elems[t], sizeof(float));
@@ -39,6 +45,7 @@ static void end(struct fixture *f)
     for (int t = 0; t < DEMO_TENSORS; t++)
         free(f->model.gradients[t]);
     demo_model_finish(&f->model);
+    demo_blas_unload(&f->blas);
 }
 
 static void note_order(void *arg, enum demo_tensor tensor)

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
+#include "tools/demo/blas.h"
 #include "tools/demo/corpus.h"
 #include "tools/demo/training_trace.h"
 #include "tools/launch/launch.h"
@@ -183,8 +184,7 @@ static int start_ranks(const struct demo_options *o, int argc, char **argv)
     line[1] = demo;
     for (int i = 1; i < argc; i++)
         line[1 + i] = argv[i];
-    setenv("OPENBLAS_NUM_THREADS", "1", 1); /* a rank is one core's worth of computing */
-    setenv("WRING_SPIN", "0", 0);           /* more ranks than cores: waiters give way at once */
+    setenv("WRING_SPIN", "0", 0); /* more ranks than cores: waiters give way at once */
     struct wring_launch_params launch = {
         .name = argv[0], .ranks = o->ranks, .grace_ns = WRING_LAUNCH_GRACE_NS, .argv = line};
     int code = wring_launch(&launch);
@@ -240,16 +240,21 @@ int wring_cmd_demo(int argc, char **argv)
                              .report = "wring-demo.html"};
     struct wring_config config;
     struct wring_log log = {.level = WRING_LOG_WARN};
+    struct demo_blas blas;
+    char reason[128];
 
     argp_parse(&demo_argp, argc, argv, 0, NULL, &o);
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE;
+    if (!demo_blas_load(&blas, reason, sizeof(reason)))
+        return wring_fail(argv[0], "%s", reason);
+    o.blas = &blas;
     if (!wring_under_launcher(&config))
         return has_text(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
 
     static struct demo_results results;
     o.ranks = (uint32_t)config.size;
-    if (demo_measure_all(&o, &results) != 0)
-        return WRING_EXIT_FAILURE;
-    return config.rank == 0 ? show(&results) : WRING_EXIT_OK;
+    int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+    demo_blas_unload(&blas);
+    return code == WRING_EXIT_OK && config.rank == 0 ? show(&results) : code;
 }

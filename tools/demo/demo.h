@@ -16,6 +16,7 @@
 #define DEMO_TEXTS_MAX 64
 
 struct demo_options {
+    const struct demo_blas *blas;
     const char *texts[DEMO_TEXTS_MAX]; /* files of the user's; none: the system's documentation */
     uint32_t n_texts;
     uint32_t ranks, steps, batch, hidden, timed_steps;

@@ -259,7 +259,7 @@ int demo_measure_all(const struct demo_options *options, struct demo_results *ou
         out->dropped_files = corpus.dropped;
         out->text_bytes = corpus.train_bytes + corpus.held_out_bytes;
         out->held_out_bytes = corpus.held_out_bytes;
-        if (demo_model_init(&model, 1, options->hidden, 0) == 0) {
+        if (demo_model_init(&model, options->blas, 1, options->hidden, 0) == 0) {
             for (int t = 0; t < DEMO_TENSORS; t++)
                 out->parameters += out->elems[t] = model.elems[t];
             demo_model_finish(&model);

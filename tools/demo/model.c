@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/demo/model.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +42,10 @@ static void set_sizes(struct demo_model *model)
     memcpy(model->elems, elems, sizeof(elems));
 }
 
-int demo_model_init(struct demo_model *model, uint32_t batch, uint32_t hidden, uint64_t seed)
+int demo_model_init(struct demo_model *model, const struct demo_blas *blas, uint32_t batch,
+                    uint32_t hidden, uint64_t seed)
 {
-    *model = (struct demo_model){.batch = batch, .hidden = hidden};
+    *model = (struct demo_model){.blas = blas, .batch = batch, .hidden = hidden};
     set_sizes(model);
     bool failed = false;
     for (int t = 0; t < DEMO_TENSORS; t++) {
@@ -97,12 +97,12 @@ void demo_model_finish(struct demo_model *model)
 }
 
 /** y[n][out] = x[n][in] w[in][out] + bias, squashed by tanh or not. */
-static void layer(float *y, const float *x, const float *w, const float *bias, uint32_t n,
-                  uint32_t in, uint32_t out, bool squash)
+static void layer(const struct demo_blas *blas, float *y, const float *x, const float *w,
+                  const float *bias, uint32_t n, uint32_t in, uint32_t out, bool squash)
 {
     for (uint32_t i = 0; i < n; i++)
         memcpy(y + (size_t)i * out, bias, out * sizeof(float));
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)out, (int)in, 1, x, (int)in,
+    blas->sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)out, (int)in, 1, x, (int)in,
                 w, (int)out, 1, y, (int)out);
     for (size_t i = 0; squash && i < (size_t)n * out; i++)
         y[i] = tanhf(y[i]);
@@ -133,32 +133,33 @@ double demo_model_forward(struct demo_model *model, uint32_t n)
         memcpy(model->input + (size_t)i * DEMO_EMBED,
                w[DEMO_EMBEDDING] + (size_t)model->context[i] * DEMO_EMBED,
                DEMO_EMBED * sizeof(float));
-    layer(model->hidden1, model->input, w[DEMO_HIDDEN1], w[DEMO_HIDDEN1_BIAS], n, DEMO_INPUT, h,
-          true);
-    layer(model->hidden2, model->hidden1, w[DEMO_HIDDEN2], w[DEMO_HIDDEN2_BIAS], n, h, h, true);
-    layer(model->output, model->hidden2, w[DEMO_OUTPUT], w[DEMO_OUTPUT_BIAS], n, h, DEMO_BYTES,
-          false);
+    layer(model->blas, model->hidden1, model->input, w[DEMO_HIDDEN1], w[DEMO_HIDDEN1_BIAS], n,
+          DEMO_INPUT, h, true);
+    layer(model->blas, model->hidden2, model->hidden1, w[DEMO_HIDDEN2], w[DEMO_HIDDEN2_BIAS], n, h,
+          h, true);
+    layer(model->blas, model->output, model->hidden2, w[DEMO_OUTPUT], w[DEMO_OUTPUT_BIAS], n, h,
+          DEMO_BYTES, false);
     for (uint32_t i = 0; i < n; i++)
         loss += softmax(model->output + (size_t)i * DEMO_BYTES, model->next[i]);
     return loss / n;
 }
 
 /** dw = x' dy, dbias = column sums of dy. */
-static void layer_gradients(float *dw, float *dbias, const float *x, const float *dy, uint32_t n,
-                            uint32_t in, uint32_t out)
+static void layer_gradients(const struct demo_blas *blas, float *dw, float *dbias, const float *x,
+                            const float *dy, uint32_t n, uint32_t in, uint32_t out)
 {
     memset(dbias, 0, out * sizeof(float));
     for (uint32_t i = 0; i < n; i++)
-        cblas_saxpy((int)out, 1, dy + (size_t)i * out, 1, dbias, 1);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)in, (int)out, (int)n, 1, x, (int)in,
+        blas->saxpy((int)out, 1, dy + (size_t)i * out, 1, dbias, 1);
+    blas->sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)in, (int)out, (int)n, 1, x, (int)in,
                 dy, (int)out, 0, dw, (int)out);
 }
 
 /** dx = dy w', times the slope of tanh where x came out of it. */
-static void layer_back(float *dx, const float *x, const float *dy, const float *w, uint32_t n,
-                       uint32_t in, uint32_t out, bool squashed)
+static void layer_back(const struct demo_blas *blas, float *dx, const float *x, const float *dy,
+                       const float *w, uint32_t n, uint32_t in, uint32_t out, bool squashed)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, (int)in, (int)out, 1, dy, (int)out,
+    blas->sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, (int)in, (int)out, 1, dy, (int)out,
                 w, (int)out, 0, dx, (int)in);
     for (size_t i = 0; squashed && i < (size_t)n * in; i++)
         dx[i] *= 1 - x[i] * x[i];
@@ -167,31 +168,34 @@ static void layer_back(float *dx, const float *x, const float *dy, const float *
 void demo_model_backward(struct demo_model *model, demo_ready_fn ready, void *arg)
 {
     float *const *w = model->weights, *const *g = model->gradients;
+    const struct demo_blas *blas = model->blas;
     uint32_t n = model->batch, h = model->hidden;
 
     float *dy = model->output; /* probabilities become gradients in place */
     for (uint32_t i = 0; i < n; i++)
         dy[(size_t)i * DEMO_BYTES + model->next[i]] -= 1;
-    cblas_sscal((int)(n * DEMO_BYTES), 1 / (float)n, dy, 1);
+    blas->sscal((int)(n * DEMO_BYTES), 1 / (float)n, dy, 1);
 
-    layer_gradients(g[DEMO_OUTPUT], g[DEMO_OUTPUT_BIAS], model->hidden2, dy, n, h, DEMO_BYTES);
+    layer_gradients(blas, g[DEMO_OUTPUT], g[DEMO_OUTPUT_BIAS], model->hidden2, dy, n, h,
+                    DEMO_BYTES);
     ready(arg, DEMO_OUTPUT_BIAS);
     ready(arg, DEMO_OUTPUT);
-    layer_back(model->d_hidden2, model->hidden2, dy, w[DEMO_OUTPUT], n, h, DEMO_BYTES, true);
-    layer_gradients(g[DEMO_HIDDEN2], g[DEMO_HIDDEN2_BIAS], model->hidden1, model->d_hidden2, n, h,
-                    h);
+    layer_back(blas, model->d_hidden2, model->hidden2, dy, w[DEMO_OUTPUT], n, h, DEMO_BYTES, true);
+    layer_gradients(blas, g[DEMO_HIDDEN2], g[DEMO_HIDDEN2_BIAS], model->hidden1, model->d_hidden2,
+                    n, h, h);
     ready(arg, DEMO_HIDDEN2_BIAS);
     ready(arg, DEMO_HIDDEN2);
-    layer_back(model->d_hidden1, model->hidden1, model->d_hidden2, w[DEMO_HIDDEN2], n, h, h, true);
-    layer_gradients(g[DEMO_HIDDEN1], g[DEMO_HIDDEN1_BIAS], model->input, model->d_hidden1, n,
+    layer_back(blas, model->d_hidden1, model->hidden1, model->d_hidden2, w[DEMO_HIDDEN2], n, h, h,
+               true);
+    layer_gradients(blas, g[DEMO_HIDDEN1], g[DEMO_HIDDEN1_BIAS], model->input, model->d_hidden1, n,
                     DEMO_INPUT, h);
     ready(arg, DEMO_HIDDEN1_BIAS);
     ready(arg, DEMO_HIDDEN1);
-    layer_back(model->d_input, model->input, model->d_hidden1, w[DEMO_HIDDEN1], n, DEMO_INPUT, h,
-               false);
+    layer_back(blas, model->d_input, model->input, model->d_hidden1, w[DEMO_HIDDEN1], n, DEMO_INPUT,
+               h, false);
     memset(g[DEMO_EMBEDDING], 0, model->elems[DEMO_EMBEDDING] * sizeof(float));
     for (uint32_t i = 0; i < n * DEMO_CONTEXT; i++)
-        cblas_saxpy(DEMO_EMBED, 1, model->d_input + (size_t)i * DEMO_EMBED, 1,
+        blas->saxpy(DEMO_EMBED, 1, model->d_input + (size_t)i * DEMO_EMBED, 1,
                     g[DEMO_EMBEDDING] + (size_t)model->context[i] * DEMO_EMBED, 1);
     ready(arg, DEMO_EMBEDDING);
 }

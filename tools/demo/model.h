@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A byte-level language model: the last 16 bytes are embedded in 16 dimensions each, two hidden
- * layers of tanh units, one output for each next byte. float32, over a BLAS library.
+ * layers of tanh units, one output for each next byte. float32, over OpenBLAS.
  */
 #ifndef WRING_DEMO_MODEL_H
 #define WRING_DEMO_MODEL_H
 
+#include "tools/demo/blas.h"
 #include "tools/demo/demo.h"
 
 #define DEMO_CONTEXT 16
@@ -25,6 +26,7 @@ enum demo_tensor {
 };
 
 struct demo_model {
+    const struct demo_blas *blas; /* borrowed */
     uint32_t batch, hidden;
     uint64_t elems[DEMO_TENSORS];
     float *weights[DEMO_TENSORS];
@@ -39,7 +41,8 @@ struct demo_model {
 extern const char *const demo_tensor_names[DEMO_TENSORS];
 
 /** Initialise from the seed. @return -1 without memory */
-int demo_model_init(struct demo_model *model, uint32_t batch, uint32_t hidden, uint64_t seed);
+int demo_model_init(struct demo_model *model, const struct demo_blas *blas, uint32_t batch,
+                    uint32_t hidden, uint64_t seed);
 void demo_model_finish(struct demo_model *model);
 
 /** Run context forward. @return the mean loss of the first n samples in nats */

@@ -79,8 +79,10 @@ static int make_buckets(struct trainer *trainer)
 static int begin(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
-    if (demo_model_init(&trainer->model, run->options->batch, run->options->hidden,
-                        run->options->seed) != 0)
+    const struct demo_options *options = run->options;
+
+    if (demo_model_init(&trainer->model, options->blas, options->batch, options->hidden,
+                        options->seed) != 0)
         return fail(trainer, "model", WRING_ERR_NO_MEMORY);
     if (run->config != NULL) {
         trainer->session =
