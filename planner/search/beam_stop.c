@@ -3,7 +3,7 @@
 
 #include <float.h>
 
-#include "planner/search/two_doubles.h"
+#include "planner/two_doubles.h"
 
 void wring_beam_stop_clear(struct wring_beam_stop *stop)
 {

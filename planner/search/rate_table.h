@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "planner/problem.h"
-#include "planner/search/two_doubles.h"
+#include "planner/two_doubles.h"
 #include <wring/status.h>
 
 /** Between two corners. Lanes that the problem does not have cost nothing. */

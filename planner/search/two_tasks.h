@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "planner/search/rates.h"
-#include "planner/search/two_doubles.h"
+#include "planner/two_doubles.h"
 
 /** Of heads + tails, with the one task and the other. */
 struct wring_two_times {
