@@ -153,7 +153,6 @@ void wring_arc_set_settle(struct wring_arc_set *set)
             if (set->arcs[i].option != WRING_ARC_NONE) {
                 sorted[kept] = set->arcs[i];
                 sorted[kept].next = kept + 1;
-                sorted[kept].sleep = 0;
                 kept++;
             }
         set->first[begin] = kept > set->row[begin] ? set->row[begin] : WRING_ARC_NONE;
@@ -188,15 +187,13 @@ double wring_arc_set_price(struct wring_arc_set *set, uint32_t first,
     return set->rest[first];
 }
 
-void wring_arc_lengths(const struct wring_arc *arc, const struct wring_masses *masses,
-                       double *lanes)
+void wring_arc_chunks_lengths(const struct wring_arc *arc, const struct wring_masses *masses,
+                              double *lanes)
 {
     double mass[STRIDE];
     uint32_t lane;
 
     memcpy(lanes, arc->group.took, STRIDE * sizeof(*lanes));
-    if (!arc->group.chunked)
-        return;
     wring_masses_of(masses, arc->begin, arc->end, mass);
     wring_group_chunks_length(&arc->group, mass, &lane);
     for (uint32_t at = 0; at < STRIDE; at++)

@@ -19,11 +19,9 @@
 #define WRING_ARC_NONE UINT32_MAX
 
 struct wring_arc {
-    double regret, chance; /* the game's */
-    double cost;           /* likewise, scratch */
+    double regret; /* the game's, at its last rest */
     uint32_t begin, end, option;
-    uint32_t next;  /* with the same begin */
-    uint32_t sleep; /* the game's: steps in which it is passed over */
+    uint32_t next; /* with the same begin */
     struct wring_group_took group;
 };
 
@@ -67,11 +65,23 @@ double wring_arc_set_price(struct wring_arc_set *set, uint32_t first,
 /** The best grouping of the last pricing, from tensor 0 on. @param out  room for n groups */
 void wring_arc_set_best(const struct wring_arc_set *set, struct wring_grouping *out);
 
+/** What wring_arc_lengths() says of an arc in several chunks: that part of which a flow makes most.
+ *  @param lanes  out, [WRING_PLAN_LANES_MAX] */
+void wring_arc_chunks_lengths(const struct wring_arc *arc, const struct wring_masses *masses,
+                              double *lanes);
+
 /**
- * How long an arc is per lane that a path touches; of several chunks, that part which a flow makes
- * most of. @param lanes  out, [WRING_PLAN_LANES_MAX]
+ * How long an arc is per lane that a path touches.
+ * @param room  scratch, [WRING_PLAN_LANES_MAX]
+ * @return [WRING_PLAN_LANES_MAX] the arc's own, or `room`
  */
-void wring_arc_lengths(const struct wring_arc *arc, const struct wring_masses *masses,
-                       double *lanes);
+static inline const double *wring_arc_lengths(const struct wring_arc *arc,
+                                              const struct wring_masses *masses, double *room)
+{
+    if (!arc->group.chunked)
+        return arc->group.took;
+    wring_arc_chunks_lengths(arc, masses, room);
+    return room;
+}
 
 #endif

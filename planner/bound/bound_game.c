@@ -15,8 +15,9 @@ enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set 
 {
     uint32_t n = set->table->problem->n_tensors;
     size_t cells = WRING_FLOW_ROOM(n);
+    size_t arcs = ((size_t)set->max + 1) / 2 * 2;
     double *memory =
-        calloc((2 * EDGES + 2 + 6) * cells + 2 * set->max + 2 * ((size_t)n + 1), sizeof(double));
+        calloc((2 * EDGES + 2 + 6) * cells + 2 * ((size_t)n + 1) + 7 * arcs / 2, sizeof(double));
 
     *game = (struct wring_game){.set = set,
                                 .n_tensors = n,
@@ -31,9 +32,12 @@ enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set 
     game->masses = (struct wring_masses){.base = memory, .sum = memory + cells};
     game->cells = (struct wring_game_cell *)(memory + 2 * cells);
     game->saved_cells = game->cells + cells;
-    game->saved_arcs = memory + 8 * cells;
-    game->values = game->saved_arcs + 2 * (size_t)set->max;
+    game->values = memory + 8 * cells;
     game->reach = game->values + n + 1;
+    game->regret = game->reach + n + 1;
+    game->chance = game->regret + arcs;
+    game->cost = game->chance + arcs;
+    game->sleep = (uint32_t *)(game->cost + arcs);
     return WRING_OK;
 }
 
@@ -62,6 +66,30 @@ void wring_game_start(struct wring_game *game)
     for (size_t at = 0; at < (size_t)game->n_tensors * STRIDE; at++)
         game->cells[at] = (struct wring_game_cell){.share = 0.5};
     begin_mean(game);
+}
+
+/** Of the arcs of one tensor, by what they regret; where none does, the best is taken. */
+static void set_chances(struct wring_game *game, uint32_t begin, uint32_t best, double all)
+{
+    double part = all > 0 ? 1 / all : 0;
+
+    for (uint32_t i = game->set->row[begin]; i < game->set->row[begin + 1]; i++)
+        game->chance[i] = game->regret[i] * part;
+    if (all == 0 && best < game->set->row[begin + 1])
+        game->chance[best] = 1;
+}
+
+void wring_game_resume(struct wring_game *game)
+{
+    const struct wring_arc_set *set = game->set;
+
+    memset(game->sleep, 0, set->n * sizeof(*game->sleep));
+    for (uint32_t begin = 0; begin < game->n_tensors; begin++) {
+        double all = 0;
+        for (uint32_t i = set->row[begin]; i < set->row[begin + 1]; i++)
+            all += game->regret[i] = set->arcs[i].regret;
+        set_chances(game, begin, set->row[begin], all);
+    }
 }
 
 /** The flow that the cells' shares make. */
@@ -100,47 +128,59 @@ static void add_to_mean(struct wring_game *game)
     game->weight += weight;
 }
 
-/** An arc that regrets nothing is looked at the more seldom, the more it takes than the mixture. */
-static uint32_t nap(const struct wring_game *game, double more_us)
+/** What is expected of the arcs of one tensor that are awake. @param best  out: the cheapest
+ *  @return that of the mixture */
+static double expect(struct wring_game *game, uint32_t begin, uint32_t *best)
 {
-    return more_us >= game->far_us ? NAP : (uint32_t)(NAP * (more_us / game->far_us));
-}
+    const struct wring_arc_set *set = game->set;
+    double mean = 0, chances = 0, least = INFINITY, mass[STRIDE];
 
-/** What is expected of the arcs of one tensor, and what each is better by. */
-static void play_tensor(struct wring_game *game, uint32_t begin)
-{
-    struct wring_arc *arcs = game->set->arcs + game->set->row[begin];
-    uint32_t n = game->set->row[begin + 1] - game->set->row[begin], best = 0;
-    double mean = 0, chances = 0, all = 0, least = INFINITY;
-
-    for (uint32_t i = 0; i < n; i++) {
-        double mass[STRIDE];
-        if (arcs[i].sleep > 0)
-            continue;
-        wring_masses_of(&game->masses, begin, arcs[i].end, mass);
-        arcs[i].cost = wring_group_length(&arcs[i].group, mass) + game->values[arcs[i].end];
-        game->played++;
-        mean += arcs[i].chance * arcs[i].cost;
-        chances += arcs[i].chance;
-        best = arcs[i].cost < least ? i : best;
-        least = arcs[i].cost < least ? arcs[i].cost : least;
-    }
-    if (least == INFINITY)
-        return;
-    mean = chances > 0 ? mean / chances : least; /* some may have gone */
-    game->values[begin] = mean;
-    for (uint32_t i = 0; i < n; i++) {
-        if (arcs[i].sleep > 0) {
-            arcs[i].sleep--;
+    for (uint32_t i = set->row[begin]; i < set->row[begin + 1]; i++) {
+        const struct wring_arc *arc = &set->arcs[i];
+        game->cost[i] = INFINITY;
+        if (game->sleep[i] > 0) {
+            game->sleep[i]--;
             continue;
         }
-        double regret = arcs[i].regret + mean - arcs[i].cost;
-        arcs[i].regret = regret > 0 ? regret : 0;
-        arcs[i].sleep = regret > 0 || i == best ? 0 : nap(game, arcs[i].cost - mean);
-        all += arcs[i].regret;
+        wring_masses_of(&game->masses, begin, arc->end, mass);
+        double cost = wring_group_length(&arc->group, mass) + game->values[arc->end];
+        game->cost[i] = cost;
+        game->played++;
+        mean += game->chance[i] * cost;
+        chances += game->chance[i];
+        *best = cost < least ? i : *best;
+        least = cost < least ? cost : least;
     }
-    for (uint32_t i = 0; i < n; i++)
-        arcs[i].chance = all > 0 ? arcs[i].regret / all : i == best;
+    return chances > 0 ? mean / chances : least; /* some may have gone */
+}
+
+/** Arcs that regret nothing are looked at the more seldom, the more they take than the mixture. */
+static void lay_down(struct wring_game *game, uint32_t begin, uint32_t best, double mean)
+{
+    double part = NAP / game->far_us;
+
+    for (uint32_t i = game->set->row[begin]; i < game->set->row[begin + 1]; i++) {
+        if (game->regret[i] > 0 || game->cost[i] == INFINITY || i == best)
+            continue;
+        double nap = part * (game->cost[i] - mean);
+        game->sleep[i] = nap < NAP ? (uint32_t)nap : NAP;
+    }
+}
+
+/** What each arc of one tensor is better by than the mixture, and how the next one is made. */
+static void play_tensor(struct wring_game *game, uint32_t begin)
+{
+    uint32_t best = game->set->row[begin];
+    double mean = expect(game, begin, &best), all = 0;
+
+    for (uint32_t i = game->set->row[begin]; i < game->set->row[begin + 1]; i++) {
+        double regret = game->regret[i] + (mean - game->cost[i]);
+        game->regret[i] = regret > 0 ? regret : 0;
+        all += game->regret[i];
+    }
+    game->values[begin] = mean;
+    lay_down(game, begin, best, mean);
+    set_chances(game, begin, best, all);
 }
 
 static void play_groupings(struct wring_game *game)
@@ -166,12 +206,12 @@ static void set_lengths(struct wring_game *game)
         double *along = game->length.along + (size_t)i * STRIDE;
         double *down = game->length.down + (size_t)i * STRIDE;
         for (uint32_t at = game->set->row[i]; at < game->set->row[i + 1]; at++) {
-            const struct wring_arc *arc = &game->set->arcs[at];
-            double part = game->reach[i] * arc->chance, lanes[STRIDE];
+            double part = game->reach[i] * game->chance[at], room[STRIDE];
             if (part <= 0)
                 continue;
+            const struct wring_arc *arc = &game->set->arcs[at];
+            const double *lanes = wring_arc_lengths(arc, &game->masses, room);
             game->reach[arc->end] += part;
-            wring_arc_lengths(arc, &game->masses, lanes);
             double *end = game->length.down + (size_t)arc->end * STRIDE;
             for (uint32_t lane = 0; lane < STRIDE; lane++) {
                 along[lane] += part * lanes[lane];
@@ -187,9 +227,10 @@ static void set_lengths(struct wring_game *game)
 static double play_cell(struct wring_game_cell *cell, double down, double along)
 {
     double worth = cell->share * down + (1 - cell->share) * along;
+    double more_down = cell->down + down - worth, more_along = cell->along + along - worth;
 
-    cell->down = fmax(cell->down + down - worth, 0);
-    cell->along = fmax(cell->along + along - worth, 0);
+    cell->down = more_down > 0 ? more_down : 0;
+    cell->along = more_along > 0 ? more_along : 0;
     if (cell->down + cell->along > 0)
         cell->share = cell->down / (cell->down + cell->along);
     return worth;
@@ -234,6 +275,8 @@ void wring_game_rest(struct wring_game *game)
         game->best.down[at] = game->sum.down[at] / game->weight;
         game->best.along[at] = game->sum.along[at] / game->weight;
     }
+    for (uint32_t i = 0; i < game->set->n && game->first == 0; i++)
+        game->set->arcs[i].regret = game->regret[i];
     begin_mean(game);
 }
 
@@ -249,29 +292,16 @@ static void put_label(const struct wring_edges *edges, uint32_t row, uint32_t la
 
 void wring_game_enter(struct wring_game *game, uint32_t first, const double *ends)
 {
-    const struct wring_arc_set *set = game->set;
-
     memcpy(game->saved_cells, game->cells, (size_t)game->n_tensors * STRIDE * sizeof(*game->cells));
-    for (uint32_t i = 0; i < set->n; i++) {
-        game->saved_arcs[2 * (size_t)i] = set->arcs[i].regret;
-        game->saved_arcs[2 * (size_t)i + 1] = set->arcs[i].chance;
-        set->arcs[i].sleep = 0;
-    }
     game->first = first;
     put_label(&game->length, first - 1, game->n_lanes, ends);
+    wring_game_resume(game);
     begin_mean(game);
 }
 
 void wring_game_leave(struct wring_game *game)
 {
-    const struct wring_arc_set *set = game->set;
-
     memcpy(game->cells, game->saved_cells, (size_t)game->n_tensors * STRIDE * sizeof(*game->cells));
-    for (uint32_t i = 0; i < set->n; i++) {
-        set->arcs[i].regret = game->saved_arcs[2 * (size_t)i];
-        set->arcs[i].chance = game->saved_arcs[2 * (size_t)i + 1];
-        set->arcs[i].sleep = 0;
-    }
     game->first = 0;
     begin_mean(game);
 }

@@ -35,7 +35,9 @@ struct wring_game {
     uint32_t first;                      /* the tensor at which the game begins */
     struct wring_game_cell *cells;       /* [n × WRING_PLAN_LANES_MAX] */
     struct wring_game_cell *saved_cells; /* of the whole game, while a suffix is played */
-    double *saved_arcs;                  /* [2 × set->max] likewise: regret, chance */
+    double *regret, *chance;             /* [set->max] of the arcs */
+    double *cost;                        /* [set->max] in this step; of those asleep infinite */
+    uint32_t *sleep;                     /* [set->max] steps in which an arc is passed over */
     struct wring_masses masses;
     struct wring_edges flow;   /* the present one */
     struct wring_edges length; /* of the edges, in the present mixture */
@@ -58,10 +60,14 @@ void wring_game_finish(struct wring_game *game);
 /** Begin: the flow goes half and half. */
 void wring_game_start(struct wring_game *game);
 
-/** One step of each side. The arcs must be settled, one at least leaving each tensor. */
+/** Go on after the arcs were settled: one at least leaves each tensor. */
+void wring_game_resume(struct wring_game *game);
+
+/** One step of each side. */
 void wring_game_step(struct wring_game *game);
 
-/** Work out the mean flow since the last rest, into `best`. The mean begins anew. */
+/** Work out the mean flow since the last rest, into `best`; arcs keep what the whole game regrets.
+ *  The mean begins anew. */
 void wring_game_rest(struct wring_game *game);
 
 /** Go on behind a label, 0 < first; the whole game is kept aside. @param ends  rising by lane */

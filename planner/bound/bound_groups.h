@@ -15,6 +15,7 @@
 
 #include "planner/bound/bound_flow.h"
 #include "planner/problem.h"
+#include "planner/two_doubles.h"
 #include <wring/status.h>
 
 /**
@@ -111,14 +112,19 @@ static inline void wring_masses_of(const struct wring_masses *masses, uint32_t b
     const double *base = masses->base + (size_t)begin * WRING_PLAN_LANES_MAX;
     const double *sum = masses->sum + (size_t)end * WRING_PLAN_LANES_MAX;
 
-    for (uint32_t lane = 0; lane < WRING_PLAN_LANES_MAX; lane++)
-        mass[lane] = base[lane] + sum[lane];
+    for (uint32_t lane = 0; lane < WRING_PLAN_LANES_MAX; lane += 2)
+        wring_pair_store(mass + lane, wring_pair_load(base + lane) + wring_pair_load(sum + lane));
 }
 
 static inline double wring_group_dot(const double *a, const double *b)
 {
-    return ((a[0] * b[0] + a[4] * b[4]) + (a[1] * b[1] + a[5] * b[5])) +
-           ((a[2] * b[2] + a[6] * b[6]) + (a[3] * b[3] + a[7] * b[7]));
+    wring_pair even =
+        wring_pair_load(a) * wring_pair_load(b) + wring_pair_load(a + 4) * wring_pair_load(b + 4);
+    wring_pair odd = wring_pair_load(a + 2) * wring_pair_load(b + 2) +
+                     wring_pair_load(a + 6) * wring_pair_load(b + 6);
+    wring_pair sum = even + odd;
+
+    return sum[0] + sum[1];
 }
 
 /**

@@ -37,6 +37,7 @@ void wring_proof_start_game(struct wring_proof *proof)
 /** Steps of the game. @return what its flow is worth among the arcs */
 static double play_steps(struct wring_proof *proof)
 {
+    wring_game_resume(&proof->game);
     for (int step = 0; step < STEPS && (step == 0 || !wring_proof_over(proof)); step++)
         wring_game_step(&proof->game);
     wring_game_rest(&proof->game);

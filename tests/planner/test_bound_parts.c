@@ -104,6 +104,7 @@ static double play(struct parts *parts, uint32_t steps)
 {
     wring_arc_set_settle(&parts->arcs);
     wring_game_start(&parts->game);
+    wring_game_resume(&parts->game);
     for (uint32_t i = 0; i < steps; i++)
         wring_game_step(&parts->game);
     wring_game_rest(&parts->game);
