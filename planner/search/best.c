@@ -32,7 +32,7 @@ struct reach {
 };
 
 /* As far as takes milliseconds, and a tenth of a second. */
-static const struct reach near = {64, 64, 6, 3, 8, 2, 140000, 170000};
+static const struct reach near = {64, 64, 6, 3, 8, 2, 80000, 110000};
 static const struct reach far = {400, 4096, 20, 30, 24, 20, 1400000, 0};
 
 /* Of the time: what passes and rounds must gain for more of them. */
