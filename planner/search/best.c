@@ -274,6 +274,8 @@ enum wring_status wring_seek_best(struct wring_seek *seek)
     status = WRING_ERR_NO_MEMORY;
     if (rounds.used != NULL && rounds.marked != NULL && rounds.room != NULL)
         status = run_rounds(&rounds);
+    if (status == WRING_OK)
+        status = wring_seek_merge(seek);
     seek->choices = seek->rates->choices;
     free(rounds.used);
     free(rounds.marked);

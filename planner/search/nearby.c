@@ -269,7 +269,33 @@ static uint32_t sweep_once(struct sweep *sweep, bool (*step)(struct sweep *),
     return changes;
 }
 
-enum wring_status wring_seek_nearby(struct wring_seek *seek)
+/** Merge neighbours, in sweeps, until a sweep has changed nothing. @param old  scratch */
+static void merge(struct sweep *sweep, struct wring_grouping *old)
+{
+    struct wring_seek *seek = sweep->seek;
+
+    wring_seek_copy(old, &seek->best);
+    while (sweep_once(sweep, step_merging, old, &seek->trial) > 0) {
+        wring_seek_offer(seek, &seek->trial);
+        wring_seek_copy(old, &seek->trial);
+    }
+}
+
+static void improve(struct sweep *sweep, struct wring_grouping *old)
+{
+    struct wring_seek *seek = sweep->seek;
+
+    wring_seek_copy(old, &seek->best);
+    for (int i = 0; i < SWEEPS_MAX && sweep_once(sweep, step_improving, old, &seek->trial); i++) {
+        wring_seek_offer(seek, &seek->trial);
+        wring_seek_copy(old, &seek->trial);
+    }
+    if (seek->best.n > MANY)
+        merge(sweep, old);
+}
+
+static enum wring_status run(struct wring_seek *seek,
+                             void (*what)(struct sweep *, struct wring_grouping *))
 {
     uint32_t n_tensors = seek->rates->n_tensors;
     struct sweep sweep = {.seek = seek};
@@ -279,22 +305,21 @@ enum wring_status wring_seek_nearby(struct wring_seek *seek)
     if (status != WRING_OK)
         return status;
     sweep.tails = malloc(((size_t)n_tensors + 1) * sizeof(*sweep.tails));
-    if (sweep.tails == NULL) {
+    if (sweep.tails != NULL)
+        what(&sweep, &old);
+    else
         status = WRING_ERR_NO_MEMORY;
-        goto finish_old;
-    }
-    wring_seek_copy(&old, &seek->best);
-    for (int i = 0; i < SWEEPS_MAX && sweep_once(&sweep, step_improving, &old, &seek->trial); i++) {
-        wring_seek_offer(seek, &seek->trial);
-        wring_seek_copy(&old, &seek->trial);
-    }
-    wring_seek_copy(&old, &seek->best);
-    while (old.n > MANY && sweep_once(&sweep, step_merging, &old, &seek->trial) > 0) {
-        wring_seek_offer(seek, &seek->trial);
-        wring_seek_copy(&old, &seek->trial);
-    }
     free(sweep.tails);
-finish_old:
     wring_grouping_finish(&old);
     return status;
+}
+
+enum wring_status wring_seek_nearby(struct wring_seek *seek)
+{
+    return run(seek, improve);
+}
+
+enum wring_status wring_seek_merge(struct wring_seek *seek)
+{
+    return run(seek, merge);
 }

@@ -60,6 +60,9 @@ enum wring_status wring_seek_best(struct wring_seek *seek);
 /** From the best so far: options, borders, merges, splits, until none of them helps. */
 enum wring_status wring_seek_nearby(struct wring_seek *seek);
 
+/** From the best so far: neighbours in one group, wherever that costs no time. */
+enum wring_status wring_seek_merge(struct wring_seek *seek);
+
 /**
  * From the best so far: any option for any group, until none helps.
  *
