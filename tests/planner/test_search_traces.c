@@ -86,7 +86,7 @@ static void goes_farther(void)
 {
     static const char *const onebit = "onebit";
     struct wring_traced_where where = {
-        .profile = "testbed-pcie-25g", .nodes = 64, .codecs = &onebit, .n_codecs = 1};
+        .profile = "testbed-pcie-25g", .nodes = 8, .codecs = &onebit, .n_codecs = 1};
     const char *folder = wring_test_traces();
     struct wring_traced traced;
     char path[512];
