@@ -213,7 +213,7 @@ static bool step_merging(struct sweep *sweep)
             best = merged;
         }
     }
-    bool merges = least <= sweep->seek->time_us;
+    bool merges = least <= sweep->seek->time_us * (1 + WRING_SEEK_ROUNDING);
     make(sweep, merges ? &best : &one);
     return merges;
 }

@@ -112,3 +112,30 @@ enum wring_status wring_search_run(const struct wring_problem *problem,
         out->took_ns = wring_now_ns() - began_ns;
     return status;
 }
+
+enum wring_status wring_search_merge(const struct wring_problem *problem,
+                                     struct wring_grouping *grouping, double *time_us)
+{
+    struct wring_search_params params = {.method = WRING_SEARCH_BEST};
+    struct wring_rates rates;
+
+    enum wring_status status = wring_rates_init(&rates, problem);
+    if (status != WRING_OK)
+        return status;
+    struct wring_seek state = {.rates = &rates,
+                               .params = &params,
+                               .choices = rates.choices,
+                               .deadline_ns = WRING_NEVER,
+                               .best = *grouping,
+                               .time_us = *time_us};
+    status = wring_grouping_init(&state.trial, problem->n_tensors);
+    if (status == WRING_OK)
+        status = wring_seek_merge(&state);
+    wring_grouping_finish(&state.trial);
+    wring_rates_finish(&rates);
+    if (status != WRING_OK)
+        return status;
+    grouping->n = state.best.n; /* its groups were changed in place */
+    *time_us = wring_problem_time(problem, grouping);
+    return WRING_OK;
+}

@@ -48,6 +48,15 @@ enum wring_status wring_search_run(const struct wring_problem *problem,
                                    const struct wring_search_params *params,
                                    struct wring_found *out);
 
+/**
+ * Put neighbours into one group wherever that costs no time: of groupings that take as long, one
+ * of few groups is easier to run and to read.
+ *
+ * @param time_us  in and out: the grouping's time; it gets no longer, but for rounding
+ */
+enum wring_status wring_search_merge(const struct wring_problem *problem,
+                                     struct wring_grouping *grouping, double *time_us);
+
 struct wring_bound_params {
     uint64_t budget_ns; /* 0: until it is exact or nothing more is gained */
     uint64_t effort;    /* 0: likewise; else ends when about as much was looked at as takes as many

@@ -5,9 +5,6 @@
 
 #include "base/clock.h"
 
-/* Of the time: what is less is as good. */
-static const double rounding = 1e-12;
-
 bool wring_seek_late(const struct wring_seek *seek)
 {
     return seek->deadline_ns != WRING_NEVER && wring_now_ns() >= seek->deadline_ns;
@@ -40,8 +37,8 @@ void wring_seek_offer(struct wring_seek *seek, const struct wring_grouping *grou
 {
     double time = wring_seek_time(seek, grouping);
 
-    if (time > seek->time_us * (1 + rounding) ||
-        (time >= seek->time_us * (1 - rounding) && grouping->n >= seek->best.n))
+    if (time > seek->time_us * (1 + WRING_SEEK_ROUNDING) ||
+        (time >= seek->time_us * (1 - WRING_SEEK_ROUNDING) && grouping->n >= seek->best.n))
         return;
     seek->time_us = time;
     wring_seek_copy(&seek->best, grouping);

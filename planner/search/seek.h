@@ -11,6 +11,9 @@
 #include "planner/search/rates.h"
 #include "planner/search/search.h"
 
+/** Of the time: what is less is as good. */
+#define WRING_SEEK_ROUNDING 1e-12
+
 struct wring_seek {
     const struct wring_rates *rates; /* borrowed, as are the parameters */
     const struct wring_search_params *params;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/bound/bound_groups.h"
 #include "planner/search/rates.h"
 #include "planner/search/search.h"
 #include "tests/lib/test.h"
@@ -292,6 +293,64 @@ static void odd_problems(void)
     wring_made_finish(&made);
 }
 
+/** Each tensor by itself, with the first option that it may take. */
+static void part(const struct wring_problem *problem, struct wring_grouping *grouping)
+{
+    grouping->n = problem->n_tensors;
+    for (uint32_t i = 0; i < problem->n_tensors; i++) {
+        grouping->end[i] = i + 1;
+        grouping->option[i] = 0;
+        while (!wring_problem_allows(problem, i, grouping->option[i]))
+            grouping->option[i]++;
+    }
+}
+
+/** What a grouping takes with two neighbours in one group; infinite where that may not be. */
+static double merged_time(const struct wring_problem *problem, const struct wring_grouping *from,
+                          uint32_t first, uint32_t option, struct wring_grouping *scratch)
+{
+    scratch->n = 0;
+    for (uint32_t i = 0; i < from->n; i++) {
+        scratch->end[scratch->n] = from->end[i];
+        scratch->option[scratch->n] = i == first + 1 ? option : from->option[i];
+        scratch->n += i != first;
+    }
+    return wring_exhaust_valid(problem, scratch) ? wring_problem_time(problem, scratch) : INFINITY;
+}
+
+/** Merging costs nothing, and leaves no neighbours that could be merged for nothing. */
+static void merging(void)
+{
+    uint32_t gone = 0;
+
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        struct wring_made_problem made;
+        struct wring_grouping grouping, scratch;
+        make_small(seed, &made);
+        const struct wring_problem *problem = &made.problem;
+        REQUIRE(wring_grouping_init(&grouping, problem->n_tensors) == WRING_OK &&
+                    wring_grouping_init(&scratch, problem->n_tensors) == WRING_OK,
+                "no memory");
+        part(problem, &grouping);
+        double before_us = wring_problem_time(problem, &grouping), time_us = before_us;
+        CHECK(wring_search_merge(problem, &grouping, &time_us) == WRING_OK, "seed %u", seed);
+        CHECK(wring_exhaust_valid(problem, &grouping) && time_us <= before_us * (1 + 1e-9) &&
+                  close_to(time_us, wring_problem_time(problem, &grouping)),
+              "seed %u: %.12g us, and %.12g before", seed, time_us, before_us);
+        for (uint32_t i = 0; i + 1 < grouping.n; i++)
+            for (uint32_t j = 0; j < 2; j++) {
+                double us = merged_time(problem, &grouping, i, grouping.option[i + j], &scratch);
+                CHECK(us > time_us * (1 + 1e-12), "seed %u: groups %u and %u: %.12g us, not %.12g",
+                      seed, i, i + 1, us, time_us);
+            }
+        gone += problem->n_tensors - grouping.n;
+        wring_grouping_finish(&grouping);
+        wring_grouping_finish(&scratch);
+        wring_made_finish(&made);
+    }
+    CHECK(gone >= 20, "%u groups only were merged", gone);
+}
+
 static void refuse(const struct wring_problem *problem, uint32_t uncompressed,
                    const uint32_t *offload, const char *why)
 {
@@ -340,6 +399,7 @@ int main(int argc, char **argv)
         {"determinism", determinism},
         {"budget", budget},
         {"odd_problems", odd_problems},
+        {"merging", merging},
         {"refusals", refusals},
         {NULL, NULL},
     };

@@ -120,6 +120,7 @@ static enum wring_status prove(const struct wring_planning *planning,
     status = wring_bound_run(problem, &limits, &grouping, &time_us, &planned->bound);
     planned->bound.took_ns += spent_ns;
     if (status == WRING_OK && planning->search == WRING_SEARCH_BEST) {
+        status = wring_search_merge(problem, &grouping, &time_us);
         struct wring_grouping worse = found->grouping;
         found->grouping = grouping;
         found->time_us = time_us;
