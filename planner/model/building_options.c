@@ -199,6 +199,10 @@ enum wring_status wring_building_options(struct wring_building *building)
 {
     struct wring_candidates *candidates = &building->candidates;
 
+    building->model->ways = calloc(building->model->n_codecs, sizeof(*building->model->ways));
+    if (building->model->ways == NULL)
+        return WRING_ERR_NO_MEMORY;
+    candidates->ways = building->model->ways;
     candidates->keep_dominated = building->params->keep_dominated;
     enum wring_status status =
         wring_building_has_ways(building) ? wring_building_ways(building) : walk_codecs(building);

@@ -45,6 +45,7 @@ struct wring_candidates {
     uint32_t last; /* who dominated the last one; often the next one, too */
     bool keep_dominated;
     uint64_t considered, dominated;
+    uint32_t *ways; /* [codecs] of each, those offered that are not barred; borrowed */
 };
 
 /** One codec whose options are looked at. */

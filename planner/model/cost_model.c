@@ -212,6 +212,7 @@ void wring_cost_model_destroy(struct wring_cost_model *model)
     free(model->options);
     free(model->costs);
     free(model->codecs);
+    free(model->ways);
     free(model->offload);
     free(model->on_device);
     free(model->compute_us);

@@ -106,6 +106,7 @@ struct wring_cost_model {
     struct wring_cost_option *options;       /* [problem.n_options] */
     struct wring_profile_codec *codecs;      /* [n_codecs] "none", "fp16", then the allow-list */
     uint32_t n_codecs;
+    uint32_t *ways;                 /* [n_codecs] that some tensor may take, before pruning */
     uint32_t *offload;              /* [problem.n_options] see search.h */
     bool *on_device;                /* [problem.n_options] likewise */
     uint32_t uncompressed;          /* the option "none" that the baseline takes */

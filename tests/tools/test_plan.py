@@ -293,6 +293,18 @@ class Plans(unittest.TestCase):
                              "--bound-ms", "20", "--search", search)
             self.assertTrue(all(group["run_as"] for group in plan["groups"]), plan["groups"])
 
+    def test_runnable_says_what_cannot_be(self):
+        """A codec that no way is left for is named, and so is the baseline that plans cannot match."""
+        question = ("-t", "vgg16", "-c", "randk:ratio=0.01,onebit", "--bound-ms", "0")
+        result = wring("plan", *question, "--runnable")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertIn("the plan does without randk:ratio=0.01: it has no way that this build can run",
+                      result.stderr)
+        self.assertEqual(result.stdout.count("no plan may take it"), 2, result.stdout)
+        free = wring("plan", *question)
+        self.assertEqual(free.stderr, "")
+        self.assertNotIn("no plan may take it", free.stdout)
+
     def test_without_a_dimension(self):
         """Plans do without what is named, and are no better for it."""
         question = ("-t", "resnet50", "-p", "testbed-pcie-25g", "-c", "onebit+ef", "--bound-ms", "0")

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring plan: which tensors to compress, where and how, and how far from the best that can be. */
+#define WRING_MODULE "plan"
+
 #include <argp.h>
 #include <errno.h>
 #include <math.h>
@@ -186,6 +188,26 @@ static int give(const struct command *command, const struct wring_planned *plann
     return WRING_EXIT_OK;
 }
 
+static bool has_way(const struct wring_cost_model *model, const char *spec)
+{
+    for (uint32_t codec = 0; codec < model->n_codecs; codec++)
+        if (model->ways[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
+            return true;
+    return false;
+}
+
+/** Who allows a codec should know where that is in vain; a budget is there to leave codecs out. */
+static void warn_of_codecs(const struct wring_planning *planning,
+                           const struct wring_cost_model *model)
+{
+    for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++)
+        if (!has_way(model, planning->codecs[i]))
+            wring_warn(&planning->log,
+                       "the plan does without %s: it has no way that this build "
+                       "can run%s",
+                       planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
+}
+
 static int answer(struct command *command)
 {
     const char *name = command->planning.log.arg;
@@ -196,6 +218,7 @@ static int answer(struct command *command)
     if (wring_planning_load(&command->planning) != WRING_OK ||
         wring_planned_init(&command->planning, &want, &planned) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
+    warn_of_codecs(&command->planning, planned.model);
     int exit = WRING_EXIT_FAILURE;
     enum wring_status status =
         wring_plan_create(planned.model, command->planning.trace, command->planning.profile,

@@ -26,6 +26,12 @@ static void add_time(struct wring_table *table, const char *what, double us, dou
     wring_table_cell(table, "%s", note);
 }
 
+/** Is it there to compare with only: codec and all, there is no way that plans may take? */
+static bool is_barred(const struct wring_cost_model *model, uint32_t option)
+{
+    return option < model->problem.n_options && model->ways[model->options[option].codec] == 0;
+}
+
 static void show_times(const struct wring_planning *planning, const struct wring_planned *planned)
 {
     static const struct wring_table_column columns[] = {{"", WRING_ALIGN_LEFT},
@@ -53,8 +59,11 @@ static void show_times(const struct wring_planning *planning, const struct wring
                                                : "backward, as the trace has it");
     add_time(table, "float32, tensor by tensor", planned->fp32.apart_us, plan_us, "");
     add_time(table, "float32, in the best groups", planned->fp32.merged_us, plan_us, "");
-    add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, "");
-    add_time(table, "fp16, in the best groups", planned->fp16.merged_us, plan_us, "");
+    const char *fp16_note = is_barred(planned->model, planned->model->fp16)
+                                ? "to compare with: no plan may take it here"
+                                : "";
+    add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, fp16_note);
+    add_time(table, "fp16, in the best groups", planned->fp16.merged_us, plan_us, fp16_note);
     if (planning->search != WRING_SEARCH_ESPRESSO)
         add_time(table, "Espresso's greedy", planned->espresso_us, plan_us, "");
     wring_table_finish(table, stdout);
