@@ -203,8 +203,8 @@ static void warn_of_codecs(const struct wring_planning *planning,
     for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++)
         if (!has_way(model, planning->codecs[i]))
             wring_warn(&planning->log,
-                       "the plan does without %s: it has no way that this build "
-                       "can run%s",
+                       "the plan does without %s: it has no way that this build can run%s: codec, "
+                       "place or scheme is missing",
                        planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
 }
 
