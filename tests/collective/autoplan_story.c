@@ -17,6 +17,7 @@
 #define TENSORS STORY_TENSORS
 #define STEPS_MAX 300
 #define NOTICED_MAX 2000 /* looks are 20 ms apart */
+#define SLOWER 2
 
 static const uint64_t sizes[TENSORS] = {700, 12000, 1, 60000, 30000};
 static const char *const names[TENSORS] = {"e", "d", "c", "b", "a"};
@@ -136,10 +137,21 @@ static void check_conserved(struct wring_session *session, struct tensors *tenso
     }
 }
 
-static void set_link(struct wring_session *session, double ns_per_byte)
+/** From now on the link takes SLOWER of the iterations that were kept for what a step sends now,
+ *  whatever is coded of it. */
+static void slow_link(struct wring_session *session, struct story *story, struct tensors *tensors,
+                      uint32_t *step)
 {
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
+
+    CHECK(wring_session_stats(session, &before) == WRING_OK, "stats");
+    run_step(session, story, tensors, (*step)++);
+    CHECK(wring_session_stats(session, &after) == WRING_OK, "stats");
+    double bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent);
+    double ns = SLOWER * session->autoplan->kept_us * 1e3;
     wring_progress_lock(session->progress);
-    fault_of(session->fabric->devices[0].provider)->schedule.ns_per_byte = ns_per_byte;
+    fault_of(session->fabric->devices[0].provider)->schedule.ns_per_byte =
+        fmax(story->slower_ns_per_byte, ns / fmax(bytes, 1));
     wring_progress_unlock(session->progress);
 }
 
@@ -217,7 +229,7 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
     else if (story->plan == NULL && !story->brief)
         run_until_settled(session, story, &tensors, &step);
     if (story->slower_ns_per_byte > 0) {
-        set_link(session, story->slower_ns_per_byte);
+        slow_link(session, story, &tensors, &step);
         session->autoplan->spent_ns = 0; /* or nobody looks for 20 times as long */
         run_until_unsettled(session, story, &tensors, &step);
         run_until_settled(session, story, &tensors, &step);

@@ -21,7 +21,7 @@ struct story {
     bool brief;                /* it ends before anything is chosen */
     bool early;                /* each bucket is waited for before the next is posted */
     bool conserves;            /* nothing may be lost: sums and what is held back add up */
-    double slower_ns_per_byte; /* of the link, once all is settled; 0: as it is */
+    double slower_ns_per_byte; /* at least, of the link, once all is settled; 0: as it is */
     uint32_t first_step;       /* gradients are those of this step and on */
     bool apart;                /* each rank counts as a host of its own, with all cores */
 
