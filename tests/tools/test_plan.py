@@ -298,7 +298,7 @@ class Plans(unittest.TestCase):
         question = ("-t", "vgg16", "-c", "randk:ratio=0.01,onebit", "--bound-ms", "0")
         result = wring("plan", *question, "--runnable")
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        self.assertIn("the plan does without randk:ratio=0.01: it has no way that this build can run",
+        self.assertIn("plans do without randk:ratio=0.01: it has no way that this build can run",
                       result.stderr)
         self.assertEqual(result.stdout.count("no plan may take it"), 2, result.stdout)
         free = wring("plan", *question)

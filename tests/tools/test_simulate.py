@@ -74,6 +74,17 @@ class Sweeps(unittest.TestCase):
         points = self.simulate("-N", "4096", "-l", "25,100", "-c", "onebit+ef")["points"]
         self.assertEqual(points[0]["ranks"], 4096 * 8)
 
+    def test_runnable_says_what_cannot_be(self):
+        """A codec that no way is left for is named once, of all points and with each by itself."""
+        question = ("simulate", "-t", "vgg16", "-N", "2,8", "-l", "10,25", "-c",
+                    "randk:ratio=0.01,onebit", "--each")
+        result = wring(*question, "--runnable")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("do without"), 1, result.stderr)
+        self.assertIn("plans do without randk:ratio=0.01: it has no way that this build can run",
+                      result.stderr)
+        self.assertEqual(wring(*question).stderr, "")
+
     def test_jitter_by_seed(self):
         slow = ("-N", "64", "-c", "onebit+ef", "--jitter", "0.1")
         first, same, other = (self.simulate(*slow, "--seed", seed)["points"][0]

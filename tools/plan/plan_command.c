@@ -188,24 +188,12 @@ static int give(const struct command *command, const struct wring_planned *plann
     return WRING_EXIT_OK;
 }
 
-static bool has_way(const struct wring_cost_model *model, const char *spec)
-{
-    for (uint32_t codec = 0; codec < model->n_codecs; codec++)
-        if (model->ways[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
-            return true;
-    return false;
-}
-
-/** Who allows a codec should know where that is in vain; a budget is there to leave codecs out. */
 static void warn_of_codecs(const struct wring_planning *planning,
                            const struct wring_cost_model *model)
 {
-    for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++)
-        if (!has_way(model, planning->codecs[i]))
-            wring_warn(&planning->log,
-                       "the plan does without %s: it has no way that this build can run%s: codec, "
-                       "place or scheme is missing",
-                       planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
+    for (size_t i = 0; i < planning->n_codecs; i++)
+        if (wring_planning_lacks(planning, model, planning->codecs[i]))
+            wring_planning_say_lacking(planning, planning->codecs[i]);
 }
 
 static int answer(struct command *command)

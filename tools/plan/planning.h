@@ -104,6 +104,14 @@ struct wring_planned_want {
 struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
                                                     const struct wring_planned_want *want);
 
+/** A codec was allowed in vain: nothing that this build can run is left of it, though only that was
+ *  asked for. */
+bool wring_planning_lacks(const struct wring_planning *planning,
+                          const struct wring_cost_model *model, const char *spec);
+
+/** Who allows a codec should know: a line about one that is lacking. */
+void wring_planning_say_lacking(const struct wring_planning *planning, const char *spec);
+
 /** Make a plan. Free it with wring_planned_finish(). A fault is logged in one line. */
 enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      const struct wring_planned_want *want,

@@ -13,8 +13,9 @@ struct wring_sweep_timing {
     double forward_us, last_ready_us;
     uint32_t local_steps;
     double link_jitter;
-    double *times;      /* [sweep->iterations] scratch */
-    double *compute_us; /* [tensors] likewise */
+    double *times;                                /* [sweep->iterations] scratch */
+    double *compute_us;                           /* [tensors] likewise */
+    bool said_lacking[WRING_PLANNING_CODECS_MAX]; /* of these codecs; once is enough */
 };
 
 /**
