@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring plan: which tensors to compress, where and how, and how far from the best that can be. */
-#define WRING_MODULE "plan"
-
 #include <argp.h>
 #include <errno.h>
 #include <math.h>
@@ -188,25 +186,18 @@ static int give(const struct command *command, const struct wring_planned *plann
     return WRING_EXIT_OK;
 }
 
-static void warn_of_codecs(const struct wring_planning *planning,
-                           const struct wring_cost_model *model)
-{
-    for (size_t i = 0; i < planning->n_codecs; i++)
-        if (wring_planning_lacks(planning, model, planning->codecs[i]))
-            wring_planning_say_lacking(planning, planning->codecs[i]);
-}
-
 static int answer(struct command *command)
 {
     const char *name = command->planning.log.arg;
     struct wring_planned_want want = {.espresso = true, .bound = !command->planning.no_bound};
+    bool said[WRING_PLANNING_CODECS_MAX] = {false};
     struct wring_planned planned;
     struct wring_plan *plan;
 
     if (wring_planning_load(&command->planning) != WRING_OK ||
         wring_planned_init(&command->planning, &want, &planned) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
-    warn_of_codecs(&command->planning, planned.model);
+    wring_planning_say_lacking(&command->planning, planned.model, said);
     int exit = WRING_EXIT_FAILURE;
     enum wring_status status =
         wring_plan_create(planned.model, command->planning.trace, command->planning.profile,

@@ -205,21 +205,27 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
     };
 }
 
-bool wring_planning_lacks(const struct wring_planning *planning,
-                          const struct wring_cost_model *model, const char *spec)
+static bool has_way(const struct wring_cost_model *model, const char *spec)
 {
     for (uint32_t codec = 0; codec < model->n_codecs; codec++)
         if (model->ways[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
-            return false;
-    return planning->runnable; /* a budget is there to leave codecs out */
+            return true;
+    return false;
 }
 
-void wring_planning_say_lacking(const struct wring_planning *planning, const char *spec)
+void wring_planning_say_lacking(const struct wring_planning *planning,
+                                const struct wring_cost_model *model, bool *said)
 {
-    wring_warn(&planning->log,
-               "plans do without %s: it has no way that this build can run%s: codec, place or "
-               "scheme is missing",
-               spec, planning->max_nmse > 0 ? " within --max-nmse" : "");
+    /* a budget alone is there to leave codecs out */
+    for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++) {
+        if (said[i] || has_way(model, planning->codecs[i]))
+            continue;
+        said[i] = true;
+        wring_warn(&planning->log,
+                   "plans do without %s: it has no way that this build can run%s: codec, place or "
+                   "scheme is missing",
+                   planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
+    }
 }
 
 static enum wring_status compare(const struct wring_planning *planning,

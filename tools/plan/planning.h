@@ -104,13 +104,14 @@ struct wring_planned_want {
 struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
                                                     const struct wring_planned_want *want);
 
-/** A codec was allowed in vain: nothing that this build can run is left of it, though only that was
- *  asked for. */
-bool wring_planning_lacks(const struct wring_planning *planning,
-                          const struct wring_cost_model *model, const char *spec);
-
-/** Who allows a codec should know: a line about one that is lacking. */
-void wring_planning_say_lacking(const struct wring_planning *planning, const char *spec);
+/**
+ * Who allows a codec should know where that is in vain: with `runnable`, a line about each that has
+ * no way which this build can run.
+ *
+ * @param said  in and out: [planning->n_codecs] of which ones it was said; once is enough
+ */
+void wring_planning_say_lacking(const struct wring_planning *planning,
+                                const struct wring_cost_model *model, bool *said);
 
 /** Make a plan. Free it with wring_planned_finish(). A fault is logged in one line. */
 enum wring_status wring_planned_init(const struct wring_planning *planning,

@@ -99,18 +99,6 @@ static enum wring_status plan_local(const struct wring_planning *planning,
     return status;
 }
 
-static void warn_of_codecs(struct wring_sweep_timing *timing, const struct wring_cost_model *model)
-{
-    const struct wring_planning *planning = &timing->sweep->planning;
-
-    for (size_t i = 0; i < planning->n_codecs; i++) {
-        if (timing->said_lacking[i] || !wring_planning_lacks(planning, model, planning->codecs[i]))
-            continue;
-        timing->said_lacking[i] = true;
-        wring_planning_say_lacking(planning, planning->codecs[i]);
-    }
-}
-
 /** The set-ups of one cluster, one set of codecs and one number of local steps: they share a plan.
  */
 static enum wring_status run_steps(const struct wring_sweep *sweep,
@@ -128,7 +116,7 @@ static enum wring_status run_steps(const struct wring_sweep *sweep,
 
     if (status != WRING_OK)
         return status;
-    warn_of_codecs(timing, planned.model);
+    wring_planning_say_lacking(&sweep->planning, planned.model, timing->said_lacking);
     for (uint32_t i = 0; *more && i < sweep->n_link_jitters; i++) {
         struct wring_point point = *set_up;
         point.link_jitter = sweep->link_jitter[i];
