@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/progress/progress.h"
+#include "transport/bootstrap/launcher.h"
 #include "transport/collective/hierarchical.h"
 #include "transport/trace.h"
 #include <wring/wring.h>
@@ -75,6 +76,7 @@ struct wring_bucket {
 struct wring_session {
     struct wring_config config;
     struct wring_log log;
+    struct wring_launched launched; /* who started this process, and as what */
     uint32_t rank, size;
     uint64_t seed;
     struct wring_bootstrap *bootstrap;

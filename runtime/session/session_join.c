@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"
-#include "transport/ports.h"
 
 #define WRING_MODULE "session"
 #define JOB_BYTES 16
@@ -24,24 +23,22 @@ enum wring_status wring_session_meet(struct wring_session *session,
     session->owns_bootstrap = true;
     if (session->size == 1)
         return wring_bootstrap_local_create(1, &session->bootstrap);
-    if (config->root[0] == '\0' && !(session->rank == 0 && config->root_fd >= 0)) {
-        wring_error(&session->log, "WRING_ROOT is not set: where do the ranks meet? Give "
-                                   "host:port of rank 0, or start with wring run");
-        return WRING_ERR_INVALID;
-    }
-    struct wring_ports ports;
-    enum wring_status status = wring_ports_read(&session->log, config->ports, &ports);
+    struct wring_launcher_meeting meeting;
+    uint64_t deadline_ns = wring_deadline_in(config->join_timeout_ns);
+    enum wring_status status =
+        wring_launcher_meet(config, &session->log, &session->launched, deadline_ns, &meeting);
     if (status != WRING_OK)
         return status;
-    wring_ports_complete(&ports, config->root, sizeof(config->root));
+    memcpy(config->key, meeting.key, sizeof(config->key)); /* connections prove it, too */
     struct wring_rendezvous_params rendezvous = {
         .log = &session->log,
         .rank = session->rank,
         .size = session->size,
-        .root = config->root,
-        .root_fd = (int)config->root_fd,
-        .key = config->key,
-        .deadline_ns = wring_deadline_in(config->join_timeout_ns),
+        .root = meeting.root,
+        .root_fd = meeting.root_fd,
+        .key = meeting.key,
+        .job = meeting.job,
+        .deadline_ns = deadline_ns,
     };
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }

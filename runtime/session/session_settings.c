@@ -2,8 +2,9 @@
 /* What a session is told: the environment, then the settings, then the fields of params. */
 #include "runtime/session/session.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
+
+#include "transport/bootstrap/job_key.h"
 
 #define WRING_MODULE "session"
 
@@ -28,28 +29,31 @@ static enum wring_status apply_settings(struct wring_session *session,
     return WRING_OK;
 }
 
-static void copy_text(char *to, const char *from)
+/** A field of params counts as its variable does. */
+static enum wring_status apply_field(struct wring_session *session, const char *variable,
+                                     const char *value)
 {
-    if (from != NULL)
-        snprintf(to, WRING_CONFIG_TEXT, "%s", from);
+    if (value == NULL)
+        return WRING_OK;
+    return wring_config_set(&session->config, &session->log, variable, value);
 }
 
-static enum wring_status read_key_file(struct wring_session *session)
+static enum wring_status apply_params(struct wring_session *session,
+                                      const struct wring_session_params *params)
 {
     struct wring_config *config = &session->config;
-    if (config->key[0] != '\0' || config->key_file[0] == '\0')
-        return WRING_OK;
-    FILE *file = fopen(config->key_file, "re");
-    if (file == NULL || fgets(config->key, sizeof(config->key), file) == NULL) {
-        wring_error(&session->log, "WRING_KEY_FILE=%s: cannot be read or is empty",
-                    config->key_file);
-        if (file != NULL)
-            fclose(file);
-        return WRING_ERR_INVALID;
+    enum wring_status status = apply_field(session, "WRING_PROVIDER", params->provider);
+    if (status == WRING_OK)
+        status = apply_field(session, "WRING_ROOT", params->root);
+    if (status == WRING_OK)
+        status = wring_job_key_read(&session->log, params->key, config);
+    if (params->root_fd > 0)
+        config->root_fd = params->root_fd;
+    if (params->size > 0) {
+        config->rank = params->rank;
+        config->size = params->size;
     }
-    fclose(file);
-    config->key[strcspn(config->key, "\r\n")] = '\0';
-    return WRING_OK;
+    return status;
 }
 
 enum wring_status wring_session_configure(struct wring_session *session,
@@ -62,38 +66,21 @@ enum wring_status wring_session_configure(struct wring_session *session,
     if (status != WRING_OK)
         return status;
     session->log.level = wring_config_log_level(config);
-    copy_text(config->provider, params->provider);
-    copy_text(config->root, params->root);
-    copy_text(config->key, params->key);
-    if (params->root_fd > 0)
-        config->root_fd = params->root_fd;
-    status = read_key_file(session);
+    status = apply_params(session, params);
     if (status != WRING_OK)
         return status;
-
-    int64_t rank = params->size > 0 ? params->rank : config->rank;
-    int64_t size = params->size > 0 ? params->size : config->size;
-    if (params->bootstrap != NULL) {
-        rank = params->bootstrap->rank;
-        size = params->bootstrap->size;
-    }
-    if (rank < 0 && size < 0) { /* nobody launched us: a job of one */
-        rank = 0;
-        size = 1;
-    }
-    if (rank < 0 || size < 0) {
-        wring_error(&session->log, "%s is set, %s is not: set both, or start with wring run",
-                    rank < 0 ? "WRING_SIZE" : "WRING_RANK", rank < 0 ? "WRING_RANK" : "WRING_SIZE");
-        return WRING_ERR_INVALID;
-    }
-    if (size < 1 || rank >= size) {
-        wring_error(&session->log,
-                    "rank %" PRId64 " of %" PRId64 ": ranks count from 0 to WRING_SIZE - 1", rank,
-                    size);
-        return WRING_ERR_INVALID;
-    }
-    session->rank = (uint32_t)rank;
-    session->size = (uint32_t)size;
+    if (params->bootstrap != NULL)
+        session->launched = (struct wring_launched){
+            .name = params->bootstrap->ops->name,
+            .rank = params->bootstrap->rank,
+            .size = params->bootstrap->size,
+            .local_rank = -1,
+            .local_size = -1,
+        };
+    else
+        status = wring_launcher_find(config, &session->log, &session->launched);
+    session->rank = session->launched.rank;
+    session->size = session->launched.size;
     session->seed = params->seed;
-    return WRING_OK;
+    return status;
 }

@@ -90,8 +90,9 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
         .base = {&rendezvous_ops, params->rank, params->size, -1}, .log = params->log, .fds = fds};
 
     const char *key = params->key != NULL ? params->key : "";
+    const char *job = params->job != NULL ? params->job : "";
     enum wring_status status =
-        wring_secret_derive(key, strlen(key), "wring rendezvous", NULL, 0, secret);
+        wring_secret_derive(key, strlen(key), "wring rendezvous", job, strlen(job), secret);
     if (status == WRING_OK)
         status = params->rank == 0 ? wring_rendezvous_host(rendezvous, params, secret)
                                    : wring_rendezvous_join(rendezvous, params, secret);

@@ -14,6 +14,7 @@ struct wring_rendezvous_params {
     const struct wring_log *log;       /* borrowed for the bootstrap's life */
     uint32_t rank, size;               /* size ≥ 2 */
     const char *root;                  /* "host:port", "[v6]:port" */
+    const char *job;                   /* tells jobs with one key apart; NULL or "": nothing does */
     int root_fd;                       /* rank 0, ≥ 0: a listening socket, now owned here */
     const char *key;                   /* "" or NULL: no key, loopback only */
     uint64_t deadline_ns;              /* for all to join */

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exchange of launchers that speak PMIx: Open MPI, PRRTE, Slurm with --mpi=pmix.
+ *
+ * libpmix is loaded at run time, the one that the process has already where it has one, so that
+ * wring's calls and those of an MPI library count as one client. The declarations here are those of
+ * the PMIx Standard, version 4.1, chapters 3, 5 and 7; its ABI keeps them.
+ *
+ * The client belongs to the process, not to a session: it is begun once and ended when the process
+ * exits, as a process that ends without it counts as crashed.
+ */
+#include "transport/bootstrap/launcher.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WRING_MODULE "launcher"
+
+/* ---- of the PMIx Standard
+ * ------------------------------------------------------------------------ */
+
+#define PMIX_SUCCESS 0
+#define PMIX_STRING 3
+#define PMIX_UINT32 14
+#define PMIX_GLOBAL 3
+#define PMIX_RANK_WILDCARD (UINT32_MAX - 1)
+#define PMIX_JOB_SIZE "pmix.job.size"
+
+struct pmix_proc {
+    char nspace[256];
+    uint32_t rank;
+};
+
+struct pmix_value {
+    uint16_t type;
+    union {
+        char *string;
+        uint32_t uint32;
+        char room[24]; /* as the largest of its members */
+        void *align;
+    } data;
+};
+
+typedef void (*pmix_op_fn)(int status, void *arg);
+typedef void (*pmix_value_fn)(int status, struct pmix_value *value, void *arg);
+
+struct pmix_calls {
+    int (*init)(struct pmix_proc *proc, void *info, size_t n_info);
+    int (*finalize)(const void *info, size_t n_info);
+    int (*put)(uint8_t scope, const char *key, struct pmix_value *value);
+    int (*commit)(void);
+    int (*fence_nb)(const struct pmix_proc *procs, size_t n_procs, const void *info, size_t n_info,
+                    pmix_op_fn done, void *arg);
+    int (*get_nb)(const struct pmix_proc *proc, const char *key, const void *info, size_t n_info,
+                  pmix_value_fn done, void *arg);
+    const char *(*error_string)(int status);
+};
+
+/* ---- the client of this process
+ * ------------------------------------------------------------------ */
+
+static struct {
+    pthread_mutex_t mutex;
+    void *library;
+    struct pmix_calls calls;
+    struct pmix_proc self;
+    bool begun;
+    pid_t pid; /* that began it; a forked child leaves it alone */
+    unsigned sequence;
+} client = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void *open_below(const char *variable, const char *folder)
+{
+    const char *prefix = wring_config_foreign(variable);
+    char path[1024];
+    if (prefix == NULL || *prefix == '\0' ||
+        snprintf(path, sizeof(path), "%s%s/libpmix.so.2", prefix, folder) >= (int)sizeof(path))
+        return NULL;
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+/** The process's own if it has one, else the launcher's, as others speak its dialect less well.
+ *  libpmix's plugins look for its symbols in the process, hence RTLD_GLOBAL. */
+static void *open_library(void)
+{
+    static const struct {
+        const char *variable, *folder;
+    } places[] = {
+        {"OMPI_LIBDIR_LOC", "/openmpi"}, {"OMPI_LIBDIR_LOC", ""}, {"PMIX_PREFIX", "/lib"},
+        {"PMIX_PREFIX", "/lib64"},       {"PRTE_PREFIX", "/lib"}, {"OPAL_PREFIX", "/lib"},
+    };
+    void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+
+    for (size_t i = 0; library == NULL && i < sizeof(places) / sizeof(places[0]); i++)
+        library = open_below(places[i].variable, places[i].folder);
+    return library != NULL ? library : dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
+}
+
+/** dlsym() gives objects; ISO C has no other way to make a function of one. */
+static bool load(const char *name, void *to)
+{
+    void *symbol = dlsym(client.library, name);
+    memcpy(to, &symbol, sizeof(symbol));
+    return symbol != NULL;
+}
+
+/** Under the mutex. */
+static bool load_once(void)
+{
+    struct pmix_calls *calls = &client.calls;
+
+    if (client.library == NULL)
+        client.library = open_library();
+    return client.library != NULL && load("PMIx_Init", &calls->init) &&
+           load("PMIx_Finalize", &calls->finalize) && load("PMIx_Put", &calls->put) &&
+           load("PMIx_Commit", &calls->commit) && load("PMIx_Fence_nb", &calls->fence_nb) &&
+           load("PMIx_Get_nb", &calls->get_nb) && load("PMIx_Error_string", &calls->error_string);
+}
+
+static bool usable(char *why, size_t bytes)
+{
+    pthread_mutex_lock(&client.mutex);
+    bool loaded = load_once();
+    pthread_mutex_unlock(&client.mutex);
+
+    const char *space = wring_config_foreign("PMIX_NAMESPACE");
+    const char *rank = wring_config_foreign("PMIX_RANK");
+    if (space == NULL || rank == NULL)
+        snprintf(why, bytes,
+                 "%s is not set: a program between the launcher and this one may have dropped it",
+                 space == NULL ? "PMIX_NAMESPACE" : "PMIX_RANK");
+    else if (!loaded)
+        snprintf(why, bytes,
+                 "libpmix.so.2 is not found: install it (Debian: libpmix2), or name the "
+                 "launcher's own folder in LD_LIBRARY_PATH");
+    return loaded && space != NULL && rank != NULL;
+}
+
+static enum wring_status failed(const struct wring_log *log, const char *what, int status)
+{
+    wring_error(log, "the launcher's PMIx exchange failed: %s: %s", what,
+                client.calls.error_string(status));
+    return WRING_ERR_SYSTEM;
+}
+
+static void finalize(void)
+{
+    if (client.pid == getpid())
+        client.calls.finalize(NULL, 0);
+}
+
+/** Once in a process; under the mutex. */
+static enum wring_status begin_once(const struct wring_log *log)
+{
+    if (client.begun && client.pid != getpid()) {
+        wring_error(log, "a forked child cannot use the launcher's exchange of its parent: set "
+                         "WRING_RANK, WRING_SIZE, WRING_ROOT and WRING_KEY for it");
+        return WRING_ERR_UNSUPPORTED;
+    }
+    if (client.begun)
+        return WRING_OK;
+    if (!load_once()) {
+        wring_error(log, "libpmix.so.2 lacks calls that wring needs");
+        return WRING_ERR_UNSUPPORTED;
+    }
+    int status = client.calls.init(&client.self, NULL, 0);
+    if (status != PMIX_SUCCESS)
+        return failed(log, "PMIx_Init", status);
+    client.begun = true;
+    client.pid = getpid();
+    atexit(finalize);
+    return WRING_OK;
+}
+
+/* ---- waiting for what has no deadline of its own
+ * ----------------------------------------------------- */
+
+/** An answer that libpmix's thread gives; who waits and who answers let go of it, the last frees.
+ */
+struct answer {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    unsigned users;
+    bool done;
+    int status;
+    uint32_t number;
+    char text[WRING_LAUNCHER_TEXT];
+};
+
+static struct answer *answer_create(void)
+{
+    struct answer *answer = calloc(1, sizeof(*answer));
+    pthread_condattr_t attributes;
+
+    if (answer == NULL)
+        return NULL;
+    pthread_mutex_init(&answer->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&answer->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    answer->users = 2;
+    return answer;
+}
+
+static void answer_release(struct answer *answer)
+{
+    pthread_mutex_lock(&answer->mutex);
+    bool last = --answer->users == 0;
+    pthread_mutex_unlock(&answer->mutex);
+    if (!last)
+        return;
+    pthread_cond_destroy(&answer->changed);
+    pthread_mutex_destroy(&answer->mutex);
+    free(answer);
+}
+
+static void on_value(int status, struct pmix_value *value, void *arg)
+{
+    struct answer *answer = arg;
+
+    pthread_mutex_lock(&answer->mutex);
+    answer->status = status;
+    if (status == PMIX_SUCCESS && value != NULL && value->type == PMIX_STRING &&
+        value->data.string != NULL)
+        snprintf(answer->text, sizeof(answer->text), "%s", value->data.string);
+    if (status == PMIX_SUCCESS && value != NULL && value->type == PMIX_UINT32)
+        answer->number = value->data.uint32;
+    answer->done = true;
+    pthread_cond_signal(&answer->changed);
+    pthread_mutex_unlock(&answer->mutex);
+    answer_release(answer);
+}
+
+static void on_done(int status, void *arg)
+{
+    on_value(status, NULL, arg);
+}
+
+/** @param begun  what the call that answers returned */
+static enum wring_status await(const struct wring_log *log, struct answer *answer, const char *what,
+                               int begun, uint64_t deadline_ns)
+{
+    if (begun != PMIX_SUCCESS) {
+        answer_release(answer); /* nobody will answer */
+        return failed(log, what, begun);
+    }
+    struct timespec until = {(time_t)(deadline_ns / WRING_NS_PER_S),
+                             (long)(deadline_ns % WRING_NS_PER_S)};
+    int error = 0;
+    pthread_mutex_lock(&answer->mutex);
+    while (!answer->done && error == 0)
+        error = pthread_cond_timedwait(&answer->changed, &answer->mutex, &until);
+    bool done = answer->done;
+    int status = answer->status;
+    pthread_mutex_unlock(&answer->mutex);
+    if (done)
+        return status == PMIX_SUCCESS ? WRING_OK : failed(log, what, status);
+    wring_error(log, "not all ranks came to the launcher's PMIx exchange in time "
+                     "(WRING_JOIN_TIMEOUT)");
+    return WRING_ERR_PEER;
+}
+
+/* ---- the exchange
+ * --------------------------------------------------------------------------------- */
+
+static enum wring_status publish(const struct wring_log *log, const char *key, char *text)
+{
+    struct pmix_value value = {.type = PMIX_STRING, .data.string = text};
+    int status = client.calls.put(PMIX_GLOBAL, key, &value);
+    if (status != PMIX_SUCCESS)
+        return failed(log, "PMIx_Put", status);
+    status = client.calls.commit();
+    return status == PMIX_SUCCESS ? WRING_OK : failed(log, "PMIx_Commit", status);
+}
+
+static enum wring_status fence(const struct wring_log *log, uint64_t deadline_ns)
+{
+    struct answer *answer = answer_create();
+    if (answer == NULL)
+        return WRING_ERR_NO_MEMORY;
+    int begun = client.calls.fence_nb(NULL, 0, NULL, 0, on_done, answer);
+    enum wring_status status = await(log, answer, "PMIx_Fence", begun, deadline_ns);
+    answer_release(answer);
+    return status;
+}
+
+/** @param text  out, [WRING_LAUNCHER_TEXT], or NULL @param number  out, or NULL */
+static enum wring_status look_up(const struct wring_log *log, uint32_t rank, const char *key,
+                                 uint64_t deadline_ns, char *text, uint32_t *number)
+{
+    struct pmix_proc proc = client.self;
+    struct answer *answer = answer_create();
+    if (answer == NULL)
+        return WRING_ERR_NO_MEMORY;
+    proc.rank = rank;
+    int begun = client.calls.get_nb(&proc, key, NULL, 0, on_value, answer);
+    enum wring_status status = await(log, answer, "PMIx_Get", begun, deadline_ns);
+    if (status == WRING_OK && text != NULL)
+        memcpy(text, answer->text, WRING_LAUNCHER_TEXT);
+    if (status == WRING_OK && number != NULL)
+        *number = answer->number;
+    answer_release(answer);
+    return status;
+}
+
+static enum wring_status broadcast(const struct wring_log *log, bool is_root, uint64_t deadline_ns,
+                                   char *text)
+{
+    char key[32];
+
+    pthread_mutex_lock(&client.mutex);
+    enum wring_status status = begin_once(log);
+    snprintf(key, sizeof(key), "wring-%u", client.sequence);
+    if (status == WRING_OK)
+        client.sequence++; /* a key is written once */
+    if (status == WRING_OK && is_root)
+        status = publish(log, key, text);
+    if (status == WRING_OK)
+        status = fence(log, deadline_ns);
+    if (status == WRING_OK && !is_root)
+        status = look_up(log, 0, key, deadline_ns, text, NULL);
+    pthread_mutex_unlock(&client.mutex);
+    return status;
+}
+
+enum wring_status wring_pmix_job_size(const struct wring_log *log, uint32_t *size)
+{
+    uint32_t number = 0;
+
+    pthread_mutex_lock(&client.mutex);
+    enum wring_status status = begin_once(log);
+    if (status == WRING_OK)
+        status = look_up(log, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE,
+                         wring_deadline_in(10 * WRING_NS_PER_S), NULL, &number);
+    pthread_mutex_unlock(&client.mutex);
+    if (status == WRING_OK && number == 0) {
+        wring_error(log, "the launcher's PMIx exchange does not say how many ranks there are");
+        status = WRING_ERR_SYSTEM;
+    }
+    if (status == WRING_OK)
+        *size = number;
+    return status;
+}
+
+const struct wring_launcher_exchange wring_exchange_pmix = {"PMIx", usable, broadcast};
