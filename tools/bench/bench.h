@@ -29,7 +29,4 @@ float wring_pattern(uint32_t rank, uint64_t i);
 /** Fill [elems] with a rank's numbers. */
 void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank);
 
-/** True where a launcher has started this process as one rank of a job. */
-bool wring_under_launcher(const struct wring_config *config);
-
 #endif

@@ -16,6 +16,7 @@
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
+#include "tools/launch/launch.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
@@ -213,13 +214,16 @@ static int measure(struct command *command, int argc, char **argv)
     struct wring_allreduce_params *params = &command->params;
     static const char *const words[] = {"bench", "allreduce", NULL};
     struct wring_config config;
+    struct wring_launched launched;
     struct wring_log log = {.level = WRING_LOG_WARN};
 
     if (!is_sensible(params))
         return WRING_EXIT_USAGE;
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
-    if (!wring_under_launcher(&config))
+    if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE;
+    if (launched.name == NULL)
         return wring_start_ranks(params->name, words, params->ranks > 0 ? params->ranks : 2, argc,
                                  argv);
     if (params->provider == NULL)

@@ -40,19 +40,3 @@ void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank)
     for (uint64_t i = 0; i < elems; i++)
         data[i] = wring_pattern(rank, i);
 }
-
-bool wring_under_launcher(const struct wring_config *config)
-{
-    static const char *const foreign[] = {
-        "OMPI_COMM_WORLD_RANK", /* Open MPI */
-        "PMI_RANK",             /* MPICH and its kin */
-        "TORCHELASTIC_RUN_ID",  /* torchrun */
-        "SLURM_STEP_ID",        /* srun, not the batch script around it */
-    };
-    if (config->rank >= 0)
-        return true;
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        if (wring_config_foreign(foreign[i]) != NULL)
-            return true;
-    return false;
-}

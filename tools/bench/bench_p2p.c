@@ -12,6 +12,7 @@
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
+#include "tools/launch/launch.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
@@ -178,6 +179,7 @@ static int print_results(const struct command *command)
 static int measure(struct command *command, int argc, char **argv)
 {
     static const char *const words[] = {"bench", "p2p", NULL};
+    struct wring_launched launched;
     struct wring_log log = {.level = WRING_LOG_WARN};
 
     if (command->provider != NULL && strcmp(command->provider, "auto") != 0 &&
@@ -191,7 +193,9 @@ static int measure(struct command *command, int argc, char **argv)
     command->params.provider = choose(command);
     if (command->params.provider == NULL)
         return WRING_EXIT_FAILURE;
-    if (!wring_under_launcher(&command->config))
+    if (wring_command_launched(&command->config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE;
+    if (launched.name == NULL)
         return wring_start_ranks(command->params.name, words, 2, argc, argv);
     command->params.config = &command->config;
     int code = wring_p2p_rank(&command->params, add_result, command);

@@ -11,6 +11,7 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/profile_show.h"
 #include "tools/commands.h"
+#include "tools/launch/launch.h"
 #include "tools/plan/settings_options.h"
 #include "tools/values.h"
 
@@ -256,11 +257,14 @@ static int calibrate(struct command *command, int argc, char **argv)
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_profile *profile = NULL;
     struct wring_config config;
+    struct wring_launched launched;
 
     if (wring_config_load(&config, &log) != WRING_OK || !are_codecs(&command->params))
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.parts = wring_calibrate_settings(&command->params);
-    if (!wring_under_launcher(&config))
+    if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE;
+    if (launched.name == NULL)
         return start(&command->params, argc, argv);
     int code = take_part(command);
     if (code == WRING_EXIT_OK)

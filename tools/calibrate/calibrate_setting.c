@@ -11,6 +11,7 @@
 #include "runtime/session/session_executor.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
+#include "tools/launch/launch.h"
 
 uint32_t wring_calibrate_settings(const struct wring_calibrate_params *params)
 {
@@ -41,10 +42,12 @@ int wring_calibrate_set(const struct wring_calibrate_params *params,
     const struct wring_settings_wanted *wanted = &params->settings;
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_config config;
+    struct wring_launched launched;
     uint32_t n = 0;
 
     *texts = (struct wring_calibrate_setting_texts){.list = {NULL}};
-    if (wring_config_load(&config, &log) != WRING_OK)
+    if (wring_config_load(&config, &log) != WRING_OK ||
+        wring_command_launched(&config, &launched) != WRING_EXIT_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     bool counted = wring_executor_count_cores(config.executor, &out->cores);
     out->chunk_bytes = config.chunk_bytes;
@@ -67,5 +70,6 @@ int wring_calibrate_set(const struct wring_calibrate_params *params,
     }
     if (!counted)
         *out = (struct wring_setting){0};
-    return wanted->n_cores > 0 ? check_cores(params, out->cores, config.rank <= 0) : WRING_EXIT_OK;
+    return wanted->n_cores > 0 ? check_cores(params, out->cores, launched.rank == 0)
+                               : WRING_EXIT_OK;
 }

@@ -239,6 +239,7 @@ int wring_cmd_demo(int argc, char **argv)
                              .record_gradients = "",
                              .report = "wring-demo.html"};
     struct wring_config config;
+    struct wring_launched launched;
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct demo_blas blas;
     char reason[128];
@@ -249,12 +250,14 @@ int wring_cmd_demo(int argc, char **argv)
     if (!demo_blas_load(&blas, reason, sizeof(reason)))
         return wring_fail(argv[0], "%s", reason);
     o.blas = &blas;
-    if (!wring_under_launcher(&config))
+    if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE;
+    if (launched.name == NULL)
         return has_text(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
 
     static struct demo_results results;
-    o.ranks = (uint32_t)config.size;
+    o.ranks = launched.size;
     int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
     demo_blas_unload(&blas);
-    return code == WRING_EXIT_OK && config.rank == 0 ? show(&results) : code;
+    return code == WRING_EXIT_OK && launched.rank == 0 ? show(&results) : code;
 }

@@ -195,6 +195,31 @@ void wring_info_show_topology(FILE *file, json_t *topology)
     fputc('\n', file);
 }
 
+void wring_info_show_launcher(FILE *file, json_t *launcher)
+{
+    const char *name = text_of(launcher, "name"), *exchange = text_of(launcher, "exchange");
+
+    if (!is_true(launcher, "usable")) {
+        fprintf(file, "Launcher: cannot be used: %s\n\n", text_of(launcher, "reason"));
+        return;
+    }
+    if (name[0] == '\0') {
+        fprintf(file, "Launcher: none; a session is a job of one rank\n\n");
+        return;
+    }
+    fprintf(file, "Launcher: %s: rank %lld of %lld", name, number_of(launcher, "rank"),
+            number_of(launcher, "size"));
+    if (json_is_integer(json_object_get(launcher, "local_rank")))
+        fprintf(file, ", on this host rank %lld", number_of(launcher, "local_rank"));
+    if (json_is_integer(json_object_get(launcher, "local_size")))
+        fprintf(file, " of %lld", number_of(launcher, "local_size"));
+    fprintf(file, "\n  address of rank 0: %s\n  key: %s%s%s\n\n",
+            text_of(launcher, "root")[0] != '\0' ? text_of(launcher, "root") : "not needed",
+            text_of(launcher, "key"),
+            strcmp(text_of(launcher, "key"), "launcher") == 0 ? ", by " : "",
+            strcmp(text_of(launcher, "key"), "launcher") == 0 ? exchange : "");
+}
+
 void wring_info_show_config(FILE *file, json_t *config)
 {
     static const struct wring_table_column columns[] = {

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/bootstrap/launcher.h"
+
 #define WRING_LAUNCH_RANKS_MAX 4096
 #define WRING_LAUNCH_GRACE_NS 5000000000ull
 
@@ -37,5 +39,12 @@ struct wring_launch_params {
  * 126 or 127 where the program cannot be started; 1 where the system refused something
  */
 int wring_launch(const struct wring_launch_params *params);
+
+/**
+ * Is this process one rank of a job, or is the command to start the ranks itself?
+ * @param out  out->name is NULL in the latter case
+ * @return WRING_EXIT_OK; WRING_EXIT_FAILURE, after a log line: a launcher that cannot be used
+ */
+int wring_command_launched(const struct wring_config *config, struct wring_launched *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "planner/files/plan.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
+#include "tools/launch/launch.h"
 #include "tools/plan/planning.h"
 #include "tools/plan/replay.h"
 #include "tools/values.h"
@@ -180,16 +181,17 @@ static int replay(struct command *command, int argc, char **argv)
     uint32_t ranks = command->params.ranks > 0 ? command->params.ranks : 2;
     double predicted_us = NAN;
     struct wring_config config;
+    struct wring_launched launched;
 
     if (wring_config_load(&config, &command->planning.log) != WRING_OK ||
         wring_planning_load_trace(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.trace = command->planning.trace;
     command->params.scale = command->planning.scale;
-    bool launched = wring_under_launcher(&config);
-    if (read_plan(command, launched ? 0 : ranks, &predicted_us) != WRING_OK)
+    if (wring_command_launched(&config, &launched) != WRING_EXIT_OK ||
+        read_plan(command, launched.name != NULL ? 0 : ranks, &predicted_us) != WRING_OK)
         return WRING_EXIT_FAILURE;
-    if (!launched)
+    if (launched.name == NULL)
         return wring_start_ranks(command->params.name, words, ranks, argc, argv);
     return run(command, predicted_us);
 }
