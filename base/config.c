@@ -15,8 +15,9 @@
 extern char **environ;
 
 #define FIELD(name) offsetof(struct wring_config, name)
-#define STRING WRING_CONFIG_STRING, NULL, 0, 0
-#define CHOICE(words) WRING_CONFIG_CHOICE, words, 0, 0
+#define TEXT(bytes) WRING_CONFIG_STRING, NULL, 0, bytes
+#define STRING TEXT(WRING_CONFIG_TEXT)
+#define CHOICE(words) WRING_CONFIG_CHOICE, words, 0, WRING_CONFIG_TEXT
 #define INTEGER(min, max) WRING_CONFIG_INTEGER, NULL, min, max
 #define BYTES(min, max) WRING_CONFIG_BYTES, NULL, min, max
 #define SECONDS(min_ns, max_ns) WRING_CONFIG_SECONDS, NULL, min_ns, max_ns
@@ -28,7 +29,7 @@ static const struct wring_config_var vars[] = {
     /* name              default    unit     meaning                                                          type, range                       field */
     { "WRING_RANK",         "-1",      "",      "this process's rank; -1 takes the launcher's",                  INTEGER(-1, 65535),               FIELD(rank), false },
     { "WRING_SIZE",         "-1",      "ranks", "number of ranks; -1 takes the launcher's",                      INTEGER(-1, 65536),               FIELD(size), false },
-    { "WRING_ROOT",         "",        "",      "host:port where rank 0 listens for the others to join",         STRING,                           FIELD(root), false },
+    { "WRING_ROOT",         "",        "",      "host:port where rank 0 listens for the others to join; several with commas: they try each", TEXT(WRING_CONFIG_ROOT), FIELD(root), false },
     { "WRING_ROOT_FD",      "-1",      "",      "rank 0: an inherited listening socket to use for that instead", INTEGER(-1, 1 << 20),             FIELD(root_fd), false },
     { "WRING_KEY",          "",        "",      "the job's key: a secret text that every rank must know",        STRING,                           FIELD(key), true },
     { "WRING_KEY_FILE",     "",        "",      "file that holds the job's key",                                 STRING,                           FIELD(key_file), false },
@@ -190,8 +191,8 @@ static enum wring_status set_text(struct wring_config *config, const struct wrin
     if (var->offset == FIELD(cpu))
         warn_of_lower_tier(log, value);
     size_t length = strlen(value);
-    if (length >= WRING_CONFIG_TEXT) {
-        wring_error(log, "%s: longer than %d bytes", var->name, WRING_CONFIG_TEXT - 1);
+    if (length >= (size_t)var->max) {
+        wring_error(log, "%s: longer than %" PRId64 " bytes", var->name, var->max - 1);
         return WRING_ERR_INVALID;
     }
     memcpy((char *)config + var->offset, value, length + 1);

@@ -15,12 +15,13 @@
 #include <wring/status.h>
 
 #define WRING_CONFIG_TEXT 256
+#define WRING_CONFIG_ROOT 1024 /* a host may have many addresses */
 
 struct wring_config {
     /* who this rank is */
     int64_t rank; /* -1: ask the launcher's variables */
     int64_t size; /* -1: likewise */
-    char root[WRING_CONFIG_TEXT];
+    char root[WRING_CONFIG_ROOT];
     int64_t root_fd;
     char key[WRING_CONFIG_TEXT];
     char key_file[WRING_CONFIG_TEXT];
@@ -105,7 +106,7 @@ struct wring_config_var {
     const char *meaning;  /* one line for tables and man pages */
     enum wring_config_type type;
     const char *choices; /* CHOICE: words separated by '|' */
-    int64_t min, max;    /* INTEGER, BYTES, and SECONDS in ns */
+    int64_t min, max;    /* INTEGER, BYTES, and SECONDS in ns; of a STRING bytes, the NUL too */
     size_t offset;       /* of the field in struct wring_config */
     bool secret;         /* never printed */
 };

@@ -283,6 +283,12 @@ enum wring_status wring_auth_status(const struct wring_auth *auth)
     return auth->status;
 }
 
+bool wring_auth_is_proven(const struct wring_auth *auth)
+{
+    return auth->initiator && auth->message >= 2 &&
+           (auth->status == WRING_ERR_AGAIN || auth->status == WRING_OK);
+}
+
 const void *wring_auth_hello(const struct wring_auth *auth, size_t *bytes)
 {
     *bytes = auth->transcript[HELLO_SIZE_AT];

@@ -46,12 +46,25 @@ enum wring_status wring_ports_read(const struct wring_log *log, const char *text
     return WRING_ERR_INVALID;
 }
 
+static bool has_port(const char *place, size_t length)
+{
+    return length == 0 || (memchr(place, ':', length) != NULL && place[length - 1] != ']');
+}
+
 void wring_ports_complete(const struct wring_ports *ports, char *root, size_t bytes)
 {
-    size_t n = strlen(root);
-    bool has_port = strchr(root, ':') != NULL && root[n - 1] != ']';
-    if (ports->first != 0 && n > 0 && !has_port)
-        snprintf(root + n, bytes - n, ":%u", ports->first);
+    char port[8];
+    snprintf(port, sizeof(port), ":%u", ports->first);
+    for (char *at = root; ports->first != 0 && *at != '\0';) {
+        size_t length = strcspn(at, ","), n = strlen(port);
+        size_t rest = strlen(at + length) + 1;
+        if (!has_port(at, length) && (size_t)(at - root) + length + n + rest <= bytes) {
+            memmove(at + length + n, at + length, rest);
+            memcpy(at + length, port, n);
+            length += n;
+        }
+        at += length + (at[length] == ',');
+    }
 }
 
 static void set_port(struct sockaddr_storage *address, uint16_t port)

@@ -37,7 +37,7 @@ static const struct wring_config_var *find(const char *name)
 static void check_shown(const struct wring_config *config, const struct wring_config_var *var)
 {
     struct wring_config again;
-    char shown[WRING_CONFIG_TEXT], twice[WRING_CONFIG_TEXT];
+    char shown[WRING_CONFIG_ROOT], twice[WRING_CONFIG_ROOT];
 
     wring_config_show(config, var, shown, sizeof(shown));
     if (var->secret)

@@ -183,10 +183,14 @@ static void roots_get_the_first_port(void)
         {"[2001:db8::1]", "[2001:db8::1]:40000"},
         {"", ""},
         {"[2001:db8::1]:5555", "[2001:db8::1]:5555"},
+        {"node7,[fe80::1%eth0],192.0.2.1:5555,node8",
+         "node7:40000,[fe80::1%eth0]:40000,192.0.2.1:5555,node8:40000"},
+        {"node7,", "node7:40000,"},
+        {",,", ",,"},
     };
     const struct wring_ports range = {40000, 40100}, any = {0, 0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char root[64];
+        char root[80];
         snprintf(root, sizeof(root), "%s", cases[i].root);
         wring_ports_complete(&any, root, sizeof(root));
         CHECK(strcmp(root, cases[i].root) == 0, "%s became %s", cases[i].root, root);

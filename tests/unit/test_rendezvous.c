@@ -289,6 +289,65 @@ static void places_nobody_can_meet_at_are_refused(void)
     }
 }
 
+static void several_places_are_read_near_ones_first(void)
+{
+    static const struct {
+        const char *root, *key;
+        enum wring_status status;
+        const char *want[4];
+    } cases[] = {
+        {"240.0.2.1:5,127.0.0.1:6", "k", WRING_OK, {"127.0.0.1:6", "240.0.2.1:5"}},
+        {"240.0.2.1:5,[100::1]:6,127.0.0.1:7,127.9.9.9:8",
+         "k",
+         WRING_OK,
+         {"127.0.0.1:7", "127.9.9.9:8", "240.0.2.1:5", "[100::1]:6"}},
+        {"nosuch.invalid:5,240.0.2.1:5", "k", WRING_OK, {"240.0.2.1:5"}},
+        {"240.0.2.1:5,127.0.0.1:6", "", WRING_OK, {"127.0.0.1:6"}}, /* loopback needs no key */
+        {"240.0.2.1:5,240.0.2.2:5", "", WRING_ERR_AUTH, {NULL}},
+        {"240.0.2.1:5", NULL, WRING_ERR_AUTH, {NULL}},
+        {"nosuch.invalid:5,nosuch.invalid:6", "k", WRING_ERR_ADDRESS, {NULL}},
+        {"127.0.0.1:5,,127.0.0.1:6", "k", WRING_ERR_INVALID, {NULL}},
+        {"127.0.0.1:5,127.0.0.1", "k", WRING_ERR_INVALID, {NULL}},
+        {"127.0.0.1:5,127.0.0.1:0", "k", WRING_ERR_INVALID, {NULL}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char said[256] = "", text[WRING_RENDEZVOUS_PLACE_TEXT];
+        const struct wring_log log = {note, said, WRING_LOG_WARN};
+        const struct wring_rendezvous_params params = {
+            .log = &log, .rank = 1, .root = cases[i].root, .key = cases[i].key};
+        struct wring_rendezvous_places places;
+        enum wring_status status = wring_rendezvous_find_places(&params, &places);
+        CHECK(status == cases[i].status, "%s: %s, '%s'", cases[i].root, wring_status_text(status),
+              said);
+        if (status != WRING_OK) {
+            CHECK(strstr(said, "WRING_ROOT=") != NULL, "%s: said '%s'", cases[i].root, said);
+            continue;
+        }
+        for (unsigned k = 0; k < 4 && cases[i].want[k] != NULL; k++) {
+            wring_rendezvous_place_text(&places.at[k], text);
+            CHECK(k < places.n && strcmp(text, cases[i].want[k]) == 0, "%s: place %u is %s",
+                  cases[i].root, k, text);
+        }
+    }
+}
+
+/** Of each kind more than there are places for. */
+static void lists_without_end_stay_inside(void)
+{
+    char root[4000];
+    size_t at = 0;
+    for (int i = 0; i < 300; i++)
+        at += (size_t)snprintf(root + at, sizeof(root) - at, "%s127.0.0.%d:5", i > 0 ? "," : "",
+                               i % 2 == 0 ? 1 : 2);
+    const struct wring_log log = {note, (char[256]){0}, WRING_LOG_WARN};
+    const struct wring_rendezvous_params params = {
+        .log = &log, .rank = 1, .root = root, .key = "k"};
+    struct wring_rendezvous_places *places = wring_test_guarded(sizeof(*places));
+    CHECK(wring_rendezvous_find_places(&params, places) == WRING_OK &&
+              places->n == WRING_RENDEZVOUS_PLACES,
+          "%u places", places->n);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -304,6 +363,8 @@ int main(int argc, char **argv)
         {"names_of_ranks_are_cut_where_long", names_of_ranks_are_cut_where_long},
         {"places_to_meet_are_read", places_to_meet_are_read},
         {"places_nobody_can_meet_at_are_refused", places_nobody_can_meet_at_are_refused},
+        {"several_places_are_read_near_ones_first", several_places_are_read_near_ones_first},
+        {"lists_without_end_stay_inside", lists_without_end_stay_inside},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -122,7 +122,7 @@ json_t *wring_info_config(const struct wring_config *config)
 
     set_defaults(&defaults);
     for (size_t i = 0; i < n; i++) {
-        char value[WRING_CONFIG_TEXT], usual[WRING_CONFIG_TEXT];
+        char value[WRING_CONFIG_ROOT], usual[WRING_CONFIG_ROOT];
         wring_config_show(config, &vars[i], value, sizeof(value));
         wring_config_show(&defaults, &vars[i], usual, sizeof(usual));
         json_array_append_new(list,

@@ -13,65 +13,6 @@
 #include "base/clock.h"
 
 #define WRING_MODULE "rendezvous"
-#define RETRY_NS (50 * WRING_NS_PER_MS)
-#define CONNECT_NS (2 * WRING_NS_PER_S) /* where there are other addresses to try */
-
-/** One try to connect. @return the socket, or -1 with errno */
-static int try_connect(const struct addrinfo *address, const struct wring_patience *patience)
-{
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
-        int error = errno;
-        socklen_t size = sizeof(error);
-        struct pollfd pollfd = {fd, POLLOUT, 0};
-        if (error == EINPROGRESS) {
-            error = ETIMEDOUT;
-            if (wring_stream_poll(&pollfd, 1, patience) == WRING_OK)
-                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-        }
-        if (error != 0) {
-            close(fd);
-            errno = error;
-            return -1;
-        }
-    }
-    int one = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    return fd;
-}
-
-static enum wring_status handshake(struct wring_rendezvous *rendezvous, int fd,
-                                   const uint8_t *secret, const struct wring_patience *patience)
-{
-    struct wring_auth auth;
-    uint8_t hello[WRING_RENDEZVOUS_HELLO_BYTES];
-    char text[WRING_RENDEZVOUS_TEXT];
-
-    wring_put_u32(hello, rendezvous->base.rank);
-    wring_put_u32(hello + 4, rendezvous->base.size);
-    wring_auth_init(&auth, true, WRING_AUTH_RENDEZVOUS, secret, hello, sizeof(hello));
-    while (wring_auth_status(&auth) == WRING_ERR_AGAIN) {
-        if (!wring_stream_auth(fd, &auth))
-            return WRING_ERR_AGAIN; /* closed on us: the root may be restarting, or full */
-        if (wring_auth_status(&auth) != WRING_ERR_AGAIN)
-            break;
-        const void *data;
-        struct pollfd pollfd = {fd, wring_auth_output(&auth, &data) > 0 ? POLLOUT : POLLIN, 0};
-        enum wring_status status = wring_stream_poll(&pollfd, 1, patience);
-        if (status != WRING_OK)
-            return status;
-    }
-    enum wring_status status = wring_auth_status(&auth);
-    if (status != WRING_OK) {
-        wring_auth_describe(&auth, text, sizeof(text));
-        wring_error(rendezvous->log, "rank %" PRIu32 " was not let in by the root: %s%s",
-                    rendezvous->base.rank, text,
-                    status == WRING_ERR_AUTH ? "; all ranks need the same WRING_KEY" : "");
-    }
-    return status;
-}
 
 static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    const struct wring_patience *patience)
@@ -128,78 +69,18 @@ static enum wring_status await_verdict(struct wring_rendezvous *rendezvous, int 
     return malformed(rendezvous);
 }
 
-/** Try the root's addresses, one after the other. @return WRING_ERR_AGAIN, with errno: not now */
-static enum wring_status try_all(struct wring_rendezvous *rendezvous,
-                                 const struct addrinfo *addresses, const uint8_t *secret,
-                                 const struct wring_patience *patience)
-{
-    int error = 0;
-    for (const struct addrinfo *at = addresses; at != NULL; at = at->ai_next) {
-        uint64_t brief_ns = wring_now_ns() + CONNECT_NS;
-        bool alone = addresses->ai_next == NULL;
-        struct wring_patience brief = *patience;
-        if (!alone && brief_ns < brief.deadline_ns)
-            brief.deadline_ns = brief_ns; /* one that swallows packets must not cost it all */
-        int fd = try_connect(at, &brief);
-        if (fd < 0) {
-            error = errno;
-            continue;
-        }
-        enum wring_status status = handshake(rendezvous, fd, secret, patience);
-        if (status == WRING_OK)
-            status = await_verdict(rendezvous, fd, patience);
-        if (status == WRING_OK) {
-            rendezvous->fds[0] = fd;
-            return WRING_OK;
-        }
-        close(fd);
-        if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
-            return status;
-        error = status == WRING_ERR_TIMEOUT ? ETIMEDOUT : ECONNRESET;
-    }
-    errno = error;
-    return WRING_ERR_AGAIN;
-}
-
-static enum wring_status join_any(struct wring_rendezvous *rendezvous,
-                                  const struct wring_rendezvous_params *params,
-                                  const struct addrinfo *addresses, const uint8_t *secret)
-{
-    struct wring_patience patience = {params->deadline_ns, params->cancel};
-    for (;;) {
-        enum wring_status status = try_all(rendezvous, addresses, secret, &patience);
-        int error = errno;
-        if (status != WRING_ERR_AGAIN)
-            return status;
-        struct wring_patience pause = {wring_now_ns() + RETRY_NS, params->cancel};
-        if (wring_stream_poll(NULL, 0, &pause) == WRING_ERR_CLOSED)
-            return WRING_ERR_CLOSED;
-        if (wring_now_ns() >= params->deadline_ns) {
-            wring_error(params->log,
-                        "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it "
-                        "running, and is the port open?",
-                        params->rank, params->root, strerror(error));
-            return WRING_ERR_PEER;
-        }
-    }
-}
-
 enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
                                         const struct wring_rendezvous_params *params,
                                         const uint8_t *secret)
 {
-    struct addrinfo *addresses;
-    bool is_name;
+    struct wring_rendezvous_places *places = malloc(sizeof(*places));
+    enum wring_status status = WRING_ERR_NO_MEMORY;
 
-    enum wring_status status =
-        wring_rendezvous_resolve(params->log, params->root, &addresses, &is_name);
-    if (status != WRING_OK)
-        return status;
-    for (const struct addrinfo *at = addresses; at != NULL && status == WRING_OK; at = at->ai_next)
-        status = wring_rendezvous_check_key(params, at->ai_addr);
+    if (places != NULL)
+        status = wring_rendezvous_find_places(params, places);
     if (status == WRING_OK)
-        status = join_any(rendezvous, params, addresses, secret);
-    freeaddrinfo(addresses);
+        status = wring_rendezvous_reach(rendezvous, params, places, secret, await_verdict);
+    free(places);
     return status;
 }
 

@@ -91,12 +91,17 @@ static int listen_on(const struct sockaddr *address, socklen_t bytes)
     return -1;
 }
 
+static in_port_t port_of(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
+                                         : ((const struct sockaddr_in6 *)address)->sin6_port;
+}
+
 /** A host given by name may resolve to anything here: listen on all addresses of both families,
  *  or of IPv4 where this host has no IPv6. */
 static int listen_everywhere(const struct sockaddr *like)
 {
-    in_port_t port = like->sa_family == AF_INET ? ((const struct sockaddr_in *)like)->sin_port
-                                                : ((const struct sockaddr_in6 *)like)->sin6_port;
+    in_port_t port = port_of((const struct sockaddr_storage *)like);
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = port, .sin6_addr = in6addr_any};
     struct sockaddr_in v4 = {
         .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_ANY)};
@@ -110,19 +115,19 @@ static bool has_key(const struct wring_rendezvous_params *params)
     return params->key != NULL && *params->key != '\0';
 }
 
-enum wring_status wring_rendezvous_check_key(const struct wring_rendezvous_params *params,
-                                             const struct sockaddr *address)
+bool wring_rendezvous_needs_key(const struct wring_rendezvous_params *params,
+                                const struct sockaddr *address)
 {
-    if (has_key(params) || wring_rendezvous_is_loopback(address))
+    return !has_key(params) && !wring_rendezvous_is_loopback(address);
+}
+
+static enum wring_status check_key(const struct wring_rendezvous_params *params,
+                                   const struct sockaddr *address)
+{
+    if (!wring_rendezvous_needs_key(params, address))
         return WRING_OK;
-    if (params->rank == 0)
-        wring_error(params->log, "without a key the rendezvous listens on loopback only: set the "
-                                 "same WRING_KEY or WRING_KEY_FILE on all ranks");
-    else
-        wring_error(params->log,
-                    "WRING_ROOT=%s: joining over a network needs a key: set the same "
-                    "WRING_KEY or WRING_KEY_FILE on all ranks",
-                    params->root);
+    wring_error(params->log, "without a key the rendezvous listens on loopback only: set the "
+                             "same WRING_KEY or WRING_KEY_FILE on all ranks");
     return WRING_ERR_AUTH;
 }
 
@@ -136,8 +141,7 @@ static enum wring_status take_given(const struct wring_rendezvous_params *params
         wring_error(params->log, "WRING_ROOT_FD=%d: %s", fd, strerror(errno));
         return WRING_ERR_ADDRESS;
     }
-    enum wring_status status =
-        wring_rendezvous_check_key(params, (const struct sockaddr *)&address);
+    enum wring_status status = check_key(params, (const struct sockaddr *)&address);
     if (status != WRING_OK)
         return status;
     /* whoever made it may have left it blocking, and accept must not */
@@ -160,6 +164,38 @@ static int listen_at(const struct wring_rendezvous_params *params, const struct 
     return fd;
 }
 
+/** @param fd of which a negative one, with errno, is an error that is logged */
+static enum wring_status hand_out(const struct wring_rendezvous_params *params, int fd, int *out)
+{
+    if (fd < 0) {
+        wring_error(params->log, "cannot listen on %s: %s", params->root, strerror(errno));
+        return WRING_ERR_ADDRESS;
+    }
+    *out = fd;
+    return WRING_OK;
+}
+
+/** Several places are all of this host's, with one port: listen on all addresses. */
+static enum wring_status listen_for_several(const struct wring_rendezvous_params *params, int *out)
+{
+    struct wring_rendezvous_places places;
+    enum wring_status status = wring_rendezvous_find_places(params, &places);
+    if (status != WRING_OK)
+        return status;
+    const struct wring_rendezvous_place *first = &places.at[0];
+    for (unsigned i = 1; i < places.n; i++)
+        if (port_of(&places.at[i].address) != port_of(&first->address)) {
+            wring_error(params->log,
+                        "WRING_ROOT=%s: rank 0 listens on one port: give all of these the same",
+                        params->root);
+            return WRING_ERR_INVALID;
+        }
+    const struct sockaddr *address = (const struct sockaddr *)&first->address;
+    return hand_out(params,
+                    has_key(params) ? listen_everywhere(address) : listen_on(address, first->bytes),
+                    out);
+}
+
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out)
 {
     struct addrinfo *found;
@@ -167,18 +203,15 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
 
     if (params->root_fd >= 0)
         return take_given(params, out);
+    if (strchr(params->root, ',') != NULL)
+        return listen_for_several(params, out);
     enum wring_status status =
         wring_rendezvous_resolve(params->log, params->root, &found, &is_name);
     if (status != WRING_OK)
         return status;
-    status = wring_rendezvous_check_key(params, found->ai_addr);
-    if (status == WRING_OK) {
-        *out = listen_at(params, found, is_name);
-        if (*out < 0) {
-            wring_error(params->log, "cannot listen on %s: %s", params->root, strerror(errno));
-            status = WRING_ERR_ADDRESS;
-        }
-    }
+    status = check_key(params, found->ai_addr);
+    if (status == WRING_OK)
+        status = hand_out(params, listen_at(params, found, is_name), out);
     freeaddrinfo(found);
     return status;
 }

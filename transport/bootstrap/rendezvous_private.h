@@ -97,19 +97,67 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
 enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous);
 enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous);
 
-/** Resolve "host:port". @param found out, for freeaddrinfo()
+/** Resolve one "host:port". @param found out, for freeaddrinfo()
  *  @param is_name out, true where the host is a name, not a number */
 enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
                                            struct addrinfo **found, bool *is_name);
+
+/** One address at which the root may be. */
+struct wring_rendezvous_place {
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    bool near; /* on a network that this host is on too */
+};
+
+#define WRING_RENDEZVOUS_PLACES 64
+
+/** All of them, in the order in which to try them: the near ones first. */
+struct wring_rendezvous_places {
+    unsigned n;
+    bool several; /* the root has named more than one: a stranger may be at some of them */
+    struct wring_rendezvous_place at[WRING_RENDEZVOUS_PLACES];
+};
+
+/**
+ * What params->root stands for on a rank that joins: "host:port", or several with commas between
+ * them. Of several, those that mean nothing here are passed over, and without a key all that are
+ * not of loopback. A link-local address whose zone is another host's word is tried on each
+ * interface of this one.
+ * Errors, logged: WRING_ERR_INVALID, WRING_ERR_ADDRESS, WRING_ERR_AUTH (all of them need a key).
+ */
+enum wring_status wring_rendezvous_find_places(const struct wring_rendezvous_params *params,
+                                               struct wring_rendezvous_places *out);
+
+/** "10.0.0.1:4000", "[fe80::1%eth0]:4000". @param text out, [WRING_RENDEZVOUS_PLACE_TEXT] */
+void wring_rendezvous_place_text(const struct wring_rendezvous_place *place, char *text);
+#define WRING_RENDEZVOUS_PLACE_TEXT (WRING_RENDEZVOUS_ADDRESS + 12)
+
+/** @return WRING_OK; WRING_ERR_AGAIN: it has closed without a word; an error that is logged */
+typedef enum wring_status wring_rendezvous_taken_fn(struct wring_rendezvous *rendezvous, int fd,
+                                                    const struct wring_patience *patience);
+
+/**
+ * Find the root at one of its places: all of them are tried, each a little after the last, again
+ * and again until one proves that it knows the secret. Strangers at some of several places do no
+ * harm; at all of them they end it.
+ *
+ * @param taken  asked of who has proven it: does it take us?
+ * Errors, logged: WRING_ERR_AUTH, WRING_ERR_VERSION, WRING_ERR_FRAME, WRING_ERR_PEER (nobody is
+ * there), WRING_ERR_CLOSED; and those of taken().
+ */
+enum wring_status wring_rendezvous_reach(struct wring_rendezvous *rendezvous,
+                                         const struct wring_rendezvous_params *params,
+                                         const struct wring_rendezvous_places *places,
+                                         const uint8_t *secret, wring_rendezvous_taken_fn *taken);
 
 /** The root's listening socket, which does not block. @param out out, owned by the caller */
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out);
 
 bool wring_rendezvous_is_loopback(const struct sockaddr *address);
 
-/** WRING_ERR_AUTH, after a log line, where this address needs a key and there is none. */
-enum wring_status wring_rendezvous_check_key(const struct wring_rendezvous_params *params,
-                                             const struct sockaddr *address);
+/** Is this an address for which the job needs a key, and has none? */
+bool wring_rendezvous_needs_key(const struct wring_rendezvous_params *params,
+                                const struct sockaddr *address);
 
 /** The address of our end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS]; "" if unknown
  *  @return true where others than this host may reach it */

@@ -80,7 +80,7 @@ struct wring_bootstrap; /* see wring_session_params.bootstrap */
 struct wring_session_params {
     size_t struct_bytes;
     const char *provider; /* WRING_PROVIDER: "auto", "tcp", "shm", … */
-    const char *root;     /* WRING_ROOT: "host:port" of rank 0's rendezvous */
+    const char *root;     /* WRING_ROOT: "host:port" of rank 0, or several, "host:port,…" */
     const char *key;      /* WRING_KEY: the job's secret */
     uint32_t rank, size;  /* size 0: from the environment */
     int root_fd;          /* rank 0, > 0: a listening TCP socket to use; the session owns it */

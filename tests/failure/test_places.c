@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A root with several addresses, of which one works: strangers, silence and nothing at the others.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/failure/failing_job.h"
+#include "tests/lib/test.h"
+
+/** A listening socket on loopback that the ranks do not inherit. @return -1 with errno */
+static int listen_here(int backlog, uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) != 0 || listen(fd, backlog) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
+        return -1;
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static int connect_here(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        connect(fd, (struct sockaddr *)&address, sizeof(address));
+    return fd;
+}
+
+/** Ports at which a root is not: closed, full (packets are swallowed), silent, another program. */
+static struct {
+    uint16_t closed, full, silent, babbling;
+    int full_fd, silent_fd, babbling_fd, fillers[8];
+} others;
+
+static void make_others(void)
+{
+    int fd = listen_here(1, &others.closed);
+    close(fd);
+    others.full_fd = listen_here(0, &others.full);
+    others.silent_fd = listen_here(64, &others.silent);
+    others.babbling_fd = listen_here(64, &others.babbling);
+    REQUIRE(fd >= 0 && others.full_fd >= 0 && others.silent_fd >= 0 && others.babbling_fd >= 0,
+            "%s", strerror(errno));
+    for (int i = 0; i < 8; i++)
+        others.fillers[i] = connect_here(others.full);
+}
+
+static void close_others(void)
+{
+    for (int i = 0; i < 8; i++)
+        close(others.fillers[i]);
+    close(others.full_fd);
+    close(others.silent_fd);
+    close(others.babbling_fd);
+}
+
+/** Greet whoever comes, as mail servers do, until the job is over. */
+static void babble(const struct procs_job *running)
+{
+    static const char greeting[] = "220 mail.example ESMTP ready, say something\r\n";
+    uint64_t limit = wring_deadline_in(DEADLINE_S * WRING_NS_PER_S);
+    int fds[256];
+    unsigned n = 0;
+    while (!procs_await_end(running, 0, 0) && wring_now_ns() < limit) {
+        struct pollfd pollfd = {others.babbling_fd, POLLIN, 0};
+        if (poll(&pollfd, 1, 20) <= 0 || n == 256)
+            continue;
+        int fd = accept(others.babbling_fd, NULL, NULL);
+        if (fd < 0)
+            continue;
+        ssize_t ignored = send(fd, greeting, sizeof(greeting) - 1, MSG_NOSIGNAL);
+        (void)ignored;
+        fds[n++] = fd;
+    }
+    while (n > 0)
+        close(fds[--n]);
+}
+
+static char root[1024];
+
+static void list_places(const uint16_t *ports, unsigned n)
+{
+    size_t at = 0;
+    for (unsigned i = 0; i < n; i++)
+        at += (size_t)snprintf(root + at, sizeof(root) - at, "%s127.0.0.1:%u", i > 0 ? "," : "",
+                               ports[i]);
+}
+
+/** @param arg  whether the root is at the list's end */
+static int run_listed(struct procs_rank *rank, void *arg)
+{
+    char full[1100];
+    const bool *with_root = arg;
+    uint64_t began = wring_now_ns();
+    if (*with_root)
+        snprintf(full, sizeof(full), "%s,%s", root, rank->params.root);
+    else
+        snprintf(full, sizeof(full), "%s", root);
+    rank->params.root = rank->index == 0 ? rank->params.root : full;
+    int code = exchange(rank, 3, NULL);
+    procs_say(rank, "took %s", wring_now_ns() - began < 10 * WRING_NS_PER_S ? "little" : "long");
+    return code;
+}
+
+static bool yes = true, no = false;
+
+static void strangers_and_silence_are_passed_over(void)
+{
+    make_others();
+    /* full six times: each of them would cost seconds if they were tried one after the other */
+    const uint16_t ports[] = {others.full, others.silent, others.full, others.babbling,
+                              others.full, others.closed, others.full, others.silent,
+                              others.full, others.full};
+    list_places(ports, sizeof(ports) / sizeof(ports[0]));
+    start(3, tcp, run_listed);
+    job.arg = &yes;
+    job.meddle = babble;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 3; i++)
+        SAID(i, 0, "closed", "took little");
+    close_others();
+}
+
+static uint16_t neighbour;
+
+/** Until somebody listens at the neighbour's port. */
+static void await_listener(struct procs_rank *rank)
+{
+    uint64_t limit = wring_deadline_in(DEADLINE_S / 2 * WRING_NS_PER_S);
+    for (bool there = false; !there && wring_now_ns() < limit;) {
+        struct pollfd pollfd = {connect_here(neighbour), POLLOUT, 0};
+        int error = ECONNREFUSED;
+        socklen_t bytes = sizeof(error);
+        poll(&pollfd, 1, 1000);
+        getsockopt(pollfd.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        there = error == 0;
+        close(pollfd.fd);
+        usleep(there ? 0 : 20000);
+        if (there)
+            procs_say(rank, "the neighbour is there");
+    }
+}
+
+/** Rank 0 of a job with another key, in a process of this test's. */
+static int run_with_neighbour(struct procs_rank *rank, void *arg)
+{
+    struct wring_session *session;
+    (void)arg;
+    if (rank->index == 1)
+        await_listener(rank);
+    if (rank->index < 2)
+        return run_listed(rank, &yes);
+    /* another job's root, which nobody joins */
+    rank->params = (struct wring_session_params){.root = root,
+                                                 .rank = 0,
+                                                 .size = 2,
+                                                 .key = "a key of others",
+                                                 .log = rank->params.log,
+                                                 .log_arg = rank,
+                                                 .settings = rank->settings};
+    rank->settings[1] = "WRING_JOIN_TIMEOUT=6s";
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    procs_say(rank, "neighbour %s", wring_status_text(status));
+    return 0;
+}
+
+static void another_job_is_passed_over(void)
+{
+    int fd = listen_here(1, &neighbour); /* free in a moment */
+    REQUIRE(fd >= 0, "%s", strerror(errno));
+    close(fd);
+    list_places(&neighbour, 1);
+    start(2, tcp, run_with_neighbour);
+    job.processes = 3;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(0, 0, "closed");
+    SAID(1, 0, "the neighbour is there", "closed");
+    SAID(2, 0, "refused someone from 127.0.0.1", "neighbour peer lost");
+}
+
+static const char *const patient[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=600s", NULL};
+
+/** Where all have answered as strangers there is nothing to wait for. */
+static int run_wrong_key(struct procs_rank *rank, void *arg)
+{
+    char twice[64];
+    (void)arg;
+    if (rank->index == 0)
+        rank->settings[2] = "WRING_JOIN_TIMEOUT=4s";
+    snprintf(twice, sizeof(twice), "%s,%s", rank->params.root, rank->params.root);
+    rank->params.root = twice;
+    if (rank->index == 1)
+        rank->params.key = "wrong";
+    return exchange(rank, 1, NULL);
+}
+
+static void strangers_alone_end_it(void)
+{
+    start(2, patient, run_wrong_key);
+    CHECK(procs_run(&job, DEADLINE_S), "waits for its deadline");
+    SAID(1, 2, "at any of its addresses; all ranks need the same WRING_KEY: 127.0.0.1:",
+         "the peer does not have this job's key", "open wrong or missing job key");
+}
+
+static void places_are_listed_at_the_deadline(void)
+{
+    make_others();
+    const uint16_t ports[] = {others.closed, others.silent, others.full};
+    list_places(ports, 3);
+    start(2, impatient, run_listed);
+    job.arg = &no;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(1, 2, "rank 1 could not reach rank 0 at any of its addresses: 127.0.0.1:",
+         ": Connection refused; 127.0.0.1:", ": who is there does not answer; 127.0.0.1:",
+         ": Connection timed out", "open peer lost");
+    SAID(0, 2, "rank 1 did not join in time");
+    close_others();
+}
+
+/** Rank 0 may be told the list too. */
+static int run_all_listed(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->params.root_fd > 0)
+        close(rank->params.root_fd);
+    rank->params.root_fd = 0;
+    rank->params.root = root;
+    return exchange(rank, 3, NULL);
+}
+
+static void rank_0_listens_for_several(void)
+{
+    uint16_t port;
+    int fd = listen_here(1, &port);
+    REQUIRE(fd >= 0, "%s", strerror(errno));
+    close(fd);
+    snprintf(root, sizeof(root), "192.0.2.77:%u,127.0.0.1:%u,nosuch.invalid:%u", port, port, port);
+    start(2, tcp, run_all_listed);
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 2; i++)
+        SAID(i, 0, "closed");
+    snprintf(root, sizeof(root), "127.0.0.1:%u,127.0.0.1:%u", port, port + 1u);
+    start(2, impatient, run_all_listed);
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(0, 2, "rank 0 listens on one port");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"strangers_and_silence_are_passed_over", strangers_and_silence_are_passed_over},
+        {"another_job_is_passed_over", another_job_is_passed_over},
+        {"strangers_alone_end_it", strangers_alone_end_it},
+        {"places_are_listed_at_the_deadline", places_are_listed_at_the_deadline},
+        {"rank_0_listens_for_several", rank_0_listens_for_several},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank that joins finds the root, which may be at any of several addresses: some may swallow
+ * packets, at others there may be a stranger, or another job's root. Connections and the first half
+ * of their handshakes go on side by side. The root proves itself first; only then does this rank
+ * prove who it is, and to one alone, as the root would take a second proof for a second process.
+ */
+#include "transport/bootstrap/rendezvous_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+#define WRING_MODULE "rendezvous"
+#define RETRY_NS (50 * WRING_NS_PER_MS)
+#define STAGGER_NS                                                                             \
+    (250 * WRING_NS_PER_MS)              /* the next place's turn, where this one says nothing \
+                                          */
+#define CONNECT_NS (5 * WRING_NS_PER_S)  /* then with new packets: its host may have come up */
+#define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's place is tried again */
+#define STATE_BYTES 112
+#define LIST_BYTES 800
+
+/** What goes on at one place. */
+struct attempt {
+    const struct wring_rendezvous_place *place;
+    int fd; /* -1: nothing */
+    bool connected;
+    uint64_t since_ns, not_before_ns;
+    enum wring_status refused; /* by the last who answered; WRING_OK: nobody did */
+    char state[STATE_BYTES];   /* how the last try ended, for a message */
+    struct wring_auth auth;
+};
+
+struct reach {
+    struct wring_rendezvous *rendezvous;
+    const struct wring_rendezvous_params *params;
+    const uint8_t *secret;
+    wring_rendezvous_taken_fn *taken;
+    bool several;
+    unsigned n;
+    uint64_t next_ns; /* when another attempt may begin */
+    struct attempt at[WRING_RENDEZVOUS_PLACES];
+};
+
+static void drop(struct attempt *attempt)
+{
+    if (attempt->fd >= 0)
+        close(attempt->fd);
+    attempt->fd = -1;
+    attempt->connected = false;
+}
+
+/** It came to nothing for now; the next place need not wait. */
+static void fail(struct reach *reach, struct attempt *attempt, int error)
+{
+    drop(attempt);
+    attempt->refused = WRING_OK;
+    snprintf(attempt->state, sizeof(attempt->state), "%s", strerrordesc_np(error));
+    reach->next_ns = wring_now_ns();
+    attempt->not_before_ns = reach->next_ns + RETRY_NS;
+}
+
+static void refuse(struct reach *reach, struct attempt *attempt)
+{
+    enum wring_status status = wring_auth_status(&attempt->auth);
+    fail(reach, attempt, 0);
+    attempt->refused = status;
+    attempt->not_before_ns = reach->next_ns + STRANGER_NS;
+    wring_auth_describe(&attempt->auth, attempt->state, sizeof(attempt->state));
+}
+
+static void begin(struct reach *reach, struct attempt *attempt)
+{
+    const struct wring_rendezvous_place *place = attempt->place;
+    const struct wring_bootstrap *base = &reach->rendezvous->base;
+    uint8_t hello[WRING_RENDEZVOUS_HELLO_BYTES];
+    int one = 1;
+
+    attempt->since_ns = wring_now_ns();
+    reach->next_ns = attempt->since_ns + STAGGER_NS;
+    attempt->fd = socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (attempt->fd < 0) {
+        fail(reach, attempt, errno);
+        return;
+    }
+    setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(attempt->fd, (const struct sockaddr *)&place->address, place->bytes) != 0 &&
+        errno != EINPROGRESS) {
+        fail(reach, attempt, errno);
+        return;
+    }
+    wring_put_u32(hello, base->rank);
+    wring_put_u32(hello + 4, base->size);
+    wring_auth_init(&attempt->auth, true, WRING_AUTH_RENDEZVOUS, reach->secret, hello,
+                    sizeof(hello));
+}
+
+/** Begin where it is time; one at a time, unless the last has come to nothing. */
+static void begin_next(struct reach *reach)
+{
+    for (unsigned i = 0; i < reach->n; i++) {
+        uint64_t now = wring_now_ns();
+        struct attempt *attempt = &reach->at[i];
+        bool stuck =
+            attempt->fd >= 0 && !attempt->connected && now - attempt->since_ns > CONNECT_NS;
+        if (stuck)
+            fail(reach, attempt, ETIMEDOUT);
+        if (attempt->fd < 0 && now >= attempt->not_before_ns && now >= reach->next_ns)
+            begin(reach, attempt);
+    }
+}
+
+/** Is it connected by now? Where that has failed, the attempt ends. */
+static bool has_connected(struct reach *reach, struct attempt *attempt)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    if (attempt->connected)
+        return true;
+    if (getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+        error = errno;
+    if (error != 0)
+        fail(reach, attempt, error);
+    attempt->connected = error == 0;
+    return attempt->connected;
+}
+
+/** @return true when this one is the root */
+static bool advance(struct reach *reach, struct attempt *attempt)
+{
+    if (!has_connected(reach, attempt))
+        return false;
+    bool alive = wring_stream_auth(attempt->fd, &attempt->auth);
+    enum wring_status status = wring_auth_status(&attempt->auth);
+    if (wring_auth_is_proven(&attempt->auth))
+        return true;
+    if (status != WRING_ERR_AGAIN)
+        refuse(reach, attempt);
+    else if (!alive)
+        fail(reach, attempt, ECONNRESET); /* the root may be restarting, or full */
+    return false;
+}
+
+/** Wait a little for anything. @return the root; NULL: not yet; *status: that of the wait */
+static struct attempt *look(struct reach *reach, const struct wring_patience *patience,
+                            enum wring_status *status)
+{
+    struct pollfd fds[WRING_RENDEZVOUS_PLACES];
+    struct attempt *who[WRING_RENDEZVOUS_PLACES];
+    uint64_t until_ns = wring_now_ns() + RETRY_NS;
+    struct wring_patience brief = *patience;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < reach->n; i++) {
+        struct attempt *attempt = &reach->at[i];
+        const void *data;
+        if (attempt->fd < 0)
+            continue;
+        bool out = !attempt->connected || wring_auth_output(&attempt->auth, &data) > 0;
+        who[n] = attempt;
+        fds[n++] = (struct pollfd){attempt->fd, out ? POLLOUT : POLLIN, 0};
+    }
+    if (until_ns < brief.deadline_ns)
+        brief.deadline_ns = until_ns;
+    *status = wring_stream_poll(fds, n, &brief);
+    for (unsigned i = 0; i < n && *status == WRING_OK; i++)
+        if (fds[i].revents != 0 && advance(reach, who[i]))
+            return who[i];
+    return NULL;
+}
+
+/** It has proven itself: prove ourselves. @return WRING_ERR_AGAIN where it closed on us */
+static enum wring_status finish_handshake(struct attempt *attempt,
+                                          const struct wring_patience *patience)
+{
+    while (wring_auth_status(&attempt->auth) == WRING_ERR_AGAIN) {
+        const void *data;
+        bool out = wring_auth_output(&attempt->auth, &data) > 0;
+        struct pollfd pollfd = {attempt->fd, out ? POLLOUT : POLLIN, 0};
+        enum wring_status status = wring_stream_poll(&pollfd, 1, patience);
+        if (status != WRING_OK)
+            return status;
+        if (!wring_stream_auth(attempt->fd, &attempt->auth))
+            break;
+    }
+    return wring_auth_status(&attempt->auth);
+}
+
+/** Where the root has one place whoever is there is final; of several, when all have answered. */
+static bool is_hopeless(const struct reach *reach)
+{
+    unsigned refused = 0;
+    for (unsigned i = 0; i < reach->n; i++)
+        refused += reach->at[i].refused != WRING_OK;
+    return refused == reach->n || (refused > 0 && !reach->several);
+}
+
+/** Of those who refused us the one to tell of: a wrong key or version may be our own fault. */
+static const struct attempt *find_refusal(const struct reach *reach)
+{
+    const struct attempt *found = NULL;
+    for (unsigned i = 0; i < reach->n; i++) {
+        const struct attempt *at = &reach->at[i];
+        if (at->refused == WRING_ERR_AUTH && (found == NULL || found->refused != WRING_ERR_AUTH))
+            found = at;
+        else if (at->refused != WRING_OK && found == NULL)
+            found = at;
+    }
+    return found;
+}
+
+static const char *state_of(const struct attempt *attempt)
+{
+    if (attempt->fd >= 0)
+        return attempt->connected ? "who is there does not answer" : strerrordesc_np(ETIMEDOUT);
+    return attempt->state[0] != '\0' ? attempt->state : "not tried";
+}
+
+/** What there is at each place. @param list out, [bytes] */
+static void list_states(const struct reach *reach, char *list, size_t bytes)
+{
+    char place[WRING_RENDEZVOUS_PLACE_TEXT];
+    size_t at = 0;
+    list[0] = '\0';
+    for (unsigned i = 0; i < reach->n && at < bytes; i++) {
+        wring_rendezvous_place_text(reach->at[i].place, place);
+        at += (size_t)snprintf(list + at, bytes - at, "%s%s: %s", i > 0 ? "; " : "", place,
+                               state_of(&reach->at[i]));
+    }
+}
+
+/** Nobody has taken us: why? */
+static enum wring_status report(const struct reach *reach)
+{
+    const struct wring_log *log = reach->params->log;
+    uint32_t rank = reach->params->rank;
+    const struct attempt *refusal = find_refusal(reach);
+    enum wring_status refused = refusal != NULL ? refusal->refused : WRING_OK;
+    const char *hint = refused == WRING_ERR_AUTH ? "; all ranks need the same WRING_KEY" : "";
+    char list[LIST_BYTES];
+
+    if (refusal != NULL && !reach->several) {
+        wring_error(log, "rank %" PRIu32 " was not let in by the root: %s%s", rank, refusal->state,
+                    hint);
+        return refused;
+    }
+    if (reach->n == 1) {
+        wring_error(log,
+                    "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it running, and is the "
+                    "port open?",
+                    rank, reach->params->root, state_of(&reach->at[0]));
+        return WRING_ERR_PEER;
+    }
+    list_states(reach, list, sizeof(list));
+    wring_error(log, "rank %" PRIu32 " could not reach rank 0 at any of its addresses%s: %s", rank,
+                hint, list);
+    return refused == WRING_ERR_AUTH || refused == WRING_ERR_VERSION ? refused : WRING_ERR_PEER;
+}
+
+/** The root is found: let it take us. @return WRING_ERR_AGAIN: it has closed, look again */
+static enum wring_status settle(struct reach *reach, struct attempt *root,
+                                const struct wring_patience *patience)
+{
+    for (unsigned i = 0; i < reach->n; i++)
+        if (&reach->at[i] != root)
+            drop(&reach->at[i]);
+    enum wring_status status = finish_handshake(root, patience);
+    bool is_through = status == WRING_OK;
+    if (is_through)
+        status = reach->taken(reach->rendezvous, root->fd, patience);
+    if (status == WRING_OK) {
+        reach->rendezvous->fds[0] = root->fd;
+        return WRING_OK;
+    }
+    if (status == WRING_ERR_AGAIN || status == WRING_ERR_TIMEOUT) {
+        fail(reach, root, status == WRING_ERR_AGAIN ? ECONNRESET : ETIMEDOUT);
+        return WRING_ERR_AGAIN;
+    }
+    if (is_through || status == WRING_ERR_CLOSED) {
+        drop(root);
+        return status;
+    }
+    refuse(reach, root);
+    return WRING_ERR_AGAIN;
+}
+
+static enum wring_status reach_any(struct reach *reach, const struct wring_patience *patience)
+{
+    for (;;) {
+        enum wring_status status;
+        begin_next(reach);
+        struct attempt *root = look(reach, patience, &status);
+        if (status == WRING_ERR_CLOSED)
+            return status;
+        if (root != NULL) {
+            status = settle(reach, root, patience);
+            if (status != WRING_ERR_AGAIN)
+                return status;
+        }
+        if (is_hopeless(reach) || wring_now_ns() >= patience->deadline_ns)
+            return report(reach);
+    }
+}
+
+enum wring_status wring_rendezvous_reach(struct wring_rendezvous *rendezvous,
+                                         const struct wring_rendezvous_params *params,
+                                         const struct wring_rendezvous_places *places,
+                                         const uint8_t *secret, wring_rendezvous_taken_fn *taken)
+{
+    struct wring_patience patience = {params->deadline_ns, params->cancel};
+    struct reach *reach = calloc(1, sizeof(*reach));
+    if (reach == NULL)
+        return WRING_ERR_NO_MEMORY;
+    reach->rendezvous = rendezvous;
+    reach->params = params;
+    reach->secret = secret;
+    reach->taken = taken;
+    reach->several = places->several;
+    reach->n = places->n;
+    for (unsigned i = 0; i < reach->n; i++)
+        reach->at[i] = (struct attempt){.place = &places->at[i], .fd = -1};
+
+    enum wring_status status = reach_any(reach, &patience);
+    for (unsigned i = 0; i < reach->n && status != WRING_OK; i++)
+        drop(&reach->at[i]);
+    explicit_bzero(reach, sizeof(*reach)); /* what is proven with a secret */
+    free(reach);
+    return status;
+}
