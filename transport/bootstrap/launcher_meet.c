@@ -191,10 +191,15 @@ static enum wring_status prepare(const struct wring_config *config, const struct
     enum wring_status status = wring_ports_read(log, config->ports, &ports);
     if (status == WRING_OK)
         status = choose_address(config, log, wring_launched_here(launched), address);
-    if (status == WRING_OK && config->root[0] != '\0')
-        snprintf(root, sizeof(root), "%s", config->root);
-    else if (status == WRING_OK)
+    if (status == WRING_OK && strlen(config->root) >= sizeof(root)) {
+        wring_error(log, "WRING_ROOT: longer than the %zu bytes that %s carries", sizeof(root) - 1,
+                    launched->exchange->name);
+        status = WRING_ERR_INVALID;
+    } else if (status == WRING_OK && config->root[0] != '\0') {
+        memcpy(root, config->root, strlen(config->root) + 1);
+    } else if (status == WRING_OK) {
         status = listen_at(log, address, &ports, &out->root_fd, &port);
+    }
     if (status == WRING_OK && config->root[0] == '\0')
         status = write_addresses(log, address, port, root, sizeof(root));
     if (status == WRING_OK &&
