@@ -58,6 +58,20 @@ void wring_channel_finish(struct wring_channel *channel)
     *channel = (struct wring_channel){0};
 }
 
+void wring_channel_write_name(const struct wring_channel *channel, struct wring_writer *out)
+{
+    wring_write_u32(out, channel->name.id);
+    wring_write_u32(out, channel->name.generation);
+}
+
+struct wring_channel_name wring_channel_read_name(struct wring_reader *in)
+{
+    struct wring_channel_name name = {.id = wring_read_u32(in)};
+    name.generation = wring_read_u32(in);
+    in->failed |= name.id >= WRING_CHANNELS_MAX;
+    return name;
+}
+
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member)
 {
     return channel->out[member].reserved != channel->out[member].limit;
@@ -87,7 +101,7 @@ static uint32_t imm_of(const struct wring_channel *channel, const struct wring_c
                        uint32_t sequence)
 {
     uint32_t tag = channel->tagged ? channel->tag << TAG_SHIFT : 0;
-    return out->channel << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
+    return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
 }
 
 enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
@@ -164,8 +178,8 @@ static void return_credits(struct wring_channel *channel, uint32_t member, uint3
     if (in->consumed - in->credited < batch)
         return;
     const struct wring_channel_out *out = &channel->out[member];
-    enum wring_status status = wring_fabric_send_credit(channel->fabric, out->peer, out->channel,
-                                                        out->generation, in->consumed);
+    enum wring_status status = wring_fabric_send_credit(channel->fabric, out->peer, out->name.id,
+                                                        out->name.generation, in->consumed);
     if (status == WRING_OK)
         in->credited = in->consumed;
     else if (status == WRING_ERR_AGAIN)

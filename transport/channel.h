@@ -45,20 +45,25 @@ struct wring_channel_in {
     struct wring_slot *slots;           /* [window] */
 };
 
+/** What peers call a channel: it is ignored what they say of another generation of that id. */
+struct wring_channel_name {
+    uint32_t id, generation;
+};
+
 struct wring_channel_out {
     struct wring_peer *peer;
-    struct wring_remote *remote;  /* the peer's slots, or its data if placed; borrowed */
-    uint64_t offset;              /* where ours begin in it, or the data */
-    uint8_t *mapped;              /* placed: the data, where it can be mapped; else NULL */
-    uint32_t reserved, limit;     /* sequences */
-    uint32_t channel, generation; /* what the peer calls its end */
+    struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
+    uint64_t offset;                /* where ours begin in it, or the data */
+    uint8_t *mapped;                /* placed: the data, where it can be mapped; else NULL */
+    uint32_t reserved, limit;       /* sequences */
+    struct wring_channel_name name; /* of the peer's end */
 };
 
 struct wring_collective;
 
 struct wring_channel {
     struct wring_fabric *fabric;
-    uint32_t id, generation;
+    struct wring_channel_name name; /* of our end */
     struct wring_members members;
     bool placed;
     bool tagged;
@@ -76,7 +81,7 @@ struct wring_channel {
 size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);
 
 /**
- * Fill in a channel; id, generation, owner, tagged and out[] (peer, remote, offset) are the
+ * Fill in a channel; its name, owner, tagged and out[] (peer, remote, offset, name) are the
  * caller's.
  */
 enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
@@ -85,6 +90,13 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
 
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);
+
+/** Tell peers what our end is called. One that was never made has a name, too, which nobody uses.
+ */
+void wring_channel_write_name(const struct wring_channel *channel, struct wring_writer *out);
+
+/** What a peer told. A name that no channel can have fails the reader. */
+struct wring_channel_name wring_channel_read_name(struct wring_reader *in);
 
 /** May we reserve a slot at that member (at every other member)? Placed pieces need none. */
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member);

@@ -23,16 +23,16 @@ enum wring_status wring_engine_add_channel(struct wring_engine *engine,
         engine->channels = channels;
         engine->n_channels = grown;
     }
-    channel->id = id;
-    channel->generation = engine->generation;
+    channel->name = (struct wring_channel_name){id, engine->generation};
     engine->channels[id] = channel;
     return WRING_OK;
 }
 
 void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
 {
-    if (channel->id < engine->n_channels && engine->channels[channel->id] == channel) {
-        engine->channels[channel->id] = NULL;
+    uint32_t id = channel->name.id;
+    if (id < engine->n_channels && engine->channels[id] == channel) {
+        engine->channels[id] = NULL;
         engine->generation++; /* credits on the way must not be taken for those of the next one */
     }
 }
@@ -40,6 +40,15 @@ void wring_engine_remove_channel(struct wring_engine *engine, struct wring_chann
 static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
 {
     return id < engine->n_channels ? engine->channels[id] : NULL;
+}
+
+/** The channel that a peer means; NULL: one of before the last commit, or of a group that is gone
+ */
+static struct wring_channel *find_named(const struct wring_engine *engine, uint32_t id,
+                                        uint32_t generation)
+{
+    struct wring_channel *channel = find_channel(engine, id);
+    return channel != NULL && channel->name.generation == generation ? channel : NULL;
 }
 
 static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
@@ -77,9 +86,9 @@ static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t 
                       uint32_t sequence)
 {
     struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_channel(engine, id);
-    if (channel == NULL || channel->generation != generation)
-        return; /* of before the last commit */
+    struct wring_channel *channel = find_named(engine, id, generation);
+    if (channel == NULL)
+        return;
 
     uint32_t member = wring_members_find(&channel->members, peer->rank);
     if (member == channel->members.n ||
@@ -96,9 +105,9 @@ static void on_call(void *arg, struct wring_peer *peer, uint32_t id, uint32_t ge
                     uint32_t number, const char *text)
 {
     struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_channel(engine, id);
-    if (channel == NULL || channel->generation != generation)
-        return; /* the group is no more */
+    struct wring_channel *channel = find_named(engine, id, generation);
+    if (channel == NULL)
+        return;
 
     uint32_t member = wring_members_find(&channel->members, peer->rank);
     if (member == channel->members.n || channel->owner->calls == NULL) {

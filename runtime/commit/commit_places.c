@@ -43,9 +43,8 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         wring_write_sized(out, at->name, strlen(at->name));
-        wring_write_u32(out, at->scatter.id);
-        wring_write_u32(out, at->gather.id);
-        wring_write_u32(out, at->gather.generation);
+        wring_channel_write_name(&at->scatter, out);
+        wring_channel_write_name(&at->gather, out);
         wring_write_u64(out, offset_of(session, at->scatter.memory));
         wring_write_u64(out, offset_of(session, inbox_of(at)));
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
@@ -90,7 +89,8 @@ static enum wring_status import_slots(struct wring_session *session, struct wrin
 
 /** Where one peer's ends of a bucket's channels are. */
 struct place {
-    uint32_t scatter, gather, generation, buffer;
+    struct wring_channel_name scatter, gather;
+    uint32_t buffer;
     uint64_t scatter_offset, gather_offset, data_offset;
     struct slots slots;
     struct wring_remote *data; /* NULL if the peer registered none by itself */
@@ -160,15 +160,13 @@ static void set_places(struct wring_bucket *bucket, uint32_t member, const struc
 
     if (bucket->collective.scatter != NULL) {
         struct wring_channel_out *out = &bucket->scatter.out[member];
-        out->channel = place->scatter;
-        out->generation = place->generation;
+        out->name = place->scatter;
         set_slots(&bucket->scatter, me, place, place->scatter_offset, out);
     }
     if (bucket->collective.gather == NULL)
         return;
     struct wring_channel_out *out = &bucket->gather.out[member];
-    out->channel = place->gather;
-    out->generation = place->generation;
+    out->name = place->gather;
     if (!bucket->gather.placed) {
         set_slots(&bucket->gather, me, place, place->gather_offset, out);
         return;
@@ -185,9 +183,8 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     struct place place = {.slots = *slots};
 
     wring_read_text(in, name, sizeof(name));
-    place.scatter = wring_read_u32(in);
-    place.gather = wring_read_u32(in);
-    place.generation = wring_read_u32(in);
+    place.scatter = wring_channel_read_name(in);
+    place.gather = wring_channel_read_name(in);
     place.scatter_offset = wring_read_u64(in);
     place.gather_offset = wring_read_u64(in);
     place.buffer = wring_read_u32(in);
@@ -199,7 +196,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     } else if (place.buffer < n_buffers) {
         place.data = buffers[place.buffer];
     }
-    if (in->failed || place.scatter >= WRING_CHANNELS_MAX || place.gather >= WRING_CHANNELS_MAX)
+    if (in->failed)
         return WRING_ERR_FRAME;
 
     struct wring_bucket *bucket = wring_bucket_find_exchanged(session, name);

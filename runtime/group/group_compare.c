@@ -37,20 +37,18 @@ void wring_group_write(const struct wring_group *group, struct wring_writer *out
     wring_write(out, group->ranks, group->members.n * sizeof(*group->ranks));
     for (size_t i = 0; i < SETTINGS; i++)
         wring_write_u64(out, setting_of(group->session, i));
-    wring_write_u32(out, group->scatter.id);
-    wring_write_u32(out, group->gather.id);
-    wring_write_u32(out, group->scatter.generation);
+    wring_channel_write_name(&group->scatter, out);
+    wring_channel_write_name(&group->gather, out);
     wring_write_u32(out, group->collective.mapped != NULL);
     wring_block_export(&group->slots, out);
 }
 
 static void set_out(struct wring_channel *channel, uint32_t member, struct wring_remote *remote,
-                    uint32_t id, uint32_t generation, uint64_t offset)
+                    struct wring_channel_name name, uint64_t offset)
 {
     struct wring_channel_out *out = &channel->out[member];
     out->remote = remote;
-    out->channel = id;
-    out->generation = generation;
+    out->name = name;
     out->offset = offset + wring_channel_memory(1, channel->window, channel->slot_bytes) *
                                channel->members.me;
 }
@@ -79,18 +77,18 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
         return WRING_ERR_MISMATCH;
     }
     compare_settings(group, peer->rank, &in);
-    uint32_t scatter = wring_read_u32(&in), gather = wring_read_u32(&in);
-    uint32_t generation = wring_read_u32(&in);
+    struct wring_channel_name scatter = wring_channel_read_name(&in);
+    struct wring_channel_name gather = wring_channel_read_name(&in);
     bool mapped = wring_read_u32(&in) != 0;
     struct wring_remote *remote;
-    if (in.failed || scatter >= WRING_CHANNELS_MAX || gather >= WRING_CHANNELS_MAX)
+    if (in.failed)
         return WRING_ERR_FRAME;
     enum wring_status status =
         wring_imports_add(&group->imports, session->fabric, peer, &in, &remote);
     if (status != WRING_OK)
         return status;
-    set_out(&group->scatter, member, remote, scatter, generation, 0);
-    set_out(&group->gather, member, remote, gather, generation, group->channel_bytes);
+    set_out(&group->scatter, member, remote, scatter, 0);
+    set_out(&group->gather, member, remote, gather, group->channel_bytes);
     if (!mapped)
         drop_board(group);
     if (group->collective.mapped == NULL)

@@ -58,7 +58,7 @@ static void open_rank(void)
                                    .size = RANKS,
                                    .peers = peers,
                                    .state = WRING_FABRIC_WORKING};
-    outs[1] = (struct wring_channel_out){.peer = &peers[1], .channel = 7, .generation = 3};
+    outs[1] = (struct wring_channel_out){.peer = &peers[1], .name = {.id = 7, .generation = 3}};
     scatter = gather = (struct wring_channel){.out = outs, .tagged = true};
     calls = (struct wring_calls){0};
     collective = (struct wring_collective){.engine = &engine,

@@ -116,8 +116,7 @@ static void side_open(struct side *side, uint32_t me)
                                (struct wring_members){MEMBERS, me, ranks}, window, slot_bytes,
                                side->memory) == WRING_OK,
             "init");
-    side->channel.id = me + 10;
-    side->channel.generation = GENERATION;
+    side->channel.name = (struct wring_channel_name){me + 10, GENERATION};
     side->channel.tagged = tagged;
     side->channel.tag = TAG;
     for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -129,8 +128,7 @@ static void side_open(struct side *side, uint32_t me)
         CHECK(out->peer == &side->peers[ranks[i]] && out->limit == window, "member %u", i);
         out->remote = &wire->remote;
         out->offset = (uint64_t)me * window * side->channel.stride;
-        out->channel = i + 10;
-        out->generation = GENERATION;
+        out->name = (struct wring_channel_name){i + 10, GENERATION};
         /* as after a long run */
         out->reserved = start;
         out->limit = start + window;

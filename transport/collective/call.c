@@ -116,8 +116,8 @@ static bool state_to(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel_out *out = &collective->scatter->out[member];
     struct wring_control control = {.kind = WRING_CONTROL_CALL,
-                                    .a = out->channel,
-                                    .b = out->generation,
+                                    .a = out->name.id,
+                                    .b = out->name.generation,
                                     .c = (uint32_t)collective->calls->begun - 1};
     write_statement(collective->calls, control.c, control.text);
     return wring_control_send(out->peer, &control) != WRING_ERR_AGAIN;
