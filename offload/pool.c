@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -20,6 +19,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/refusal.h"
+#include "base/thread.h"
 #include "offload/cores.h"
 #include "offload/job_queue.h"
 
@@ -183,7 +185,7 @@ static void pool_destroy(struct wring_executor *executor)
         pthread_join(pool->workers[i].thread, NULL);
         free(pool->workers[i].scratch);
     }
-    close(pool->wake_fd);
+    wring_descriptor_close(pool->wake_fd);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
@@ -211,32 +213,28 @@ static void pin(hwloc_topology_t topology, const struct worker *worker, const st
     hwloc_bitmap_free(set);
 }
 
-/** Signals belong to the application's threads: ours are born with all of them blocked. */
 static enum wring_status start_workers(struct pool *pool, hwloc_topology_t topology,
                                        const unsigned *cores, size_t count,
                                        const struct wring_log *log)
 {
-    sigset_t all, before;
     int error = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (size_t i = 0; i < count && error == 0; i++) {
         struct worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->core = cores[i];
-        error = pthread_create(&worker->thread, NULL, worker_main, worker);
+        error = wring_thread_create(&worker->thread, worker_main, worker);
         if (error != 0)
             break;
         pool->n_workers++;
         pin(topology, worker, log);
         wring_info(log, "thread %zu of %zu runs codecs on core %u", i + 1, count, worker->core);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
         return WRING_OK;
+    errno = error;
     wring_error(log, "thread %zu of %zu cannot start: %s", pool->n_workers + 1, count,
-                strerror(error));
+                WRING_REFUSED("pthread_create"));
     return WRING_ERR_SYSTEM;
 }
 
@@ -245,9 +243,9 @@ static enum wring_status pool_alloc(const struct wring_log *log, struct pool **o
     struct pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL)
         return WRING_ERR_NO_MEMORY;
-    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pool->wake_fd = WRING_DESCRIPTOR(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (pool->wake_fd < 0) {
-        wring_error(log, "no wake-up descriptor: %s", strerror(errno));
+        wring_error(log, "no wake-up descriptor: %s", WRING_REFUSED("eventfd"));
         free(pool);
         return WRING_ERR_SYSTEM;
     }

@@ -11,6 +11,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 #define WASTE 4 /* of a pool at most one part in so many is left unused */
 
 static enum wring_status status_of_errno(void)
@@ -48,7 +50,7 @@ static enum wring_memory_pages ask_for_large(const struct wring_memory *memory, 
 /** Map a new file of whole pages. @param flags of memfd_create() @return false with errno */
 static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
 {
-    int fd = memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    int fd = WRING_DESCRIPTOR(memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
     if (fd < 0)
         return false;
     size_t page = page_of(fd);
@@ -69,9 +71,7 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
     return true;
 
 close_fd:;
-    int saved = errno;
-    close(fd);
-    errno = saved;
+    wring_descriptor_close(fd);
     return false;
 }
 
@@ -156,7 +156,6 @@ void wring_memory_free(struct wring_memory *memory)
     if (memory == NULL || memory->base == NULL)
         return;
     munmap(memory->base, memory->bytes);
-    if (memory->fd >= 0)
-        close(memory->fd);
+    wring_descriptor_close(memory->fd);
     *memory = (struct wring_memory){.fd = -1};
 }

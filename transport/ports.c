@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #define WRING_MODULE "ports"
@@ -79,7 +79,9 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, int backlog,
                      bool chosen)
 {
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    int on = 1;
+    int fd = WRING_DESCRIPTOR(
+        socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     /* a chosen port serves again while connections of an earlier job linger */
@@ -87,9 +89,7 @@ static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, in
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, (const struct sockaddr *)address, bytes) == 0 && listen(fd, backlog) == 0)
         return fd;
-    int error = errno;
-    close(fd);
-    errno = error;
+    wring_descriptor_close(fd);
     return -1;
 }
 

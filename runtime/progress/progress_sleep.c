@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 #define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
 #define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
 #define CROWDED_SPINS 50                /* times as long: most of that time others have run */
@@ -16,7 +18,7 @@ enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
     pthread_condattr_t monotonic;
 
-    progress->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    progress->wake_fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     pthread_mutex_init(&progress->park_mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -28,8 +30,7 @@ enum wring_status wring_sleep_init(struct wring_progress *progress)
 
 void wring_sleep_finish(struct wring_progress *progress)
 {
-    if (progress->wake_fd >= 0)
-        close(progress->wake_fd);
+    wring_descriptor_close(progress->wake_fd);
     pthread_cond_destroy(&progress->changed);
     pthread_cond_destroy(&progress->resume);
     pthread_mutex_destroy(&progress->park_mutex);

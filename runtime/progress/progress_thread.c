@@ -2,7 +2,13 @@
 /* The session's own thread: drives the engine while no caller does. */
 #include "runtime/progress/progress_state.h"
 
+#include <errno.h>
 #include <sys/prctl.h>
+
+#include "base/refusal.h"
+#include "base/thread.h"
+
+#define WRING_MODULE "progress"
 
 static bool is_wanted(struct wring_progress *progress)
 {
@@ -129,9 +135,13 @@ static void *thread_main(void *arg)
 
 enum wring_status wring_thread_start(struct wring_progress *progress)
 {
-    int error = pthread_create(&progress->thread, NULL, thread_main, progress);
-    progress->threaded = error == 0;
-    return error == 0 ? WRING_OK : WRING_ERR_SYSTEM;
+    errno = wring_thread_create(&progress->thread, thread_main, progress);
+    progress->threaded = errno == 0;
+    if (progress->threaded)
+        return WRING_OK;
+    wring_error(progress->engine->log, "the progress thread cannot start: %s",
+                WRING_REFUSED("pthread_create"));
+    return WRING_ERR_SYSTEM;
 }
 
 void wring_thread_stop(struct wring_progress *progress)

@@ -12,8 +12,8 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/descriptor.h"
 #include "transport/interface.h"
 #include "transport/secret.h"
 
@@ -385,6 +385,6 @@ enum wring_status wring_launcher_meet(const struct wring_config *config,
     if (status == WRING_OK)
         *out = meeting;
     else if (meeting.root_fd >= 0 && meeting.root_fd != config->root_fd)
-        close(meeting.root_fd);
+        wring_descriptor_close(meeting.root_fd);
     return status;
 }

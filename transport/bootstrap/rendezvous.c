@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, const void *blob,
                                              size_t bytes, uint64_t deadline_ns,
@@ -47,8 +47,7 @@ static void rendezvous_close(struct wring_bootstrap *bootstrap)
     struct wring_rendezvous *rendezvous = (struct wring_rendezvous *)bootstrap;
     uint32_t n = bootstrap->rank == 0 ? bootstrap->size : 1;
     for (uint32_t i = 0; i < n; i++)
-        if (rendezvous->fds[i] >= 0)
-            close(rendezvous->fds[i]);
+        wring_descriptor_close(rendezvous->fds[i]);
     free(rendezvous->fds);
     free(rendezvous);
 }

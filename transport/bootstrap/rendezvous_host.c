@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define WRING_MODULE "rendezvous"
 #define HANDSHAKE_NS (5 * WRING_NS_PER_S)
@@ -177,7 +177,7 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
     status = wring_rendezvous_listen(params, &host->listen_fd);
     if (status == WRING_OK) {
         status = admit_all(host, params);
-        close(host->listen_fd); /* nobody else may join */
+        wring_descriptor_close(host->listen_fd); /* nobody else may join */
     }
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)

@@ -7,7 +7,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/descriptor.h"
 
 #define WRING_MODULE "rendezvous"
 
@@ -77,7 +78,8 @@ enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const ch
 static int listen_on(const struct sockaddr *address, socklen_t bytes)
 {
     int one = 1, zero = 0;
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd =
+        WRING_DESCRIPTOR(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -85,9 +87,7 @@ static int listen_on(const struct sockaddr *address, socklen_t bytes)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
     if (bind(fd, address, bytes) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
-    int error = errno;
-    close(fd);
-    errno = error;
+    wring_descriptor_close(fd);
     return -1;
 }
 

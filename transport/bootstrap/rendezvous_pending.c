@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define WRING_MODULE "rendezvous"
 #define CROWDED_NS (500 * WRING_NS_PER_MS) /* what each may count on where places are short */
@@ -22,7 +22,7 @@ void wring_rendezvous_drop(struct wring_rendezvous_pending *pending)
     shutdown(pending->fd, SHUT_WR);
     for (int i = 0; i < 8 && recv(pending->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; i++)
         ;
-    close(pending->fd);
+    wring_descriptor_close(pending->fd);
     pending->fd = -1;
 }
 
@@ -48,7 +48,8 @@ void wring_rendezvous_accept(struct wring_rendezvous_host *host)
 {
     struct wring_rendezvous_pending *pending;
     while ((pending = make_room(host)) != NULL) {
-        pending->fd = accept4(host->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        pending->fd =
+            WRING_DESCRIPTOR(accept4(host->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (pending->fd < 0)
             return;
         int one = 1;

@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
@@ -54,7 +55,7 @@ struct reach {
 static void drop(struct attempt *attempt)
 {
     if (attempt->fd >= 0)
-        close(attempt->fd);
+        wring_descriptor_close(attempt->fd);
     attempt->fd = -1;
     attempt->connected = false;
 }
@@ -87,7 +88,8 @@ static void begin(struct reach *reach, struct attempt *attempt)
 
     attempt->since_ns = wring_now_ns();
     reach->next_ns = attempt->since_ns + STAGGER_NS;
-    attempt->fd = socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    attempt->fd = WRING_DESCRIPTOR(
+        socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (attempt->fd < 0) {
         fail(reach, attempt, errno);
         return;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define BATCH 32
 #define SOON_NS 2000 /* not worth going to sleep for */
@@ -57,7 +57,7 @@ static void fault_close(struct wring_provider *base)
     while (provider->conns != NULL)
         fault_disconnect(&provider->conns->base);
     provider->inner->ops->close(provider->inner);
-    close(provider->timer);
+    wring_descriptor_close(provider->timer);
     free(provider);
 }
 
@@ -251,7 +251,7 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
     enum wring_status status = read_schedule(provider, schedule, params);
     if (status != WRING_OK)
         goto free_provider;
-    provider->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    provider->timer = WRING_DESCRIPTOR(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (provider->timer < 0) {
         wring_error(params->log, "no timer for WRING_FAULT: %s", strerrordesc_np(errno));
         status = WRING_ERR_SYSTEM;

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "shm"
@@ -21,12 +21,12 @@
 
 static enum wring_status provider_probe(char *reason, size_t bytes)
 {
-    int fd = memfd_create("wring-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = WRING_DESCRIPTOR(memfd_create("wring-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) {
         snprintf(reason, bytes, "memfd_create: %s", strerror(errno));
         return WRING_ERR_UNSUPPORTED;
     }
-    close(fd);
+    wring_descriptor_close(fd);
     return WRING_OK;
 }
 
@@ -42,7 +42,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
     shm->handshake_ns = params->config != NULL ? params->config->join_timeout_ns : HANDSHAKE_NS;
     memcpy(shm->secret, params->secret, sizeof(shm->secret));
     shm->listener = -1;
-    shm->epoll = epoll_create1(EPOLL_CLOEXEC);
+    shm->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (shm->epoll < 0) {
         wring_error(&shm->log, "epoll_create1: %s", strerror(errno));
         free(shm);
@@ -78,9 +78,8 @@ static void provider_close(struct wring_provider *base)
     for (size_t i = 0; i < shm->n_regions; i++)
         if (shm->regions[i] != NULL)
             wring_shm_region_destroy(&shm->regions[i]->base);
-    if (shm->listener >= 0)
-        close(shm->listener);
-    close(shm->epoll);
+    wring_descriptor_close(shm->listener);
+    wring_descriptor_close(shm->epoll);
     free(shm->regions);
     free(shm->conns);
     explicit_bzero(shm->secret, sizeof(shm->secret));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "transport/providers/handshake.h"
 
 #define WRING_MODULE "shm"
@@ -130,7 +131,7 @@ static enum wring_status begin_meeting(struct shm_conn *conn)
         return status;
     struct shm_frame ring = {.kind = SHM_FRAME_RING, .bytes = sizeof(*conn->in.inbox)};
     status = wring_shm_socket_send(&conn->sock, &ring, fd);
-    close(fd);
+    wring_descriptor_close(fd);
     if (status != WRING_OK)
         return status;
     conn->state = SHM_MEETING;
@@ -224,8 +225,7 @@ static void receive_frames(struct shm_conn *conn)
         }
         if (status == WRING_OK) {
             status = take_frame(conn, &frame, fd);
-            if (fd >= 0)
-                close(fd);
+            wring_descriptor_close(fd);
         }
         if (status != WRING_OK) {
             wring_shm_conn_fail(conn, status, "from process %d: %s", (int)conn->pid,

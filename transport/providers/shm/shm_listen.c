@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"
@@ -53,17 +54,16 @@ static enum wring_status begin_listening(struct shm_provider *shm)
     if (!make_name(shm->name))
         return WRING_ERR_SYSTEM;
     socklen_t bytes = fill_address(&address, shm->name);
-    shm->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    shm->listener =
+        WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (shm->listener < 0)
         return WRING_ERR_SYSTEM;
     if (bind(shm->listener, (struct sockaddr *)&address, bytes) == 0 &&
         listen(shm->listener, SOMAXCONN) == 0 && watch_listener(shm, EPOLL_CTL_ADD))
         return WRING_OK;
 
-    int saved = errno;
-    close(shm->listener);
+    wring_descriptor_close(shm->listener);
     shm->listener = -1;
-    errno = saved;
     return WRING_ERR_ADDRESS;
 }
 
@@ -110,14 +110,14 @@ enum wring_status wring_shm_connect(struct wring_provider *base, const void *add
     if (!is_name(name, address_bytes))
         return WRING_ERR_FRAME;
 
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         wring_error(&shm->log, "socket: %s", strerror(errno));
         return WRING_ERR_SYSTEM;
     }
     struct shm_conn *conn = wring_shm_conn_create(shm, false, fd, hello, hello_bytes);
     if (conn == NULL) {
-        close(fd);
+        wring_descriptor_close(fd);
         return WRING_ERR_NO_MEMORY;
     }
     conn->address_bytes = fill_address(&conn->address, name);
@@ -144,7 +144,7 @@ static void take_peer(struct shm_provider *shm, int fd)
 {
     struct shm_conn *conn = NULL;
     if (!is_ours(shm, fd) || (conn = wring_shm_conn_create(shm, true, fd, NULL, 0)) == NULL) {
-        close(fd);
+        wring_descriptor_close(fd);
         return;
     }
     if (add_conn(shm, conn) != WRING_OK)
@@ -162,7 +162,7 @@ static void pause_listener(struct shm_provider *shm)
 void wring_shm_accept_peers(struct shm_provider *shm)
 {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
-        int fd = accept4(shm->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = WRING_DESCRIPTOR(accept4(shm->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd >= 0) {
             take_peer(shm, fd);
             continue;

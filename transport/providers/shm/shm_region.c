@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 #define WRING_MODULE "shm"
 #define KEY_BYTES 16 /* id, bytes: little endian, as all of this host is */
 
@@ -85,7 +87,7 @@ enum wring_status wring_shm_region_create(struct wring_provider *base,
     *region = (struct shm_region){
         .base = {base, memory->base, memory->bytes},
         .id = (uint64_t)++shm->generation << 32 | slot,
-        .fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0),
+        .fd = WRING_DESCRIPTOR(fcntl(memory->fd, F_DUPFD_CLOEXEC, 0)),
         .fd_offset = memory->fd_offset,
     };
     if (region->fd < 0) {
@@ -112,7 +114,7 @@ void wring_shm_region_destroy(struct wring_region *base)
         if (shm->conns[i]->in.inbox != NULL) /* after the frame that says which */
             atomic_fetch_add(&shm->conns[i]->in.inbox->gone, 1);
     shm->regions[slot_of(region->id)] = NULL;
-    close(region->fd);
+    wring_descriptor_close(region->fd);
     free(region);
 }
 

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT(index) ((index) & (SHM_RING_ENTRIES - 1))
 #define KIND_BITS 8
@@ -29,7 +31,7 @@ static enum wring_status map_inbox(struct shm_ring *ring, int fd)
 
 enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *out)
 {
-    int fd = memfd_create("wring-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = WRING_DESCRIPTOR(memfd_create("wring-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return WRING_ERR_SYSTEM;
 
@@ -43,7 +45,7 @@ enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *out)
     return WRING_OK;
 
 close_fd:
-    close(fd);
+    wring_descriptor_close(fd);
     return status;
 }
 

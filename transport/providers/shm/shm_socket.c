@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "base/descriptor.h"
 
 struct shm_queued {
     struct shm_queued *next;
@@ -31,8 +32,7 @@ static void drop_first(struct shm_socket *sock)
     sock->first = queued->next;
     if (sock->first == NULL)
         sock->last = NULL;
-    if (queued->fd >= 0)
-        close(queued->fd);
+    wring_descriptor_close(queued->fd);
     free(queued);
 }
 
@@ -40,10 +40,8 @@ void wring_shm_socket_finish(struct shm_socket *sock)
 {
     while (sock->first != NULL)
         drop_first(sock);
-    if (sock->frame_fd >= 0)
-        close(sock->frame_fd);
-    if (sock->fd >= 0)
-        close(sock->fd);
+    wring_descriptor_close(sock->frame_fd);
+    wring_descriptor_close(sock->fd);
     wring_shm_socket_init(sock, -1);
 }
 
@@ -75,7 +73,7 @@ static enum wring_status enqueue(struct shm_socket *sock, const struct shm_frame
     if (queued == NULL)
         return WRING_ERR_NO_MEMORY;
     *queued = (struct shm_queued){.frame = *frame, .fd = -1};
-    if (fd >= 0 && (queued->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
+    if (fd >= 0 && (queued->fd = WRING_DESCRIPTOR(fcntl(fd, F_DUPFD_CLOEXEC, 0))) < 0) {
         free(queued);
         return WRING_ERR_SYSTEM;
     }
@@ -119,21 +117,29 @@ bool wring_shm_socket_wants_room(const struct shm_socket *sock)
     return sock->first != NULL;
 }
 
-/** Keep the descriptor of a message, if it has one. */
-static enum wring_status take_fd(struct shm_socket *sock, struct msghdr *message)
+/** The descriptor that came with a message; -1: none. */
+static int fd_of(struct msghdr *message)
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     int fd = -1;
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
         memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    if (fd >= 0 && sock->frame_fd >= 0) { /* a second one for one frame */
-        close(fd);
+    return fd;
+}
+
+/** Keep the descriptor of a message. @param fd  -1: none came, or none could be had */
+static enum wring_status take_fd(struct shm_socket *sock, int fd, bool cut)
+{
+    if (fd >= 0 && (cut || sock->frame_fd >= 0)) { /* a second one for one frame */
+        wring_descriptor_close(fd);
         return WRING_ERR_FRAME;
+    }
+    if (fd < 0 && cut) {
+        errno = EMFILE; /* the kernel had no number for it, and says no more than that */
+        return WRING_ERR_SYSTEM;
     }
     if (fd >= 0)
         sock->frame_fd = fd;
-    if (message->msg_flags & MSG_CTRUNC)
-        return fd >= 0 ? WRING_ERR_FRAME : WRING_ERR_SYSTEM;
     return WRING_OK;
 }
 
@@ -147,12 +153,17 @@ enum wring_status wring_shm_socket_receive(struct shm_socket *sock, struct shm_f
                              .msg_control = &control,
                              .msg_controllen = sizeof(control.space)};
 
+    wring_forked_hold();
     ssize_t n = recvmsg(sock->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int sent = n > 0 ? fd_of(&message) : -1;
+    int kept = wring_descriptor_keep(sent);
     if (n == 0)
         return WRING_ERR_PEER;
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? WRING_ERR_AGAIN : WRING_ERR_PEER;
-    enum wring_status status = take_fd(sock, &message);
+    if (kept < 0 && sent >= 0)
+        return WRING_ERR_SYSTEM;
+    enum wring_status status = take_fd(sock, kept, (message.msg_flags & MSG_CTRUNC) != 0);
     if (status != WRING_OK)
         return status;
     sock->got += (size_t)n;

@@ -47,7 +47,8 @@ void wring_shm_socket_finish(struct shm_socket *sock);
 
 /**
  * Send a frame, now or later. @param fd  to go with it, borrowed; -1 for none
- * Errors: WRING_ERR_PEER (the stream is broken), WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM.
+ * Errors: WRING_ERR_PEER (the stream is broken), WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM (no free
+ * descriptor; errno says why).
  */
 enum wring_status wring_shm_socket_send(struct shm_socket *sock, const struct shm_frame *frame,
                                         int fd);
@@ -63,7 +64,7 @@ bool wring_shm_socket_wants_room(const struct shm_socket *sock);
 /**
  * Take one frame. @param fd  out, owned by the caller; -1 for none
  * Errors: WRING_ERR_AGAIN, WRING_ERR_PEER (ended), WRING_ERR_FRAME, WRING_ERR_SYSTEM (no free
- * descriptors).
+ * descriptor; errno says why).
  */
 enum wring_status wring_shm_socket_receive(struct shm_socket *sock, struct shm_frame *frame,
                                            int *fd);

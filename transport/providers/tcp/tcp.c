@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
@@ -55,7 +55,7 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
         status = WRING_ERR_ADDRESS;
         goto free_provider;
     }
-    provider->epoll = epoll_create1(EPOLL_CLOEXEC);
+    provider->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (provider->epoll < 0) {
         wring_error(provider->log, "no epoll descriptor: %s", strerrordesc_np(errno));
         status = WRING_ERR_SYSTEM;
@@ -77,9 +77,8 @@ static void tcp_close(struct wring_provider *base)
     while (provider->conns != NULL)
         wring_tcp_disconnect(&provider->conns->base);
     wring_tcp_regions_drop(provider);
-    if (provider->listener >= 0)
-        close(provider->listener);
-    close(provider->epoll);
+    wring_descriptor_close(provider->listener);
+    wring_descriptor_close(provider->epoll);
     explicit_bzero(provider->secret, sizeof(provider->secret));
     free(provider);
 }

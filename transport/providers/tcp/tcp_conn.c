@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 static void close_socket(struct tcp_conn *conn)
@@ -20,7 +20,7 @@ static void close_socket(struct tcp_conn *conn)
         return;
     /* a forked child may hold the socket too: then close alone would leave it in the epoll set */
     epoll_ctl(tcp_of(conn)->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
-    close(conn->fd);
+    wring_descriptor_close(conn->fd);
     conn->fd = -1;
 }
 
@@ -147,7 +147,7 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
     if (status != WRING_OK)
         return status;
 
-    int fd = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         wring_error(provider->log, "cannot make a socket: %s", strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;
@@ -173,6 +173,6 @@ disconnect:
     wring_tcp_disconnect(&conn->base);
     return status;
 close_fd:
-    close(fd);
+    wring_descriptor_close(fd);
     return status;
 }

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #define BACKLOG 512
@@ -40,8 +40,8 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
 {
     struct sockaddr_storage from;
     socklen_t bytes = sizeof(from);
-    int fd =
-        accept4(provider->listener, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = WRING_DESCRIPTOR(accept4(provider->listener, (struct sockaddr *)&from, &bytes,
+                                      SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0) {
         if (errno == EAGAIN) {
             provider->listener_ready = false;
@@ -53,7 +53,7 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
     }
     struct tcp_conn *conn = wring_tcp_conn_create(provider, fd, true, &from);
     if (conn == NULL) {
-        close(fd);
+        wring_descriptor_close(fd);
         hold_accepting(provider, now);
         return false;
     }
@@ -113,7 +113,7 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
         wring_tcp_watch_listener(provider, EPOLL_CTL_ADD, fd) != 0) {
         wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
                     strerrordesc_np(errno));
-        close(fd);
+        wring_descriptor_close(fd);
         return WRING_ERR_SYSTEM;
     }
     provider->listener = fd;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs_address.h"
@@ -63,10 +63,8 @@ static void provider_close(struct wring_provider *base)
     while (verbs->n_rails > 0)
         wring_verbs_rail_close(&verbs->rails[--verbs->n_rails]);
     wring_verbs_library_unload(&verbs->library);
-    if (verbs->listener >= 0)
-        close(verbs->listener);
-    if (verbs->epoll >= 0)
-        close(verbs->epoll);
+    wring_descriptor_close(verbs->listener);
+    wring_descriptor_close(verbs->epoll);
     free(verbs->conns);
     explicit_bzero(verbs->secret, sizeof(verbs->secret));
     free(verbs);
@@ -86,7 +84,7 @@ static enum wring_status fill_provider(struct verbs_provider *verbs, const char 
         wring_error(&verbs->log, "%s", reason);
         return WRING_ERR_DEVICE;
     }
-    verbs->epoll = epoll_create1(EPOLL_CLOEXEC);
+    verbs->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (verbs->epoll < 0) {
         wring_error(&verbs->log, "epoll_create1: %s", strerror(errno));
         return WRING_ERR_SYSTEM;

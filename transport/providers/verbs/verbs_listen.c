@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
+#include "base/descriptor.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs.h"
 #include "transport/providers/verbs/verbs_address.h"
@@ -38,7 +38,7 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
         watch_listener(verbs))
         return WRING_OK;
     wring_error(&verbs->log, "cannot listen: %s", strerror(errno));
-    close(verbs->listener);
+    wring_descriptor_close(verbs->listener);
     verbs->listener = -1;
     return WRING_ERR_ADDRESS;
 }
@@ -74,7 +74,7 @@ static enum wring_status add_conn(struct verbs_provider *verbs, struct verbs_con
 static enum wring_status start_stream(struct verbs_provider *verbs, const struct sockaddr *to,
                                       socklen_t bytes, int *out)
 {
-    int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         wring_error(&verbs->log, "socket: %s", strerror(errno));
         return WRING_ERR_SYSTEM;
@@ -104,7 +104,7 @@ enum wring_status wring_verbs_connect(struct wring_provider *base, const void *a
     int refused = status == WRING_OK ? 0 : errno;
     struct verbs_conn *conn = wring_verbs_conn_create(verbs, false, fd, hello, hello_bytes);
     if (conn == NULL) {
-        close(fd);
+        wring_descriptor_close(fd);
         return WRING_ERR_NO_MEMORY;
     }
     if (add_conn(verbs, conn) != WRING_OK) {
@@ -145,12 +145,13 @@ void wring_verbs_peer_name(int fd, char *text, size_t bytes)
 void wring_verbs_accept(struct verbs_provider *verbs)
 {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
-        int fd = accept4(verbs->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd =
+            WRING_DESCRIPTOR(accept4(verbs->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0)
             return;
         struct verbs_conn *conn = wring_verbs_conn_create(verbs, true, fd, NULL, 0);
         if (conn == NULL)
-            close(fd);
+            wring_descriptor_close(fd);
         else if (add_conn(verbs, conn) != WRING_OK)
             wring_verbs_conn_destroy(conn);
     }

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "transport/providers/handshake.h"
 #include "transport/providers/verbs/verbs.h"
 #include "transport/providers/verbs/verbs_listen.h"
@@ -15,8 +15,7 @@
 
 void wring_verbs_stream_close(struct verbs_conn *conn)
 {
-    if (conn->stream.fd >= 0)
-        close(conn->stream.fd);
+    wring_descriptor_close(conn->stream.fd);
     conn->stream.fd = -1;
     conn->stream.in_epoll = false;
 }
