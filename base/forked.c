@@ -76,6 +76,12 @@ static void install(void)
                                                           is as it would be without us */
 }
 
+unsigned wring_forked_begin(void)
+{
+    pthread_once(&once, install);
+    return wring_forked_count();
+}
+
 void wring_forked_hold(void)
 {
     int saved = errno;

@@ -30,6 +30,9 @@ static inline unsigned wring_forked_count(void)
     return atomic_load_explicit(&wring_forked_times, memory_order_relaxed);
 }
 
+/** The same, for whoever makes such an object: from here on children are told apart. */
+unsigned wring_forked_begin(void);
+
 /** No fork() of another thread comes between this and the release. Held for no longer than a
  *  system call takes that does not wait. Keeps errno. */
 void wring_forked_hold(void);

@@ -128,6 +128,8 @@ static enum wring_status post_planned(struct wring_bucket *bucket)
 
 __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_bucket *bucket)
 {
+    if (wring_session_is_inherited(bucket->session))
+        return wring_session_refuse(bucket->session);
     return bucket->tensor != NULL && bucket->committed ? post_planned(bucket) : post(bucket);
 }
 
@@ -156,6 +158,8 @@ static enum wring_status test(struct wring_bucket *bucket)
 enum wring_status wring_bucket_test(struct wring_bucket *bucket)
 {
     enum wring_status status;
+    if (wring_session_is_inherited(bucket->session))
+        return wring_session_refuse(bucket->session);
     if (bucket->tensor != NULL && wring_autoplan_is_over(bucket, &status))
         return status;
     status = test(bucket);
@@ -213,6 +217,8 @@ __attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_b
 
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
+    if (wring_session_is_inherited(bucket->session))
+        return wring_session_refuse(bucket->session);
     return bucket->plain ? wait_for_end(bucket, timeout_ns) : wait_otherwise(bucket, timeout_ns);
 }
 
@@ -265,6 +271,8 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
     }
     if (session == NULL)
         return WRING_OK;
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
     if (find_done(&any) == n)
         give_all(&any);
@@ -282,6 +290,8 @@ enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, 
 
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
 {
+    if (wring_session_is_inherited(bucket->session))
+        return wring_session_refuse(bucket->session);
     if (is_left(bucket))
         return WRING_ERR_BUSY;
     bucket->dropped = true; /* peers may still send it credits: the next commit frees it */

@@ -166,6 +166,8 @@ enum wring_status wring_bucket_register(struct wring_session *session,
                                         struct wring_bucket **out)
 {
     struct wring_bucket_params known;
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     if (!wring_sized_read(&params_sized, params, &known))
         return wring_sized_refuse(&params_sized, params, &session->log);
     if (known.scheme == WRING_SCHEME_AUTO)

@@ -13,11 +13,13 @@ static void add(struct wring_session *session, struct wring_buffer *buffer)
 
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out)
 {
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_progress_lock(session->progress);
-    enum wring_status status = wring_block_alloc(session->fabric, bytes, &buffer->block);
+    enum wring_status status = wring_block_alloc_data(session->fabric, bytes, &buffer->block);
     wring_progress_unlock(session->progress);
     if (status != WRING_OK) {
         free(buffer);
@@ -30,6 +32,8 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
 
 enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
 {
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     if (data == NULL || bytes == 0)
         return WRING_ERR_INVALID;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -62,7 +66,8 @@ static struct wring_buffer *take(struct wring_session *session, const void *data
 
 void wring_buffer_free(struct wring_session *session, void *data)
 {
-    struct wring_buffer *buffer = data != NULL ? take(session, data) : NULL;
+    bool ours = data != NULL && !wring_session_is_inherited(session);
+    struct wring_buffer *buffer = ours ? take(session, data) : NULL;
     if (buffer == NULL)
         return;
     wring_progress_lock(session->progress);

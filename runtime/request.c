@@ -141,6 +141,8 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
 
 enum wring_status wring_request_test(struct wring_request *request)
 {
+    if (wring_session_is_inherited(request->group->session))
+        return wring_session_refuse(request->group->session);
     int status = atomic_load_explicit(&request->status, memory_order_acquire);
     if (status == WRING_ERR_AGAIN) {
         wring_progress_nudge(request->group->session->progress);
@@ -153,6 +155,8 @@ enum wring_status wring_request_test(struct wring_request *request)
 
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns)
 {
+    if (wring_session_is_inherited(request->group->session))
+        return wring_session_refuse(request->group->session);
     enum wring_status status = wring_progress_wait(request->group->session->progress,
                                                    &request->status, wring_deadline_in(timeout_ns));
     if (status == WRING_ERR_AGAIN)

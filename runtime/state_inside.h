@@ -41,7 +41,7 @@ static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
 struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which);
 
 /** Is every bucket committed, and nothing under way? Errors: WRING_ERR_INVALID, WRING_ERR_BUSY. */
-enum wring_status wring_state_check(const struct wring_session *session);
+enum wring_status wring_state_check(struct wring_session *session);
 
 /** SHA-256. @param out  [WRING_STATE_DIGEST_BYTES] @return false: it cannot be had */
 bool wring_state_digest(const uint8_t *data, size_t bytes, uint8_t *out);

@@ -61,6 +61,8 @@ static void count(struct wring_session *session, struct wring_session_stats *sta
 enum wring_status wring_session_stats(struct wring_session *session,
                                       struct wring_session_stats *out)
 {
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     struct wring_session_stats stats = {
         .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = wring_session_executor_cpu_ns(session),
@@ -160,6 +162,8 @@ static const struct wring_sized bucket_sized = {
 
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
+    if (wring_session_is_inherited(bucket->session))
+        return wring_session_refuse(bucket->session);
     if (!bucket->committed)
         return WRING_ERR_INVALID;
     if (wring_bucket_under_way(bucket))

@@ -85,16 +85,31 @@ static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool s
     return WRING_OK;
 }
 
+enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t bytes,
+                                         struct wring_block *out)
+{
+    return alloc(fabric, bytes, false, out);
+}
+
+static enum wring_status alloc_hidden(struct wring_fabric *fabric, size_t bytes, bool source_only,
+                                      struct wring_block *out)
+{
+    enum wring_status status = alloc(fabric, bytes, source_only, out);
+    if (status == WRING_OK)
+        wring_memory_hide(&out->memory);
+    return status;
+}
+
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out)
 {
-    return alloc(fabric, bytes, false, out);
+    return alloc_hidden(fabric, bytes, false, out);
 }
 
 enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out)
 {
-    return alloc(fabric, bytes, true, out);
+    return alloc_hidden(fabric, bytes, true, out);
 }
 
 enum wring_status wring_block_populate(const struct wring_block *block)

@@ -221,7 +221,11 @@ struct wring_block {
     struct wring_region *regions[WRING_DEVICES_MAX]; /* NULL: that device cannot take it */
 };
 
-/** Allocate and register; every device takes such memory. */
+/** Allocate and register memory for the application's data; every device takes such. */
+enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t bytes,
+                                         struct wring_block *out);
+
+/** The same for what is ours: children do not have it. */
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out);
 

@@ -66,6 +66,11 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
         base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         goto close_fd;
+    if (!wring_forked_keep_shared(base, mapped, fd, 0)) {
+        munmap(base, mapped);
+        errno = ENOMEM;
+        goto close_fd;
+    }
     *out =
         (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_SHARED, .fd = fd};
     return true;
@@ -151,10 +156,17 @@ enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out)
     return wring_memory_alloc_on(bytes, WRING_PAGES_SMALL, out, &got);
 }
 
+void wring_memory_hide(const struct wring_memory *memory)
+{
+    wring_forked_drop_shared(memory->base);
+    wring_forked_hide(memory->base, memory->bytes);
+}
+
 void wring_memory_free(struct wring_memory *memory)
 {
     if (memory == NULL || memory->base == NULL)
         return;
+    wring_forked_drop_shared(memory->base);
     munmap(memory->base, memory->bytes);
     wring_descriptor_close(memory->fd);
     *memory = (struct wring_memory){.fd = -1};

@@ -15,6 +15,7 @@
 /**
  * Map zeroed, page-aligned memory of kind WRING_MEMORY_SHARED behind a file without a name in the
  * file system, which is gone with its last descriptor and mapping and which cannot shrink.
+ * What a child writes there stays its own (base/forked.h).
  *
  * @param bytes  0 is fine; rounded up to whole pages, at least one
  * @param out    owned by the caller; out->bytes is the rounded size
@@ -58,6 +59,9 @@ enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages w
  * where there are not so many, WRING_ERR_SYSTEM; errno says why.
  */
 enum wring_status wring_memory_populate(const struct wring_memory *memory);
+
+/** No child is to have it: it is no memory of the application's. */
+void wring_memory_hide(const struct wring_memory *memory);
 
 /** Unmap, close and forget. Fine for NULL and for memory that was freed before or is all zero. */
 void wring_memory_free(struct wring_memory *memory);

@@ -109,6 +109,8 @@ static bool ascending(const struct wring_session *session, const uint32_t *ranks
 enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
                                      uint32_t n, struct wring_group **out)
 {
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     if (!ascending(session, ranks, n)) {
         wring_error(&session->log, "a group needs ascending ranks of the session, the caller's "
                                    "among them");
@@ -160,7 +162,8 @@ void wring_group_free(struct wring_group *group)
 
 void wring_group_destroy(struct wring_group *group)
 {
-    if (group == NULL || group == group->session->world)
+    if (group == NULL || group == group->session->world ||
+        wring_session_is_inherited(group->session))
         return;
     struct wring_session *session = group->session;
     wring_progress_lock(session->progress);

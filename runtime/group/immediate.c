@@ -29,6 +29,8 @@ static enum wring_status check_call(const struct call *call)
 {
     const struct wring_log *log = &call->group->session->log;
 
+    if (wring_session_is_inherited(call->group->session))
+        return wring_session_refuse(call->group->session);
     if (wring_dtype_bytes(call->dtype) == 0 || (unsigned)call->op >= WRING_OPS) {
         wring_error(log, "immediate call: unknown dtype or op");
         return WRING_ERR_INVALID;
@@ -201,6 +203,8 @@ static enum wring_status check_broadcast(const struct call *call, uint64_t bytes
 {
     const struct wring_log *log = &call->group->session->log;
 
+    if (wring_session_is_inherited(call->group->session))
+        return wring_session_refuse(call->group->session);
     if (root >= call->group->members.n) {
         wring_error(log, "broadcast: there is no root %" PRIu32 " in a group of %" PRIu32, root,
                     call->group->members.n);

@@ -86,6 +86,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL)
         return WRING_ERR_NO_MEMORY;
+    session->born = wring_forked_begin();
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->mapped_mutex, NULL);
@@ -123,9 +124,20 @@ static void free_buckets(struct wring_session *session)
         }
 }
 
+#define NOT_OURS                                                                        \
+    "this process was made by fork() of the one that opened the session, which is its " \
+    "parent's alone: leave it to the parent, or open a session of its own here"
+
+enum wring_status wring_session_refuse(struct wring_session *session)
+{
+    if (!atomic_exchange(&session->told_born, true))
+        wring_error(&session->log, "%s", NOT_OURS);
+    return WRING_ERR_INVALID;
+}
+
 void wring_session_close(struct wring_session *session)
 {
-    if (session == NULL)
+    if (session == NULL || wring_session_is_inherited(session))
         return;
     wring_progress_destroy(session->progress);
     if (session->progress != NULL) {
@@ -184,8 +196,10 @@ static const struct wring_sized detail_sized = {
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail)
 {
-    struct wring_failure failure;
-    enum wring_status status = wring_fabric_failure(session->fabric, &failure);
+    struct wring_failure failure = {WRING_ERR_INVALID, -1, NOT_OURS};
+    enum wring_status status = WRING_ERR_INVALID;
+    if (!wring_session_is_inherited(session))
+        status = wring_fabric_failure(session->fabric, &failure);
     if (status == WRING_OK || detail == NULL)
         return status;
     struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/config.h"
+#include "base/forked.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/progress/progress.h"
 #include "transport/bootstrap/launcher.h"
@@ -74,6 +75,8 @@ struct wring_bucket {
 };
 
 struct wring_session {
+    unsigned born;         /* wring_forked_count() of the process that opened it */
+    atomic_bool told_born; /* that another one called was logged, there */
     struct wring_config config;
     struct wring_log log;
     struct wring_launched launched; /* who started this process, and as what */
@@ -163,9 +166,21 @@ struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t
 enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
                                       const char *text);
 
-/** Why no call can work any more, or WRING_OK. */
-static inline enum wring_status wring_session_check(const struct wring_session *session)
+/** Is this a child that fork() made of the process that opened it? Then nothing of it may be
+ *  touched: no lock, no memory that ranks share, no descriptor. Every public call asks first. */
+static inline bool wring_session_is_inherited(const struct wring_session *session)
 {
+    return session->born != wring_forked_count();
+}
+
+/** What such a child is answered: WRING_ERR_INVALID, after a log line the first time. */
+enum wring_status wring_session_refuse(struct wring_session *session);
+
+/** Why no call can work any more, or WRING_OK. */
+static inline enum wring_status wring_session_check(struct wring_session *session)
+{
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
     return wring_fabric_status(session->fabric);
 }
 

@@ -187,6 +187,7 @@ enum wring_status wring_shm_mapping_add(struct shm_conn *conn, const struct shm_
         free(mapping);
         return errno == ENOMEM ? WRING_ERR_NO_MEMORY : WRING_ERR_SYSTEM;
     }
+    wring_forked_hide(map, map_bytes);
     *mapping = (struct shm_mapping){
         .next = conn->mappings,
         .id = frame->id,

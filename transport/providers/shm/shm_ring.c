@@ -25,6 +25,7 @@ static enum wring_status map_inbox(struct shm_ring *ring, int fd)
     void *inbox = mmap(NULL, sizeof(*ring->inbox), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (inbox == MAP_FAILED)
         return errno == ENOMEM ? WRING_ERR_NO_MEMORY : WRING_ERR_SYSTEM;
+    wring_forked_hide(inbox, sizeof(*ring->inbox));
     *ring = (struct shm_ring){.inbox = inbox};
     return WRING_OK;
 }
