@@ -35,7 +35,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_KEY_FILE",     "",        "",      "file that holds the job's key",                                 STRING,                           FIELD(key_file), false },
     { "WRING_NODE",         "",        "",      "name of the host this rank counts as being on; empty detects",  STRING,                           FIELD(node), false },
     { "WRING_LOCAL_SIZE",   "-1",      "ranks", "ranks on this host; -1 detects",                                INTEGER(-1, 65536),               FIELD(local_size), false },
-    { "WRING_PROVIDER",     "auto",    "",      "transport provider; see wring info",                            STRING,                           FIELD(provider), false },
+    { "WRING_PROVIDER",     "auto",    "",      "transport providers that may be used, as shm,tcp; auto: all that suit; see wring info", STRING,                           FIELD(provider), false },
     { "WRING_FAULT",        "",        "",      "make the link worse: rate=1gbit,delay=2ms,...; docs/faults.md",  STRING,                           FIELD(fault), false },
     { "WRING_BIND",         "",        "",      "address that network providers listen on; empty: the one that reaches the root", STRING,          FIELD(bind), false },
     { "WRING_IFACE",        "",        "",      "or the interface that they use: eth,ib by prefix, =eth0 exactly, ^docker all others", STRING,     FIELD(iface), false },

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
+
 /** A whole number and what follows it. */
 static bool parse_whole(const char *text, uint64_t *value, const char **rest)
 {
@@ -79,13 +81,24 @@ const char *wring_value_show_bytes(uint64_t value, char *text, size_t bytes)
 
 size_t wring_value_list(char *text, char **out, size_t max)
 {
+    struct wring_list_item item;
     size_t n = 0;
-    char *rest = NULL;
 
-    for (char *item = strtok_r(text, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest)) {
+    if (*text == '\0')
+        return 0;
+    for (const char *rest = text; wring_list_next(&rest, &item);) {
         if (n == max)
             return SIZE_MAX;
-        out[n++] = item;
+        out[n] = text + (item.text - text);
+        out[n++][item.length] = '\0'; /* its comma, or a space before that: rest is behind */
     }
     return n;
+}
+
+size_t wring_value_option_list(const char *option, char *text, char **out, size_t max,
+                               const struct argp_state *state)
+{
+    if (*text != '\0' && wring_list_has_empty(text))
+        argp_error(state, "%s %s: nothing stands before or after a comma", option, text);
+    return wring_value_list(text, out, max);
 }

@@ -3,6 +3,7 @@
 #ifndef WRING_TOOLS_VALUES_H
 #define WRING_TOOLS_VALUES_H
 
+#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +21,15 @@ bool wring_value_bytes(const char *text, uint64_t *out);
 const char *wring_value_show_bytes(uint64_t value, char *text, size_t bytes);
 
 /**
- * Cut "a,b,c" at its commas; empty items do not count.
+ * Cut "a, b,c" at its commas, without the spaces around them. "" has no items, "a," has two.
  * @param text  cut in place
  * @param out   [max] pointers into text
  * @return how many there are; SIZE_MAX for more than max
  */
 size_t wring_value_list(char *text, char **out, size_t max);
+
+/** The same for an option, such as "--bytes": an empty item is an error, which names the list. */
+size_t wring_value_option_list(const char *option, char *text, char **out, size_t max,
+                               const struct argp_state *state);
 
 #endif

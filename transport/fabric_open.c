@@ -3,20 +3,54 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "transport/fabric.h"
 #include "transport/interface.h"
 #include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
 
-/** Is the name in the list "a,b,c"? */
 static bool list_names(const char *list, const char *name)
 {
-    size_t length = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
-        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+    struct wring_list_item item;
+    while (wring_list_next(&list, &item))
+        if (wring_list_item_is(&item, name))
             return true;
     return false;
+}
+
+/** @param text  out, [bytes], all providers' names, as one would write them */
+static void name_all(char *text, size_t bytes)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++)
+        if (n < bytes)
+            n += (size_t)snprintf(text + n, bytes - n, "%s%s", n > 0 ? ", " : "", (*ops)->name);
+}
+
+/** "auto", or names of providers that there are. The first that is none is told. */
+static enum wring_status check_list(const struct wring_log *log, const char *list)
+{
+    char known[WRING_TEXT_MAX];
+    struct wring_list_item item;
+
+    name_all(known, sizeof(known));
+    for (const char *rest = list; wring_list_next(&rest, &item);) {
+        const struct wring_provider_ops *const *ops = wring_provider_list();
+        while (*ops != NULL && !wring_list_item_is(&item, (*ops)->name))
+            ops++;
+        if (*ops != NULL)
+            continue;
+        if (item.length == 0)
+            wring_error(log, "WRING_PROVIDER=%s: a name is empty; there are %s, or auto alone",
+                        list, known);
+        else
+            wring_error(log, "WRING_PROVIDER=%s: no provider '%.*s'; there are %s, or auto alone",
+                        list, (int)item.length, item.text, known);
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
 }
 
 /**
@@ -127,7 +161,9 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
     bool automatic = strcmp(params->provider, "auto") == 0;
     char address[WRING_INTERFACE_ADDRESS];
     const char *bind;
-    enum wring_status status = choose_bind(fabric, params->bind, address, &bind);
+    enum wring_status status = automatic ? WRING_OK : check_list(fabric->log, params->provider);
+    if (status == WRING_OK)
+        status = choose_bind(fabric, params->bind, address, &bind);
 
     for (const struct wring_provider_ops *const *ops = wring_provider_list();
          *ops != NULL && status == WRING_OK && fabric->n_devices < WRING_DEVICES_MAX; ops++) {
@@ -135,11 +171,6 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
             status = try_device(fabric, *ops, params, bind);
         else if (list_names(params->provider, (*ops)->name))
             status = open_named(fabric, *ops, params, bind);
-    }
-    if (status == WRING_OK && fabric->n_devices == 0) {
-        wring_error(fabric->log, "WRING_PROVIDER=%s: no such provider; wring info lists them",
-                    params->provider);
-        return WRING_ERR_UNSUPPORTED;
     }
     return status;
 }

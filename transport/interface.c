@@ -9,25 +9,49 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/log.h"
 
 #define WRING_MODULE "interface"
 #define SEEN_TEXT 256
 
+/** What stands before the names: ^ for all but these, = for exact names. */
+static const char *read_signs(const char *list, bool *without, bool *exact)
+{
+    *without = *list == '^';
+    list += *without;
+    *exact = *list == '=';
+    return list + *exact;
+}
+
+const char *wring_interface_list_fault(const char *list)
+{
+    bool without, exact;
+    struct wring_list_item item;
+    list = read_signs(list, &without, &exact);
+    while (wring_list_next(&list, &item)) {
+        if (item.length == 0)
+            return "a name is empty";
+        if (item.text[0] == '^' || item.text[0] == '=')
+            return "^ and = stand once, before all names";
+        if (memchr(item.text, ' ', item.length) != NULL)
+            return "names are separated by commas";
+    }
+    return NULL;
+}
+
 int wring_interface_match(const char *list, const char *name)
 {
-    bool without = *list == '^';
-    list += without;
-    bool exact = *list == '=';
-    list += exact;
+    bool without, exact;
+    struct wring_list_item item;
+    list = read_signs(list, &without, &exact);
 
     int found = -1;
-    for (int i = 0; *list != '\0' && found < 0; i++) {
-        size_t length = strcspn(list, ",");
-        bool equal = strncmp(list, name, length) == 0 && (!exact || name[length] == '\0');
-        if (length > 0 && equal)
+    for (int i = 0; found < 0 && wring_list_next(&list, &item); i++) {
+        bool equal =
+            strncmp(item.text, name, item.length) == 0 && (!exact || name[item.length] == '\0');
+        if (item.length > 0 && equal)
             found = i;
-        list += length + (list[length] == ',');
     }
     if (without)
         return found < 0 ? 0 : -1;
@@ -108,6 +132,11 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
 {
     struct ifaddrs *all;
     char seen[SEEN_TEXT];
+    const char *fault = wring_interface_list_fault(list);
+    if (fault != NULL) {
+        wring_error(log, "WRING_IFACE=%s: %s", list, fault);
+        return WRING_ERR_INVALID;
+    }
     if (getifaddrs(&all) != 0) {
         wring_error(log, "cannot list the network interfaces: %s", strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;

@@ -22,6 +22,9 @@ struct wring_log;
  */
 int wring_interface_match(const char *list, const char *name);
 
+/** What is wrong with a list, whatever interfaces there are; NULL: nothing. */
+const char *wring_interface_list_fault(const char *list);
+
 /**
  * Choose one of some addresses. Interfaces that are down, and addresses that others cannot use as
  * they stand (link-local, multicast), are passed over; loopback too, unless the list names it.
@@ -33,7 +36,10 @@ int wring_interface_match(const char *list, const char *name);
 const char *wring_interface_choose(const struct ifaddrs *all, const char *list, const char *like,
                                    char *text);
 
-/** The same, of this host's. Errors, logged: WRING_ERR_ADDRESS, WRING_ERR_SYSTEM. */
+/**
+ * The same, of this host's. Errors, logged: WRING_ERR_INVALID for a malformed list,
+ * WRING_ERR_ADDRESS, WRING_ERR_SYSTEM.
+ */
 enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
                                        const char *like, char *text);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "runtime/plan/autoplan.h"
 
 #define WRING_MODULE "plan"
@@ -33,14 +34,22 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
 enum wring_status wring_autoplan_listed(const struct wring_session *session,
                                         struct wring_measure_codecs *out)
 {
-    char list[WRING_CONFIG_TEXT], *rest = list, *spec;
+    const char *list = session->config.plan_codecs;
+    const char *rest = list[0] != '\0' ? list : NULL;
     enum wring_status status = WRING_OK;
+    struct wring_list_item item;
 
     out->n = 0;
-    memcpy(list, session->config.plan_codecs, sizeof(list));
-    while (status == WRING_OK && (spec = strsep(&rest, ", ")) != NULL)
-        if (spec[0] != '\0')
-            status = add_codec(session, spec, out);
+    while (status == WRING_OK && wring_list_next(&rest, &item)) {
+        char spec[WRING_CONFIG_TEXT];
+        if (item.length == 0) {
+            wring_error(&session->log,
+                        "WRING_PLAN_CODECS=%s: nothing stands before or after a comma", list);
+            return WRING_ERR_INVALID;
+        }
+        snprintf(spec, sizeof(spec), "%.*s", (int)item.length, item.text);
+        status = add_codec(session, spec, out);
+    }
     return status;
 }
 

@@ -239,9 +239,11 @@ static void waiting_puts_go_with_their_connection(void)
 
 static void bad_schedules_are_refused(void)
 {
-    static const char *const bad[] = {
-        "rate=",        "rate=0gbit",    "rate=-1gbit",   "rate=1",       "rate=1mb",    "delay=1",
-        "rate=1gbit x", "rate=nan gbit", "rate=1e99gbit", "x,rate=1gbit", "rate=infgbit"};
+    static const char *const bad[] = {"rate=",        "rate=0gbit",         "rate=-1gbit",
+                                      "rate=1",       "rate=1mb",           "delay=1",
+                                      "rate=1gbit x", "rate=nan gbit",      "rate=1e99gbit",
+                                      "x,rate=1gbit", "rate=infgbit",       "rate=1gbit,",
+                                      ",rate=1gbit",  "rate=1gbit,,seed=1", ","};
     struct wring_fault_schedule parsed;
     char why[128];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -249,6 +251,9 @@ static void bad_schedules_are_refused(void)
         CHECK(!wring_fault_parse(bad[i], &parsed, why, sizeof(why)), "%s is taken", bad[i]);
         CHECK(why[0] != '\0', "%s: without a word", bad[i]);
     }
+    CHECK(wring_fault_parse("rate=1.5GBIT", &parsed, why, sizeof(why)), "%s", why);
+    CHECK(wring_fault_parse("rate=1gbit , seed=7", &parsed, why, sizeof(why)) && parsed.seed == 7,
+          "%s", why);
     CHECK(wring_fault_parse("rate=1.5GBIT", &parsed, why, sizeof(why)), "%s", why);
     CHECK(parsed.ns_per_byte > 5.33 && parsed.ns_per_byte < 5.34, "%f", parsed.ns_per_byte);
     CHECK(wring_fault_parse("", &parsed, why, sizeof(why)) && parsed.ns_per_byte <= 0, "empty");

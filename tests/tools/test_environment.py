@@ -57,6 +57,43 @@ class Environment(unittest.TestCase):
         self.assertIn(result.returncode, (0, 1, 2), f"{settings}: {result.stderr}")
         return result
 
+    def test_lists_are_refused_by_name(self):
+        """A part of a list that is unknown or empty is an error, which names it; spaces are not."""
+        two = ["run", "-n", "2", os.path.abspath(wringtest.WRING), "bench", "allreduce", "--bytes",
+               "1k", "-i", "1"]
+        there_are = b"there are shm, verbs, tcp, or auto alone"
+        for value, said in ((b"tcp,typo", b"no provider 'typo'"), (b"shm,tpc", b"'tpc'"),
+                            (b"auto,tcp", b"'auto'"), (b"TCP", b"'TCP'"),
+                            (b"tcp shm", b"'tcp shm'"), (b"tcp,,shm", b"a name is empty"),
+                            (b"tcp,", b"a name is empty"), (b",", b"a name is empty"),
+                            (b"", b"a name is empty")):
+            with self.subTest(provider=value):
+                result = self.run_with(two, {"WRING_PROVIDER": value})
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(b"WRING_PROVIDER=" + value + b": ", result.stderr)
+                self.assertIn(said, result.stderr)
+                self.assertIn(there_are, result.stderr)
+        for value in (b"tcp, shm", b" shm ,tcp", b"tcp,tcp", b"shm"):
+            with self.subTest(provider=value):
+                self.assertEqual(self.run_with(two, {"WRING_PROVIDER": value}).returncode, 0)
+        for name, value, said in ((b"WRING_PLAN_CODECS", b"bf16,typo", b"no codec 'typo'"),
+                                  (b"WRING_PLAN_CODECS", b"bf16,,int8", b"comma"),
+                                  (b"WRING_PLAN_CODECS", b"bf16 int8", b"'bf16 int8'"),
+                                  (b"WRING_IFACE", b"lo,", b"a name is empty"),
+                                  (b"WRING_FAULT", b"seed=1,", b"comma"),
+                                  (b"WRING_FAULT", b"seed=1,typo=2", b"'typo'"),
+                                  (b"WRING_EXECUTOR", b"pool:cores=0,,0", b"pool:cores=0,,0")):
+            with self.subTest(name=name, value=value):
+                result = self.run_with(two, {"WRING_PLAN": b"auto", "WRING_PROVIDER": b"tcp",
+                                             name.decode(): value})
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(said, result.stderr)
+        for option in ("--codec=bf16,,int8", "--bytes=1k,"):
+            with self.subTest(option=option):
+                result = self.run_with(["bench", "allreduce", option], {})
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(option.partition("=")[2].encode(), result.stderr)
+
     def check_line(self, result, name, value):
         """One line, and one can see in it what to change."""
         said = result.stderr.decode(errors="replace")

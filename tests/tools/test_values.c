@@ -52,10 +52,14 @@ static void bytes_are_shown_as_they_are_written(void)
 
 static void lists_are_cut_at_commas(void)
 {
-    char text[] = "a,,bc,", *items[2], many[] = "a,b,c";
+    char text[] = " a , bc", holes[] = "a,", none[] = "", *items[2], many[] = "a,b,c";
 
     CHECK(wring_value_list(text, items, 2) == 2, "two items");
-    CHECK(strcmp(items[0], "a") == 0 && strcmp(items[1], "bc") == 0, "%s %s", items[0], items[1]);
+    CHECK(strcmp(items[0], "a") == 0 && strcmp(items[1], "bc") == 0, "'%s' '%s'", items[0],
+          items[1]);
+    CHECK(wring_value_list(holes, items, 2) == 2, "an empty item is one, for its reader to refuse");
+    CHECK(items[1][0] == '\0', "'%s'", items[1]);
+    CHECK(wring_value_list(none, items, 2) == 0, "nothing is an item");
     CHECK(wring_value_list(many, items, 2) == SIZE_MAX, "three fit into two");
 }
 

@@ -25,7 +25,7 @@ static void every_item_is_read(void)
 
     REQUIRE(parse("disconnect=after:1000", &s, why), "%s", why);
     CHECK(s.after_puts == 1000 && s.after_bytes == 0 && s.rank == -1 && s.disconnect == 0, "puts");
-    REQUIRE(parse("disconnect=after:1.5MB,", &s, why), "%s", why);
+    REQUIRE(parse("disconnect=after:1.5MB", &s, why), "%s", why);
     CHECK(s.after_puts == 0 && s.after_bytes == 1500000, "bytes");
     REQUIRE(parse("", &s, why), "%s", why);
     CHECK(s.ns_per_byte == 0 && s.rank == -1, "nothing");
@@ -58,7 +58,8 @@ static void what_is_wrong_is_named(void)
         {"rank=x", "needs a rank"},
         {"slow", "'slow' is unknown: there are rate="},
         {"speed=1gbit", "'speed' is unknown"},
-        {",", "'' is unknown"},
+        {",", "before or after a comma"},
+        {"seed=1,", "before or after a comma"},
         {"seed=1,seed=2", "seed is given twice"},
         {"rate=0000000000000000000000000000000000000000000000000000001gbit", "too long"},
     };

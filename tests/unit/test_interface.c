@@ -38,12 +38,25 @@ static void lists_match_by_prefix_exactly_or_all_but(void)
         {"^", "eth0", 0},
         {"=", "eth0", -1},
         {",eth", "eth0", 1},
+        {"ib, eth", "eth0", 1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int got = wring_interface_match(cases[i].list, cases[i].name);
         CHECK(got == cases[i].want, "%s, %s: %d, not %d", cases[i].list, cases[i].name, got,
               cases[i].want);
     }
+}
+
+static void malformed_lists_are_told(void)
+{
+    static const char *const good[] = {"eth", "ib, eth", "=eth0,eth1", "^=docker0", "^lo,veth"};
+    static const char *const bad[] = {"",    ",",    "^",     "=",    "^=",       "eth,",
+                                      ",ib", "a,,b", "^a,^b", "a,=b", "eth0 eth1"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK(wring_interface_list_fault(good[i]) == NULL, "%s: %s", good[i],
+              wring_interface_list_fault(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(wring_interface_list_fault(bad[i]) != NULL, "'%s' is taken", bad[i]);
 }
 
 #define UP (IFF_UP | IFF_RUNNING)
@@ -267,6 +280,7 @@ static void tcp_listens_within_the_range(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"malformed_lists_are_told", malformed_lists_are_told},
         {"lists_match_by_prefix_exactly_or_all_but", lists_match_by_prefix_exactly_or_all_but},
         {"addresses_are_chosen", addresses_are_chosen},
         {"this_host_has_loopback", this_host_has_loopback},

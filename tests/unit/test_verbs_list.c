@@ -32,24 +32,18 @@ static void lists_match(void)
 
 static void malformed_lists_are_told(void)
 {
-    static const char *const good[] = {"", "a", "=a", "^a:1", "a,b:255", "^=a"};
-    static const char *const bad[] = {"^",
-                                      "=",
-                                      "^=",
-                                      ",",
-                                      "a,,b",
-                                      ":1",
-                                      "a:",
-                                      "a:0",
-                                      "a:-1",
-                                      "a:256",
-                                      "a:1x",
-                                      "a: 1",
-                                      "a,:",
-                                      "a:1:2",
-                                      "a:b",
-                                      "a:+1",
-                                      "a:99999999999999999999"};
+    static const char *const good[] = {"", "a", "=a", "^a:1", "a,b:255", "^=a", "a:1, b"};
+    static const char *const bad[] = {"^",    "=",
+                                      "^=",   ",",
+                                      "a,,b", ":1",
+                                      "a:",   "a:0",
+                                      "a:-1", "a:256",
+                                      "a:1x", "a: 1",
+                                      "a,:",  "a:1:2",
+                                      "a:b",  "a,",
+                                      ",a",   "^a,^b",
+                                      "a,=b", "a b",
+                                      "a:+1", "a:99999999999999999999"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         CHECK(wring_verbs_list_fault(good[i]) == NULL, "%s: %s", good[i],
               wring_verbs_list_fault(good[i]));

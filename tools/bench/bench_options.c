@@ -38,7 +38,9 @@ const struct argp wring_bench_argp = {.options = options, .parser = parse};
 size_t wring_bench_parse_list(const char *option, const char *what, char *arg, char **items,
                               size_t max, const struct argp_state *state)
 {
-    size_t n = wring_value_list(arg, items, max);
+    char name[32];
+    snprintf(name, sizeof(name), "--%s", option);
+    size_t n = wring_value_option_list(name, arg, items, max, state);
 
     if (n == 0 || n > max)
         argp_error(state, "--%s needs 1 to %zu %s", option, max, what);

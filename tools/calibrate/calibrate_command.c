@@ -75,7 +75,8 @@ static void parse_codecs(struct command *command, char *arg, struct argp_state *
 {
     struct wring_calibrate_params *params = &command->params;
 
-    params->n_codecs = wring_value_list(arg, params->codecs, WRING_CALIBRATE_CODECS_MAX);
+    params->n_codecs =
+        wring_value_option_list("--codec", arg, params->codecs, WRING_CALIBRATE_CODECS_MAX, state);
     if (params->n_codecs == 0 || params->n_codecs > WRING_CALIBRATE_CODECS_MAX)
         argp_error(state, "--codec needs 1 to %d specs", WRING_CALIBRATE_CODECS_MAX);
     for (size_t i = 0; i < params->n_codecs; i++)

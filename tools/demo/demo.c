@@ -64,7 +64,8 @@ static void parse_count(const char *name, const char *arg, uint32_t min, uint32_
 static void check_only(char *arg, struct argp_state *state)
 {
     char *copy = strdup(arg), *items[DEMO_CONFIGS + 1];
-    size_t n = copy != NULL ? wring_value_list(copy, items, DEMO_CONFIGS + 1) : 0;
+    size_t n =
+        copy != NULL ? wring_value_option_list("--only", copy, items, DEMO_CONFIGS + 1, state) : 0;
     if (n == 0 || n > DEMO_CONFIGS)
         argp_error(state, "--only needs 1 to %d names", DEMO_CONFIGS);
     for (size_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/list.h"
 #include "tools/demo/corpus.h"
 #include "tools/demo/curve.h"
 #include "tools/demo/train.h"
@@ -46,14 +47,12 @@ const struct demo_measure *demo_measure_find(const struct demo_results *results,
 
 static bool is_wanted(const struct demo_options *options, const char *name)
 {
-    size_t length = strlen(name);
+    struct wring_list_item item;
     if (options->only == NULL)
         return true;
-    for (const char *at = options->only; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+    for (const char *rest = options->only; wring_list_next(&rest, &item);)
+        if (wring_list_item_is(&item, name))
             return true;
-    }
     return false;
 }
 

@@ -79,7 +79,8 @@ static int find_word(const char *const *words, const char *word)
 
 static void parse_codecs(struct wring_planning *planning, char *arg, struct argp_state *state)
 {
-    planning->n_codecs = wring_value_list(arg, planning->codecs, WRING_PLANNING_CODECS_MAX);
+    planning->n_codecs =
+        wring_value_option_list("--codec", arg, planning->codecs, WRING_PLANNING_CODECS_MAX, state);
     if (planning->n_codecs > WRING_PLANNING_CODECS_MAX)
         argp_error(state, "--codec takes up to %d specs", WRING_PLANNING_CODECS_MAX);
 }
@@ -88,7 +89,7 @@ static void parse_where(struct wring_planning *planning, char *arg, struct argp_
 {
     static const char *const places[] = {"device", "cpu", "node", NULL};
     char *words[WRING_PLACES];
-    size_t n = wring_value_list(arg, words, WRING_PLACES);
+    size_t n = wring_value_option_list("--where", arg, words, WRING_PLACES, state);
 
     if (n == 0 || n > WRING_PLACES)
         argp_error(state, "--where needs some of device,cpu,node");
@@ -106,7 +107,7 @@ static void parse_without(struct wring_planning *planning, char *arg, struct arg
     static const char *const words[] = {"hierarchy", "division", "merging", NULL};
     bool *const without[] = {&planning->flat, &planning->indivisible, &planning->apart};
     char *list[3];
-    size_t n = wring_value_list(arg, list, 3);
+    size_t n = wring_value_option_list("--without", arg, list, 3, state);
 
     if (n == 0 || n > 3)
         argp_error(state, "--without needs some of hierarchy,division,merging");

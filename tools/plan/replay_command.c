@@ -65,7 +65,8 @@ static void parse_compute(struct command *command, const char *arg, struct argp_
 
 static void parse_beside(struct command *command, char *arg, struct argp_state *state)
 {
-    size_t n = wring_value_list(arg, command->params.beside, WRING_REPLAY_BESIDE_MAX);
+    size_t n = wring_value_option_list("--beside", arg, command->params.beside,
+                                       WRING_REPLAY_BESIDE_MAX, state);
 
     if (n == 0 || n > WRING_REPLAY_BESIDE_MAX)
         argp_error(state, "--beside needs 1 to %d codecs, such as none,bf16",

@@ -7,7 +7,7 @@ void wring_settings_parse_cores(struct wring_settings_wanted *settings, char *ar
                                 struct argp_state *state)
 {
     char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
+    size_t n = wring_value_option_list("--cores", arg, words, WRING_SETTINGS_EACH_MAX, state);
 
     if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
         argp_error(state, "--cores needs 1 to %d numbers", WRING_SETTINGS_EACH_MAX);
@@ -22,7 +22,7 @@ void wring_settings_parse_chunks(struct wring_settings_wanted *settings, char *a
                                  struct argp_state *state)
 {
     char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SETTINGS_EACH_MAX);
+    size_t n = wring_value_option_list("--chunk-bytes", arg, words, WRING_SETTINGS_EACH_MAX, state);
 
     if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
         argp_error(state, "--chunk-bytes needs 1 to %d sizes", WRING_SETTINGS_EACH_MAX);

@@ -54,7 +54,7 @@ static uint32_t parse_counts(const char *option, char *arg, uint32_t max, uint32
                              struct argp_state *state)
 {
     char *words[WRING_SWEEP_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SWEEP_MAX);
+    size_t n = wring_value_option_list(option, arg, words, WRING_SWEEP_MAX, state);
 
     if (n == 0 || n > WRING_SWEEP_MAX)
         argp_error(state, "%s needs 1 to %d numbers", option, WRING_SWEEP_MAX);
@@ -70,7 +70,7 @@ static uint32_t parse_reals(const char *option, const char *what, char *arg, dou
                             double *out, struct argp_state *state)
 {
     char *words[WRING_SWEEP_MAX];
-    size_t n = wring_value_list(arg, words, WRING_SWEEP_MAX);
+    size_t n = wring_value_option_list(option, arg, words, WRING_SWEEP_MAX, state);
 
     if (n == 0 || n > WRING_SWEEP_MAX)
         argp_error(state, "%s needs 1 to %d %s", option, WRING_SWEEP_MAX, what);

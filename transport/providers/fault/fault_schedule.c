@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/list.h"
 #include "transport/providers/fault/fault.h"
 
 #define ITEM_BYTES 48
@@ -169,18 +170,21 @@ bool wring_fault_parse(const char *text, struct wring_fault_schedule *out, char 
     struct wring_fault_schedule schedule = {.rank = -1};
     unsigned seen = 0;
 
-    while (*text != '\0') {
+    struct wring_list_item part;
+    for (const char *rest = *text != '\0' ? text : NULL; wring_list_next(&rest, &part);) {
         char item[ITEM_BYTES];
-        size_t length = strcspn(text, ",");
-        if (length >= sizeof(item)) {
-            snprintf(why, bytes, "'%.*s...' is too long", ITEM_BYTES / 2, text);
+        if (part.length == 0) {
+            snprintf(why, bytes, "nothing stands before or after a comma");
             return false;
         }
-        memcpy(item, text, length);
-        item[length] = '\0';
+        if (part.length >= sizeof(item)) {
+            snprintf(why, bytes, "'%.*s...' is too long", ITEM_BYTES / 2, part.text);
+            return false;
+        }
+        memcpy(item, part.text, part.length);
+        item[part.length] = '\0';
         if (!parse_item(item, &schedule, &seen, why, bytes))
             return false;
-        text += length + (text[length] == ',');
     }
     *out = schedule;
     return true;

@@ -4,24 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "transport/providers/verbs/verbs_select.h"
 
 struct verbs_item { /* of a list */
     const char *name;
-    size_t length;
-    unsigned port; /* 0: any */
+    size_t length, all; /* of the name, and with the port */
+    unsigned port;      /* 0: any */
     bool well_formed;
 };
 
 /** The item at *list, which moves behind it; false at the end. */
 static bool next_item(const char **list, struct verbs_item *item)
 {
-    const char *at = *list;
-    if (*at == '\0')
+    struct wring_list_item part;
+    if (!wring_list_next(list, &part))
         return false;
-    size_t all = strcspn(at, ",");
+    const char *at = part.text;
+    size_t all = part.length;
     size_t length = strcspn(at, ",:");
-    *item = (struct verbs_item){.name = at, .length = length, .well_formed = length > 0};
+    length = length < all ? length : all;
+    *item = (struct verbs_item){.name = at,
+                                .length = length,
+                                .all = all,
+                                .well_formed = length > 0 && memchr(at, ' ', all) == NULL &&
+                                               at[0] != '^' && at[0] != '='};
     if (length < all) {
         char *end;
         unsigned long port = strtoul(at + length + 1, &end, 10);
@@ -29,7 +36,6 @@ static bool next_item(const char **list, struct verbs_item *item)
         item->well_formed &= digits && end == at + all && port >= 1 && port <= UINT8_MAX;
         item->port = item->well_formed ? (unsigned)port : 0;
     }
-    *list = at + all + (at[all] == ',');
     return true;
 }
 
@@ -66,6 +72,16 @@ int wring_verbs_match(const char *list, const char *device, unsigned port)
     return found;
 }
 
+static const char *fault_of(const struct verbs_item *item)
+{
+    if (item->length == 0)
+        return "a name is empty";
+    if (item->name[0] == '^' || item->name[0] == '=')
+        return "^ and = stand once, before all names";
+    return memchr(item->name, ' ', item->length) != NULL ? "names are separated by commas"
+                                                         : "a port is not a number from 1 to 255";
+}
+
 const char *wring_verbs_list_fault(const char *list)
 {
     bool without, exact;
@@ -74,9 +90,9 @@ const char *wring_verbs_list_fault(const char *list)
     list = read_signs(list, &without, &exact);
     if (*list == '\0' && (without || exact))
         return "it names no device";
-    for (const char *at = list; next_item(&at, &item);)
+    for (const char *at = *list != '\0' ? list : NULL; next_item(&at, &item);)
         if (!item.well_formed)
-            return item.length == 0 ? "a name is empty" : "a port is not a number from 1 to 255";
+            return fault_of(&item);
     return NULL;
 }
 
@@ -97,9 +113,9 @@ bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, ch
 
     text[0] = '\0';
     list = read_signs(list, &without, &exact);
-    for (const char *at = list; !without && next_item(&list, &item); at = list)
+    while (!without && next_item(&list, &item))
         if (!names_any(&item, exact, table) && n < bytes)
-            n += (size_t)snprintf(text + n, bytes - n, "%s%.*s", n > 0 ? ", " : "",
-                                  (int)strcspn(at, ","), at);
+            n += (size_t)snprintf(text + n, bytes - n, "%s%.*s", n > 0 ? ", " : "", (int)item.all,
+                                  item.name);
     return n > 0;
 }
