@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void log_to_stderr(const char *module, const char *text)
 {
@@ -18,6 +19,16 @@ void wring_text_clean(char *text)
         else if ((unsigned char)*text == 0xc2 && second >= 0x80 && second < 0xa0) /* U+0080... */
             text[0] = text[1] = '?';
     }
+}
+
+const char *wring_text_short(const char *text, char *out)
+{
+    size_t bytes = strlen(text), half = (WRING_TEXT_SHORT - sizeof("...")) / 2;
+    if (bytes < WRING_TEXT_SHORT)
+        memcpy(out, text, bytes + 1);
+    else
+        snprintf(out, WRING_TEXT_SHORT, "%.*s...%s", (int)half, text, text + bytes - half);
+    return out;
 }
 
 void wring_log_line(const struct wring_log *log, enum wring_log_level level, const char *module,

@@ -23,6 +23,16 @@ __attribute__((format(printf, 4, 5))) void wring_log_line(const struct wring_log
  */
 void wring_text_clean(char *text);
 
+#define WRING_TEXT_SHORT 80
+
+/**
+ * A name for a line that has little room: one that is long loses its middle, as names of tensors
+ * differ at their ends.
+ * @param out  [WRING_TEXT_SHORT]
+ * @return out
+ */
+const char *wring_text_short(const char *text, char *out);
+
 #define wring_error(log, ...) wring_log_line(log, WRING_LOG_ERROR, WRING_MODULE, __VA_ARGS__)
 #define wring_warn(log, ...) wring_log_line(log, WRING_LOG_WARN, WRING_MODULE, __VA_ARGS__)
 #define wring_info(log, ...) wring_log_line(log, WRING_LOG_INFO, WRING_MODULE, __VA_ARGS__)

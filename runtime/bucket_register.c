@@ -17,8 +17,9 @@ static enum wring_status check_params(struct wring_session *session,
         return WRING_ERR_INVALID;
     }
     if (strlen(params->name) >= WRING_NAME_MAX) {
+        char name[WRING_TEXT_SHORT];
         wring_error(&session->log, "bucket '%s': its name has %zu bytes, at most %d may be",
-                    params->name, strlen(params->name), WRING_NAME_MAX - 1);
+                    wring_text_short(params->name, name), strlen(params->name), WRING_NAME_MAX - 1);
         return WRING_ERR_INVALID;
     }
     size_t elem_bytes = wring_dtype_bytes(params->dtype);

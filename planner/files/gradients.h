@@ -12,15 +12,16 @@
 
 #include "base/log.h"
 #include <wring/status.h>
+#include <wring/types.h>
 
 #define WRING_GRADIENTS_MAGIC "wring-gradients\n"
 #define WRING_GRADIENTS_MAGIC_BYTES (sizeof(WRING_GRADIENTS_MAGIC) - 1)
 #define WRING_GRADIENTS_VERSION 1
 #define WRING_GRADIENTS_TENSORS_MAX 65536
 #define WRING_GRADIENTS_STEPS_MAX 4096
-#define WRING_GRADIENTS_NAME_MAX 512           /* bytes of a tensor's name */
-#define WRING_GRADIENTS_SOURCE_MAX 4096        /* of a source */
-#define WRING_GRADIENTS_VALUES_MAX (64u << 20) /* of all tensors and steps together */
+#define WRING_GRADIENTS_NAME_MAX (WRING_NAME_MAX - 1) /* bytes of a tensor's name */
+#define WRING_GRADIENTS_SOURCE_MAX 4096               /* of a source */
+#define WRING_GRADIENTS_VALUES_MAX (64u << 20)        /* of all tensors and steps together */
 #define WRING_GRADIENTS_SAMPLE_MAX 65536 /* of a tensor, as wring_gradients_sample() takes them */
 
 struct wring_gradients_tensor {

@@ -16,8 +16,8 @@
 #define WRING_TRACE_TENSORS_MAX 65536
 #define WRING_TRACE_ELEMS_MAX (UINT64_C(1) << 40) /* of one tensor, and of all together */
 #define WRING_TRACE_US_MAX 1e12
-#define WRING_TRACE_NAME_MAX 512    /* bytes of a tensor's or a model's name */
-#define WRING_TRACE_SOURCE_MAX 4096 /* of a source */
+#define WRING_TRACE_NAME_MAX (WRING_NAME_MAX - 1) /* bytes of a tensor's or a model's name */
+#define WRING_TRACE_SOURCE_MAX 4096               /* of a source */
 
 struct wring_tensor {
     char *name;      /* unique in the trace */

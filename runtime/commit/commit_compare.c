@@ -133,7 +133,7 @@ static bool compare_group(const struct wring_bucket *bucket, uint32_t rank,
                           const struct entry *entry, char *text)
 {
     const struct wring_members *members = &bucket->group->members;
-    char own[48], other[48];
+    char own[48], other[48], name[WRING_TEXT_SHORT];
     if (entry->n == members->n &&
         memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) == 0)
         return true;
@@ -142,7 +142,7 @@ static bool compare_group(const struct wring_bucket *bucket, uint32_t rank,
     snprintf(text, WRING_TEXT_MAX,
              "bucket '%s': its group is {%s} on rank %" PRIu32 " and {%s} on rank %" PRIu32
              "; register it alike on all ranks",
-             bucket->name, own, bucket->session->rank, other, rank);
+             wring_text_short(bucket->name, name), own, bucket->session->rank, other, rank);
     return false;
 }
 
@@ -152,11 +152,11 @@ static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const str
 {
     uint32_t me = bucket->session->rank;
     const struct entry *entry = find(theirs, bucket->name);
-    char own[WRING_SIGNATURE_MAX];
+    char own[WRING_SIGNATURE_MAX], name[WRING_TEXT_SHORT];
 
     if (entry == NULL) {
         snprintf(text, WRING_TEXT_MAX, "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not",
-                 me, bucket->name, rank);
+                 me, wring_text_short(bucket->name, name), rank);
         return false;
     }
     wring_signature_write(bucket, own);
@@ -181,9 +181,10 @@ static bool compare_with(struct wring_session *session, uint32_t rank, const str
         while (at != NULL && strcmp(at->name, theirs->entries[i].name) != 0)
             at = at->next;
         if (at == NULL && has_rank(&theirs->entries[i], session->rank)) {
+            char name[WRING_TEXT_SHORT];
             snprintf(text, WRING_TEXT_MAX,
                      "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not", rank,
-                     theirs->entries[i].name, session->rank);
+                     wring_text_short(theirs->entries[i].name, name), session->rank);
             return false;
         }
     }

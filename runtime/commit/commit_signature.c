@@ -90,12 +90,13 @@ static void describe(const char *bucket, struct wring_signed_by ours, struct pie
     struct piece own_value, value;
     struct piece own_name = split(own_line, &own_value), name = split(line, &value);
     char own_shown[SHOWN_MAX + 8], shown[SHOWN_MAX + 8], others[48] = "";
+    char name_shown[WRING_TEXT_SHORT];
 
     if (!is_same(own_name, name)) {
         snprintf(text, bytes,
                  "bucket '%s': ranks %" PRIu32 " and %" PRIu32
                  " describe it in other terms; use one version of wring on all ranks",
-                 bucket, ours.rank, theirs.rank);
+                 wring_text_short(bucket, name_shown), ours.rank, theirs.rank);
         return;
     }
     excerpt(own_value, value, own_shown);
@@ -103,7 +104,8 @@ static void describe(const char *bucket, struct wring_signed_by ours, struct pie
     if (more > 0)
         snprintf(others, sizeof(others), " (and %u more differ%s)", more, more == 1 ? "s" : "");
     snprintf(text, bytes,
-             "bucket '%s': %.*s is %s on rank %" PRIu32 " and %s on rank %" PRIu32 "%s; %s", bucket,
+             "bucket '%s': %.*s is %s on rank %" PRIu32 " and %s on rank %" PRIu32 "%s; %s",
+             wring_text_short(bucket, name_shown),
              (int)(name.bytes < SHOWN_MAX ? name.bytes : SHOWN_MAX), name.text, own_shown,
              ours.rank, shown, theirs.rank, others, remedy(name));
 }

@@ -50,6 +50,7 @@ static enum wring_status check_kinds(const struct wring_session *session,
                                      struct wring_bucket *const *members, uint32_t n)
 {
     const struct wring_bucket *first = members[0];
+    char first_name[WRING_TEXT_SHORT], name[WRING_TEXT_SHORT];
 
     for (uint32_t i = 1; i < n; i++) {
         const struct wring_bucket *other = members[i];
@@ -58,8 +59,9 @@ static enum wring_status check_kinds(const struct wring_session *session,
         wring_error(&session->log,
                     "WRING_PLAN=%s merges '%s' (%s of %s) with '%s' (%s of %s)%s, which cannot "
                     "travel as one",
-                    session->config.plan, first->name, wring_op_name(first->op),
-                    wring_dtype_name(first->dtype), other->name, wring_op_name(other->op),
+                    session->config.plan, wring_text_short(first->name, first_name),
+                    wring_op_name(first->op), wring_dtype_name(first->dtype),
+                    wring_text_short(other->name, name), wring_op_name(other->op),
                     wring_dtype_name(other->dtype),
                     other->group != first->group ? " of another group" : "");
         return WRING_ERR_MISMATCH;

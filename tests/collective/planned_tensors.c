@@ -9,7 +9,10 @@
 #include "tests/lib/test.h"
 
 const uint64_t sizes[TENSORS] = {700, 12000, 1, 5000};
-const char *const names[TENSORS] = {"d", "c", "b", "a"};
+#define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define LONGEST X64 X64 X64 X64 X64 X64 X64 X64
+_Static_assert(sizeof(LONGEST) == WRING_NAME_MAX, "as long as a name may be");
+const char *const names[TENSORS] = {"d", "c", LONGEST, "a"};
 
 const struct part mixed[] = {
     {2, "onebit:block=128+ef", "divisible"}, {1, "none", "auto"}, {1, "int8", "indivisible"}, {0}};

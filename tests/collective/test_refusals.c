@@ -74,6 +74,15 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_broadcast(world, (char *)i + 2, 8, 0, "bf16", NULL) == WRING_ERR_INVALID,
           "floats at two bytes");
     CHECK(wring_broadcast(world, NULL, 1, 0, NULL, NULL) == WRING_ERR_INVALID, "from nowhere");
+    char name[WRING_NAME_MAX + 1];
+    snprintf(name, sizeof(name), "%0*d", WRING_NAME_MAX, 7);
+    params = (struct wring_bucket_params){.name = name, .data = x, .elems = 4};
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
+              strstr(line, "513 bytes, at most 512") != NULL,
+          "a name of %d bytes: %s", WRING_NAME_MAX, line);
+    params.name = name + 1;
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "one of 512: %s", line);
+    wring_bucket_drop(bucket);
     CHECK(wring_buffer_register(session, NULL, 4) == WRING_ERR_INVALID &&
               wring_buffer_register(session, x, 0) == WRING_ERR_INVALID,
           "no memory");

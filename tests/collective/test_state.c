@@ -38,12 +38,19 @@ struct buckets {
     float *data[BUCKETS];
 };
 
+/** As long as a name may be, and different at its end only. @param name out, [WRING_NAME_MAX] */
+static void name_bucket(int b, char *name)
+{
+    snprintf(name, WRING_NAME_MAX, "%0*d", WRING_NAME_MAX - 1, b);
+}
+
 static bool make_buckets(struct wring_session *session, bool hierarchical, struct buckets *out)
 {
-    static const char *const names[BUCKETS] = {"cut", "whole"};
     for (int b = 0; b < BUCKETS; b++) {
+        char name[WRING_NAME_MAX];
+        name_bucket(b, name);
         struct wring_bucket_params params = {
-            .name = names[b], .elems = ELEMS, .codec = codecs[b], .scheme = schemes[b]};
+            .name = name, .elems = ELEMS, .codec = codecs[b], .scheme = schemes[b]};
         if (hierarchical)
             params.scheme += WRING_SCHEME_HIERARCHICAL;
         if (wring_buffer_alloc(session, ELEMS * sizeof(float), (void **)&out->data[b]) != WRING_OK)
@@ -162,7 +169,7 @@ static void a_job_goes_on_where_it_was(void)
 static void read_first(const struct blob *blob, uint64_t own[2], float *values)
 {
     struct wring_reader reader = {blob->data, blob->bytes, false};
-    char text[256];
+    char text[WRING_NAME_MAX];
     wring_read(&reader, 8 + 3 * 4);
     wring_read_text(&reader, text, sizeof(text));
     wring_read_u64(&reader);
@@ -270,8 +277,10 @@ static void refuse(struct wring_session *session, uint32_t rank, void *arg)
               "cut off after %zu", at);
     }
     free(bad.data);
+    char name[WRING_NAME_MAX];
+    name_bucket(0, name);
     struct wring_bucket_params params = {
-        .name = "cut", .data = good->data, .elems = 10, .codec = "bf16+ef"};
+        .name = name, .data = good->data, .elems = 10, .codec = "bf16+ef"};
     CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
     CHECK(wring_session_load_state(session, good->data, good->bytes) == WRING_ERR_INVALID,
           "not committed");

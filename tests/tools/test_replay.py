@@ -103,6 +103,34 @@ class Replays(unittest.TestCase):
                 self.assertEqual(names, sorted(names, key=first.get(iteration, {}).get))
         self.assertEqual({name for sent in first.values() for name in sent}, set(order))
 
+    def test_long_names(self):
+        """Tensors of wrapped models, and names as long as a trace may have, run as planned."""
+        trace = self.path + ".trace"
+        names = ["base_model.model.model.layers.31.self_attn.q_proj.lora_embedding_A.default.weight",
+                 "_fsdp_wrapped_module." * 6 + "w", "x" * 255, "y" * 511 + "1", "y" * 511 + "2"]
+        def write(names):
+            with open(trace, "w", encoding="utf-8") as file:
+                json.dump({"format": "wring-trace", "version": 1, "model": "m", "dtype": "float32",
+                           "tensors": [{"name": name, "elements": 5000, "ready_us": 10 * i}
+                                       for i, name in enumerate(names)]}, file)
+        write(names)
+        for provider in ("shm", "tcp"):
+            plain = wring("replay", "--json", "-t", trace, "-n", "2", "-p", provider, "-c", "int8+ef",
+                          "--iterations", "2")
+            self.assertEqual(plain.returncode, 0, plain.stderr)
+            for search in ([], ["--search", "layers"]):
+                result = wring("plan", "-t", trace, "-N", "2", "-g", "1", "--runnable", "--where",
+                               "cpu", "--bound-ms", "0", "-c", "onebit", "-o", self.path, *search)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                result = wring("replay", "--json", "-t", trace, "--plan", self.path, "-n", "2", "-p",
+                               provider, "--iterations", "2")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(json.loads(result.stdout)["wrong"], 0)
+        write(["z" * 513])
+        result = wring("plan", "-t", trace, "-N", "2", "-g", "1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("512", result.stderr)
+
     def test_a_codec_for_each_way(self):
         """One until the sum, another one after it, and either may be none."""
         for codec in ("none>onebit", "onebit>none", "onebit>onebit+ef"):

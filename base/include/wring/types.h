@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Element types and reductions that collectives know. Values are part of the wire format. */
+/** Element types, reductions and names that collectives know. Values are part of the wire format.
+ */
 #ifndef WRING_TYPES_H
 #define WRING_TYPES_H
 
@@ -9,6 +10,12 @@
 extern "C" {
 #endif
 #pragma GCC visibility push(default) /* the library exports what follows */
+
+/**
+ * Bytes of a bucket's or a tensor's name, its NUL included: a name has 1 to 512 bytes, in calls,
+ * traces, plans, saved states and between ranks.
+ */
+#define WRING_NAME_MAX 513
 
 enum wring_dtype {
     WRING_F32 = 0,  /* IEEE binary32 */

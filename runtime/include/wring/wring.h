@@ -64,7 +64,6 @@ extern "C" {
 #pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_FOREVER UINT64_MAX
-#define WRING_NAME_MAX 64 /* bytes of a bucket's name, its NUL included */
 
 struct wring_session;
 struct wring_bucket;
