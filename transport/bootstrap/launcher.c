@@ -3,6 +3,7 @@
  * mpirun, and mpirun within a step, while the outer one's variables are still there. */
 #include "transport/bootstrap/launcher.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -176,16 +177,29 @@ static enum wring_status read_pmix(const struct wring_log *log, struct wring_lau
 /* ---- Hydra, Slurm's pmi2, and others that speak PMI ---------------------------------------------
  */
 
+/** Slurm's step managers, not Hydra's, which may run within a step. */
+static bool slurm_speaks_pmi(void)
+{
+    return variable("SLURM_STEP_ID") != NULL && variable("HYDI_CONTROL_FD") == NULL &&
+           variable("HYDRA_PROXY_ID") == NULL && variable("MPI_LOCALNRANKS") == NULL;
+}
+
+/** Slurm ends a step in which two clients begin on one descriptor: an MPI library has it alone. */
+static bool mpi_needs_it(void)
+{
+    return slurm_speaks_pmi() && dlsym(RTLD_DEFAULT, "MPI_Init") != NULL;
+}
+
 static bool pmi_seen(void)
 {
-    return variable("PMI_RANK") != NULL || variable("PMI_FD") != NULL ||
-           variable("PMI_PORT") != NULL;
+    bool seen =
+        variable("PMI_RANK") != NULL || variable("PMI_FD") != NULL || variable("PMI_PORT") != NULL;
+    return seen && !mpi_needs_it();
 }
 
 static enum wring_status read_pmi(const struct wring_log *log, struct wring_launched *out)
 {
-    bool slurm = variable("SLURM_STEP_ID") != NULL && variable("HYDI_CONTROL_FD") == NULL &&
-                 variable("HYDRA_PROXY_ID") == NULL && variable("MPI_LOCALNRANKS") == NULL;
+    bool slurm = slurm_speaks_pmi();
 
     out->name = slurm ? "Slurm (PMI-2)" : "Hydra (PMI-1)";
     out->exchange = slurm ? &wring_exchange_pmi2 : &wring_exchange_pmi1;
