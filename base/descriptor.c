@@ -35,6 +35,25 @@ int wring_descriptor_keep(int fd)
     return fd;
 }
 
+bool wring_descriptor_lend(int fd)
+{
+    if (fd < 0)
+        return true;
+    wring_forked_hold();
+    bool kept = wring_forked_keep_descriptor(fd);
+    wring_forked_release();
+    return kept;
+}
+
+void wring_descriptor_take_back(int fd)
+{
+    if (fd < 0)
+        return;
+    wring_forked_hold();
+    wring_forked_drop_descriptor(fd);
+    wring_forked_release();
+}
+
 void wring_descriptor_close(int fd)
 {
     if (fd < 0)

@@ -20,6 +20,13 @@
 /** The second half of WRING_DESCRIPTOR(): between hold and here it was made. Releases. */
 int wring_descriptor_keep(int fd);
 
+/** One that another library made and will close: a child closes it as ours. @return false with
+ * errno where there is no memory for that */
+bool wring_descriptor_lend(int fd);
+
+/** Before that library closes it. One that was never lent, or -1, is fine. */
+void wring_descriptor_take_back(int fd);
+
 /** Close one of ours. Keeps errno. Another one, or -1, is fine. */
 void wring_descriptor_close(int fd);
 

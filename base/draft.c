@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/draft.h"
+#include "base/descriptor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +12,7 @@ bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode)
 {
     if (asprintf(&draft->path, "%s.XXXXXX", path) < 0)
         return false;
-    int fd = mkstemp(draft->path), why;
+    int fd = wring_descriptor_above_stdio(mkostemp(draft->path, O_CLOEXEC)), why;
     if (fd < 0)
         goto free_path;
     if (fchmod(fd, mode) == 0 && (draft->file = fdopen(fd, "w")) != NULL)

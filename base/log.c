@@ -1,13 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+/** One whose reader is gone must not end the process: SIGPIPE is taken back. */
 static void log_to_stderr(const char *module, const char *text)
 {
-    fprintf(stderr, "wring: %s: %s\n", module, text); /* one call, so that lines stay whole */
+    const struct timespec now = {0, 0};
+    sigset_t broken, before, pending;
+
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    sigpending(&pending);
+    /* one call, so that lines stay whole */
+    bool failed = fprintf(stderr, "wring: %s: %s\n", module, text) < 0;
+    if (failed && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        sigtimedwait(&broken, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void wring_text_clean(char *text)

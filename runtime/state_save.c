@@ -151,8 +151,10 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
     status = put_buckets(session, &out);
     if (status != WRING_OK)
         return status;
-    if (state != NULL && out.bytes <= out.room && !wring_state_digest(state, out.bytes, sum))
+    if (state != NULL && out.bytes <= out.room && !wring_state_digest(state, out.bytes, sum)) {
+        wring_error(&session->log, "the state cannot be saved: libcrypto gives no SHA-256");
         return WRING_ERR_SYSTEM;
+    }
     put(&out, sum, sizeof(sum));
     *bytes = out.bytes;
     return state == NULL || out.bytes <= out.room ? WRING_OK : WRING_ERR_INVALID;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/json.h"
 
 #define WRING_MODULE "trace"
@@ -214,7 +215,8 @@ void wring_session_trace_close(struct wring_session *session)
                    "WRING_TRACE=%s: rank 0 has not told its time: rank %" PRIu32
                    "'s events stand by its own clock",
                    session->config.trace, session->rank);
-    int fd = open(session->config.trace, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = wring_descriptor_above_stdio(
+        open(session->config.trace, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     FILE *file = fd >= 0 ? fdopen(fd, "r+") : NULL;
     bool locked = file != NULL && flock(fd, LOCK_EX) == 0;
     if (locked)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
+
 #include "tools/commands.h"
 
 /* in the order of help */
@@ -85,7 +87,9 @@ int main(int argc, char **argv)
 {
     struct command_line line = {0};
     char name[] = "wring";
+    struct wring_stdio stdio;
 
+    wring_stdio_fill(&stdio); /* else a file that is written gets what is printed, too */
     argp_err_exit_status = WRING_EXIT_USAGE;
     argp_program_version_hook = print_version;
     if (argc > 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdlib.h>
 
+#include "base/refusal.h"
 #include "transport/fabric.h"
 #include "transport/memory.h"
 
@@ -72,8 +74,11 @@ static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool s
     struct wring_block block = {.fabric = fabric, .owned = true};
     enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
     enum wring_status status = alloc_memory(fabric, bytes, wish, &block.memory, &got);
-    if (status != WRING_OK)
+    if (status != WRING_OK) {
+        wring_error(fabric->log, "no memory of %zu bytes: %s", bytes,
+                    WRING_REFUSED("memfd_create, ftruncate or mmap"));
         return status;
+    }
     tell_pages(fabric, wish, got, bytes);
     block.memory.source_only = source_only;
     status = register_with_devices(&block);

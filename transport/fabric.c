@@ -65,6 +65,12 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     peer->window.bytes = 0;
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
         return;
+    if (cause == WRING_ERR_SYSTEM || cause == WRING_ERR_NO_MEMORY) {
+        wring_fabric_fail(fabric, cause, (int32_t)fabric->rank,
+                          "rank %" PRIu32 " cannot go on with rank %" PRIu32 " (%s): %s",
+                          fabric->rank, peer->rank, fabric->devices[peer->device].name, text);
+        return;
+    }
     wring_fabric_fail(fabric, cause == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER,
                       (int32_t)peer->rank, "rank %" PRIu32 " is lost (%s): %s", peer->rank,
                       fabric->devices[peer->device].name, text);

@@ -78,7 +78,8 @@ static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
     } else if (event->kind == WRING_EVENT_CONNECTED) {
         peer->connected = true;
     } else if (event->kind == WRING_EVENT_CLOSED && peer != NULL) {
-        mishap->status = event->status == WRING_ERR_AUTH ? WRING_ERR_AUTH : WRING_ERR_PEER;
+        bool told = event->status == WRING_ERR_AUTH || event->status == WRING_ERR_SYSTEM;
+        mishap->status = told ? event->status : WRING_ERR_PEER;
         snprintf(mishap->text, sizeof(mishap->text),
                  "no connection to rank %" PRIu32 " over %s: %s", peer->rank,
                  fabric->devices[device].name,

@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "interface"
 #define SEEN_TEXT 256
@@ -138,7 +139,7 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
         return WRING_ERR_INVALID;
     }
     if (getifaddrs(&all) != 0) {
-        wring_error(log, "cannot list the network interfaces: %s", strerrordesc_np(errno));
+        wring_error(log, "cannot list the network interfaces: %s", WRING_REFUSED("getifaddrs"));
         return WRING_ERR_SYSTEM;
     }
     const char *name = wring_interface_choose(all, list, like, text);

@@ -58,12 +58,18 @@ enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring
     return status;
 }
 
+/** What a rank's own system refused: to the others it is that rank that is lost. */
+static bool is_local(enum wring_status status)
+{
+    return status == WRING_ERR_SYSTEM || status == WRING_ERR_NO_MEMORY;
+}
+
 static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
                         const struct wring_control *control)
 {
     enum wring_status status = (enum wring_status)control->a;
     int32_t rank = (int32_t)control->b;
-    if (status <= WRING_OK || status > WRING_ERR_SYSTEM)
+    if (status <= WRING_OK || status > WRING_ERR_SYSTEM || is_local(status))
         status = WRING_ERR_PEER;
     if (rank < -1 || rank >= (int32_t)fabric->size)
         rank = -1;

@@ -106,6 +106,7 @@ enum wring_status wring_memory_populate(const struct wring_memory *memory)
 enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wish,
                                         struct wring_memory *out, enum wring_memory_pages *got)
 {
+    errno = ENOMEM;
     if (too_much(bytes))
         return WRING_ERR_NO_MEMORY;
     if (wish == WRING_PAGES_POOL && bytes >= WRING_MEMORY_LARGE && map_pool(bytes, out)) {
@@ -138,6 +139,7 @@ static void *map_aligned(size_t bytes)
 enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages wish,
                                          struct wring_memory *out, enum wring_memory_pages *got)
 {
+    errno = ENOMEM;
     if (too_much(bytes))
         return WRING_ERR_NO_MEMORY;
     size_t mapped = round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));

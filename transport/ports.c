@@ -9,6 +9,7 @@
 
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "ports"
 
@@ -75,20 +76,25 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
         ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
 }
 
-/** @return the socket, or -1 and errno */
+/** @param call  out: the one that failed. @return the socket, or -1 and errno */
 static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, int backlog,
-                     bool chosen)
+                     bool chosen, const char **call)
 {
     int on = 1;
-    int fd = WRING_DESCRIPTOR(
-        socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd =
+        WRING_DESCRIPTOR(socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    *call = "socket";
     if (fd < 0)
         return -1;
     /* a chosen port serves again while connections of an earlier job linger */
     if (chosen)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (const struct sockaddr *)address, bytes) == 0 && listen(fd, backlog) == 0)
-        return fd;
+    *call = "bind";
+    if (bind(fd, (const struct sockaddr *)address, bytes) == 0) {
+        *call = "listen";
+        if (listen(fd, backlog) == 0)
+            return fd;
+    }
     wring_descriptor_close(fd);
     return -1;
 }
@@ -96,12 +102,13 @@ static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, in
 int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage *address,
                        socklen_t address_bytes, int backlog, char *why, size_t bytes)
 {
+    const char *call = "bind";
     int fd = -1;
     errno = EADDRINUSE;
     for (uint32_t port = ports->first; fd < 0 && errno == EADDRINUSE && port <= ports->last;
          port++) {
         set_port(address, (uint16_t)port);
-        fd = listen_at(address, address_bytes, backlog, port != 0);
+        fd = listen_at(address, address_bytes, backlog, port != 0, &call);
     }
     if (fd < 0 && errno == EADDRINUSE && ports->first != 0)
         snprintf(why, bytes,
@@ -109,6 +116,6 @@ int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage 
                  "takes one",
                  ports->first, ports->last);
     else if (fd < 0)
-        snprintf(why, bytes, "%s", strerrordesc_np(errno));
+        wring_refusal(why, bytes, call, errno);
     return fd;
 }

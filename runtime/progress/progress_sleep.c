@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
+#define WRING_MODULE "progress"
 #define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
 #define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
 #define CROWDED_SPINS 50                /* times as long: most of that time others have run */
@@ -18,14 +20,17 @@ enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
     pthread_condattr_t monotonic;
 
-    progress->wake_fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     pthread_mutex_init(&progress->park_mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&progress->resume, &monotonic);
     pthread_cond_init(&progress->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return progress->wake_fd >= 0 ? WRING_OK : WRING_ERR_SYSTEM;
+    progress->wake_fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (progress->wake_fd >= 0)
+        return WRING_OK;
+    wring_error(progress->engine->log, "no wake-up descriptor: %s", WRING_REFUSED("eventfd"));
+    return WRING_ERR_SYSTEM;
 }
 
 void wring_sleep_finish(struct wring_progress *progress)

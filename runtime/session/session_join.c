@@ -2,10 +2,12 @@
 /* How a session meets its peers, and how their connections come about. */
 #include "runtime/session/session.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/refusal.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"
 
@@ -48,8 +50,10 @@ static enum wring_status name_job(struct wring_session *session, uint8_t *job, u
 {
     uint8_t own[JOB_BYTES + 1]; /* and whether this rank keeps a trace */
     struct wring_blobs blobs;
-    if (getrandom(own, JOB_BYTES, 0) != JOB_BYTES)
+    if (getrandom(own, JOB_BYTES, 0) != JOB_BYTES) {
+        wring_error(&session->log, "the job cannot be named: %s", WRING_REFUSED("getrandom"));
         return WRING_ERR_SYSTEM;
+    }
     own[JOB_BYTES] = session->trace != NULL;
     enum wring_status status = wring_session_exchange(session, own, sizeof(own), &blobs);
     if (status != WRING_OK)

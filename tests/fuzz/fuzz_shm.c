@@ -21,13 +21,14 @@ struct rig {
 static void open_rig(struct rig *rig)
 {
     struct shm_ring theirs = {0};
+    const char *call;
     int fd;
 
     *rig = (struct rig){.message = calloc(1, WRING_SEND_MAX)};
     FUZZ_CHECK(rig->message != NULL, "out of memory");
-    FUZZ_CHECK(wring_shm_ring_create(&rig->in, &fd) == WRING_OK, "no ring");
+    FUZZ_CHECK(wring_shm_ring_create(&rig->in, &fd, &call) == WRING_OK, "no ring");
     close(fd);
-    FUZZ_CHECK(wring_shm_ring_create(&theirs, &fd) == WRING_OK, "no ring");
+    FUZZ_CHECK(wring_shm_ring_create(&theirs, &fd, &call) == WRING_OK, "no ring");
     FUZZ_CHECK(wring_shm_ring_map(&rig->out, fd) == WRING_OK, "no map");
     close(fd);
     wring_shm_ring_finish(&theirs);

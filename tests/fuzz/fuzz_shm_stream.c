@@ -50,6 +50,7 @@ static uint64_t take_number(struct fuzz_input *input)
 
 static void open_rig(struct rig *rig)
 {
+    const char *call;
     int ends[2], fd;
 
     *rig = (struct rig){.provider = calloc(1, sizeof(*rig->provider))};
@@ -61,7 +62,7 @@ static void open_rig(struct rig *rig)
     rig->peer = ends[0];
     rig->conn = wring_shm_conn_create(rig->provider, true, ends[1], NULL, 0);
     FUZZ_CHECK(rig->conn != NULL && rig->provider->epoll >= 0 &&
-                   wring_shm_ring_create(&rig->conn->in, &fd) == WRING_OK,
+                   wring_shm_ring_create(&rig->conn->in, &fd, &call) == WRING_OK,
                "no connection");
     close(fd);
     rig->conn->state = SHM_MEETING; /* as after the handshake */

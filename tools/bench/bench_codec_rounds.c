@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/thread.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_codec.h"
 #include "tools/bench/bench_codec_work.h"
@@ -211,7 +212,7 @@ static uint32_t start_threads(struct run *run)
         struct member *member = &run->members[i];
         member->run = run;
         member->index = i;
-        if (pthread_create(&member->thread, NULL, member_main, member) != 0)
+        if (wring_thread_create(&member->thread, member_main, member) != 0)
             return i;
     }
     return run->bench->threads;

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "tools/calibrate/calibrate.h"
 
 #define ROUNDS_MIN 10
@@ -154,7 +155,7 @@ static enum wring_status start(struct wring_calibration *job, struct worker **ou
 {
     struct worker *worker = calloc(1, sizeof(*worker));
     double failed = worker == NULL || sem_init(&worker->go, 0, 0) != 0 ||
-                    pthread_create(&worker->thread, NULL, worker_main, worker) != 0;
+                    wring_thread_create(&worker->thread, worker_main, worker) != 0;
     bool mine = failed == 0;
 
     enum wring_status status = wring_calibration_slowest(job, &failed, 1);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "rendezvous"
 
@@ -168,7 +169,8 @@ static int listen_at(const struct wring_rendezvous_params *params, const struct 
 static enum wring_status hand_out(const struct wring_rendezvous_params *params, int fd, int *out)
 {
     if (fd < 0) {
-        wring_error(params->log, "cannot listen on %s: %s", params->root, strerror(errno));
+        wring_error(params->log, "cannot listen on %s: %s", params->root,
+                    WRING_REFUSED("socket, bind or listen"));
         return WRING_ERR_ADDRESS;
     }
     *out = fd;

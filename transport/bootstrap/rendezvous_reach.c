@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
@@ -27,7 +28,7 @@
                                           */
 #define CONNECT_NS (5 * WRING_NS_PER_S)  /* then with new packets: its host may have come up */
 #define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's place is tried again */
-#define STATE_BYTES 112
+#define STATE_BYTES WRING_REFUSAL_TEXT
 #define LIST_BYTES 800
 
 /** What goes on at one place. */
@@ -35,6 +36,7 @@ struct attempt {
     const struct wring_rendezvous_place *place;
     int fd; /* -1: nothing */
     bool connected;
+    bool lacking; /* this process gets no socket */
     uint64_t since_ns, not_before_ns;
     enum wring_status refused; /* by the last who answered; WRING_OK: nobody did */
     char state[STATE_BYTES];   /* how the last try ended, for a message */
@@ -90,8 +92,11 @@ static void begin(struct reach *reach, struct attempt *attempt)
     reach->next_ns = attempt->since_ns + STAGGER_NS;
     attempt->fd = WRING_DESCRIPTOR(
         socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (attempt->fd < 0) {
-        fail(reach, attempt, errno);
+    attempt->lacking = attempt->fd < 0;
+    if (attempt->lacking) {
+        int error = errno;
+        fail(reach, attempt, error);
+        wring_refusal(attempt->state, sizeof(attempt->state), "socket", error);
         return;
     }
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -256,11 +261,11 @@ static enum wring_status report(const struct reach *reach)
         return refused;
     }
     if (reach->n == 1) {
-        wring_error(log,
-                    "rank %" PRIu32 " could not reach rank 0 at %s: %s; is it running, and is the "
-                    "port open?",
-                    rank, reach->params->root, state_of(&reach->at[0]));
-        return WRING_ERR_PEER;
+        bool lacking = reach->at[0].lacking;
+        wring_error(log, "rank %" PRIu32 " could not reach rank 0 at %s: %s%s", rank,
+                    reach->params->root, state_of(&reach->at[0]),
+                    lacking ? "" : "; is it running, and is the port open?");
+        return lacking ? WRING_ERR_SYSTEM : WRING_ERR_PEER;
     }
     list_states(reach, list, sizeof(list));
     wring_error(log, "rank %" PRIu32 " could not reach rank 0 at any of its addresses%s: %s", rank,

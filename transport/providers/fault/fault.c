@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
 #define BATCH 32
 #define SOON_NS 2000 /* not worth going to sleep for */
@@ -253,7 +254,7 @@ enum wring_status wring_fault_wrap(const char *schedule, const struct wring_prov
         goto free_provider;
     provider->timer = WRING_DESCRIPTOR(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (provider->timer < 0) {
-        wring_error(params->log, "no timer for WRING_FAULT: %s", strerrordesc_np(errno));
+        wring_error(params->log, "no timer for WRING_FAULT: %s", WRING_REFUSED("timerfd_create"));
         status = WRING_ERR_SYSTEM;
         goto free_provider;
     }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "shm"
@@ -23,7 +24,7 @@ static enum wring_status provider_probe(char *reason, size_t bytes)
 {
     int fd = WRING_DESCRIPTOR(memfd_create("wring-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) {
-        snprintf(reason, bytes, "memfd_create: %s", strerror(errno));
+        wring_refusal(reason, bytes, "memfd_create", errno);
         return WRING_ERR_UNSUPPORTED;
     }
     wring_descriptor_close(fd);
@@ -44,7 +45,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
     shm->listener = -1;
     shm->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (shm->epoll < 0) {
-        wring_error(&shm->log, "epoll_create1: %s", strerror(errno));
+        wring_error(&shm->log, "no epoll descriptor: %s", WRING_REFUSED("epoll_create1"));
         free(shm);
         return WRING_ERR_SYSTEM;
     }

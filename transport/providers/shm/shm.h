@@ -137,7 +137,8 @@ uint8_t *wring_shm_region_place(const struct shm_provider *shm, uint64_t id, uin
 /** Send all regions there are to a connection that is being made. */
 enum wring_status wring_shm_regions_announce(struct shm_conn *conn);
 
-/** A peer's region: map it. fd is borrowed. Errors: WRING_ERR_FRAME, _NO_MEMORY, _SYSTEM. */
+/** A peer's region: map it. fd is borrowed. Errors: WRING_ERR_FRAME, _NO_MEMORY, _SYSTEM with errno
+ *  of mmap(). */
 enum wring_status wring_shm_mapping_add(struct shm_conn *conn, const struct shm_frame *frame,
                                         int fd);
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/providers/handshake.h"
 
 #define WRING_MODULE "shm"
@@ -40,12 +41,22 @@ struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, 
     return conn;
 }
 
+/** Out of the epoll set before it is closed: where a child that is about to exec has it, too, the
+ * set would go on telling of it. */
+static void close_socket(struct shm_conn *conn)
+{
+    if (conn->in_epoll)
+        epoll_ctl(shm_of(conn)->epoll, EPOLL_CTL_DEL, conn->sock.fd, NULL);
+    conn->in_epoll = conn->room_in_epoll = false;
+    wring_shm_socket_finish(&conn->sock);
+}
+
 /** Leave, so that the peer can tell it from a death, and before it writes to us again. */
 static void say_goodbye(struct shm_conn *conn)
 {
     if (conn->out.inbox != NULL)
         atomic_store_explicit(&conn->out.inbox->left, 1, memory_order_release);
-    wring_shm_socket_finish(&conn->sock); /* by this the peer sees that we left */
+    close_socket(conn); /* by this the peer sees that we left */
     if (conn->in.inbox != NULL)
         atomic_fetch_add(&conn->in.inbox->gone, 1); /* by this it looks there first */
 }
@@ -70,8 +81,13 @@ void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const 
     conn->status = status;
     conn->state = SHM_DEAD;
     say_goodbye(conn);
-    conn->in_epoll = conn->room_in_epoll = false;
 }
+
+#define DUPLICATE "fcntl(F_DUPFD_CLOEXEC)"
+
+/** @param call  which the system has refused, where the status is WRING_ERR_SYSTEM */
+#define WHY(status, call) \
+    ((status) == WRING_ERR_SYSTEM ? WRING_REFUSED(call) : wring_status_text(status))
 
 /** Watch the socket for what is awaited now. */
 static void watch(struct shm_conn *conn)
@@ -85,7 +101,7 @@ static void watch(struct shm_conn *conn)
         (conn->in_epoll && conn->room_in_epoll == room))
         return;
     if (epoll_ctl(shm_of(conn)->epoll, op, conn->sock.fd, &event) != 0) {
-        wring_shm_conn_fail(conn, WRING_ERR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+        wring_shm_conn_fail(conn, WRING_ERR_SYSTEM, "%s", WRING_REFUSED("epoll_ctl"));
         return;
     }
     conn->in_epoll = true;
@@ -97,7 +113,7 @@ void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, in
     enum wring_status status = wring_shm_socket_send(&conn->sock, frame, fd);
     if (status != WRING_OK && status != WRING_ERR_PEER) /* the end of a stream shows in reading */
         wring_shm_conn_fail(conn, status, "cannot tell process %d of a region: %s", (int)conn->pid,
-                            wring_status_text(status));
+                            WHY(status, DUPLICATE));
     watch(conn);
 }
 
@@ -122,13 +138,14 @@ static void try_connect(struct shm_conn *conn)
     conn->state = SHM_AUTH;
 }
 
-/** Each side makes the ring that it reads from; all regions follow. */
-static enum wring_status begin_meeting(struct shm_conn *conn)
+/** Each side makes the ring that it reads from; all regions follow. @param call  out, as errno */
+static enum wring_status begin_meeting(struct shm_conn *conn, const char **call)
 {
     int fd;
-    enum wring_status status = wring_shm_ring_create(&conn->in, &fd);
+    enum wring_status status = wring_shm_ring_create(&conn->in, &fd, call);
     if (status != WRING_OK)
         return status;
+    *call = DUPLICATE;
     struct shm_frame ring = {.kind = SHM_FRAME_RING, .bytes = sizeof(*conn->in.inbox)};
     status = wring_shm_socket_send(&conn->sock, &ring, fd);
     wring_descriptor_close(fd);
@@ -140,18 +157,19 @@ static enum wring_status begin_meeting(struct shm_conn *conn)
 
 static void step_auth(struct shm_conn *conn)
 {
-    char why[SHM_TEXT / 2] = "";
-    enum wring_status status = wring_handshake_step(&conn->auth, conn->sock.fd, why, sizeof(why));
+    char text[SHM_TEXT / 2] = "";
+    const char *call;
+    enum wring_status status = wring_handshake_step(&conn->auth, conn->sock.fd, text, sizeof(text));
     if (status == WRING_ERR_AGAIN)
         return;
     if (status != WRING_OK) {
-        wring_shm_conn_fail(conn, status, "process %d: %s", (int)conn->pid, why);
+        wring_shm_conn_fail(conn, status, "process %d: %s", (int)conn->pid, text);
         return;
     }
-    status = begin_meeting(conn);
+    status = begin_meeting(conn, &call);
     if (status != WRING_OK)
         wring_shm_conn_fail(conn, status, "process %d: the ring cannot be made or sent: %s",
-                            (int)conn->pid, wring_status_text(status));
+                            (int)conn->pid, WHY(status, call));
 }
 
 static enum wring_status take_ring(struct shm_conn *conn, const struct shm_frame *frame, int fd)
@@ -207,8 +225,7 @@ static void begin_drain(struct shm_conn *conn)
     snprintf(conn->text, sizeof(conn->text),
              left ? "process %d disconnected" : "process %d died (it did not disconnect)",
              (int)conn->pid);
-    wring_shm_socket_finish(&conn->sock);
-    conn->in_epoll = conn->room_in_epoll = false;
+    close_socket(conn);
 }
 
 static void receive_frames(struct shm_conn *conn)
@@ -216,6 +233,7 @@ static void receive_frames(struct shm_conn *conn)
     struct shm_frame frame;
     int fd;
     for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
+        const char *call = "recvmsg";
         enum wring_status status = wring_shm_socket_receive(&conn->sock, &frame, &fd);
         if (status == WRING_ERR_AGAIN)
             return;
@@ -224,13 +242,14 @@ static void receive_frames(struct shm_conn *conn)
             return;
         }
         if (status == WRING_OK) {
+            call = "mmap";
             status = take_frame(conn, &frame, fd);
-            wring_descriptor_close(fd);
+            wring_descriptor_close(fd); /* keeps errno */
         }
         if (status != WRING_OK) {
             wring_shm_conn_fail(conn, status, "from process %d: %s", (int)conn->pid,
                                 status == WRING_ERR_FRAME ? "a malformed frame"
-                                                          : "no memory or descriptor to map with");
+                                                          : WHY(status, call));
             return;
         }
     }

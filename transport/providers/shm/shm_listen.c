@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"
@@ -48,16 +49,20 @@ static bool watch_listener(struct shm_provider *shm, int op)
     return epoll_ctl(shm->epoll, op, shm->listener, &event) == 0;
 }
 
-static enum wring_status begin_listening(struct shm_provider *shm)
+/** @param call  out: the one that failed, with errno */
+static enum wring_status begin_listening(struct shm_provider *shm, const char **call)
 {
     struct sockaddr_un address;
+    *call = "getrandom";
     if (!make_name(shm->name))
         return WRING_ERR_SYSTEM;
     socklen_t bytes = fill_address(&address, shm->name);
+    *call = "socket";
     shm->listener =
         WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (shm->listener < 0)
         return WRING_ERR_SYSTEM;
+    *call = "bind, listen or epoll_ctl";
     if (bind(shm->listener, (struct sockaddr *)&address, bytes) == 0 &&
         listen(shm->listener, SOMAXCONN) == 0 && watch_listener(shm, EPOLL_CTL_ADD))
         return WRING_OK;
@@ -72,9 +77,10 @@ enum wring_status wring_shm_listen(struct wring_provider *base, void *address, s
     struct shm_provider *shm = (struct shm_provider *)base;
     if (shm->listener >= 0)
         return WRING_ERR_BUSY;
-    enum wring_status status = begin_listening(shm);
+    const char *call;
+    enum wring_status status = begin_listening(shm, &call);
     if (status != WRING_OK) {
-        wring_error(&shm->log, "listen on a UNIX socket: %s", strerror(errno));
+        wring_error(&shm->log, "cannot listen on a UNIX socket: %s", WRING_REFUSED(call));
         return status;
     }
     memcpy(address, shm->name, NAME_BYTES);
@@ -112,7 +118,7 @@ enum wring_status wring_shm_connect(struct wring_provider *base, const void *add
 
     int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
-        wring_error(&shm->log, "socket: %s", strerror(errno));
+        wring_error(&shm->log, "no socket for a connection: %s", WRING_REFUSED("socket"));
         return WRING_ERR_SYSTEM;
     }
     struct shm_conn *conn = wring_shm_conn_create(shm, false, fd, hello, hello_bytes);
@@ -154,7 +160,7 @@ static void take_peer(struct shm_provider *shm, int fd)
 /** Out of descriptors: look away for a while rather than spin. */
 static void pause_listener(struct shm_provider *shm)
 {
-    wring_warn(&shm->log, "accept: %s", strerror(errno));
+    wring_warn(&shm->log, "cannot accept a connection now: %s", WRING_REFUSED("accept4"));
     watch_listener(shm, EPOLL_CTL_DEL);
     shm->listener_retry_ns = wring_deadline_in(100 * WRING_NS_PER_MS);
 }

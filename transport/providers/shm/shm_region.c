@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 
 #define WRING_MODULE "shm"
 #define KEY_BYTES 16 /* id, bytes: little endian, as all of this host is */
@@ -91,7 +92,8 @@ enum wring_status wring_shm_region_create(struct wring_provider *base,
         .fd_offset = memory->fd_offset,
     };
     if (region->fd < 0) {
-        wring_error(&shm->log, "no descriptor for a region: %s", strerror(errno));
+        wring_error(&shm->log, "no descriptor for a region: %s",
+                    WRING_REFUSED("fcntl(F_DUPFD_CLOEXEC)"));
         free(region);
         return WRING_ERR_SYSTEM;
     }
@@ -184,8 +186,8 @@ enum wring_status wring_shm_mapping_add(struct shm_conn *conn, const struct shm_
     void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                      (off_t)(frame->offset - inside));
     if (map == MAP_FAILED) {
-        free(mapping);
-        return errno == ENOMEM ? WRING_ERR_NO_MEMORY : WRING_ERR_SYSTEM;
+        free(mapping); /* keeps errno */
+        return WRING_ERR_SYSTEM;
     }
     wring_forked_hide(map, map_bytes);
     *mapping = (struct shm_mapping){
@@ -254,6 +256,8 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
         wring_shm_conn_service(conn);
         mapping = find_mapping(conn, id);
     }
+    if (mapping == NULL && conn->state == SHM_DEAD)
+        return conn->status == WRING_ERR_SYSTEM ? conn->status : WRING_ERR_PEER; /* which is told */
     if (mapping == NULL || mapping->bytes != bytes)
         return WRING_ERR_FRAME;
 

@@ -24,21 +24,24 @@ static enum wring_status map_inbox(struct shm_ring *ring, int fd)
 {
     void *inbox = mmap(NULL, sizeof(*ring->inbox), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (inbox == MAP_FAILED)
-        return errno == ENOMEM ? WRING_ERR_NO_MEMORY : WRING_ERR_SYSTEM;
+        return WRING_ERR_SYSTEM;
     wring_forked_hide(inbox, sizeof(*ring->inbox));
     *ring = (struct shm_ring){.inbox = inbox};
     return WRING_OK;
 }
 
-enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *out)
+enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *out, const char **call)
 {
+    *call = "memfd_create";
     int fd = WRING_DESCRIPTOR(memfd_create("wring-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0)
         return WRING_ERR_SYSTEM;
 
     enum wring_status status = WRING_ERR_SYSTEM;
+    *call = "ftruncate or fcntl(F_ADD_SEALS)";
     if (ftruncate(fd, sizeof(*ring->inbox)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
         goto close_fd;
+    *call = "mmap";
     status = map_inbox(ring, fd);
     if (status != WRING_OK)
         goto close_fd;

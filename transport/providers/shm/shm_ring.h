@@ -68,10 +68,16 @@ struct shm_ring {
     uint32_t tail;           /* consumer: entries taken; producer: what it last saw of that */
 };
 
-/** Make the consumer's end. @param fd out, to be sent to the producer; the caller closes it */
-enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *fd);
+/**
+ * Make the consumer's end.
+ * @param fd    out, to be sent to the producer; the caller closes it
+ * @param call  out: the one that the system refused, for whoever logs it
+ * Errors: WRING_ERR_SYSTEM, with errno.
+ */
+enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *fd, const char **call);
 
-/** Map the producer's end; WRING_ERR_FRAME if fd is not what create makes. fd stays open. */
+/** Map the producer's end; WRING_ERR_FRAME if fd is not what create makes, WRING_ERR_SYSTEM
+ *  with errno. fd stays open. */
 enum wring_status wring_shm_ring_map(struct shm_ring *ring, int fd);
 
 /** Unmap. Fine for a zeroed ring. */

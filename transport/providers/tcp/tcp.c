@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
 
@@ -57,7 +58,7 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     }
     provider->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (provider->epoll < 0) {
-        wring_error(provider->log, "no epoll descriptor: %s", strerrordesc_np(errno));
+        wring_error(provider->log, "no epoll descriptor: %s", WRING_REFUSED("epoll_create1"));
         status = WRING_ERR_SYSTEM;
         goto free_provider;
     }

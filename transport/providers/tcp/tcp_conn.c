@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 static void close_socket(struct tcp_conn *conn)
 {
@@ -128,7 +129,7 @@ enum wring_status wring_tcp_watch(struct tcp_conn *conn)
     if (setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
         ask_for_edges(provider, EPOLL_CTL_ADD, conn) != 0) {
         wring_error(provider->log, "peer %s: cannot set up a socket: %s", conn->peer,
-                    strerrordesc_np(errno));
+                    WRING_REFUSED("setsockopt or epoll_ctl"));
         return WRING_ERR_SYSTEM;
     }
     return WRING_OK;
@@ -149,7 +150,7 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
 
     int fd = WRING_DESCRIPTOR(socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
-        wring_error(provider->log, "cannot make a socket: %s", strerrordesc_np(errno));
+        wring_error(provider->log, "cannot make a socket: %s", WRING_REFUSED("socket"));
         return WRING_ERR_SYSTEM;
     }
     if (!provider->keeps_congestion)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 #define BACKLOG 512
 #define ACCEPT_RETRY_NS (100 * WRING_NS_PER_MS)
@@ -46,7 +47,8 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
         if (errno == EAGAIN) {
             provider->listener_ready = false;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            wring_warn(provider->log, "cannot accept a connection now: %s", strerrordesc_np(errno));
+            wring_warn(provider->log, "cannot accept a connection now: %s",
+                       WRING_REFUSED("accept4"));
             hold_accepting(provider, now);
         } /* else it was gone before it was accepted: the next one may be well */
         return errno != EAGAIN && provider->listener_retry_ns <= now;
@@ -112,7 +114,7 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
     if (getsockname(fd, (struct sockaddr *)&local, &local_bytes) != 0 ||
         wring_tcp_watch_listener(provider, EPOLL_CTL_ADD, fd) != 0) {
         wring_error(provider->log, "cannot listen on %s: %s", provider->bind,
-                    strerrordesc_np(errno));
+                    WRING_REFUSED("getsockname or epoll_ctl"));
         wring_descriptor_close(fd);
         return WRING_ERR_SYSTEM;
     }

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/refusal.h"
 
 /** A free slot; the table grows where there is none. */
 static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)
@@ -28,7 +29,7 @@ static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)
         slots[i].region = NULL;
         if (getrandom(&slots[i].generation, sizeof(slots[i].generation), 0) !=
             sizeof(slots[i].generation)) {
-            wring_error(provider->log, "no random numbers: %s", strerrordesc_np(errno));
+            wring_error(provider->log, "no random numbers: %s", WRING_REFUSED("getrandom"));
             return WRING_ERR_SYSTEM;
         }
     }

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs_address.h"
@@ -86,7 +87,7 @@ static enum wring_status fill_provider(struct verbs_provider *verbs, const char 
     }
     verbs->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (verbs->epoll < 0) {
-        wring_error(&verbs->log, "epoll_create1: %s", strerror(errno));
+        wring_error(&verbs->log, "no epoll descriptor: %s", WRING_REFUSED("epoll_create1"));
         return WRING_ERR_SYSTEM;
     }
     wring_verbs_settings_read(config, &verbs->settings);

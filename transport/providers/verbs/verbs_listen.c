@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/verbs.h"
 #include "transport/providers/verbs/verbs_address.h"
@@ -76,7 +77,7 @@ static enum wring_status start_stream(struct verbs_provider *verbs, const struct
 {
     int fd = WRING_DESCRIPTOR(socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
-        wring_error(&verbs->log, "socket: %s", strerror(errno));
+        wring_error(&verbs->log, "no socket for a connection: %s", WRING_REFUSED("socket"));
         return WRING_ERR_SYSTEM;
     }
     *out = fd;

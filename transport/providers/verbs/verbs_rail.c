@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/descriptor.h"
 #include "transport/providers/verbs/verbs.h"
 #include "transport/providers/verbs/verbs_query.h"
 
@@ -89,19 +90,40 @@ static bool read_limits(struct verbs_rail *rail)
     return true;
 }
 
+/** The library's own descriptors: above 2 as ours, and no child is to keep the device in use. */
+static bool lend_descriptors(const struct verbs_rail *rail)
+{
+    return wring_descriptor_lend(rail->context->cmd_fd) &&
+           wring_descriptor_lend(rail->context->async_fd) &&
+           wring_descriptor_lend(rail->channel->fd);
+}
+
+static void open_context(struct verbs_rail *rail)
+{
+    const struct verbs_library *library = &rail->provider->library;
+    struct wring_stdio stdio;
+
+    wring_stdio_fill(&stdio);
+    rail->context = wring_verbs_open_named(library, rail->choice.device);
+    if (rail->context != NULL)
+        rail->channel = library->create_comp_channel(rail->context);
+    int saved = errno;
+    wring_stdio_free(&stdio);
+    errno = saved;
+}
+
 enum wring_status wring_verbs_rail_open(struct verbs_rail *rail)
 {
     struct verbs_provider *verbs = rail->provider;
     const struct verbs_library *library = &verbs->library;
-    rail->context = wring_verbs_open_named(library, rail->choice.device);
+    open_context(rail);
     if (rail->context == NULL || !read_limits(rail)) {
         wring_error(&verbs->log, "device %s cannot be opened: %s", rail->choice.device,
                     strerror(errno));
         return WRING_ERR_DEVICE;
     }
     rail->pd = library->alloc_pd(rail->context);
-    rail->channel = library->create_comp_channel(rail->context);
-    if (rail->pd == NULL || rail->channel == NULL ||
+    if (rail->pd == NULL || rail->channel == NULL || !lend_descriptors(rail) ||
         !watch_fd(rail, rail->channel->fd, &rail->notices, VERBS_WATCH_NOTICES) ||
         !watch_fd(rail, rail->context->async_fd, &rail->async, VERBS_WATCH_ASYNC)) {
         wring_error(&verbs->log, "no protection domain or completion channel on %s: %s",
@@ -121,6 +143,11 @@ void wring_verbs_rail_close(struct verbs_rail *rail)
     const struct verbs_library *library = &rail->provider->library;
     if (rail->cq != NULL)
         library->destroy_cq(rail->cq);
+    if (rail->channel != NULL) {
+        wring_descriptor_take_back(rail->channel->fd);
+        wring_descriptor_take_back(rail->context->async_fd);
+        wring_descriptor_take_back(rail->context->cmd_fd);
+    }
     if (rail->channel != NULL)
         library->destroy_comp_channel(rail->channel);
     if (rail->pd != NULL)

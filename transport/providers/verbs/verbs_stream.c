@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/providers/handshake.h"
 #include "transport/providers/verbs/verbs.h"
 #include "transport/providers/verbs/verbs_listen.h"
@@ -15,6 +16,8 @@
 
 void wring_verbs_stream_close(struct verbs_conn *conn)
 {
+    if (conn->stream.in_epoll) /* a child that is about to exec may have it, too */
+        epoll_ctl(wring_verbs_of(conn)->epoll, EPOLL_CTL_DEL, conn->stream.fd, NULL);
     wring_descriptor_close(conn->stream.fd);
     conn->stream.fd = -1;
     conn->stream.in_epoll = false;
@@ -33,7 +36,7 @@ static void watch(struct verbs_conn *conn)
     if (stream->fd < 0 || (stream->in_epoll && stream->room_in_epoll == room))
         return;
     if (epoll_ctl(wring_verbs_of(conn)->epoll, op, stream->fd, &event) != 0) {
-        wring_verbs_conn_fail(conn, WRING_ERR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+        wring_verbs_conn_fail(conn, WRING_ERR_SYSTEM, "%s", WRING_REFUSED("epoll_ctl"));
         return;
     }
     stream->in_epoll = true;
