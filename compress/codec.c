@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/codec.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/pair.h"
 #include "compress/spec.h"
+
+#define ROOM_ALIGN 64 /* sizes are multiples of it */
 
 /* clang-format off */
 static const struct wring_codec_ops *const codecs[] = {
@@ -36,6 +39,19 @@ static enum wring_status set_tier(struct wring_codec *codec, const char *name, c
     return WRING_ERR_INVALID;
 }
 
+static enum wring_status make_room(struct wring_codec *codec)
+{
+    size_t bytes = (codec->ops->scratch_bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+
+    if (bytes == 0)
+        return WRING_OK;
+    codec->room = aligned_alloc(ROOM_ALIGN, sizeof(*codec->room) + bytes);
+    if (codec->room == NULL)
+        return WRING_ERR_NO_MEMORY;
+    atomic_init(&codec->room->taken, false);
+    return WRING_OK;
+}
+
 static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
                                 char *why, size_t why_bytes)
 {
@@ -53,7 +69,7 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.rounds = codec->ops->rounds;
     codec->info.unit = codec->ops->unit(codec);
-    return WRING_OK;
+    return make_room(codec);
 }
 
 enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
@@ -83,6 +99,7 @@ void wring_codec_destroy(struct wring_codec *codec)
     if (codec == NULL)
         return;
     wring_pair_finish(codec);
+    free(codec->room);
     free(codec);
 }
 
@@ -102,11 +119,48 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
     return codec->ops->bound(codec, elems);
 }
 
+/** Another thread encodes by this codec. @return NULL: there is no memory */
+static void *take_more(void)
+{
+    return aligned_alloc(ROOM_ALIGN, WRING_CODEC_SCRATCH_MAX);
+}
+
+/** An encode ends, whatever else happens. */
+static void wait_for(struct wring_codec_room *room)
+{
+    while (atomic_exchange_explicit(&room->taken, true, memory_order_acquire))
+        sched_yield();
+}
+
 size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code)
 {
-    return codec->ops->encode(codec, context, src, elems, residual, code);
+    struct wring_codec_room *room = codec->room;
+    void *scratch = NULL, *more = NULL;
+
+    if (room != NULL && !atomic_exchange_explicit(&room->taken, true, memory_order_acquire))
+        scratch = room->bytes;
+    else if (room != NULL)
+        scratch = more = take_more();
+    if (room != NULL && scratch == NULL) {
+        wait_for(room);
+        scratch = room->bytes;
+    }
+    size_t bytes = codec->ops->encode(codec, context, src, elems, residual, code, scratch);
+    if (room != NULL && more == NULL)
+        atomic_store_explicit(&room->taken, false, memory_order_release);
+    free(more);
+    return bytes;
+}
+
+size_t wring_codec_encode_in(const struct wring_codec *codec,
+                             const struct wring_codec_context *context, const float *src,
+                             uint64_t elems, float *residual, void *code, void *scratch)
+{
+    if (scratch == NULL)
+        return wring_codec_encode(codec, context, src, elems, residual, code);
+    return codec->ops->encode(codec, context, src, elems, residual, code, scratch);
 }
 
 enum wring_status wring_codec_decode(const struct wring_codec *codec,

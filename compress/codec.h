@@ -3,6 +3,8 @@
 #ifndef WRING_COMPRESS_CODEC_H
 #define WRING_COMPRESS_CODEC_H
 
+#include <stdatomic.h>
+
 #include "base/cpu.h"
 #include "compress/kernels/kernels.h"
 #include <wring/codec.h>
@@ -15,7 +17,19 @@ struct wring_codec {
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
     struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; else NULL */
+    struct wring_codec_room *room;         /* for encodes outside of jobs; NULL: none is needed */
 };
+
+/** Where an encode works that was given no scratch. */
+struct wring_codec_room {
+    atomic_bool taken;
+    _Alignas(64) unsigned char bytes[];
+};
+
+/** As wring_codec_encode(). @param scratch  [ops->scratch_bytes]; NULL: the codec's own */
+size_t wring_codec_encode_in(const struct wring_codec *codec,
+                             const struct wring_codec_context *context, const float *src,
+                             uint64_t elems, float *residual, void *code, void *scratch);
 
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
 void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);

@@ -16,9 +16,21 @@
 #define RAW_SOURCES 64  /* so many are added in one pass; more take further passes */
 #define TILE_ELEMS 4096 /* 16 KiB of sum and as much of scratch stay in the first cache */
 
+/** Of the scratch, before the codec's part: as many elements as the job has. */
+static size_t element_bytes(uint64_t elems)
+{
+    return (elems * sizeof(float) + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
 size_t wring_job_scratch_bytes(uint64_t max_elems)
 {
-    return (max_elems * sizeof(float) + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    return element_bytes(max_elems) + WRING_CODEC_SCRATCH_MAX;
+}
+
+/** What an encode of the job works in. NULL: it was given none */
+static void *codec_scratch(const struct wring_job *job, void *scratch)
+{
+    return scratch != NULL ? (char *)scratch + element_bytes(job->elems) : NULL;
 }
 
 static bool is_raw(const struct wring_source *source)
@@ -35,8 +47,8 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
 {
     if (job->codec_out == NULL)
         return WRING_ERR_INVALID;
-    job->code_bytes = wring_codec_encode(job->codec_out, &job->context, job->src, job->elems,
-                                         job->residual, job->code);
+    job->code_bytes = wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems,
+                                            job->residual, job->code, codec_scratch(job, scratch));
     return job->measure ? wring_job_loss_encode(job, scratch) : WRING_OK;
 }
 
@@ -182,7 +194,8 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     const struct wring_encoded run = {scratch, dst, residual, tile.n};
     if (job->measure && residual == NULL)
         memcpy(scratch, dst, tile.n * sizeof(*dst));
-    size_t bytes = wring_codec_encode(job->codec_out, &context, dst, tile.n, residual, code);
+    size_t bytes = wring_codec_encode_in(job->codec_out, &context, dst, tile.n, residual, code,
+                                         codec_scratch(job, scratch));
     job->code_bytes += bytes;
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);

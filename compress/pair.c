@@ -27,9 +27,10 @@ static size_t pair_bound(const struct wring_codec *codec, uint64_t elems)
 
 static size_t pair_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
-    return wring_codec_encode(way_of(codec, context), context, src, elems, residual, code);
+    return wring_codec_encode_in(way_of(codec, context), context, src, elems, residual, code,
+                                 scratch);
 }
 
 static enum wring_status pair_decode(const struct wring_codec *codec,

@@ -24,11 +24,11 @@ static size_t bf16_bound(const struct wring_codec *codec, uint64_t elems)
 
 static size_t bf16_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
     const struct wring_narrow_tier *tier = codec->kernels;
 
-    (void)context;
+    (void)context, (void)scratch;
     if (residual != NULL)
         tier->kernels->encode_feedback(code, src, residual, elems);
     else

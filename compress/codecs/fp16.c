@@ -28,9 +28,10 @@ static size_t fp16_bound(const struct wring_codec *codec, uint64_t elems)
  */
 static size_t fp16_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
     const struct wring_half_tier *tier = codec->kernels;
+    (void)scratch;
     uint32_t top = context->phase == 0 ? WRING_HALF_OVERFLOW : WRING_HALF_SATURATE;
 
     if (residual != NULL)

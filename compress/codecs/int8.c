@@ -35,11 +35,11 @@ static size_t int8_bound(const struct wring_codec *codec, uint64_t elems)
 
 static size_t int8_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
     const struct wring_quant_tier *tier = codec->kernels;
 
-    (void)context;
+    (void)context, (void)scratch;
     tier->kernels->encode(code, src, residual, elems, codec->info.unit);
     return int8_bound(codec, elems);
 }

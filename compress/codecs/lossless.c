@@ -2,6 +2,8 @@
 /** lossless: what the codec is (lossless.h). */
 #include "compress/codecs/lossless.h"
 
+#include "compress/codecs/lossless_outflow.h"
+
 enum {
     PARAM_BLOCK
 };
@@ -38,6 +40,7 @@ const struct wring_codec_ops wring_codec_lossless = {
     .init = lossless_init,
     .unit = lossless_unit,
     .bound = wring_lossless_bound,
+    .scratch_bytes = sizeof(struct wring_lossless_outflow), /* longer than a block's code */
     .encode = wring_lossless_encode,
     .decode = wring_lossless_decode,
 };

@@ -56,7 +56,7 @@ static inline size_t wring_lossless_bytes(const struct wring_lossless_plan *plan
 size_t wring_lossless_bound(const struct wring_codec *codec, uint64_t elems);
 size_t wring_lossless_encode(const struct wring_codec *codec,
                              const struct wring_codec_context *context, const float *src,
-                             uint64_t elems, float *residual, void *code);
+                             uint64_t elems, float *residual, void *code, void *scratch);
 enum wring_status wring_lossless_decode(const struct wring_codec *codec,
                                         const struct wring_codec_context *context, const void *code,
                                         size_t code_bytes, float *dst, uint64_t elems, bool add);

@@ -177,10 +177,12 @@ static size_t put_block(struct input *in, unsigned char *at, struct wring_split_
     return wring_lossless_bytes(&plan, in->n);
 }
 
-/** Codes that stay in a near cache until they are sent. @param room  bytes of code */
-static size_t encode_near(struct input in, unsigned char *code, size_t room)
+/**
+ * Codes that stay in a near cache until they are sent.
+ * @param room  bytes of code @param piece  room for a block, whose code may be shorter
+ */
+static size_t encode_near(struct input in, unsigned char *code, size_t room, unsigned char *piece)
 {
-    unsigned char piece[WRING_LOSSLESS_ROOM(WRING_SPLIT_BLOCK_MAX)];
     size_t bytes = 0;
 
     while (in.left > 0) {
@@ -201,11 +203,9 @@ static bool may_go_straight(const struct input *in)
 }
 
 /** Codes that leave for memory. The last block does not go straight, nor one that may be zeros. */
-static size_t encode_far(struct input in, unsigned char *code)
+static size_t encode_far(struct input in, unsigned char *code, struct wring_lossless_outflow *out)
 {
-    struct wring_lossless_outflow out;
-
-    wring_lossless_outflow_begin(&out, code);
+    wring_lossless_outflow_begin(out, code);
     while (in.left > 0) {
         bool may = may_go_straight(&in), straight = may && in.left > in.n && in.peak != 0;
         uint64_t ahead = may ? AHEAD_STRAIGHT : AHEAD;
@@ -213,24 +213,24 @@ static size_t encode_far(struct input in, unsigned char *code)
             .next = input_next(&in),
             .fetch = in.left >= ahead + in.n ? in.src + ahead : NULL,
         };
-        unsigned char *block = wring_lossless_outflow_next(&out, in.src, straight, &beside);
+        unsigned char *block = wring_lossless_outflow_next(out, in.src, straight, &beside);
         size_t bytes = put_block(&in, block, &beside);
         uint64_t gone = beside.straight != NULL ? WRING_SPLIT_STRAIGHT(in.n) : 0;
-        wring_lossless_outflow_follow(&out, block, bytes, gone);
+        wring_lossless_outflow_follow(out, block, bytes, gone);
         input_advance(&in, &beside);
     }
-    return wring_lossless_outflow_end(&out);
+    return wring_lossless_outflow_end(out);
 }
 
 size_t wring_lossless_encode(const struct wring_codec *codec,
                              const struct wring_codec_context *context, const float *src,
-                             uint64_t elems, float *residual, void *code)
+                             uint64_t elems, float *residual, void *code, void *scratch)
 {
     (void)context, (void)residual; /* nothing is lost, so nothing remains */
     if (elems == 0)
         return 0;
     struct input in = input_begin(codec, src, elems);
     if (WRING_IS_LONG(elems))
-        return encode_far(in, code);
-    return encode_near(in, code, wring_lossless_bound(codec, elems));
+        return encode_far(in, code, scratch);
+    return encode_near(in, code, wring_lossless_bound(codec, elems), scratch);
 }

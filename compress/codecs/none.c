@@ -27,9 +27,10 @@ static size_t none_bound(const struct wring_codec *codec, uint64_t elems)
 
 static size_t none_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
-    (void)codec, (void)context, (void)residual; /* nothing is lost, so nothing remains */
+    (void)codec, (void)context, (void)scratch,
+        (void)residual; /* nothing is lost, so nothing remains */
     if (WRING_IS_LONG(elems))
         wring_far_copy(code, src, elems * sizeof(*src));
     else

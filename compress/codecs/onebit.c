@@ -105,12 +105,12 @@ static void fetch_block(const float *at, uint64_t n)
 
 static size_t onebit_encode(const struct wring_codec *codec,
                             const struct wring_codec_context *context, const float *src,
-                            uint64_t elems, float *residual, void *code)
+                            uint64_t elems, float *residual, void *code, void *scratch)
 {
     uint64_t unit = codec->info.unit;
     unsigned char *at = code;
 
-    (void)context;
+    (void)context, (void)scratch;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems) && residual == NULL)

@@ -3,7 +3,6 @@
 
 #include "compress/kernels/bits.h"
 
-#define SAMPLE_MAX (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE)
 #define FIRST_RUNS 8    /* a first guess comes from so many runs, spread over the block … */
 #define FIRST_RUN 64    /* … of so many samples */
 #define LOWER (1 << 20) /* an eighth of a factor of 2, about */
@@ -38,13 +37,12 @@ static uint64_t safe_rank(uint64_t rank)
 }
 
 uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block)
+                            const struct wring_topk_block *block, struct wring_topk_room *room)
 {
-    float samples[SAMPLE_MAX];
     uint64_t count = block->n / WRING_PICK_STRIDE;
 
-    take_samples(samples, block, 0, count);
-    return kernels->rank(samples, NULL, count, rank_among(block, count));
+    take_samples(room->samples, block, 0, count);
+    return kernels->rank(room->samples, NULL, count, rank_among(block, count));
 }
 
 /** At least 1: a threshold of 0 counts as 1. No more than what is not finite: that must be seen. */
@@ -135,7 +133,7 @@ struct view {
     const struct wring_pick_kernels *kernels;
     struct wring_topk_block block;
     float *residual; /* which a take has changed; NULL: none has */
-    struct wring_pick_undo undo;
+    struct wring_topk_room *room;
 };
 
 /** So many entries of a block hold what is sent of it, though chance moves both. */
@@ -156,8 +154,8 @@ static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from
 
     hint->guess = *from;
     if (block->residual != NULL && !hint->untaken) {
-        if (view->kernels->take(list, &view->undo, block->src, block->residual, block->n, from,
-                                enough_of(block))) {
+        if (view->kernels->take(list, &view->room->undo, block->src, block->residual, block->n,
+                                from, enough_of(block))) {
             view->residual = block->residual;
             block->src = block->residual;
             block->residual = NULL;
@@ -192,7 +190,7 @@ static bool find_exactly(const struct view *view, struct wring_pick_list *list, 
 {
     const struct wring_topk_block *block = &view->block;
 
-    *threshold = into_range(wring_threshold_of(view->kernels, block));
+    *threshold = into_range(wring_threshold_of(view->kernels, block, view->room));
     view->kernels->find(list, block->src, block->residual, block->n, *threshold);
     return list->count <= WRING_PICK_LISTED;
 }
@@ -202,8 +200,7 @@ static bool find_exactly(const struct view *view, struct wring_pick_list *list, 
  * @param from  inout, where the list begins
  * @return the samples in the list; 0 when it holds not all that came near
  */
-static uint64_t find_lower(const struct view *view, struct wring_pick_list *list, float *samples,
-                           uint32_t *from)
+static uint64_t find_lower(const struct view *view, struct wring_pick_list *list, uint32_t *from)
 {
     const struct wring_topk_block *block = &view->block;
 
@@ -211,7 +208,7 @@ static uint64_t find_lower(const struct view *view, struct wring_pick_list *list
     view->kernels->find(list, block->src, block->residual, block->n, *from);
     if (list->count > WRING_PICK_LISTED)
         return 0;
-    return view->kernels->sampled(samples, list, block->n);
+    return view->kernels->sampled(view->room->samples, list, block->n);
 }
 
 /** From a list of what reaches `from`. */
@@ -219,12 +216,12 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
                         struct wring_pick_list *list, struct wring_topk_choice *choice)
 {
     const struct wring_topk_block *block = &view->block;
-    float samples[SAMPLE_MAX + WRING_PICK_SPARE];
+    float *samples = view->room->samples;
     uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
     uint64_t count = view->kernels->sampled(samples, list, block->n);
 
     if (count < rank && from > 1)
-        count = find_lower(view, list, samples, &from);
+        count = find_lower(view, list, &from);
     *choice = (struct wring_topk_choice){.threshold = from, .taken = view->residual != NULL};
     if (count >= rank)
         choice->threshold = view->kernels->rank(samples, NULL, count, rank);
@@ -239,19 +236,16 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
 
 bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_pick_list *list, struct wring_topk_choice *choice)
+                            struct wring_topk_room *room, struct wring_pick_list *list,
+                            struct wring_topk_choice *choice)
 {
-    struct view view;
-
-    view.kernels = kernels;
-    view.block = *block;
-    view.residual = NULL;
+    struct view view = {.kernels = kernels, .block = *block, .room = room};
     uint32_t from = find_near(&view, hint, list);
     if (from == 0)
         return false;
     bool finite = list->peak < WRING_INF_BITS;
     bool chosen = !finite || choose_from(&view, hint, from, list, choice);
     if (view.residual != NULL && (!finite || !chosen))
-        kernels->give_back(&view.undo, block->src, view.residual);
+        kernels->give_back(&room->undo, block->src, view.residual);
     return chosen;
 }

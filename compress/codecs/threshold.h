@@ -34,9 +34,18 @@ struct wring_topk_hint {
     bool untaken;   /* a residual could not be undone: two traversals are better */
 };
 
-/** The exact threshold that the samples give; 0 when they are zeros. */
+#define WRING_TOPK_SAMPLES (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE + WRING_PICK_SPARE)
+
+/** What choosing works in. */
+struct wring_topk_room {
+    struct wring_pick_undo undo;
+    float samples[WRING_TOPK_SAMPLES];
+};
+
+/** The exact threshold that the samples give; 0 when they are zeros. The room's samples are lost.
+ */
 uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block);
+                            const struct wring_topk_block *block, struct wring_topk_room *room);
 
 /**
  * List the elements that are sent.
@@ -47,6 +56,7 @@ uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
  */
 bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_pick_list *list, struct wring_topk_choice *choice);
+                            struct wring_topk_room *room, struct wring_pick_list *list,
+                            struct wring_topk_choice *choice);
 
 #endif

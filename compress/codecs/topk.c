@@ -107,13 +107,23 @@ static struct wring_pick_found mark_exact(const struct wring_pick_kernels *kerne
     return found;
 }
 
+/** What an encode works in. */
+struct scratch {
+    struct wring_topk_room room;
+    struct wring_pick_list list;
+    uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
+};
+_Static_assert(sizeof(struct scratch) <= WRING_CODEC_SCRATCH_MAX, "executors reserve no more");
+
 /** Map and count are of use only when the peak is finite. */
-static struct wring_pick_found mark(const struct wring_pick_kernels *kernels, uint64_t *map,
-                                    const struct wring_topk_block *block, bool sampled)
+static struct wring_pick_found mark(const struct wring_pick_kernels *kernels,
+                                    struct scratch *scratch, const struct wring_topk_block *block,
+                                    bool sampled)
 {
+    uint64_t *map = scratch->map;
     if (!sampled)
         return mark_exact(kernels, map, block, block->wanted);
-    uint32_t threshold = wring_threshold_of(kernels, block);
+    uint32_t threshold = wring_threshold_of(kernels, block, &scratch->room);
     struct wring_pick_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
     if (found.peak < WRING_INF_BITS && found.count > block->most)
@@ -139,11 +149,11 @@ static size_t put_frame(unsigned char *code, size_t count)
 
 /** By a map of all elements: as many as are wanted may be sent. */
 static size_t encode_marked(const struct wring_pick_kernels *kernels,
-                            const struct wring_topk_block *block, bool sampled, unsigned char *code)
+                            const struct wring_topk_block *block, bool sampled,
+                            struct scratch *scratch, unsigned char *code)
 {
-    uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
-
-    struct wring_pick_found found = mark(kernels, map, block, sampled);
+    const uint64_t *map = scratch->map;
+    struct wring_pick_found found = mark(kernels, scratch, block, sampled);
     if (found.peak >= WRING_INF_BITS)
         return put_not_finite(code);
     size_t bytes = put_frame(code, found.count);
@@ -167,39 +177,40 @@ static void leave_unsent(const struct wring_pick_kernels *kernels,
 /** By a list of those near the threshold. @return 0 when they are too many for a list */
 static size_t encode_listed(const struct wring_pick_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            unsigned char *code)
+                            struct scratch *scratch, unsigned char *code)
 {
-    struct wring_pick_list list;
+    struct wring_pick_list *list = &scratch->list;
     struct wring_topk_choice choice;
 
     wring_far_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
-    if (!wring_threshold_choose(kernels, block, hint, &list, &choice))
+    if (!wring_threshold_choose(kernels, block, hint, &scratch->room, list, &choice))
         return 0;
-    if (list.peak >= WRING_INF_BITS)
+    if (list->peak >= WRING_INF_BITS)
         return put_not_finite(code);
-    size_t bytes = put_frame(code, list.count);
-    memcpy(code + HEAD, list.values, 4 * (size_t)list.count);
-    memcpy(code + HEAD + 4 * (size_t)list.count, list.indices, 2 * (size_t)list.count);
+    size_t bytes = put_frame(code, list->count);
+    memcpy(code + HEAD, list->values, 4 * (size_t)list->count);
+    memcpy(code + HEAD + 4 * (size_t)list->count, list->indices, 2 * (size_t)list->count);
     if (block->residual != NULL)
-        leave_unsent(kernels, block, &list, choice);
+        leave_unsent(kernels, block, list, choice);
     return bytes;
 }
 
 static size_t encode_block(const struct wring_codec *codec, const struct wring_topk_block *block,
-                           struct wring_topk_hint *hint, unsigned char *code)
+                           struct wring_topk_hint *hint, struct scratch *scratch,
+                           unsigned char *code)
 {
     const struct wring_pick_tier *tier = codec->kernels;
     bool sampled = is_sampled(codec, block->n);
     size_t bytes = 0;
 
     if (sampled && block->wanted <= WRING_PICK_LISTED / LIST_SHARE)
-        bytes = encode_listed(tier->kernels, block, hint, code);
-    return bytes != 0 ? bytes : encode_marked(tier->kernels, block, sampled, code);
+        bytes = encode_listed(tier->kernels, block, hint, scratch, code);
+    return bytes != 0 ? bytes : encode_marked(tier->kernels, block, sampled, scratch, code);
 }
 
 static size_t topk_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code)
+                          uint64_t elems, float *residual, void *code, void *scratch)
 {
     uint64_t unit = codec->info.unit;
     struct wring_topk_hint hint = {0};
@@ -215,7 +226,7 @@ static size_t topk_encode(const struct wring_codec *codec,
             .wanted = wanted(codec, n),
             .most = most(codec, n),
         };
-        bytes += encode_block(codec, &block, &hint, (unsigned char *)code + bytes);
+        bytes += encode_block(codec, &block, &hint, scratch, (unsigned char *)code + bytes);
     }
     return bytes;
 }
@@ -296,6 +307,7 @@ const struct wring_codec_ops wring_codec_topk = {
     .init = topk_init,
     .unit = topk_unit,
     .bound = topk_bound,
+    .scratch_bytes = sizeof(struct scratch),
     .encode = topk_encode,
     .decode = topk_decode,
 };

@@ -235,13 +235,14 @@ static void check_choice(const struct choice_case *at, const struct wring_pick_t
                          uint32_t guess)
 {
     struct wring_pick_list *list = new_list();
+    struct wring_topk_room *room = wring_test_guarded(sizeof(*room));
     struct wring_topk_choice choice;
     struct wring_topk_hint hint = {.guess = guess};
     bool lost = at->shape == SHAPE_LOST;
     char name[64];
 
     snprintf(name, sizeof(name), "%s shape %d guess %#x", tier->head.name, at->shape, guess);
-    bool chosen = wring_threshold_choose(tier->kernels, &at->block, &hint, list, &choice);
+    bool chosen = wring_threshold_choose(tier->kernels, &at->block, &hint, room, list, &choice);
     if (!chosen) /* only where many come near */
         CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || at->before != NULL,
               "%s: no list", name);

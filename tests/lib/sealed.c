@@ -40,10 +40,10 @@ static size_t bound(const struct wring_codec *codec, uint64_t elems)
 }
 
 static size_t encode(const struct wring_codec *codec, const struct wring_codec_context *context,
-                     const float *src, uint64_t elems, float *residual, void *code)
+                     const float *src, uint64_t elems, float *residual, void *code, void *scratch)
 {
     unsigned char *to = code;
-    (void)codec, (void)residual;
+    (void)codec, (void)residual, (void)scratch;
     for (uint64_t i = 0; i < elems; i += UNIT) {
         uint64_t n = wring_codec_unit_length(UNIT, elems - i), sealed = seal(context, i);
         memcpy(to, &sealed, SEAL_BYTES);

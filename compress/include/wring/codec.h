@@ -84,6 +84,8 @@ struct wring_codec_info {
  * `code` sizes: encode never writes more than bound(elems) bytes; decode is given exactly what
  * encode said it wrote, or hostile bytes of any length.
  */
+#define WRING_CODEC_SCRATCH_MAX ((size_t)160 << 10)
+
 struct wring_codec_ops {
     const char *name;
     const char *doc; /* one line */
@@ -91,6 +93,8 @@ struct wring_codec_ops {
     unsigned rounds;
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
+    size_t scratch_bytes; /* what an encode works in, up to WRING_CODEC_SCRATCH_MAX: stacks of
+                             threads are small, so a frame has 16 KiB at most */
 
     /** Check the parameters against each other, pick kernels of at most codec->tier. */
     enum wring_status (*init)(struct wring_codec *codec, char *why, size_t why_bytes);
@@ -106,10 +110,11 @@ struct wring_codec_ops {
      * residual may be NULL (no error feedback). A unit in which src or residual holds NaN or
      * infinity decodes to NaN and leaves its part of the residual as it was. One that is EXACT
      * carries what is not finite as it is, and looks at no residual.
+     * @param scratch  [scratch_bytes], aligned to 64 bytes, nobody else's during the call
      * @return bytes written
      */
     size_t (*encode)(const struct wring_codec *codec, const struct wring_codec_context *context,
-                     const float *src, uint64_t elems, float *residual, void *code);
+                     const float *src, uint64_t elems, float *residual, void *code, void *scratch);
 
     /**
      * dst = decode(code), or dst += decode(code) with `add`, where a NaN may have any payload.
@@ -161,7 +166,8 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
  *
  * A unit in which src or residual holds NaN or infinity decodes to NaN and leaves its part of the
  * residual as it was; a codec that is EXACT carries it as it is. Threads: safe on different
- * buffers.
+ * buffers; each needs 32 KiB of stack. Calls of several threads at once by the same codec of topk
+ * or lossless allocate memory, or wait for each other where there is none; jobs never do.
  */
 size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,

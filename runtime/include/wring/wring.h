@@ -65,6 +65,14 @@ extern "C" {
 
 #define WRING_FOREVER UINT64_MAX
 
+/**
+ * Bytes of stack that a thread needs which calls the library, signal handlers of its own not
+ * counted. wring_session_open() and wring_session_commit() look up hosts, load drivers and plan,
+ * and need WRING_STACK_PLANNING. With WRING_PLAN=auto every call may plan.
+ */
+#define WRING_STACK_MIN ((size_t)64 << 10)
+#define WRING_STACK_PLANNING ((size_t)256 << 10)
+
 struct wring_session;
 struct wring_bucket;
 struct wring_group;
