@@ -289,6 +289,12 @@ bool wring_auth_is_proven(const struct wring_auth *auth)
            (auth->status == WRING_ERR_AGAIN || auth->status == WRING_OK);
 }
 
+bool wring_auth_has_heard(const struct wring_auth *auth)
+{
+    unsigned first = auth->initiator ? 1 : 0; /* the peer's first message */
+    return auth->message > first || (auth->message == first && auth->at > auth->start);
+}
+
 const void *wring_auth_hello(const struct wring_auth *auth, size_t *bytes)
 {
     *bytes = auth->transcript[HELLO_SIZE_AT];

@@ -85,6 +85,9 @@ enum wring_status wring_auth_status(const struct wring_auth *auth);
 /** On the side that connects: has the peer proven that it knows the secret, as far as is seen? */
 bool wring_auth_is_proven(const struct wring_auth *auth);
 
+/** Has the peer sent anything yet? */
+bool wring_auth_has_heard(const struct wring_auth *auth);
+
 /** The initiator's hello; for an acceptor, after WRING_OK. @param bytes out @return borrowed */
 const void *wring_auth_hello(const struct wring_auth *auth, size_t *bytes);
 

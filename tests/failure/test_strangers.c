@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -110,6 +111,140 @@ static void idle_connections_do_not_keep_ranks_out(void)
     for (int i = 0; i < IDLERS; i++)
         if (idlers[i] >= 0)
             close(idlers[i]);
+}
+
+#define CROWD 2100 /* more than the root would wait for one after the other */
+
+static int crowd[CROWD];
+
+/** @return how many of them there could be */
+static unsigned crowd_in(uint16_t port)
+{
+    struct rlimit limit;
+    unsigned n = 0;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int i = 0; i < CROWD; i++) {
+        crowd[i] = connect_to(port);
+        n += crowd[i] >= 0;
+    }
+    return n;
+}
+
+static void bring_a_crowd(const struct procs_job *running)
+{
+    unsigned n = crowd_in(running->port);
+    CHECK(n == CROWD, "only %u strangers: %s", n, strerror(errno));
+}
+
+static void send_the_crowd_away(void)
+{
+    for (int i = 0; i < CROWD; i++)
+        if (crowd[i] >= 0)
+            close(crowd[i]);
+}
+
+static int run_after_crowd(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank > 0)
+        usleep(1000000);
+    return exchange(rank, 20, NULL);
+}
+
+/** From the address from which the ranks come, as behind a translator of addresses. */
+static void crowds_that_say_nothing_make_room(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=15s", NULL};
+    start(3, settings, run_after_crowd);
+    job.meddle = bring_a_crowd;
+    CHECK(procs_run(&job, DEADLINE_S), "ranks do not get in");
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+    SAID(0, 0, "closed a connection from 127.0.0.1 that said nothing", "ranks 1, 2 yet to come");
+    send_the_crowd_away();
+}
+
+static void those_who_said_nothing_are_counted(void)
+{
+    static const char want[] = "did not join in time (WRING_JOIN_TIMEOUT): 1 of 2 are here; ";
+    unsigned n = 0;
+    start(2, impatient, run_plain);
+    job.processes = 1;
+    job.meddle = bring_a_crowd;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    const char *at = strstr(job.texts[0], want);
+    CHECK(at != NULL && sscanf(at + strlen(want), "%u connections said nothing", &n) == 1 &&
+              n >= 300 && n <= CROWD && strstr(at, "the last from 127.0.0.1") != NULL,
+          "%u; rank 0 said:\n%s", n, job.texts[0]);
+    send_the_crowd_away();
+}
+
+/** As many descriptors as are open, and a few more. */
+static void leave_descriptors(rlim_t more)
+{
+    struct rlimit limit;
+    int lowest = dup(0);
+    close(lowest);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)lowest + more;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static int run_short_of_descriptors(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (rank->rank == 0)
+        leave_descriptors(3);
+    double cpu = cpu_seconds();
+    uint64_t began = wring_now_ns();
+    int code = exchange(rank, 20, NULL);
+    cpu = cpu_seconds() - cpu;
+    double wall = (double)(wring_now_ns() - began) / 1e9;
+    procs_say(rank, "computed for %s of the time", cpu < wall / 4 ? "little" : "much");
+    return code;
+}
+
+static void short_of_descriptors_is_said_and_slept_through(void)
+{
+    start(8, impatient, run_short_of_descriptors);
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(0, 2, "rendezvous: cannot accept a connection now: all of the ",
+         " descriptors that this process may have are in use (ulimit -n); at least ",
+         "did not join in time", "rank 0 cannot take more: all of the ", "open peer lost",
+         "computed for little of the time");
+    const char *first = strstr(job.texts[0], "cannot accept a connection now");
+    CHECK(first == NULL || strstr(first + 1, "cannot accept a connection now") == NULL,
+          "it is said again and again:\n%s", job.texts[0]);
+}
+
+/** Somebody raises the limit while ranks wait. */
+static void give_descriptors(const struct procs_job *running)
+{
+    struct rlimit limit;
+    usleep(500000);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    CHECK(prlimit(running->pids[0], RLIMIT_NOFILE, &limit, NULL) == 0, "%s", strerror(errno));
+}
+
+static const char *const tcp_alone[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=30s", NULL};
+
+static void ranks_join_when_descriptors_come_free(void)
+{
+    start(8, tcp_alone, run_short_of_descriptors);
+    job.meddle = give_descriptors;
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 8; i++)
+        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
 }
 
 /** Loopback ports of 127.0.0.1 that are listened on now. */
@@ -223,6 +358,11 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"garbage_at_the_rendezvous_does_no_harm", garbage_at_the_rendezvous_does_no_harm},
         {"idle_connections_do_not_keep_ranks_out", idle_connections_do_not_keep_ranks_out},
+        {"crowds_that_say_nothing_make_room", crowds_that_say_nothing_make_room},
+        {"those_who_said_nothing_are_counted", those_who_said_nothing_are_counted},
+        {"short_of_descriptors_is_said_and_slept_through",
+         short_of_descriptors_is_said_and_slept_through},
+        {"ranks_join_when_descriptors_come_free", ranks_join_when_descriptors_come_free},
         {"garbage_at_the_provider_does_no_harm", garbage_at_the_provider_does_no_harm},
         {NULL, NULL},
     };

@@ -10,7 +10,9 @@
 
 #define WRING_MODULE "rendezvous"
 #define HANDSHAKE_NS (5 * WRING_NS_PER_S)
-#define FAREWELL_NS (3 * WRING_NS_PER_S) /* for late ranks to hear why the job has ended */
+#define SLICE_NS (100 * WRING_NS_PER_MS)
+#define CROWDED_SLICE_NS (10 * WRING_NS_PER_MS) /* where somebody has to wait for a place */
+#define FAREWELL_NS (3 * WRING_NS_PER_S)        /* for late ranks to hear why the job has ended */
 
 /** It knows the key: is it a rank that we miss? Two that cannot both be right end the job. */
 static void read_and_judge(struct wring_rendezvous_host *host,
@@ -57,10 +59,10 @@ static void advance(struct wring_rendezvous_host *host, struct wring_rendezvous_
 
     if (status == WRING_OK) {
         admit(host, pending);
-    } else if (status != WRING_ERR_AGAIN) {
+    } else if (status != WRING_ERR_AGAIN ||
+               (alive && wring_now_ns() > pending->since_ns + HANDSHAKE_NS)) {
         wring_rendezvous_refuse(host, pending);
-        wring_rendezvous_drop(pending);
-    } else if (!alive || wring_now_ns() > pending->since_ns + HANDSHAKE_NS) {
+    } else if (!alive) {
         wring_rendezvous_drop(pending);
     }
 }
@@ -77,9 +79,10 @@ static unsigned watch(struct wring_rendezvous_host *host)
             bool out = wring_auth_output(&host->pending[i].auth, &data) > 0;
             host->fds[n++] = (struct pollfd){host->pending[i].fd, out ? POLLOUT : POLLIN, 0};
         }
-    /* all places taken: let the queue of the system hold them */
-    host->fds[0] =
-        (struct pollfd){n == WRING_RENDEZVOUS_PENDING + 1 ? -1 : host->listen_fd, POLLIN, 0};
+    /* all places taken, or no descriptor left: let the queue of the system hold them */
+    bool is_closed =
+        n == WRING_RENDEZVOUS_PENDING + 1 || !wring_door_is_open(&host->door, wring_now_ns());
+    host->fds[0] = (struct pollfd){is_closed ? -1 : host->listen_fd, POLLIN, 0};
     for (uint32_t i = 1; i < rendezvous->base.size; i++)
         if (rendezvous->fds[i] >= 0 && host->verdict.status == WRING_OK)
             host->fds[n++] = (struct pollfd){rendezvous->fds[i], POLLRDHUP, 0};
@@ -104,10 +107,11 @@ static void find_departed(struct wring_rendezvous_host *host, unsigned watched)
 static enum wring_status serve(struct wring_rendezvous_host *host,
                                const struct wring_patience *patience)
 {
-    uint64_t slice = wring_now_ns() + 100 * WRING_NS_PER_MS;
+    unsigned watched = watch(host);
+    bool crowded = host->fds[0].fd < 0;
+    uint64_t slice = wring_now_ns() + (crowded ? CROWDED_SLICE_NS : SLICE_NS);
     struct wring_patience brief = {slice < patience->deadline_ns ? slice : patience->deadline_ns,
                                    patience->cancel};
-    unsigned watched = watch(host);
 
     enum wring_status status = wring_stream_poll(host->fds, watched, &brief);
     if (status == WRING_ERR_CLOSED)
@@ -169,6 +173,7 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
     if (host == NULL || fds == NULL)
         goto free_host;
     host->rendezvous = rendezvous;
+    host->door.module = WRING_MODULE;
     host->secret = secret;
     host->fds = fds;
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)

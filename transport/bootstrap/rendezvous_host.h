@@ -8,12 +8,15 @@
 #define WRING_TRANSPORT_RENDEZVOUS_HOST_H
 
 #include "transport/bootstrap/rendezvous_private.h"
+#include "transport/door.h"
 
-#define WRING_RENDEZVOUS_PENDING 64 /* places for those who have not proven anything */
+#define WRING_RENDEZVOUS_PENDING 256 /* places for those who have not proven anything */
 
 /** A connection that has not proven anything yet. */
 struct wring_rendezvous_pending {
     int fd; /* -1: free */
+    bool has_spoken;
+    uint32_t origin;
     uint64_t since_ns;
     char from[WRING_RENDEZVOUS_ADDRESS];
     struct wring_auth auth;
@@ -44,8 +47,10 @@ struct wring_rendezvous_host {
     struct wring_rendezvous *rendezvous;
     const uint8_t *secret;
     int listen_fd;
+    struct wring_door door;
+    bool was_short;        /* of descriptors, when last asked for one */
     uint32_t joined, told; /* told: of the verdict, without having joined */
-    struct wring_rendezvous_refusals wrong_key, other_version, garbage;
+    struct wring_rendezvous_refusals wrong_key, other_version, garbage, silence;
     struct wring_rendezvous_verdict verdict;
     struct pollfd *fds; /* [1 + WRING_RENDEZVOUS_PENDING + size] */
     struct wring_rendezvous_pending pending[WRING_RENDEZVOUS_PENDING];
@@ -54,12 +59,21 @@ struct wring_rendezvous_host {
 /** Close; what it was sent last arrives. */
 void wring_rendezvous_drop(struct wring_rendezvous_pending *pending);
 
-/** Take all who wait, as far as there are places; one held long makes room. */
+/** Take all who wait, as far as there are places; those that say nothing make room for others. */
 void wring_rendezvous_accept(struct wring_rendezvous_host *host);
 
-/** Someone who proves nothing never ends the job; the log has the first at once, then a few. */
+/** Someone who proves nothing, or has had its time to, goes; that never ends the job. The log has
+ *  the first at once, then a few. */
 void wring_rendezvous_refuse(struct wring_rendezvous_host *host,
-                             const struct wring_rendezvous_pending *pending);
+                             struct wring_rendezvous_pending *pending);
+
+/** How many have not said anything, those who are here and those who were turned away.
+ *  @param from out, the address of one; "" where there is none; borrowed */
+unsigned wring_rendezvous_count_silent(const struct wring_rendezvous_host *host, const char **from);
+
+/** What the host lacks, as far as is known, for all to join: "" or a text. @param text out */
+void wring_rendezvous_name_shortage(const struct wring_rendezvous_host *host, char *text,
+                                    size_t bytes);
 
 /** The job ends so. */
 __attribute__((format(printf, 4, 5))) void wring_rendezvous_end(

@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "transport/door.h"
 
 #define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
@@ -28,7 +28,7 @@
                                           */
 #define CONNECT_NS (5 * WRING_NS_PER_S)  /* then with new packets: its host may have come up */
 #define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's place is tried again */
-#define STATE_BYTES WRING_REFUSAL_TEXT
+#define STATE_BYTES 160
 #define LIST_BYTES 800
 
 /** What goes on at one place. */
@@ -67,7 +67,7 @@ static void fail(struct reach *reach, struct attempt *attempt, int error)
 {
     drop(attempt);
     attempt->refused = WRING_OK;
-    snprintf(attempt->state, sizeof(attempt->state), "%s", strerrordesc_np(error));
+    wring_door_shortage(error, 0, attempt->state, sizeof(attempt->state));
     reach->next_ns = wring_now_ns();
     attempt->not_before_ns = reach->next_ns + RETRY_NS;
 }
@@ -94,9 +94,7 @@ static void begin(struct reach *reach, struct attempt *attempt)
         socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     attempt->lacking = attempt->fd < 0;
     if (attempt->lacking) {
-        int error = errno;
-        fail(reach, attempt, error);
-        wring_refusal(attempt->state, sizeof(attempt->state), "socket", error);
+        fail(reach, attempt, errno);
         return;
     }
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

@@ -8,6 +8,8 @@
 
 #include "base/bytes.h"
 
+#define HINT_BYTES (WRING_RENDEZVOUS_ADDRESS + 64)
+
 void wring_rendezvous_end(struct wring_rendezvous_verdict *verdict, enum wring_status status,
                           uint32_t rank, const char *format, ...)
 {
@@ -66,18 +68,25 @@ void wring_rendezvous_give_up(struct wring_rendezvous_host *host)
 {
     struct wring_rendezvous_names absent = {0};
     const char *names = wring_rendezvous_missing(host, &absent);
-    char hints[2 * WRING_RENDEZVOUS_ADDRESS + 64] = "";
-    size_t at = 0;
+    char wrong_key[HINT_BYTES] = "", version[HINT_BYTES] = "", silence[HINT_BYTES] = "";
+    char shortage[160], lacks[HINT_BYTES + 64] = "";
+    const char *from;
+    unsigned silent = wring_rendezvous_count_silent(host, &from);
 
+    wring_rendezvous_name_shortage(host, shortage, sizeof(shortage));
+    if (shortage[0] != '\0')
+        snprintf(lacks, sizeof(lacks), "; rank 0 cannot take more: %s", shortage);
     if (host->wrong_key.n > 0)
-        at = (size_t)snprintf(hints, sizeof(hints),
-                              "; someone from %s was refused for a wrong WRING_KEY",
-                              host->wrong_key.from);
+        snprintf(wrong_key, sizeof(wrong_key),
+                 "; someone from %s was refused for a wrong WRING_KEY", host->wrong_key.from);
     if (host->other_version.n > 0)
-        snprintf(hints + at, sizeof(hints) - at, "; someone from %s for another version of wring",
+        snprintf(version, sizeof(version), "; someone from %s for another version of wring",
                  host->other_version.from);
-    wring_rendezvous_end(&host->verdict, WRING_ERR_PEER, absent.first,
-                         "%s did not join in time (WRING_JOIN_TIMEOUT): %" PRIu32 " of %" PRIu32
-                         " are here%s",
-                         names, host->joined + 1, host->rendezvous->base.size, hints);
+    if (silent > 0)
+        snprintf(silence, sizeof(silence), "; %u connections said nothing, the last from %s",
+                 silent, from);
+    wring_rendezvous_end(
+        &host->verdict, WRING_ERR_PEER, absent.first,
+        "%s did not join in time (WRING_JOIN_TIMEOUT): %" PRIu32 " of %" PRIu32 " are here%s%s%s%s",
+        names, host->joined + 1, host->rendezvous->base.size, lacks, wrong_key, version, silence);
 }

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A listening socket to which anybody may come: who is let in while descriptors or places are
+ * short. What all who listen have in common: the rendezvous and the providers.
+ */
+#ifndef WRING_TRANSPORT_DOOR_H
+#define WRING_TRANSPORT_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct wring_log;
+
+struct wring_door {
+    uint64_t retry_ns;       /* nobody is accepted before then; 0: at once */
+    uint64_t quiet_until_ns; /* the log has had its line */
+    int error;               /* errno of the last answer that was WRING_DOOR_SHORT */
+    const char *module;      /* of log lines */
+};
+
+enum wring_door_answer {
+    WRING_DOOR_ACCEPTED,
+    WRING_DOOR_NOBODY, /* waits now */
+    WRING_DOOR_SHORT,  /* of descriptors or memory: told to the log, look again at retry_ns */
+};
+
+/**
+ * accept(), without blocking; passes over those that were gone before.
+ *
+ * @param needed  descriptors that the caller knows it will need in all, for the log; 0: unknown
+ * @param fd      out, where it answers WRING_DOOR_ACCEPTED: owned by the caller
+ * @param from    out, likewise; may be NULL
+ */
+enum wring_door_answer wring_door_accept(struct wring_door *door, const struct wring_log *log,
+                                         int listener, unsigned needed, int *fd,
+                                         struct sockaddr_storage *from);
+
+/** Look away for a while. */
+void wring_door_pause(struct wring_door *door);
+
+/** May it be asked now? Ends a pause that is over. */
+bool wring_door_is_open(struct wring_door *door, uint64_t now);
+
+/** What a system call's errno means where it says that something has run out: "no descriptor is
+ *  left: …" with the limit that was met; else the system's own words. @param text out, [bytes] */
+void wring_door_shortage(int error, unsigned needed, char *text, unsigned long bytes);
+
+/** One who was let in and has proven nothing yet. */
+struct wring_door_guest {
+    uint64_t since_ns;
+    uint32_t from; /* wring_door_origin() */
+    bool silent;   /* has not sent a byte */
+};
+
+/** A number of the host that a connection comes from, the port left out. */
+uint32_t wring_door_origin(const struct sockaddr_storage *from);
+
+/**
+ * All places are taken: who goes, for others who wait?
+ *
+ * A rank speaks first and at once. So those go first who are silent, for some ms at least; of
+ * these one from where most come, so that one host cannot take the places of others; of these the
+ * oldest. Where all have spoken it is the oldest, if it has had its time.
+ *
+ * @param slow_ns  the time that one who speaks may count on
+ * @return its index; -1: nobody yet
+ */
+int wring_door_choose(const struct wring_door_guest *guests, unsigned n, uint64_t now,
+                      uint64_t slow_ns);
+
+#endif
