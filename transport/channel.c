@@ -108,10 +108,13 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
                                     uint32_t sequence, struct wring_region *region,
                                     const void *local, size_t bytes, uint64_t cookie)
 {
-    const struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = &channel->out[member];
     uint64_t offset = out->offset + (uint64_t)(sequence % channel->window) * channel->stride;
-    return wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
-                            imm_of(channel, out, sequence), cookie);
+    enum wring_status status =
+        wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
+                         imm_of(channel, out, sequence), cookie);
+    out->puts += status == WRING_OK;
+    return status;
 }
 
 enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t member,
@@ -119,8 +122,11 @@ enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t me
                                       uint64_t offset, size_t bytes, uint64_t cookie)
 {
     struct wring_channel_out *out = &channel->out[member];
-    return wring_fabric_put(channel->fabric, out->peer, region, local, out->remote,
-                            out->offset + offset, bytes, imm_of(channel, out, 0), cookie);
+    enum wring_status status =
+        wring_fabric_put(channel->fabric, out->peer, region, local, out->remote,
+                         out->offset + offset, bytes, imm_of(channel, out, 0), cookie);
+    out->puts += status == WRING_OK;
+    return status;
 }
 
 enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t member,

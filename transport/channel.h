@@ -56,6 +56,7 @@ struct wring_channel_out {
     uint64_t offset;                /* where ours begin in it, or the data */
     uint8_t *mapped;                /* placed: the data, where it can be mapped; else NULL */
     uint32_t reserved, limit;       /* sequences */
+    uint32_t puts;                  /* pieces so far, all steps */
     struct wring_channel_name name; /* of the peer's end */
 };
 

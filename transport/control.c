@@ -34,9 +34,11 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     control.a = wring_read_u32(&reader);
     control.b = wring_read_u32(&reader);
     control.c = wring_read_u32(&reader);
-    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_CALL)
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_STANDSTILL)
         return false;
-    if (reader.bytes > 0 && kind != WRING_CONTROL_ABORT && kind != WRING_CONTROL_CALL)
+    bool texted = kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
+                  kind == WRING_CONTROL_STANDSTILL;
+    if (reader.bytes > 0 && !texted)
         return false;
     if (reader.bytes >= sizeof(control.text))
         return false;

@@ -14,12 +14,13 @@ enum wring_control_kind {
     WRING_CONTROL_CLOCK,         /* what time is it with you? c: number of the question */
     WRING_CONTROL_CLOCK_ACK,     /* a, b: low and high half of my wring_now_ns(); c: as asked */
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
+    WRING_CONTROL_STANDSTILL,    /* a: channel, b: generation, c: step; then where it stands */
 };
 
 struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;
-    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT and CALL only; NUL-terminated */
+    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT, CALL, STANDSTILL only; NUL-terminated */
 };
 
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);

@@ -100,6 +100,7 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     *at = collective;
     engine->n_active++;
 
+    collective->begun++;
     collective->runnable = true;
     collective->blocked = false;
     collective->busy = 0;

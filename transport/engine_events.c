@@ -119,7 +119,27 @@ static void on_call(void *arg, struct wring_peer *peer, uint32_t id, uint32_t ge
     wring_calls_heard(channel->owner, member, number, text);
 }
 
+/** A member says where it stands in a step. */
+static void on_standstill(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
+                          uint32_t step, const char *text)
+{
+    struct wring_engine *engine = arg;
+    struct wring_channel *channel = find_named(engine, id, generation);
+    if (channel == NULL)
+        return;
+
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " speaks of steps in a group that it is not in",
+                          peer->rank);
+        return;
+    }
+    wring_standstill_heard(channel->owner, member, step, text);
+}
+
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
 {
-    return (struct wring_fabric_handler){engine, on_arrived, on_put_done, on_credit, on_call};
+    return (struct wring_fabric_handler){engine,    on_arrived, on_put_done,
+                                         on_credit, on_call,    on_standstill};
 }

@@ -48,6 +48,14 @@ static void check_calls(struct wring_engine *engine)
             wring_calls_look(at, engine->fabric->tick_ns);
 }
 
+/** Is there one that nobody can go on with? */
+static void check_standstill(struct wring_engine *engine)
+{
+    for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
+        if (engine->fabric->state == WRING_FABRIC_WORKING)
+            wring_standstill_look(at, engine->fabric->tick_ns);
+}
+
 /** Collectives that wait, from now on. */
 static void note_waiting(struct wring_engine *engine)
 {
@@ -73,6 +81,7 @@ void wring_engine_check(struct wring_engine *engine)
     check_departed(engine);
     check_timeout(engine);
     check_calls(engine);
+    check_standstill(engine);
 }
 
 bool wring_engine_works_long(const struct wring_engine *engine)

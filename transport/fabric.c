@@ -91,6 +91,8 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         fabric->handler.credit(arg, peer, control.a, control.b, control.c);
     else if (control.kind == WRING_CONTROL_CALL)
         fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
+    else if (control.kind == WRING_CONTROL_STANDSTILL)
+        fabric->handler.standstill(arg, peer, control.a, control.b, control.c, control.text);
     else
         wring_liveness_heard(fabric, peer, &control);
 }

@@ -76,6 +76,8 @@ struct wring_fabric_handler {
                    uint32_t sequence);
     void (*call)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
                  uint32_t number, const char *text);
+    void (*standstill)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+                       uint32_t step, const char *text);
 };
 
 struct wring_fabric {

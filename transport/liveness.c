@@ -110,6 +110,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_HEARTBEAT:
     case WRING_CONTROL_CREDIT:
     case WRING_CONTROL_CALL:
+    case WRING_CONTROL_STANDSTILL:
         return;
     case WRING_CONTROL_ABORT:
         heard_abort(fabric, peer, control);

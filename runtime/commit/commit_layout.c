@@ -71,6 +71,7 @@ static void fill_collective(struct wring_bucket *bucket, const struct wring_shap
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
         .label = wring_trace_label(session->trace, bucket->name),
+        .name = bucket->whole != NULL ? bucket->whole->name : bucket->name,
         .seed = session->seed,
         .priority = bucket->priority,
         .scatter = shape->scatters ? &bucket->scatter : NULL,

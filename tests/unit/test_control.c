@@ -47,6 +47,7 @@ static void messages_come_back_as_they_went(void)
         {WRING_CONTROL_CLOCK, 0, 0, 41, ""},
         {WRING_CONTROL_CLOCK_ACK, 0xdeadbeef, 0x12, 41, ""},
         {WRING_CONTROL_CALL, 3, 1, 12, "0123456789abcdef|barrier|seed=0"},
+        {WRING_CONTROL_STANDSTILL, 3, 1, 12, "1 5 7 0 10 8 0 0 2 1 8"},
     };
     struct wring_peer peer = {.conn = &conn};
     send_answer = WRING_OK;
@@ -102,15 +103,16 @@ static void what_cannot_be_sent_is_no_sign_of_life(void)
 static void others_are_refused(void)
 {
     uint8_t bytes[300];
-    for (uint32_t kind = 0; kind < 10; kind++)
+    for (uint32_t kind = 0; kind < 11; kind++)
         for (size_t n = 0; n <= sizeof(bytes); n++) {
             struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
             memset(bytes, 'a', sizeof(bytes));
             memset(bytes, 0, 16);
             bytes[0] = (uint8_t)kind;
-            bool known = kind >= WRING_CONTROL_HEARTBEAT && kind <= WRING_CONTROL_CALL;
-            bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL) && n > 16 &&
-                          n <= WRING_SEND_MAX;
+            bool known = kind >= WRING_CONTROL_HEARTBEAT && kind <= WRING_CONTROL_STANDSTILL;
+            bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
+                           kind == WRING_CONTROL_STANDSTILL) &&
+                          n > 16 && n <= WRING_SEND_MAX;
             bool want = known && (n == 16 || texted);
             CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);
             CHECK(want || got.a == 77, "kind %u of %zu bytes: written", kind, n);
@@ -155,7 +157,7 @@ static void noise_is_no_danger(void)
         if (n >= 4 && round % 2 == 0)
             wring_put_u32(bytes, wring_test_random(&random) % 10);
         if (parse(bytes, n, &got))
-            CHECK(memchr(got.text, 0, sizeof(got.text)) != NULL && got.kind >= 1 && got.kind <= 8,
+            CHECK(memchr(got.text, 0, sizeof(got.text)) != NULL && got.kind >= 1 && got.kind <= 9,
                   "round %u", round);
         wring_test_free_guarded();
     }

@@ -55,7 +55,7 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
     collective->arrivals = calloc(n, sizeof(*collective->arrivals));
     enum wring_status status = WRING_OK;
     if (collective->tasks == NULL || collective->sent == NULL || collective->decoded == NULL ||
-        collective->arrivals == NULL)
+        collective->arrivals == NULL || !wring_standstill_init(&collective->standstill, n))
         status = WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; status == WRING_OK && i < task_count(collective); i++)
         status = prepare_task(collective, i);
@@ -73,6 +73,7 @@ void wring_collective_finish(struct wring_collective *collective)
         free(collective->tasks[i].taken);
     }
     wring_mapped_destroy(collective->mapped);
+    wring_standstill_finish(&collective->standstill);
     free(collective->tasks);
     free(collective->sent);
     free(collective->decoded);

@@ -23,6 +23,7 @@
 #include "transport/collective/call.h"
 #include "transport/collective/geometry.h"
 #include "transport/collective/mapped.h"
+#include "transport/collective/standstill.h"
 #include "transport/engine.h"
 #include "transport/measured.h"
 #include <wring/codec.h>
@@ -113,8 +114,9 @@ struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
     struct wring_members members;
-    uint32_t bucket; /* id */
-    uint32_t label;  /* its name in the trace */
+    uint32_t bucket;  /* id */
+    uint32_t label;   /* its name in the trace */
+    const char *name; /* of the bucket; NULL: calls */
     uint64_t seed;
     int32_t priority;
     struct wring_channel *scatter;  /* to one member, another piece to each */
@@ -137,6 +139,8 @@ struct wring_collective {
     atomic_int status; /* enum wring_status; WRING_ERR_AGAIN while under way */
     struct wring_collective *next_posted, *next_active;
     bool runnable, blocked;
+    uint32_t begun; /* steps, since it was prepared */
+    struct wring_standstill standstill;
     bool waiting; /* it was seen to */
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;

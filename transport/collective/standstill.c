@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/collective/standstill.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/collective/collective.h"
+#include "transport/control.h"
+
+#define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
+#define FIELDS 11
+#define LINE_BYTES 512
+
+bool wring_standstill_init(struct wring_standstill *standstill, uint32_t members)
+{
+    standstill->others = calloc(members, sizeof(*standstill->others));
+    return standstill->others != NULL;
+}
+
+void wring_standstill_finish(struct wring_standstill *standstill)
+{
+    free(standstill->others);
+    *standstill = (struct wring_standstill){0};
+}
+
+static uint32_t round_of(const struct wring_collective *collective)
+{
+    return collective->calls != NULL ? (uint32_t)collective->calls->begun : collective->begun;
+}
+
+static bool is_active(const struct wring_collective *collective)
+{
+    return atomic_load_explicit(&collective->status, memory_order_relaxed) == WRING_ERR_AGAIN;
+}
+
+static const struct wring_channel *way_of(const struct wring_collective *collective, int way)
+{
+    return way == 0 ? collective->scatter : collective->gather;
+}
+
+/* ---- what this member does ---- */
+
+static uint64_t fold(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * SPREAD;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
+{
+    for (uint32_t i = 0; i < channel->members.n; i++) {
+        const struct wring_channel_in *in = &channel->in[i];
+        const struct wring_channel_out *out = &channel->out[i];
+        hash = fold(hash, (uint64_t)in->arrivals << 32 | in->taken);
+        hash = fold(hash, (uint64_t)in->consumed << 32 | in->credited);
+        hash = fold(hash, (uint64_t)out->reserved << 32 | out->limit);
+        hash = fold(hash, out->puts);
+    }
+    return hash;
+}
+
+/** Changes whenever it does something, or something comes. */
+static uint64_t sign_of(const struct wring_collective *collective)
+{
+    uint64_t hash = fold(round_of(collective), collective->reduced);
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        hash = fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
+    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++)
+        if (way_of(collective, way) != NULL)
+            hash = fold_channel(hash, way_of(collective, way));
+    return fold(hash, collective->busy);
+}
+
+/** It has work of its own under way, which will come to an end without anybody else. */
+static bool is_at_work(const struct wring_collective *collective)
+{
+    uint32_t tasks = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
+    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++)
+        if (way_of(collective, way) != NULL && way_of(collective, way)->owes_credits)
+            return true;
+    for (uint32_t i = 0; i < tasks; i++) {
+        const struct wring_task *task = &collective->tasks[i];
+        if (task->state == WRING_TASK_WORKING ||
+            (task->state == WRING_TASK_SENDING &&
+             (task->puts_left > 0 || task->puts_under_way > 0)))
+            return true;
+    }
+    return collective->runnable;
+}
+
+/** Sharded: its own sums are made, and those of others are what it lacks. */
+static bool is_about_sums(const struct wring_collective *collective)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    struct wring_span own = wring_geometry_shard(geometry, collective->members.me);
+    return collective->reduced == wring_geometry_chunks(geometry, own);
+}
+
+/** The channel in which it lacks a piece. */
+static const struct wring_channel *lacking_way(const struct wring_collective *collective)
+{
+    const struct wring_work *work = &collective->work;
+    bool scatter = work->ops == &wring_sharded ? !is_about_sums(collective)
+                                               : work->ops == &wring_exchange && !work->to_all;
+    return scatter || collective->gather == NULL ? collective->scatter : collective->gather;
+}
+
+/** A member that has not given back what we need to go on in a channel, or members.n. */
+static uint32_t find_creditor(const struct wring_collective *collective, int way)
+{
+    const struct wring_channel *channel = way_of(collective, way);
+    bool sums = way == 1 && collective->work.ops == &wring_sharded; /* owed without being asked */
+    uint32_t n = collective->members.n;
+
+    if (channel == NULL || channel->placed || (sums && wring_collective_missing(collective) < n))
+        return n;
+    for (uint32_t i = 0; i < n; i++)
+        if (i != collective->members.me && !wring_channel_has_credit(channel, i) &&
+            (sums || collective->work.ops->owes(collective, i)))
+            return i;
+    return n;
+}
+
+/** What it waits for. */
+static void find_want(const struct wring_collective *collective, struct wring_statement *out)
+{
+    uint32_t n = collective->members.n, missing = wring_collective_missing(collective);
+
+    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
+        uint32_t creditor = find_creditor(collective, way);
+        if (creditor == n)
+            continue;
+        out->want = WRING_WANTS_CREDIT;
+        out->rank = collective->members.ranks[creditor];
+        out->number = way_of(collective, way)->out[creditor].reserved;
+        return;
+    }
+    if (missing == n)
+        return;
+    out->want = WRING_WANTS_PIECE;
+    out->rank = collective->members.ranks[missing];
+    out->number = lacking_way(collective)->in[missing].arrivals;
+}
+
+/* ---- statements ---- */
+
+static struct wring_statement make_statement(const struct wring_collective *collective,
+                                             uint32_t member)
+{
+    const struct wring_standstill *standstill = &collective->standstill;
+    struct wring_statement statement = {
+        .round = round_of(collective),
+        .active = is_active(collective),
+        .epoch = standstill->epoch,
+        .echo = standstill->others[member].said.epoch,
+        .found = standstill->found,
+    };
+    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
+        const struct wring_channel *channel = way_of(collective, way);
+        if (channel == NULL)
+            continue;
+        statement.ways[way].puts = channel->out[member].puts;
+        statement.ways[way].arrivals = channel->in[member].arrivals;
+    }
+    if (statement.active)
+        find_want(collective, &statement);
+    return statement;
+}
+
+static void write_statement(const struct wring_statement *s, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%x %x %x %x %x %x %x %x %x %x %x", s->active, s->epoch, s->echo,
+             s->found, s->ways[0].puts, s->ways[0].arrivals, s->ways[1].puts, s->ways[1].arrivals,
+             s->want, s->rank, s->number);
+}
+
+static bool read_statement(const char *text, struct wring_statement *s)
+{
+    unsigned active, want;
+    int end = 0;
+    int n = sscanf(text, "%1x %8x %8x %8x %8x %8x %8x %8x %1x %8x %8x%n", &active, &s->epoch,
+                   &s->echo, &s->found, &s->ways[0].puts, &s->ways[0].arrivals, &s->ways[1].puts,
+                   &s->ways[1].arrivals, &want, &s->rank, &s->number, &end);
+    if (n != FIELDS || text[end] != '\0' || active > 1 || want > WRING_WANTS_PIECE)
+        return false;
+    s->active = active;
+    s->want = (enum wring_standstill_want)want;
+    return true;
+}
+
+/** Where there is no room, the next one will tell. */
+static void state_to(const struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_channel *channel =
+        collective->scatter != NULL ? collective->scatter : collective->gather;
+    const struct wring_channel_out *out = &channel->out[member];
+    struct wring_statement statement = make_statement(collective, member);
+    struct wring_control control = {.kind = WRING_CONTROL_STANDSTILL,
+                                    .a = out->name.id,
+                                    .b = out->name.generation,
+                                    .c = statement.round};
+    write_statement(&statement, control.text, sizeof(control.text));
+    wring_control_send(out->peer, &control);
+}
+
+/* ---- does nobody move? ---- */
+
+/** All that one has sent has come to the other. */
+static bool nothing_between(const struct wring_collective *collective, uint32_t member,
+                            const struct wring_statement *theirs)
+{
+    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
+        const struct wring_channel *channel = way_of(collective, way);
+        if (channel != NULL && (channel->out[member].puts != theirs->ways[way].arrivals ||
+                                channel->in[member].arrivals != theirs->ways[way].puts))
+            return false;
+    }
+    return true;
+}
+
+/** Has it nothing more to do in this step? */
+static bool is_past(const struct wring_statement *theirs, uint32_t round)
+{
+    int32_t ahead = (int32_t)(theirs->round - round);
+    return ahead > 0 || (ahead == 0 && !theirs->active);
+}
+
+/** As it said last. */
+static bool stands_still(const struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_standstill *standstill = &collective->standstill;
+    const struct wring_statement *theirs = &standstill->others[member].said;
+
+    return theirs->echo == standstill->epoch &&
+           (is_past(theirs, standstill->round) || theirs->round == standstill->round) &&
+           nothing_between(collective, member, theirs);
+}
+
+/** All others have said where they stand since we last found what is to be found. */
+static bool all_heard(const struct wring_collective *collective)
+{
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && !collective->standstill.others[i].heard)
+            return false;
+    return true;
+}
+
+/** Count how often in a row nobody moved. */
+static void find(struct wring_collective *collective)
+{
+    struct wring_standstill *standstill = &collective->standstill;
+    bool all = true;
+
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && standstill->others[i].heard)
+            all &= stands_still(collective, i);
+    if (all && !all_heard(collective))
+        return;
+    standstill->found = all ? standstill->found + 1 : 0;
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        standstill->others[i].heard = false;
+}
+
+/** Do all find the same? */
+static bool all_found(const struct wring_collective *collective)
+{
+    const struct wring_standstill *standstill = &collective->standstill;
+
+    for (uint32_t i = 0; i < collective->members.n; i++) {
+        const struct wring_statement *theirs = &standstill->others[i].said;
+        if (i != collective->members.me && !is_past(theirs, standstill->round) &&
+            theirs->found < WRING_STANDSTILL_ROUNDS)
+            return false;
+    }
+    return standstill->found >= WRING_STANDSTILL_ROUNDS;
+}
+
+/* ---- and then ---- */
+
+/** "; rank 1 waits for piece 8 of rank 0" */
+static void add_want(char *line, uint32_t rank, const struct wring_statement *s)
+{
+    size_t at = strlen(line);
+    const char *format = s->want == WRING_WANTS_CREDIT
+                             ? "; rank %" PRIu32 " has no credit for piece %" PRIu32
+                               " to rank %" PRIu32
+                             : "; rank %" PRIu32 " waits for piece %" PRIu32 " of rank %" PRIu32;
+    if (s->want != WRING_WANTS_NOTHING)
+        snprintf(line + at, LINE_BYTES - at, format, rank, s->number, s->rank);
+}
+
+/** Those that lack a credit first: they are why others lack pieces. */
+static void add_wants(const struct wring_collective *collective, char *line,
+                      enum wring_standstill_want want)
+{
+    uint32_t me = collective->members.me;
+
+    for (uint32_t i = 0; i < collective->members.n; i++) {
+        struct wring_statement own = {0};
+        if (i == me)
+            find_want(collective, &own);
+        const struct wring_statement *s = i == me ? &own : &collective->standstill.others[i].said;
+        if (s->want == want && (i == me || !is_past(s, collective->standstill.round)))
+            add_want(line, collective->members.ranks[i], s);
+    }
+}
+
+static void name_step(const struct wring_collective *collective, char *line)
+{
+    char call[WRING_CALL_TEXT];
+
+    if (collective->calls != NULL) {
+        wring_call_describe(&collective->work.call, call);
+        snprintf(line, LINE_BYTES, "%s: nobody can move, though all are alive", call);
+    } else {
+        snprintf(line, LINE_BYTES,
+                 "bucket '%s'%s, step %" PRIu64 ": nobody can move, though all are alive",
+                 collective->name, collective->whole != NULL ? " (a leg)" : "", collective->step);
+    }
+}
+
+static void fail(const struct wring_collective *collective)
+{
+    char line[LINE_BYTES];
+
+    name_step(collective, line);
+    add_wants(collective, line, WRING_WANTS_CREDIT);
+    add_wants(collective, line, WRING_WANTS_PIECE);
+    wring_fabric_fail(collective->engine->fabric, WRING_ERR_PEER, -1, "%s", line);
+}
+
+/** Something was done, or a step has begun: from here on again. */
+static void begin_anew(struct wring_standstill *standstill, uint32_t round, uint64_t sign)
+{
+    standstill->round = round;
+    standstill->sign = sign;
+    standstill->epoch++;
+    standstill->found = 0;
+}
+
+static bool can_stand_still(const struct wring_collective *collective)
+{
+    return collective->standstill.others != NULL &&
+           (collective->scatter != NULL || collective->gather != NULL) &&
+           !wring_collective_is_mapped(collective);
+}
+
+void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
+{
+    struct wring_standstill *standstill = &collective->standstill;
+    uint32_t round = round_of(collective);
+
+    if (!can_stand_still(collective) ||
+        (round == standstill->round && now_ns < standstill->look_ns))
+        return;
+    standstill->look_ns = now_ns + collective->engine->config->heartbeat_ns;
+    uint64_t sign = sign_of(collective);
+    if (round != standstill->round || sign != standstill->sign || is_at_work(collective)) {
+        begin_anew(standstill, round, sign);
+        return;
+    }
+    find(collective);
+    if (all_found(collective)) {
+        fail(collective);
+        return;
+    }
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me)
+            state_to(collective, i);
+}
+
+void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t round,
+                            const char *text)
+{
+    struct wring_standstill_other *other = &collective->standstill.others[member];
+    struct wring_statement said = {.round = round}, own;
+
+    if (!read_statement(text, &said)) {
+        uint32_t rank = collective->members.ranks[member];
+        wring_fabric_fail(collective->engine->fabric, WRING_ERR_FRAME, (int32_t)rank,
+                          "rank %" PRIu32 " sent a malformed statement of where it stands", rank);
+        return;
+    }
+    other->said = said;
+    other->heard = true;
+    own = make_statement(collective, member);
+    if (said.active && is_past(&own, round))
+        state_to(collective, member);
+}

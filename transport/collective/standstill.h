@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A step in which nobody can move: all members have begun it or are past it, each is alive, and
+ * each waits for another one. It cannot happen while wring is right; where it does, it is found and
+ * named, and not slept through.
+ *
+ * A member that waits and has not moved for WRING_HEARTBEAT says so to all others, and again after
+ * each heartbeat: what it has sent to each and what has come from it, what it waits for, and how
+ * often in a row it has found that all others stand still as well. It finds that where each of them
+ * has said so since, in answer to its own statement, of the same step, and where nothing is under
+ * way between the two: all that one has sent has come to the other. Whoever is past the step says
+ * so when it is told of it. Once a member and all others have found it WRING_STANDSTILL_ROUNDS
+ * times in a row, the job fails with a line that says who waits for what.
+ *
+ * So a rank that has not posted, that computes, or makes no progress, says nothing and is waited
+ * for; a link that moves, however slowly, is one between two who do not agree.
+ *
+ * Used by the thread that makes progress, and only where nothing moves.
+ */
+#ifndef WRING_TRANSPORT_STANDSTILL_H
+#define WRING_TRANSPORT_STANDSTILL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WRING_STANDSTILL_ROUNDS 5
+#define WRING_STANDSTILL_WAYS 2 /* the scatter channel and the gather channel */
+
+struct wring_collective;
+
+enum wring_standstill_want { /* values are part of the wire format */
+    WRING_WANTS_NOTHING = 0,
+    WRING_WANTS_CREDIT = 1,
+    WRING_WANTS_PIECE = 2,
+};
+
+/** What a member says of itself to another one. */
+struct wring_statement {
+    uint32_t round; /* steps begun since the commit, or calls of the group */
+    bool active;    /* the last of them has not ended */
+    uint32_t epoch; /* changes with all that it does */
+    uint32_t echo;  /* the other's, as it was heard last */
+    uint32_t found; /* so often in a row: nobody moves */
+    struct {
+        uint32_t puts, arrivals; /* to the other, and from it */
+    } ways[WRING_STANDSTILL_WAYS];
+    enum wring_standstill_want want;
+    uint32_t rank, number; /* of whom it wants it; which one */
+};
+
+/** Of one collective. Zeroed at first. */
+struct wring_standstill {
+    struct wring_standstill_other {
+        struct wring_statement said;
+        bool heard; /* since we last looked */
+    } * others;     /* [members] */
+    uint32_t round, epoch, found;
+    uint64_t sign;    /* of what was done in this step */
+    uint64_t look_ns; /* when to look again */
+};
+
+/** @return false: there is no memory */
+bool wring_standstill_init(struct wring_standstill *standstill, uint32_t members);
+
+/** Zeroed memory is fine. */
+void wring_standstill_finish(struct wring_standstill *standstill);
+
+/** A step waits: look whether anybody moves, if it is time to. It may fail the job. */
+void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns);
+
+/** A member speaks of its step number `round`. @param text  hostile, printable */
+void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t round,
+                            const char *text);
+
+#endif
