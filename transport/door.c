@@ -45,6 +45,11 @@ void wring_door_pause(struct wring_door *door)
     door->retry_ns = wring_deadline_in(PAUSE_NS);
 }
 
+void wring_door_wait(struct wring_door *door)
+{
+    door->retry_ns = wring_deadline_in(SILENT_NS);
+}
+
 bool wring_door_is_open(struct wring_door *door, uint64_t now)
 {
     if (now < door->retry_ns)

@@ -36,8 +36,9 @@ enum wring_door_answer wring_door_accept(struct wring_door *door, const struct w
                                          int listener, unsigned needed, int *fd,
                                          struct sockaddr_storage *from);
 
-/** Look away for a while. */
+/** Look away for a while; or only until one of those who have a place may have to go. */
 void wring_door_pause(struct wring_door *door);
+void wring_door_wait(struct wring_door *door);
 
 /** May it be asked now? Ends a pause that is over. */
 bool wring_door_is_open(struct wring_door *door, uint64_t now);

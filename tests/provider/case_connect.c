@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How two ends meet, or do not. */
 #include <dirent.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/provider/ends.h"
 
@@ -272,6 +275,42 @@ static void giving_up_is_quiet(void)
     }
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/** Nobody can be accepted for a while: that is no reason to spin, nor to forget who waits. */
+static void a_lack_of_descriptors_is_slept_through(void)
+{
+    struct end a, b;
+    struct rlimit old, none;
+    uint8_t address[WRING_ADDRESS_MAX];
+    size_t n;
+    const double lack_s = 0.8;
+    REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 1, 4096, 16), "open");
+    REQUIRE(end_listen(&a, address, &n) && end_connect(&b, address, n, "me"), "connect");
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &old) == 0, "getrlimit");
+    none = (struct rlimit){(rlim_t)dup(0), old.rlim_max};
+    close((int)none.rlim_cur);
+    setrlimit(RLIMIT_NOFILE, &none);
+    for (int i = 0; i < 8; i++)
+        end_turn(&b); /* it is at the door by now */
+    double cpu = cpu_seconds();
+    uint64_t limit = wring_deadline_in((uint64_t)(lack_s * 1e9));
+    while (wring_now_ns() < limit)
+        end_sleep(&a, limit);
+    cpu = cpu_seconds() - cpu;
+    setrlimit(RLIMIT_NOFILE, &old);
+    CHECK(a.accepted == 0, "accepted without a descriptor");
+    CHECK(cpu < lack_s / 2, "computed for %.3f s of %.3f", cpu, lack_s);
+    UNTIL(&a, &b, (a.accepted && b.connected) || b.closed);
+    CHECK(a.accepted == 1 && b.connected == 1, "forgotten: %s", b.text);
+    ends_close(&a, &b);
+}
+
 const struct wring_test_case suite_cases_connect[] = {
     {"hello_arrives_and_nothing_leaks", hello_arrives_and_nothing_leaks},
     {"close_drops_everything", close_drops_everything},
@@ -286,5 +325,6 @@ const struct wring_test_case suite_cases_connect[] = {
     {"nothing_goes_before_it_stands", nothing_goes_before_it_stands},
     {"connecting_to_nobody_ends", connecting_to_nobody_ends},
     {"giving_up_is_quiet", giving_up_is_quiet},
+    {"a_lack_of_descriptors_is_slept_through", a_lack_of_descriptors_is_slept_through},
     {NULL, NULL},
 };

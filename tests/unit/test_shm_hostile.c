@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What a peer may write into rings and send over sockets of shm, and is refused. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -157,6 +161,38 @@ static void garbage_keys_are_refused(void)
     shm_side_close(&a);
 }
 
+#define CROWD 300 /* more than may be unproven at a time */
+
+/** Processes of ours that say nothing, from before the peer comes until after it. */
+static void those_who_say_nothing_make_room(void)
+{
+    struct shm_side a, b;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uint8_t name[WRING_ADDRESS_MAX];
+    int fds[CROWD];
+    size_t n;
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+    REQUIRE(OPS->listen(a.provider, name, &n) == WRING_OK, "listen");
+    memcpy(address.sun_path + 1, name, n);
+    for (int i = 0; i < CROWD; i++) {
+        fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+        CHECK(fds[i] >= 0 && connect(fds[i], (struct sockaddr *)&address, bytes) == 0,
+              "only %d come: %s", i, strerror(errno));
+        if (i % 16 == 15)
+            shm_side_poll(&a);
+    }
+    REQUIRE(OPS->connect(b.provider, name, n, "hi", 2, &b.conn) == WRING_OK, "connect");
+    CHECK(shm_side_await(&b, &a, WRING_EVENT_CONNECTED, 1), "crowded out: %s", b.text);
+    CHECK(shm_side_await(&a, &b, WRING_EVENT_ACCEPTED, 1), "crowded out");
+    size_t held = ((struct shm_provider *)a.provider)->n_conns;
+    CHECK(held <= 130, "%zu connections are held", held);
+    for (int i = 0; i < CROWD; i++)
+        close(fds[i]);
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -166,6 +202,7 @@ int main(int argc, char **argv)
         {"nonsense_in_the_tail_closes", nonsense_in_the_tail_closes},
         {"bad_files_are_refused", bad_files_are_refused},
         {"garbage_keys_are_refused", garbage_keys_are_refused},
+        {"those_who_say_nothing_make_room", those_who_say_nothing_make_room},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -43,6 +43,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
     shm->handshake_ns = params->config != NULL ? params->config->join_timeout_ns : HANDSHAKE_NS;
     memcpy(shm->secret, params->secret, sizeof(shm->secret));
     shm->listener = -1;
+    shm->door.module = WRING_MODULE;
     shm->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (shm->epoll < 0) {
         wring_error(&shm->log, "no epoll descriptor: %s", WRING_REFUSED("epoll_create1"));
@@ -112,7 +113,8 @@ static void service_meeting(struct shm_provider *shm)
         if (conn->state < SHM_OPEN)
             shm->meeting = true;
         if (conn->state == SHM_DEAD && !conn->surfaced) {
-            wring_warn(&shm->log, "a connection came to nothing: %s", conn->text);
+            wring_log_line(&shm->log, conn->turned_away ? WRING_LOG_INFO : WRING_LOG_WARN,
+                           WRING_MODULE, "a connection came to nothing: %s", conn->text);
             remove_conn(shm, conn);
         }
     }
@@ -190,8 +192,8 @@ static void provider_arm(struct wring_provider *base, struct wring_wait_set *set
         return;
     }
     set->fds[set->n++] = (struct pollfd){.fd = shm->epoll, .events = POLLIN};
-    if (shm->listener_retry_ns != 0 && shm->listener_retry_ns < set->deadline_ns)
-        set->deadline_ns = shm->listener_retry_ns;
+    if (shm->door.retry_ns != 0 && shm->door.retry_ns < set->deadline_ns)
+        set->deadline_ns = shm->door.retry_ns;
     shm->sleep = 2;
     for (size_t i = 0; i < shm->n_conns; i++)
         if (wring_shm_conn_arm(shm->conns[i], &set->deadline_ns))

@@ -22,6 +22,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "transport/auth.h"
+#include "transport/door.h"
 #include "transport/providers/shm/shm_ring.h"
 #include "transport/providers/shm/shm_socket.h"
 
@@ -69,10 +70,11 @@ struct shm_conn {
     bool surfaced;    /* the layer above knows it */
     bool news;        /* CONNECTED or ACCEPTED is to be told */
     bool told_closed; /* CLOSED has been told */
+    bool turned_away; /* for others who wait */
     bool in_epoll, room_in_epoll;
     struct shm_socket sock;
     pid_t pid; /* of the peer; 0 where the system does not tell */
-    uint64_t deadline_ns;
+    uint64_t since_ns, deadline_ns;
     struct sockaddr_un address;
     socklen_t address_bytes;
     struct wring_auth auth;
@@ -95,8 +97,9 @@ struct shm_provider {
     uint64_t handshake_ns;
     uint8_t secret[WRING_SECRET_BYTES];
     int epoll;
-    int listener;               /* -1: none */
-    uint64_t listener_retry_ns; /* it had no descriptors left; 0: all is well */
+    int listener; /* -1: none */
+    struct wring_door door;
+    bool is_listening; /* the epoll set speaks for the listener */
     char name[64];
 
     struct shm_conn **conns;

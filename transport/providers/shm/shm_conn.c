@@ -33,6 +33,7 @@ struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, 
     conn->state = accepted ? SHM_AUTH : SHM_CONNECTING;
     conn->accepted = accepted;
     conn->surfaced = !accepted;
+    conn->since_ns = wring_now_ns();
     conn->deadline_ns = wring_deadline_in(shm->handshake_ns);
     wring_shm_socket_init(&conn->sock, fd);
     wring_auth_init(&conn->auth, !accepted, WRING_AUTH_SHM, shm->secret, hello, hello_bytes);

@@ -19,6 +19,8 @@
 #define NAME_PREFIX "wring-shm-"
 #define NAME_BYTES (sizeof(NAME_PREFIX) - 1 + 32)
 #define ACCEPTS_AT_ONCE 16
+#define UNPROVEN_MAX 128             /* places for those who have not proven anything */
+#define SLOW_NS (1 * WRING_NS_PER_S) /* one who speaks keeps its place for so long */
 
 static socklen_t fill_address(struct sockaddr_un *address, const char *name)
 {
@@ -46,7 +48,9 @@ static bool make_name(char name[NAME_BYTES + 1])
 static bool watch_listener(struct shm_provider *shm, int op)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    return epoll_ctl(shm->epoll, op, shm->listener, &event) == 0;
+    bool done = epoll_ctl(shm->epoll, op, shm->listener, &event) == 0;
+    shm->is_listening = done && op == EPOLL_CTL_ADD;
+    return done;
 }
 
 /** @param call  out: the one that failed, with errno */
@@ -157,32 +161,64 @@ static void take_peer(struct shm_provider *shm, int fd)
         wring_shm_conn_destroy(conn);
 }
 
-/** Out of descriptors: look away for a while rather than spin. */
-static void pause_listener(struct shm_provider *shm)
+/** All that are here and have proven nothing. @return how many */
+static unsigned find_unproven(struct shm_provider *shm, struct shm_conn **out)
 {
-    wring_warn(&shm->log, "cannot accept a connection now: %s", WRING_REFUSED("accept4"));
-    watch_listener(shm, EPOLL_CTL_DEL);
-    shm->listener_retry_ns = wring_deadline_in(100 * WRING_NS_PER_MS);
+    unsigned n = 0;
+    for (size_t i = 0; i < shm->n_conns && n < UNPROVEN_MAX; i++)
+        if (shm->conns[i]->accepted && shm->conns[i]->state == SHM_AUTH)
+            out[n++] = shm->conns[i];
+    return n;
+}
+
+/** @return false when all may yet be ranks */
+static bool turn_one_away(struct shm_conn **unproven, unsigned n)
+{
+    struct wring_door_guest guests[UNPROVEN_MAX];
+    for (unsigned i = 0; i < n; i++) {
+        char byte;
+        bool spoke = wring_auth_has_heard(&unproven[i]->auth) ||
+                     recv(unproven[i]->sock.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+        guests[i] =
+            (struct wring_door_guest){unproven[i]->since_ns, (uint32_t)unproven[i]->pid, !spoke};
+    }
+    int chosen = wring_door_choose(guests, n, wring_now_ns(), SLOW_NS);
+    if (chosen < 0)
+        return false;
+    unproven[chosen]->turned_away = true;
+    wring_shm_conn_fail(unproven[chosen], WRING_ERR_PEER, "process %d %s, and others wait",
+                        (int)unproven[chosen]->pid,
+                        guests[chosen].silent ? "says nothing" : "is slow");
+    return true;
 }
 
 void wring_shm_accept_peers(struct shm_provider *shm)
 {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
-        int fd = WRING_DESCRIPTOR(accept4(shm->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd >= 0) {
-            take_peer(shm, fd);
-            continue;
+        struct shm_conn *unproven[UNPROVEN_MAX];
+        unsigned n = find_unproven(shm, unproven);
+        int fd;
+        if (n == UNPROVEN_MAX && !turn_one_away(unproven, n)) {
+            wring_door_wait(&shm->door);
+            watch_listener(shm, EPOLL_CTL_DEL);
+            return;
         }
-        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-            pause_listener(shm);
-        return;
+        switch (wring_door_accept(&shm->door, &shm->log, shm->listener, 0, &fd, NULL)) {
+        case WRING_DOOR_NOBODY:
+            return;
+        case WRING_DOOR_SHORT:
+            turn_one_away(unproven, find_unproven(shm, unproven));
+            watch_listener(shm, EPOLL_CTL_DEL);
+            return;
+        case WRING_DOOR_ACCEPTED:
+            take_peer(shm, fd);
+            break;
+        }
     }
 }
 
 void wring_shm_listen_again(struct shm_provider *shm, uint64_t now)
 {
-    if (shm->listener_retry_ns == 0 || now < shm->listener_retry_ns)
-        return;
-    shm->listener_retry_ns = 0;
-    watch_listener(shm, EPOLL_CTL_ADD);
+    if (shm->listener >= 0 && !shm->is_listening && wring_door_is_open(&shm->door, now))
+        watch_listener(shm, EPOLL_CTL_ADD);
 }

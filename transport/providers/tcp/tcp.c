@@ -43,6 +43,7 @@ static enum wring_status tcp_open(const struct wring_provider_params *params,
     provider->base.ops = &wring_provider_tcp;
     provider->log = params->log;
     provider->listener = -1;
+    provider->door.module = WRING_MODULE;
     memcpy(provider->secret, params->secret, sizeof(provider->secret));
     take_settings(provider, params->config);
 
@@ -260,9 +261,9 @@ static void tcp_arm(struct wring_provider *base, struct wring_wait_set *set)
     set->busy |= provider->ready_count > 0 || wring_tcp_may_accept(provider);
 
     uint64_t deadline = wring_tcp_next_deadline(provider);
-    if (provider->listener_ready && provider->listener_retry_ns != 0 &&
-        provider->listener_retry_ns < deadline)
-        deadline = provider->listener_retry_ns;
+    if (provider->listener_ready && provider->door.retry_ns != 0 &&
+        provider->door.retry_ns < deadline)
+        deadline = provider->door.retry_ns;
     if (deadline < set->deadline_ns)
         set->deadline_ns = deadline;
 }

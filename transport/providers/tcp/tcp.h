@@ -20,6 +20,7 @@
 
 #include "base/crc32c.h"
 #include "transport/auth.h"
+#include "transport/door.h"
 #include "transport/ports.h"
 #include "transport/providers/providers.h"
 #include <wring/provider.h>
@@ -152,6 +153,7 @@ struct tcp_conn {
     enum tcp_state state;
     int fd;
     bool accepted, in_ready, readable, writable, hung_up;
+    uint32_t origin;      /* where it comes from, as a number */
     uint64_t deadline_ns; /* of the handshake */
     enum wring_status status;
     char peer[64];  /* address and port */
@@ -174,8 +176,8 @@ struct tcp_provider {
     int epoll, listener;
     bool armed; /* the caller may sleep after the next poll */
     bool listener_ready;
-    uint64_t listener_retry_ns; /* no accept before then; 0: at once */
-    struct tcp_conn *conns;     /* newest first */
+    struct wring_door door;
+    struct tcp_conn *conns; /* newest first */
     struct tcp_conn *ready_first, *ready_last;
     size_t ready_count;
     size_t handshakes; /* connections that have a deadline */

@@ -12,7 +12,6 @@
 #include "base/refusal.h"
 
 #define BACKLOG 512
-#define ACCEPT_RETRY_NS (100 * WRING_NS_PER_MS)
 
 int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener)
 {
@@ -20,45 +19,49 @@ int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int li
     return epoll_ctl(provider->epoll, op, listener, &event);
 }
 
-/** Make room among the unproven, if one of them is so slow that it may be no rank of ours. */
+/** Make room among the unproven, if one of them may be no rank of ours. */
 static void evict(struct tcp_provider *provider, uint64_t now)
 {
-    struct tcp_conn *oldest = NULL;
-    for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (conn->accepted && tcp_in_handshake(conn))
-            oldest = conn; /* newest stand first */
-    if (oldest != NULL && now + TCP_HANDSHAKE_NS - oldest->deadline_ns >= TCP_EVICT_NS)
-        wring_tcp_fail(oldest, WRING_ERR_PEER, "too many unproven connections, and it is slow");
-}
-
-static void hold_accepting(struct tcp_provider *provider, uint64_t now)
-{
-    provider->listener_retry_ns = now + ACCEPT_RETRY_NS;
+    struct wring_door_guest guests[TCP_PENDING_MAX];
+    struct tcp_conn *who[TCP_PENDING_MAX];
+    unsigned n = 0;
+    for (struct tcp_conn *conn = provider->conns; conn != NULL && n < TCP_PENDING_MAX;
+         conn = conn->next)
+        if (conn->accepted && tcp_in_handshake(conn)) {
+            who[n] = conn;
+            guests[n++] =
+                (struct wring_door_guest){conn->deadline_ns - TCP_HANDSHAKE_NS, conn->origin,
+                                          !conn->readable && !wring_auth_has_heard(&conn->auth)};
+        }
+    int chosen = wring_door_choose(guests, n, now, TCP_EVICT_NS);
+    if (chosen >= 0)
+        wring_tcp_fail(who[chosen], WRING_ERR_PEER,
+                       guests[chosen].silent ? "says nothing, and others wait"
+                                             : "too many unproven connections, and it is slow");
 }
 
 /** @return false when there is nobody more to accept now */
 static bool accept_one(struct tcp_provider *provider, uint64_t now)
 {
-    struct sockaddr_storage from;
-    socklen_t bytes = sizeof(from);
-    int fd = WRING_DESCRIPTOR(accept4(provider->listener, (struct sockaddr *)&from, &bytes,
-                                      SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd < 0) {
-        if (errno == EAGAIN) {
-            provider->listener_ready = false;
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            wring_warn(provider->log, "cannot accept a connection now: %s",
-                       WRING_REFUSED("accept4"));
-            hold_accepting(provider, now);
-        } /* else it was gone before it was accepted: the next one may be well */
-        return errno != EAGAIN && provider->listener_retry_ns <= now;
+    struct sockaddr_storage from = {0};
+    int fd;
+    switch (wring_door_accept(&provider->door, provider->log, provider->listener, 0, &fd, &from)) {
+    case WRING_DOOR_NOBODY:
+        provider->listener_ready = false;
+        return false;
+    case WRING_DOOR_SHORT:
+        evict(provider, now); /* a stranger may hold what a rank needs */
+        return false;
+    case WRING_DOOR_ACCEPTED:
+        break;
     }
     struct tcp_conn *conn = wring_tcp_conn_create(provider, fd, true, &from);
     if (conn == NULL) {
         wring_descriptor_close(fd);
-        hold_accepting(provider, now);
+        wring_door_pause(&provider->door);
         return false;
     }
+    conn->origin = wring_door_origin(&from);
     wring_auth_init(&conn->auth, false, WRING_AUTH_TCP, provider->secret, NULL, 0);
     if (wring_tcp_watch(conn) != WRING_OK)
         wring_tcp_disconnect(&conn->base);
@@ -67,7 +70,7 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
 
 bool wring_tcp_may_accept(const struct tcp_provider *provider)
 {
-    return provider->listener_ready && provider->listener_retry_ns == 0;
+    return provider->listener_ready && provider->door.retry_ns == 0;
 }
 
 void wring_tcp_accept_some(struct tcp_provider *provider)
@@ -75,14 +78,13 @@ void wring_tcp_accept_some(struct tcp_provider *provider)
     if (!provider->listener_ready)
         return;
     uint64_t now = wring_now_ns();
-    if (now < provider->listener_retry_ns)
+    if (!wring_door_is_open(&provider->door, now))
         return;
-    provider->listener_retry_ns = 0;
     for (int i = 0; i < TCP_ACCEPTS_PER_POLL; i++) {
         if (provider->pending == TCP_PENDING_MAX)
             evict(provider, now);
         if (provider->pending == TCP_PENDING_MAX) {
-            hold_accepting(provider, now);
+            wring_door_wait(&provider->door);
             return;
         }
         if (!accept_one(provider, now))

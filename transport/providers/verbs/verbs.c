@@ -110,6 +110,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
         return WRING_ERR_NO_MEMORY;
     verbs->base.ops = &wring_provider_verbs;
     verbs->listener = verbs->epoll = -1;
+    verbs->door.module = WRING_MODULE;
     verbs->job_size = params->size;
     if (params->log != NULL)
         verbs->log = *params->log;

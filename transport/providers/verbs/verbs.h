@@ -2,10 +2,11 @@
 /**
  * The inside of the verbs provider: RDMA through libibverbs, InfiniBand or RoCE.
  *
- *     verbs_rail.h    a device's port that this process uses, with one completion queue for all of
- * it verbs_path.h    one reliable queue pair of a connection, on one rail verbs_conn.h    all paths
- * to one peer, and what travels over them verbs_stream.h  the TCP connection beside them: it proves
- * the key, carries what two sides have to agree on, and tells of the peer's end; no data
+ *   - verbs_rail.h: a device's port that this process uses, with one completion queue for all of it
+ *   - verbs_path.h: one reliable queue pair of a connection, on one rail
+ *   - verbs_conn.h: all paths to one peer, and what travels over them
+ *   - verbs_stream.h: the TCP connection beside them, which carries no data: it proves the key,
+ *     carries what two sides have to agree on, and tells of the peer's end
  *
  * verbs_select.h chooses rails, verbs_setup.h makes paths, verbs_post.h and verbs_complete.h use
  * them, verbs_resync.h goes on without those that fail. verbs_listen.h has how connections come and
@@ -27,6 +28,7 @@
 #include <wring/provider.h>
 
 #include "base/log.h"
+#include "transport/door.h"
 #include "transport/ports.h"
 #include "transport/providers/verbs/verbs_conn.h"
 #include "transport/providers/verbs/verbs_counters.h"
@@ -51,6 +53,8 @@ struct verbs_provider {
     size_t put_max_bytes;
     int epoll, listener;
     struct verbs_watch listening;
+    struct wring_door door;
+    bool is_listening; /* the epoll set speaks for the listener */
 
     struct verbs_conn **conns; /* [n_conns] */
     size_t n_conns, max_conns;

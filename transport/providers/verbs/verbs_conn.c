@@ -23,6 +23,7 @@ struct verbs_conn *wring_verbs_conn_create(struct verbs_provider *verbs, bool ac
     conn->surfaced = !accepted;
     conn->stream.fd = fd;
     conn->stream.watch = (struct verbs_watch){VERBS_WATCH_STREAM, conn};
+    conn->since_ns = wring_now_ns();
     conn->deadline_ns = wring_deadline_in(verbs->settings.handshake_ns);
     wring_auth_init(&conn->stream.auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello,
                     hello_bytes);

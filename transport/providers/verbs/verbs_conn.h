@@ -61,10 +61,13 @@ struct verbs_conn {
     struct wring_conn base;
     enum verbs_state state;
     bool accepted, surfaced, news, told_closed;
-    bool starved;   /* the last put found no credits */
-    bool done_next; /* whose turn it is: completions or arrivals */
+    bool turned_away; /* for others who wait */
+    bool starved;     /* the last put found no credits */
+    bool done_next;   /* whose turn it is: completions or arrivals */
 
     struct verbs_stream stream;
+    uint32_t origin; /* where it comes from, as a number */
+    uint64_t since_ns;
     uint64_t deadline_ns; /* of meeting, or of agreeing how to go on */
     char peer_name[64];
 

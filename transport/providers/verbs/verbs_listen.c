@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/refusal.h"
 #include "transport/providers/tcp/tcp.h"
@@ -17,12 +18,16 @@
 #undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
 #define WRING_MODULE "verbs"
 #define ACCEPTS_AT_ONCE 16
+#define UNPROVEN_MAX 128             /* places for those who have not proven anything */
+#define SLOW_NS (1 * WRING_NS_PER_S) /* one who speaks keeps its place for so long */
 
-static bool watch_listener(struct verbs_provider *verbs)
+static bool watch_listener(struct verbs_provider *verbs, int op)
 {
     verbs->listening = (struct verbs_watch){VERBS_WATCH_LISTENER, verbs};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &verbs->listening};
-    return epoll_ctl(verbs->epoll, EPOLL_CTL_ADD, verbs->listener, &event) == 0;
+    bool done = epoll_ctl(verbs->epoll, op, verbs->listener, &event) == 0;
+    verbs->is_listening = done && op == EPOLL_CTL_ADD;
+    return done;
 }
 
 static enum wring_status begin_listening(struct verbs_provider *verbs)
@@ -36,9 +41,9 @@ static enum wring_status begin_listening(struct verbs_provider *verbs)
     }
     if (getsockname(verbs->listener, (struct sockaddr *)&verbs->bind, &verbs->bind_bytes) == 0 &&
         fcntl(verbs->listener, F_SETFL, fcntl(verbs->listener, F_GETFL) | O_NONBLOCK) == 0 &&
-        watch_listener(verbs))
+        watch_listener(verbs, EPOLL_CTL_ADD))
         return WRING_OK;
-    wring_error(&verbs->log, "cannot listen: %s", strerror(errno));
+    wring_error(&verbs->log, "cannot listen: %s", WRING_REFUSED("socket, bind or listen"));
     wring_descriptor_close(verbs->listener);
     verbs->listener = -1;
     return WRING_ERR_ADDRESS;
@@ -143,17 +148,77 @@ void wring_verbs_peer_name(int fd, char *text, size_t bytes)
         wring_tcp_address_text(&peer, text, bytes);
 }
 
+/** All that are here and have proven nothing. @return how many */
+static unsigned find_unproven(struct verbs_provider *verbs, struct verbs_conn **out)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < verbs->n_conns && n < UNPROVEN_MAX; i++)
+        if (verbs->conns[i]->accepted && verbs->conns[i]->state == VERBS_AUTH)
+            out[n++] = verbs->conns[i];
+    return n;
+}
+
+/** @return false when all may yet be ranks */
+static bool turn_one_away(struct verbs_conn **unproven, unsigned n)
+{
+    struct wring_door_guest guests[UNPROVEN_MAX];
+    for (unsigned i = 0; i < n; i++) {
+        char byte;
+        bool spoke = wring_auth_has_heard(&unproven[i]->stream.auth) ||
+                     recv(unproven[i]->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+        guests[i] = (struct wring_door_guest){unproven[i]->since_ns, unproven[i]->origin, !spoke};
+    }
+    int chosen = wring_door_choose(guests, n, wring_now_ns(), SLOW_NS);
+    if (chosen < 0)
+        return false;
+    unproven[chosen]->turned_away = true;
+    wring_verbs_conn_fail(unproven[chosen], WRING_ERR_PEER, "peer %s %s, and others wait",
+                          unproven[chosen]->peer_name,
+                          guests[chosen].silent ? "says nothing" : "is slow");
+    return true;
+}
+
+static void take_peer(struct verbs_provider *verbs, int fd, const struct sockaddr_storage *from)
+{
+    struct verbs_conn *conn = wring_verbs_conn_create(verbs, true, fd, NULL, 0);
+    if (conn == NULL) {
+        wring_descriptor_close(fd);
+        return;
+    }
+    conn->origin = wring_door_origin(from);
+    if (add_conn(verbs, conn) != WRING_OK)
+        wring_verbs_conn_destroy(conn);
+}
+
 void wring_verbs_accept(struct verbs_provider *verbs)
 {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
-        int fd =
-            WRING_DESCRIPTOR(accept4(verbs->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd < 0)
+        struct verbs_conn *unproven[UNPROVEN_MAX];
+        struct sockaddr_storage from = {0};
+        unsigned n = find_unproven(verbs, unproven);
+        int fd;
+        if (n == UNPROVEN_MAX && !turn_one_away(unproven, n)) {
+            wring_door_wait(&verbs->door);
+            watch_listener(verbs, EPOLL_CTL_DEL);
             return;
-        struct verbs_conn *conn = wring_verbs_conn_create(verbs, true, fd, NULL, 0);
-        if (conn == NULL)
-            wring_descriptor_close(fd);
-        else if (add_conn(verbs, conn) != WRING_OK)
-            wring_verbs_conn_destroy(conn);
+        }
+        switch (wring_door_accept(&verbs->door, &verbs->log, verbs->listener, 0, &fd, &from)) {
+        case WRING_DOOR_NOBODY:
+            return;
+        case WRING_DOOR_SHORT:
+            turn_one_away(unproven, find_unproven(verbs, unproven));
+            watch_listener(verbs, EPOLL_CTL_DEL);
+            return;
+        case WRING_DOOR_ACCEPTED:
+            take_peer(verbs, fd, &from);
+            break;
+        }
     }
+}
+
+void wring_verbs_listen_again(struct verbs_provider *verbs)
+{
+    if (verbs->listener >= 0 && !verbs->is_listening &&
+        wring_door_is_open(&verbs->door, wring_now_ns()))
+        watch_listener(verbs, EPOLL_CTL_ADD);
 }

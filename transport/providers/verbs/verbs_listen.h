@@ -18,6 +18,9 @@ void wring_verbs_disconnect(struct wring_conn *base);
 /** Take those in who have come; what comes to nothing before anybody knows of it goes silently. */
 void wring_verbs_accept(struct verbs_provider *verbs);
 
+/** Look at the listener again, if it was left alone for a while and that is over. */
+void wring_verbs_listen_again(struct verbs_provider *verbs);
+
 /** Take it out of the table and free it. */
 void wring_verbs_remove_conn(struct verbs_provider *verbs, struct verbs_conn *conn);
 

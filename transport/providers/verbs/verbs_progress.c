@@ -25,7 +25,8 @@ static void service_meeting(struct verbs_provider *verbs)
         if (conn->state < VERBS_OPEN)
             verbs->meeting = true;
         if (conn->state == VERBS_DEAD && !conn->surfaced) {
-            wring_warn(&verbs->log, "a connection came to nothing: %s", conn->text);
+            wring_log_line(&verbs->log, conn->turned_away ? WRING_LOG_INFO : WRING_LOG_WARN,
+                           WRING_MODULE, "a connection came to nothing: %s", conn->text);
             wring_verbs_remove_conn(verbs, conn);
         }
     }
@@ -52,6 +53,7 @@ static void service_one(struct verbs_provider *verbs, const struct verbs_watch *
 static void service(struct verbs_provider *verbs)
 {
     struct epoll_event ready[EVENTS_AT_ONCE];
+    wring_verbs_listen_again(verbs);
     int n = epoll_wait(verbs->epoll, ready, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++)
         service_one(verbs, ready[i].data.ptr);
@@ -147,6 +149,9 @@ void wring_verbs_arm(struct wring_provider *base, struct wring_wait_set *set)
         return;
     }
     set->fds[set->n++] = (struct pollfd){.fd = verbs->epoll, .events = POLLIN};
+    if (!verbs->is_listening && verbs->door.retry_ns != 0 &&
+        verbs->door.retry_ns < set->deadline_ns)
+        set->deadline_ns = verbs->door.retry_ns;
     verbs->sleep = VERBS_TO_SLEEP; /* the poll before it and the one after look at the streams */
     for (size_t i = 0; i < verbs->n_conns; i++) {
         wring_verbs_conn_begin_poll(verbs->conns[i]);
