@@ -112,19 +112,18 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
     return best->ifa_name;
 }
 
-/** What there is to choose from, for the message. @param text out, [SEEN_TEXT] */
-static void list_all(const struct ifaddrs *all, char *text)
+/** What there is to choose from, for the message. @param text out, [bytes] */
+static void list_all(const struct ifaddrs *all, char *text, size_t bytes)
 {
     size_t n = 0;
     text[0] = '\0';
-    for (; all != NULL && n < SEEN_TEXT; all = all->ifa_next) {
+    for (; all != NULL && n < bytes; all = all->ifa_next) {
         char address[WRING_INTERFACE_ADDRESS];
         if (!is_usable(all->ifa_addr))
             continue;
         write_address(all->ifa_addr, address);
-        n += (size_t)snprintf(text + n, SEEN_TEXT - n, "%s%s (%s%s)", n > 0 ? ", " : "",
-                              all->ifa_name, address,
-                              (all->ifa_flags & IFF_RUNNING) != 0 ? "" : ", down");
+        n += (size_t)snprintf(text + n, bytes - n, "%s%s (%s%s)", n > 0 ? ", " : "", all->ifa_name,
+                              address, (all->ifa_flags & IFF_RUNNING) != 0 ? "" : ", down");
     }
 }
 
@@ -146,7 +145,7 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
     if (name != NULL) {
         wring_info(log, "WRING_IFACE=%s: %s, %s", list, name, text);
     } else {
-        list_all(all, seen);
+        list_all(all, seen, sizeof(seen));
         wring_error(log,
                     "WRING_IFACE=%s: no such interface is up and has an address that others can "
                     "reach; there are %s",
@@ -154,4 +153,42 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
     }
     freeifaddrs(all);
     return name != NULL ? WRING_OK : WRING_ERR_ADDRESS;
+}
+
+bool wring_interface_has(const char *address)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+    char plain[WRING_INTERFACE_ADDRESS], own[WRING_INTERFACE_ADDRESS];
+    struct ifaddrs *all;
+    bool found = false;
+
+    snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(address, "%"), address);
+    if (inet_pton(AF_INET, plain, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127)
+        return true;
+    if (inet_pton(AF_INET6, plain, &v6) == 1) /* of the ways to write it, that of the list */
+        inet_ntop(AF_INET6, &v6, plain, sizeof(plain));
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next) {
+        if (at->ifa_addr == NULL ||
+            (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
+            continue;
+        write_address(at->ifa_addr, own);
+        found = strcmp(own, plain) == 0;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+void wring_interface_list(char *text, size_t bytes)
+{
+    struct ifaddrs *all;
+    snprintf(text, bytes, "none");
+    if (getifaddrs(&all) != 0)
+        return;
+    list_all(all, text, bytes);
+    freeifaddrs(all);
+    if (text[0] == '\0')
+        snprintf(text, bytes, "none");
 }

@@ -4,6 +4,8 @@
 #define WRING_TRANSPORT_INTERFACE_H
 
 #include <ifaddrs.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include <wring/status.h>
 
@@ -42,5 +44,11 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
  */
 enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
                                        const char *like, char *text);
+
+/** Is this one of this host's own addresses, or of loopback? A zone is not looked at. */
+bool wring_interface_has(const char *address);
+
+/** What this host has: "eth0 (10.0.0.1), ib0 (10.1.0.1, down)". @param text out, [bytes] */
+void wring_interface_list(char *text, size_t bytes);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/refusal.h"
+#include "transport/interface.h"
 
 #define WRING_MODULE "ports"
 
@@ -115,7 +116,11 @@ int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage 
                  "all ports from %u to %u are in use: widen WRING_PORTS, every rank of a host "
                  "takes one",
                  ports->first, ports->last);
-    else if (fd < 0)
+    else if (fd < 0 && errno == EADDRNOTAVAIL) {
+        char have[160];
+        wring_interface_list(have, sizeof(have));
+        snprintf(why, bytes, "no interface of this host has that address; there are %s", have);
+    } else if (fd < 0)
         wring_refusal(why, bytes, call, errno);
     return fd;
 }

@@ -11,6 +11,7 @@
 #include "runtime/progress/progress.h"
 #include "transport/bootstrap/launcher.h"
 #include "transport/collective/hierarchical.h"
+#include "transport/interface.h"
 #include "transport/trace.h"
 #include <wring/wring.h>
 
@@ -84,6 +85,7 @@ struct wring_session {
     uint64_t seed;
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
+    char local_address[WRING_INTERFACE_ADDRESS]; /* by which the others reach it; "": unknown */
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
     uint64_t executors_gone_ns;     /* processor time of those before it */

@@ -3,6 +3,7 @@
 #include "runtime/session/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -10,6 +11,7 @@
 #include "base/refusal.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"
+#include "transport/interface.h"
 
 #define WRING_MODULE "session"
 #define JOB_BYTES 16
@@ -45,31 +47,54 @@ enum wring_status wring_session_meet(struct wring_session *session,
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
 }
 
+/** What ranks tell each other first. */
+struct introduction {
+    uint8_t job[JOB_BYTES];
+    uint8_t traces; /* whether this rank keeps a trace */
+    char address[WRING_INTERFACE_ADDRESS];
+};
+
+static enum wring_status read_introductions(struct wring_session *session,
+                                            const struct wring_blobs *blobs,
+                                            struct introduction *root)
+{
+    session->all_trace = true;
+    for (uint32_t i = 0; i < session->size; i++) {
+        struct introduction one;
+        if (blobs->offsets[i + 1] - blobs->offsets[i] != sizeof(one))
+            return WRING_ERR_FRAME;
+        memcpy(&one, blobs->storage + blobs->offsets[i], sizeof(one));
+        session->all_trace &= one.traces != 0;
+        if (i == 0)
+            *root = one;
+    }
+    root->address[sizeof(root->address) - 1] = '\0';
+    return WRING_OK;
+}
+
 /** Agree on the job's random name, and derive from it and the key what connections prove. */
 static enum wring_status name_job(struct wring_session *session, uint8_t *job, uint8_t *secret)
 {
-    uint8_t own[JOB_BYTES + 1]; /* and whether this rank keeps a trace */
+    struct introduction own = {.traces = session->trace != NULL}, root;
     struct wring_blobs blobs;
-    if (getrandom(own, JOB_BYTES, 0) != JOB_BYTES) {
+    if (getrandom(own.job, JOB_BYTES, 0) != JOB_BYTES) {
         wring_error(&session->log, "the job cannot be named: %s", WRING_REFUSED("getrandom"));
         return WRING_ERR_SYSTEM;
     }
-    own[JOB_BYTES] = session->trace != NULL;
-    enum wring_status status = wring_session_exchange(session, own, sizeof(own), &blobs);
+    snprintf(own.address, sizeof(own.address), "%s",
+             session->bootstrap->ops->local_address(session->bootstrap));
+    enum wring_status status = wring_session_exchange(session, &own, sizeof(own), &blobs);
     if (status != WRING_OK)
         return status;
-    session->all_trace = true;
-    for (uint32_t i = 0; i < session->size && status == WRING_OK; i++) {
-        status =
-            blobs.offsets[i + 1] - blobs.offsets[i] == sizeof(own) ? WRING_OK : WRING_ERR_FRAME;
-        session->all_trace &=
-            status == WRING_OK && blobs.storage[blobs.offsets[i] + JOB_BYTES] != 0;
-    }
-    if (status == WRING_OK)
-        memcpy(job, blobs.storage, JOB_BYTES);
+    status = read_introductions(session, &blobs, &root);
     wring_blobs_finish(&blobs);
     if (status != WRING_OK)
         return status;
+    memcpy(job, root.job, JOB_BYTES);
+    /* a rank on rank 0's host does not see which of its addresses others reach: rank 0 does */
+    bool leaves_it = own.address[0] == '\0' && wring_interface_has(root.address);
+    snprintf(session->local_address, sizeof(session->local_address), "%s",
+             leaves_it ? root.address : own.address);
     const char *key = session->config.key;
     return wring_secret_derive(key, strlen(key), "wring session", job, JOB_BYTES, secret);
 }
@@ -89,7 +114,7 @@ enum wring_status wring_session_connect(struct wring_session *session)
     if (status != WRING_OK)
         return status;
     if (params.bind[0] == '\0' && session->config.key[0] != '\0')
-        params.bind = session->bootstrap->ops->local_address(session->bootstrap);
+        params.bind = session->local_address;
 
     struct wring_writer description = {0};
     struct wring_blobs blobs;

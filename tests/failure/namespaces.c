@@ -101,6 +101,29 @@ bool hosts_make(struct hosts *hosts, int family, char *reason, size_t bytes)
     return false;
 }
 
+/** An interface that is up and leads nowhere. */
+static bool add_one(const struct hosts *hosts, int host, int family, const char *name,
+                    const char *address)
+{
+    char make[96], give[96], up[64], far_up[64];
+    snprintf(make, sizeof(make), "link add %s type veth peer name %s-end", name, name);
+    snprintf(give, sizeof(give), "addr add %s%s dev %s%s", address, family == 6 ? "/64" : "/24",
+             name, family == 6 ? " nodad" : "");
+    snprintf(up, sizeof(up), "link set %s up", name);
+    snprintf(far_up, sizeof(far_up), "link set %s-end up", name);
+    return inside(hosts, host, make) && inside(hosts, host, give) && inside(hosts, host, up) &&
+           inside(hosts, host, far_up);
+}
+
+bool hosts_add_interfaces(const struct hosts *hosts, int family)
+{
+    bool done = true;
+    for (int i = 0; i < 2 && done; i++)
+        done = add_one(hosts, i, family, "bridge", family == 6 ? HOST_BRIDGE_V6 : HOST_BRIDGE_V4) &&
+               add_one(hosts, i, family, "own", family == 6 ? HOST_OWN_V6(i) : HOST_OWN_V4(i));
+    return done;
+}
+
 void hosts_unmake(struct hosts *hosts)
 {
     for (int i = 0; i < 2; i++) {

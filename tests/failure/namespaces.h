@@ -24,6 +24,16 @@ struct hosts {
 bool hosts_make(struct hosts *hosts, int family, char *reason, size_t bytes);
 void hosts_unmake(struct hosts *hosts);
 
+/** Addresses of interfaces that reach nobody: both hosts have the same one of a bridge, as
+ * containers make it, and a network of its own each. */
+#define HOST_BRIDGE_V4 "172.31.0.1"
+#define HOST_BRIDGE_V6 "fd00:31::1"
+#define HOST_OWN_V4(i) ((i) == 0 ? "10.98.0.1" : "10.99.0.1")
+#define HOST_OWN_V6(i) ((i) == 0 ? "fd00:98::1" : "fd00:99::1")
+
+/** Give both hosts these interfaces beside the cable. @return false when ip failed */
+bool hosts_add_interfaces(const struct hosts *hosts, int family);
+
 /** Move this process to a host. @return false with errno */
 bool hosts_enter(const struct hosts *hosts, int host);
 

@@ -290,6 +290,50 @@ static void address_that_is_not_here_is_passed_over(void)
     hosts_unmake(&hosts);
 }
 
+/** Ranks 0 and 1 meet at an address that only their own host knows; others by another one. */
+static void check_three_interfaces(int family, const char *list)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_LOG=info",
+                                           "WRING_JOIN_TIMEOUT=20s", NULL};
+    begin(family, list, settings, run_on_two_hosts, true);
+    CHECK(hosts_add_interfaces(&hosts, family), "cannot add interfaces");
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    check_all_right(list);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        char want[64];
+        snprintf(want, sizeof(want), family == 6 ? "listening on [%s]:" : "listening on %s:",
+                 family == 6 ? HOST_V6(i / 2) : HOST_V4(i / 2));
+        SAID(i, 0, want);
+    }
+    hosts_unmake(&hosts);
+}
+
+static void interface_that_reaches_the_others_is_used(void)
+{
+    check_three_interfaces(4, "172.31.0.1:5555,10.98.0.1:5555,10.77.0.1:5555");
+    check_three_interfaces(6, "[fd00:31::1]:5555,[fd00:98::1]:5555,[fd00:77::1]:5555");
+}
+
+/** A host's own name, which it knows as loopback, and other hosts by an address. */
+static int run_with_names_everywhere(struct procs_rank *rank, void *arg)
+{
+    (void)arg;
+    if (!hosts_name(rank->index < 2 ? "127.0.0.1 localhost\n127.0.1.1 head\n"
+                                    : "127.0.0.1 localhost\n10.77.0.1 head\n")) {
+        procs_say(rank, "cannot give names");
+        return 9;
+    }
+    return run_there(rank, rank->index / 2);
+}
+
+static void ranks_beside_the_root_are_reached_as_it_is(void)
+{
+    begin(4, "head:5555", over_tcp, run_with_names_everywhere, true);
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    check_all_right("a name that is loopback here");
+    hosts_unmake(&hosts);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -299,6 +343,8 @@ int main(int argc, char **argv)
         {"ipv6_alone_is_enough", ipv6_alone_is_enough},
         {"root_may_know_its_name_as_loopback", root_may_know_its_name_as_loopback},
         {"address_that_is_not_here_is_passed_over", address_that_is_not_here_is_passed_over},
+        {"interface_that_reaches_the_others_is_used", interface_that_reaches_the_others_is_used},
+        {"ranks_beside_the_root_are_reached_as_it_is", ranks_beside_the_root_are_reached_as_it_is},
         {NULL, NULL},
     };
     char reason[256];

@@ -117,7 +117,7 @@ static enum wring_status choose_bind(const struct wring_bench_pair *pair, char *
     const char *address = session->config.bind;
 
     if (address[0] == '\0' && session->config.key[0] != '\0')
-        address = session->bootstrap->ops->local_address(session->bootstrap);
+        address = session->local_address;
     *out = address[0] != '\0' ? address : NULL;
     if (session->config.iface[0] == '\0')
         return WRING_OK;

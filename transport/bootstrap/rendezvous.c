@@ -60,14 +60,34 @@ static const struct wring_bootstrap_ops rendezvous_ops = {
     .close = rendezvous_close,
 };
 
-/** Our end of the first stream that does not stay on this host; of any where all do. */
+/**
+ * Our end of the streams that leave this host; where several interfaces serve them, the one that
+ * most use. Where none leaves it rank 0 says its end of any, and the others leave it to rank 0:
+ * what reaches the root from its own host need not reach it from elsewhere.
+ */
 static void find_local_address(struct wring_rendezvous *rendezvous)
 {
-    uint32_t n = rendezvous->base.rank == 0 ? rendezvous->base.size : 1;
-    bool found = false;
-    for (uint32_t i = 0; i < n && !found; i++)
-        if (rendezvous->fds[i] >= 0)
-            found = wring_rendezvous_local(rendezvous->fds[i], rendezvous->local_address);
+    char here[WRING_RENDEZVOUS_ADDRESS], (*all)[WRING_RENDEZVOUS_ADDRESS];
+    uint32_t n = rendezvous->base.rank == 0 ? rendezvous->base.size : 1, found = 0, most = 0;
+
+    all = calloc(n, sizeof(*all));
+    for (uint32_t i = 0; i < n && all != NULL; i++) {
+        if (rendezvous->fds[i] < 0)
+            continue;
+        if (wring_rendezvous_local(rendezvous->fds[i], here))
+            memcpy(all[found++], here, sizeof(here));
+        else if (found == 0 && rendezvous->base.rank == 0)
+            memcpy(rendezvous->local_address, here, sizeof(here));
+    }
+    for (uint32_t i = 0; i < found; i++) {
+        uint32_t alike = 0;
+        for (uint32_t k = 0; k < found; k++)
+            alike += strcmp(all[i], all[k]) == 0;
+        if (alike > most)
+            memcpy(rendezvous->local_address, all[i], sizeof(here));
+        most = alike > most ? alike : most;
+    }
+    free(all);
 }
 
 enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *params,

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "transport/interface.h"
+
 #define NAMED_MAX 8
 
 void wring_rendezvous_name(struct wring_rendezvous_names *names, uint32_t rank)
@@ -43,16 +45,22 @@ static void unmap(struct sockaddr_storage *address, socklen_t *bytes)
 
 bool wring_rendezvous_local(int fd, char *text)
 {
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof(address);
+    struct sockaddr_storage address, peer;
+    socklen_t bytes = sizeof(address), peer_bytes = sizeof(peer);
+    char theirs[WRING_RENDEZVOUS_ADDRESS] = "";
     text[0] = '\0';
-    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0)
         return false;
     unmap(&address, &bytes);
+    unmap(&peer, &peer_bytes);
     if (getnameinfo((struct sockaddr *)&address, bytes, text, WRING_RENDEZVOUS_ADDRESS, NULL, 0,
                     NI_NUMERICHOST) != 0)
         text[0] = '\0';
-    return text[0] != '\0' && !wring_rendezvous_is_loopback((struct sockaddr *)&address);
+    if (getnameinfo((struct sockaddr *)&peer, peer_bytes, theirs, sizeof(theirs), NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        return false;
+    return text[0] != '\0' && !wring_interface_has(theirs);
 }
 
 void wring_rendezvous_peer(int fd, char *text)

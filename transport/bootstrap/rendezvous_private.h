@@ -160,7 +160,7 @@ bool wring_rendezvous_needs_key(const struct wring_rendezvous_params *params,
                                 const struct sockaddr *address);
 
 /** The address of our end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS]; "" if unknown
- *  @return true where others than this host may reach it */
+ *  @return true where the other end is not on this host */
 bool wring_rendezvous_local(int fd, char *text);
 
 /** The address of the other end, for a message. @param text out, [WRING_RENDEZVOUS_ADDRESS] */

@@ -64,7 +64,8 @@ struct wring_bootstrap_ops {
      */
     enum wring_status (*check)(struct wring_bootstrap *bootstrap);
 
-    /** The local address that reaches the other ranks, as text; "" where it cannot say. */
+    /** The local address that reaches the other ranks, as text; "" where it cannot say: then rank
+     *  0's holds on the ranks of its host. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);
 
     void (*close)(struct wring_bootstrap *bootstrap); /* NULL is fine */

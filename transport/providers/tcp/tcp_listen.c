@@ -104,7 +104,7 @@ enum wring_status wring_tcp_listen(struct wring_provider *base, void *address, s
     if (status != WRING_OK)
         return status;
 
-    char why[160];
+    char why[256];
     int fd = wring_ports_listen(&provider->ports, &local, local_bytes, BACKLOG, why, sizeof(why));
     if (fd < 0) {
         wring_error(provider->log, "cannot listen on %s: %s", provider->bind, why);
