@@ -135,6 +135,19 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
+/**
+ * The next device for a peer on this host with which no memory can be shared, after the one that it
+ * has: the first of the lower rank, behind that one, which the higher has and which leads to other
+ * hosts. The peer's device, address and window become those.
+ * @return false: there is none, and nothing has changed
+ */
+bool wring_fabric_choose_next(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                              struct wring_peer *peer);
+
+/** The peer has come by another device of ours: it could not share memory with us. */
+void wring_fabric_take_device(struct wring_fabric *fabric, struct wring_peer *peer,
+                              uint32_t device);
+
 /** What may be under way to each peer is as for pieces of the configuration's size, which was
  *  another one. The engine is idle. */
 void wring_fabric_renew_windows(struct wring_fabric *fabric);

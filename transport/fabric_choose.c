@@ -142,6 +142,57 @@ void wring_fabric_renew_windows(struct wring_fabric *fabric)
     }
 }
 
+void wring_fabric_take_device(struct wring_fabric *fabric, struct wring_peer *peer, uint32_t device)
+{
+    peer->device = device;
+    peer->put_copies = fabric->devices[device].caps.put_copies;
+    peer->window = make_window(fabric, &fabric->devices[device].caps);
+}
+
+static void take_address(const struct wring_fabric *fabric, struct wring_peer *peer,
+                         const struct wring_description *other)
+{
+    int theirs = wring_description_find(other, fabric->devices[peer->device].name);
+    peer->address = other->devices[theirs].address;
+    peer->address_bytes = other->devices[theirs].address_bytes;
+}
+
+/** @return index of ours, or -1 */
+static int next_device(const struct wring_fabric *fabric, const char *after,
+                       const struct wring_description *lower,
+                       const struct wring_description *higher)
+{
+    char why[WRING_TEXT_MAX];
+    for (uint32_t i = (uint32_t)wring_description_find(lower, after) + 1; i < lower->n_devices;
+         i++) {
+        int own = find_own(fabric, lower->devices[i].name);
+        if (own >= 0 && !fabric->devices[own].caps.same_host_only &&
+            wring_description_find(higher, lower->devices[i].name) >= 0 &&
+            reaches(fabric, (uint32_t)own, lower, higher, why, sizeof(why)))
+            return own;
+    }
+    return -1;
+}
+
+bool wring_fabric_choose_next(struct wring_fabric *fabric, const struct wring_blobs *blobs,
+                              struct wring_peer *peer)
+{
+    uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
+    uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
+    struct wring_description *both = calloc(2, sizeof(*both));
+    int device = -1;
+
+    if (both != NULL && wring_description_read(blobs, low, &both[0]) &&
+        wring_description_read(blobs, high, &both[1]))
+        device = next_device(fabric, fabric->devices[peer->device].name, &both[0], &both[1]);
+    if (device >= 0) {
+        wring_fabric_take_device(fabric, peer, (uint32_t)device);
+        take_address(fabric, peer, &both[peer->rank == high]);
+    }
+    free(both);
+    return device >= 0;
+}
+
 static enum wring_status choose_for(struct wring_fabric *fabric, const struct survey *survey,
                                     struct wring_peer *peer)
 {
@@ -159,12 +210,8 @@ static enum wring_status choose_for(struct wring_fabric *fabric, const struct su
                     low, high, why[0] != '\0' ? ": " : "", why);
         return WRING_ERR_UNSUPPORTED;
     }
-    int theirs = wring_description_find(other, fabric->devices[device].name);
-    peer->device = (uint32_t)device;
-    peer->put_copies = fabric->devices[device].caps.put_copies;
-    peer->window = make_window(fabric, &fabric->devices[device].caps);
-    peer->address = other->devices[theirs].address;
-    peer->address_bytes = other->devices[theirs].address_bytes;
+    wring_fabric_take_device(fabric, peer, (uint32_t)device);
+    take_address(fabric, peer, other);
     return WRING_OK;
 }
 

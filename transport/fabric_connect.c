@@ -15,6 +15,8 @@
 struct mishap {
     enum wring_status status; /* WRING_OK: none */
     char text[2 * WRING_TEXT_MAX];
+    const struct wring_blobs *blobs; /* what all ranks said of themselves */
+    bool told_apart;                 /* of a peer on this host that shares no memory with us */
 };
 
 static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_peer *peer,
@@ -47,6 +49,14 @@ static enum wring_status begin(struct wring_fabric *fabric, const struct wring_b
     return status;
 }
 
+/** By the device that both chose, or by the one that the peer falls back to. */
+static bool may_come_by(const struct wring_fabric *fabric, const struct wring_peer *peer,
+                        uint32_t device)
+{
+    return peer->device == device || (fabric->devices[peer->device].caps.same_host_only &&
+                                      !fabric->devices[device].caps.same_host_only);
+}
+
 /** The first of n events. */
 static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
                         size_t n)
@@ -57,14 +67,58 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
     struct wring_peer *peer = rank < fabric->size ? &fabric->peers[rank] : NULL;
 
     if (hello.failed || memcmp(job, fabric->job, sizeof(fabric->job)) != 0 || peer == NULL ||
-        rank <= fabric->rank || peer->conn != NULL || peer->device != device) {
+        rank <= fabric->rank || peer->conn != NULL || !may_come_by(fabric, peer, device)) {
         wring_warn(fabric->log, "refused a connection that is not one of this job's");
         wring_events_refuse(event, n);
         return;
     }
+    if (peer->device != device)
+        wring_fabric_take_device(fabric, peer, device);
     event->conn->user = peer;
     peer->conn = event->conn;
     peer->connected = true;
+}
+
+static const char *text_of(const struct wring_event *event)
+{
+    return event->text != NULL ? event->text : "no reason given";
+}
+
+/**
+ * A peer that counts as being on this host, and shares no memory with us: it is of another user, or
+ * in another namespace than it seems. What leads to other hosts leads there, too. The higher rank,
+ * which connects, decides it; the lower one sees it come by another device.
+ * @return WRING_ERR_UNSUPPORTED where there is no other device in common
+ */
+static enum wring_status fall_back(struct wring_fabric *fabric, struct wring_peer *peer,
+                                   struct wring_event *event, size_t n, struct mishap *mishap)
+{
+    const char *from = fabric->devices[peer->device].name;
+    char why[WRING_TEXT_MAX];
+
+    snprintf(why, sizeof(why), "%s", text_of(event));
+    if (!wring_fabric_choose_next(fabric, mishap->blobs, peer))
+        return WRING_ERR_UNSUPPORTED;
+    wring_log_line(
+        fabric->log, mishap->told_apart ? WRING_LOG_INFO : WRING_LOG_WARN, WRING_MODULE,
+        "ranks %" PRIu32 " and %" PRIu32
+        " are on one host and cannot use %s: %s; they use %s, which is slower. Run them as "
+        "one user in one namespace, or give them different WRING_NODE",
+        peer->rank, fabric->rank, from, why, fabric->devices[peer->device].name);
+    mishap->told_apart = true;
+    wring_events_refuse(event, n);
+    peer->conn = NULL;
+    return connect_peer(fabric, peer, mishap);
+}
+
+/** Did a connection of ours to a peer on this host not come to stand, for what it is, not for what
+ *  it said? */
+static bool is_out_of_reach(const struct wring_fabric *fabric, const struct wring_peer *peer,
+                            const struct wring_event *event)
+{
+    return !peer->connected && peer->rank < fabric->rank &&
+           fabric->devices[peer->device].caps.same_host_only &&
+           (event->status == WRING_ERR_ADDRESS || event->status == WRING_ERR_PEER);
 }
 
 static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
@@ -78,12 +132,18 @@ static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
     } else if (event->kind == WRING_EVENT_CONNECTED) {
         peer->connected = true;
     } else if (event->kind == WRING_EVENT_CLOSED && peer != NULL) {
+        const char *remedy = "";
+        if (is_out_of_reach(fabric, peer, event)) {
+            enum wring_status status = fall_back(fabric, peer, event, n, mishap);
+            if (status != WRING_ERR_UNSUPPORTED)
+                return status;
+            remedy = "; there is no other provider that both have: see WRING_PROVIDER";
+        }
         bool told = event->status == WRING_ERR_AUTH || event->status == WRING_ERR_SYSTEM;
         mishap->status = told ? event->status : WRING_ERR_PEER;
         snprintf(mishap->text, sizeof(mishap->text),
-                 "no connection to rank %" PRIu32 " over %s: %s", peer->rank,
-                 fabric->devices[device].name,
-                 event->text != NULL ? event->text : "no reason given");
+                 "no connection to rank %" PRIu32 " over %s: %s%s", peer->rank,
+                 fabric->devices[device].name, text_of(event), remedy);
         return mishap->status;
     }
     return WRING_OK;
@@ -172,7 +232,7 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap,
                                        const struct wring_blobs *blobs, uint64_t deadline_ns)
 {
-    struct mishap mishap = {.status = WRING_OK};
+    struct mishap mishap = {.status = WRING_OK, .blobs = blobs};
 
     enum wring_status status = begin(fabric, blobs, &mishap);
     if (status == WRING_OK)

@@ -125,15 +125,16 @@ static void try_connect(struct shm_conn *conn)
 
     if (connect(conn->sock.fd, (struct sockaddr *)&conn->address, conn->address_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR)
-            wring_shm_conn_fail(conn, WRING_ERR_ADDRESS, "connect to %s: %s",
-                                conn->address.sun_path + 1, strerror(errno));
+            wring_shm_conn_fail(conn, WRING_ERR_ADDRESS, "its socket cannot be reached: %s",
+                                strerror(errno));
         return;
     }
     if (getsockopt(conn->sock.fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0)
         conn->pid = peer.pid;
     if (peer.uid != geteuid()) {
-        wring_shm_conn_fail(conn, WRING_ERR_AUTH, "process %d is of user %u, not of ours",
-                            (int)conn->pid, (unsigned)peer.uid);
+        wring_shm_conn_fail(conn, WRING_ERR_ADDRESS,
+                            "process %d is of user %u, this one of user %u", (int)conn->pid,
+                            (unsigned)peer.uid, (unsigned)geteuid());
         return;
     }
     conn->state = SHM_AUTH;

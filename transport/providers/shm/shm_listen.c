@@ -146,7 +146,7 @@ static bool is_ours(struct shm_provider *shm, int fd)
     socklen_t bytes = sizeof(peer);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid())
         return true;
-    wring_warn(&shm->log, "refused process %d of user %u", (int)peer.pid, (unsigned)peer.uid);
+    wring_info(&shm->log, "refused process %d of user %u", (int)peer.pid, (unsigned)peer.uid);
     return false;
 }
 
