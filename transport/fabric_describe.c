@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/fabric_describe.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/host.h"
+#include "base/refusal.h"
+
+#define WRING_MODULE "fabric"
 
 /** The machine, however many hosts it counts as, and the cores that we may run on there. */
 static void describe_cores(struct wring_writer *out)
@@ -36,7 +40,11 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
 {
     char host[WRING_CONFIG_TEXT];
 
-    wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host));
+    if (!wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host)))
+        wring_warn(fabric->log,
+                   "this host cannot be told from others, and counts as one of its own: %s; "
+                   "WRING_NODE names it",
+                   WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
     wring_write_sized(out, host, strlen(host));
     describe_cores(out);
     wring_write_u32(out, fabric->n_devices);

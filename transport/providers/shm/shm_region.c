@@ -239,6 +239,14 @@ void wring_shm_mappings_finish(struct shm_conn *conn)
         wring_shm_mapping_remove(conn, conn->mappings->id);
 }
 
+/** The connection has just ended of what came, and nobody has been told so far. */
+static enum wring_status say_lost(const struct shm_conn *conn)
+{
+    wring_error(&shm_of(conn)->log, "memory of process %d cannot be mapped: %s", (int)conn->pid,
+                conn->text);
+    return conn->status == WRING_ERR_SYSTEM ? WRING_ERR_SYSTEM : WRING_ERR_PEER;
+}
+
 enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *key,
                                           size_t key_bytes, struct wring_remote **out)
 {
@@ -257,7 +265,7 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
         mapping = find_mapping(conn, id);
     }
     if (mapping == NULL && conn->state == SHM_DEAD)
-        return conn->status == WRING_ERR_SYSTEM ? conn->status : WRING_ERR_PEER; /* which is told */
+        return say_lost(conn);
     if (mapping == NULL || mapping->bytes != bytes)
         return WRING_ERR_FRAME;
 
