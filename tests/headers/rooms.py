@@ -9,6 +9,7 @@
 - files have unique names, so that a name in a message says where to look;
 - getenv stands in base/config.c only, and in the tests' own library and what they put in the place
   of another one;
+- descriptors of the library are made inside WRING_DESCRIPTOR(), and threads in base/thread.c;
 - every C file says its licence.
 """
 import collections
@@ -32,6 +33,11 @@ EXTRA_HEADERS = {"planner": {"wring/codec.h"}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(wring/[^>]+)>)', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
+MADE = r"(?:socket|accept4?|epoll_create1?|eventfd|timerfd_create|signalfd|memfd_create|pipe2?|dup[23]?)"
+DESCRIPTOR = re.compile(rf"(?<![\w>.])(?<!WRING_DESCRIPTOR\(){MADE}\(|fcntl\([^;]*F_DUPFD")
+THREAD = re.compile(r"\bpthread_create\s*\(")
+MAKES_DESCRIPTORS = {"base/descriptor.c"}
+MAKES_THREADS = {"base/thread.c"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 MAY_GETENV = {"base/config.c", "tests/lib/test.c", "tests/provider/mock/mock_process.c",
               "tests/unit/pmix/pmix_double.c"}
@@ -73,12 +79,25 @@ def check_includes(root, path, text, public):
             yield f"includes {include}: {room} may not use {other}"
 
 
+def check_made(here, code):
+    # a line may break after the bracket, and fcntl() is looked at with what stands before it
+    code = re.sub(r"WRING_DESCRIPTOR\(\s+", "WRING_DESCRIPTOR(", code)
+    code = re.sub(r"WRING_DESCRIPTOR\(fcntl\(", "WRING_DESCRIPTOR((", code)
+    code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', code)
+    if here not in MAKES_DESCRIPTORS and DESCRIPTOR.search(code):
+        yield "makes a descriptor outside of WRING_DESCRIPTOR()"
+    if here not in MAKES_THREADS and THREAD.search(code):
+        yield "makes a thread without wring_thread_create()"
+
+
 def check_file(root, path, public):
     text = path.read_text(encoding="utf-8")
     yield from check_includes(root, path, text, public)
     here = path.relative_to(root).as_posix()
     if here not in MAY_GETENV and GETENV.search(COMMENT.sub("", text)):
         yield "calls getenv, which belongs in base/config.c"
+    if path.relative_to(root).parts[0] in MAY_USE["runtime"] and path.suffix == ".c":
+        yield from check_made(here, COMMENT.sub("", text))
     if not text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n"):
         yield "does not begin with its SPDX line"
 

@@ -22,6 +22,22 @@
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why.
+ *
+ * Processes: a session belongs to the process that opened it. In a child that fork() makes, each
+ * call on it returns WRING_ERR_INVALID and changes nothing; wring_session_close(),
+ * wring_group_destroy() and wring_buffer_free() return and do nothing. The child may open a session
+ * of its own, and may exec. It holds none of the session's sockets or ports: the other ranks see
+ * this rank's death at once, even where a child of it lives on.
+ *
+ * A child may read the memory that wring_buffer_alloc() gave its parent. What the child writes
+ * there stays its own. What the parent or its peers write there after the fork, the child may see
+ * or not. So a child that writes a checkpoint needs memory that the parent leaves alone until the
+ * child has read it, or a copy made before the fork. vfork() and posix_spawn() are fine; a child
+ * that clone() makes without fork() has to exec before anything else.
+ *
+ * Signals: threads of the library block all signals except those that a thread brings upon itself
+ * (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS). Descriptors of the library are never 0, 1
+ * or 2, even where the program has closed these.
  */
 #ifndef WRING_WRING_H
 #define WRING_WRING_H
@@ -326,7 +342,8 @@ struct wring_error_detail {
 #define WRING_ERROR_DETAIL_INIT WRING_SIZED(struct wring_error_detail)
 
 /**
- * Why the session failed: WRING_OK while it works, else its failure.
+ * Why the session failed: WRING_OK while it works, else its failure. In a forked child it is
+ * WRING_ERR_INVALID, with a text that says so.
  * @param detail  out, where it failed; its struct_bytes is set before. May be NULL
  *
  * Threads: safe.

@@ -9,10 +9,10 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #define WRING_MODULE "unix"
@@ -20,12 +20,12 @@
 
 static enum wring_status unix_probe(char *reason, size_t bytes)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         snprintf(reason, bytes, "no UNIX sockets here: %s", strerrordesc_np(errno));
         return WRING_ERR_UNSUPPORTED;
     }
-    close(fd);
+    wring_descriptor_close(fd);
     return WRING_OK;
 }
 
@@ -42,7 +42,7 @@ static enum wring_status unix_open(const struct wring_provider_params *params,
     TAILQ_INIT(&provider->regions);
     TAILQ_INIT(&provider->conns);
 
-    provider->epoll = epoll_create1(EPOLL_CLOEXEC);
+    provider->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (provider->epoll < 0)
         goto free_provider;
     if (getrandom(&provider->instance, sizeof(provider->instance), 0) != sizeof(provider->instance))
@@ -52,7 +52,7 @@ static enum wring_status unix_open(const struct wring_provider_params *params,
     return WRING_OK;
 
 close_epoll:
-    close(provider->epoll);
+    wring_descriptor_close(provider->epoll);
 free_provider:
     wring_error(params->log, "cannot open: %s", strerrordesc_np(errno));
     free(provider);
@@ -84,8 +84,8 @@ static void unix_close(struct wring_provider *base)
     while (!TAILQ_EMPTY(&provider->regions))
         unix_region_destroy(&TAILQ_FIRST(&provider->regions)->base);
     if (provider->listener >= 0)
-        close(provider->listener);
-    close(provider->epoll);
+        wring_descriptor_close(provider->listener);
+    wring_descriptor_close(provider->epoll);
     explicit_bzero(provider->secret, sizeof(provider->secret));
     free(provider);
 }

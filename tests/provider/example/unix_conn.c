@@ -11,9 +11,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/providers/handshake.h"
 
@@ -42,12 +42,12 @@ enum wring_status wring_unix_listen(struct wring_provider *base, void *address, 
 
     snprintf(name, sizeof(name), PREFIX "%016" PRIx64, provider->instance);
     socklen_t local_bytes = make_address(name, &local);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0 || bind(fd, (struct sockaddr *)&local, local_bytes) != 0 ||
         listen(fd, SOMAXCONN) != 0) {
         wring_error(provider->log, "cannot listen as %s: %s", name, strerrordesc_np(errno));
         if (fd >= 0)
-            close(fd);
+            wring_descriptor_close(fd);
         return WRING_ERR_ADDRESS;
     }
     provider->listener = fd;
@@ -64,7 +64,7 @@ static struct unix_conn *conn_create(struct unix_provider *provider, int fd, con
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
     if (conn == NULL || epoll_ctl(provider->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         wring_error(provider->log, "no room for a connection: %s", strerrordesc_np(errno));
-        close(fd);
+        wring_descriptor_close(fd);
         free(conn);
         return NULL;
     }
@@ -89,7 +89,7 @@ enum wring_status wring_unix_connect(struct wring_provider *base, const void *ad
     if (address_bytes != NAME_BYTES || memcmp(address, PREFIX, sizeof(PREFIX) - 1) != 0)
         return WRING_ERR_FRAME;
 
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         wring_error(provider->log, "cannot make a socket: %s", strerrordesc_np(errno));
         return WRING_ERR_SYSTEM;
@@ -116,7 +116,8 @@ static unsigned count_pending(const struct unix_provider *provider)
 void wring_unix_accept(struct unix_provider *provider, uint64_t now)
 {
     for (unsigned pending = count_pending(provider); pending < PENDING_MAX; pending++) {
-        int fd = accept4(provider->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd =
+            WRING_DESCRIPTOR(accept4(provider->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0 && errno == EAGAIN)
             return;
         if (fd < 0 || conn_create(provider, fd, NULL, 0, true) == NULL)
@@ -131,7 +132,7 @@ static void close_socket(struct unix_conn *conn)
         return;
     /* a forked child may hold the socket too: then close alone would leave it in the epoll set */
     epoll_ctl(unix_of(conn)->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
-    close(conn->fd);
+    wring_descriptor_close(conn->fd);
     conn->fd = -1;
 }
 
