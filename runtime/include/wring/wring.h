@@ -60,11 +60,13 @@
  * call fills, struct_bytes says afterwards how much that was.
  */
 #ifdef __cplusplus
-template <class T> constexpr T wring_sized()
+extern "C++" { /* even where this header is included inside extern "C" */
+template <class T> inline T wring_sized()
 {
-    T sized{};
+    T sized = T();
     sized.struct_bytes = sizeof(T);
     return sized;
+}
 }
 #define WRING_SIZED(type) wring_sized<type>()
 #else
