@@ -4,6 +4,7 @@
 #include "runtime/plan/joined.h"
 #include "runtime/sized.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,8 +29,13 @@ static enum wring_status check_params(struct wring_session *session,
         wring_error(&session->log, "bucket '%s': unknown dtype, op or scheme", params->name);
         return WRING_ERR_INVALID;
     }
-    if (params->elems > 0 && (params->data == NULL || (uintptr_t)params->data % elem_bytes != 0 ||
-                              params->elems > UINT64_MAX / 64)) {
+    if (params->elems > UINT64_MAX / 64) {
+        wring_error(&session->log,
+                    "bucket '%s': %" PRIu64 " elements of %zu bytes are more than memory can hold",
+                    params->name, params->elems, elem_bytes);
+        return WRING_ERR_INVALID;
+    }
+    if (params->elems > 0 && (params->data == NULL || (uintptr_t)params->data % elem_bytes != 0)) {
         wring_error(&session->log, "bucket '%s': data must be %zu-byte aligned and not NULL",
                     params->name, elem_bytes);
         return WRING_ERR_INVALID;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define WRING_MODULE "buffer"
+
 static void add(struct wring_session *session, struct wring_buffer *buffer)
 {
     pthread_mutex_lock(&session->buffers_mutex);
@@ -11,10 +13,21 @@ static void add(struct wring_session *session, struct wring_buffer *buffer)
     pthread_mutex_unlock(&session->buffers_mutex);
 }
 
+/** More than any memory has, or past its end: a size that has overflowed. */
+static bool is_too_much(const struct wring_session *session, uintptr_t data, size_t bytes)
+{
+    if (bytes <= PTRDIFF_MAX && data <= UINTPTR_MAX - bytes)
+        return false;
+    wring_error(&session->log, "a buffer of %zu bytes is more than memory can hold", bytes);
+    return true;
+}
+
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out)
 {
     if (wring_session_is_inherited(session))
         return wring_session_refuse(session);
+    if (is_too_much(session, 0, bytes))
+        return WRING_ERR_NO_MEMORY;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -34,7 +47,7 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
 {
     if (wring_session_is_inherited(session))
         return wring_session_refuse(session);
-    if (data == NULL || bytes == 0)
+    if (data == NULL || bytes == 0 || is_too_much(session, (uintptr_t)data, bytes))
         return WRING_ERR_INVALID;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)

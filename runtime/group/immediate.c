@@ -35,9 +35,15 @@ static enum wring_status check_call(const struct call *call)
         wring_error(log, "immediate call: unknown dtype or op");
         return WRING_ERR_INVALID;
     }
-    if (call->elems > UINT64_MAX / 64 / call->group->members.n ||
-        (call->elems > 0 &&
-         (!is_placed(call->in, call->dtype) || !is_placed(call->out, call->dtype)))) {
+    if (call->elems > UINT64_MAX / 64 / call->group->members.n) {
+        wring_error(log,
+                    "immediate call: %" PRIu64 " elements of %zu bytes for each of %" PRIu32
+                    " members are more than memory can hold",
+                    call->elems, wring_dtype_bytes(call->dtype), call->group->members.n);
+        return WRING_ERR_INVALID;
+    }
+    if (call->elems > 0 &&
+        (!is_placed(call->in, call->dtype) || !is_placed(call->out, call->dtype))) {
         wring_error(log, "immediate call: memory must be %zu-byte aligned and not NULL",
                     wring_dtype_bytes(call->dtype));
         return WRING_ERR_INVALID;
@@ -201,6 +207,12 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
 
 static enum wring_status check_broadcast(const struct call *call, uint64_t bytes, uint32_t root)
 {
+    if (bytes > UINT64_MAX / 64 / call->group->members.n) {
+        wring_error(&call->group->session->log,
+                    "immediate call: a broadcast of %" PRIu64 " bytes is more than memory can hold",
+                    bytes);
+        return WRING_ERR_INVALID;
+    }
     const struct wring_log *log = &call->group->session->log;
 
     if (wring_session_is_inherited(call->group->session))

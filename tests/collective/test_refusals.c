@@ -90,6 +90,52 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_barrier(world) == WRING_OK, "the session goes on");
 }
 
+/** Sizes that overflow are told from places that are wrong. */
+static void overflows(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint64_t counts[] = {1ull << 58, 1ull << 62, (1ull << 62) + 1, 1ull << 63,
+                                      UINT64_MAX};
+    struct wring_group *world = wring_session_world(session);
+    struct wring_bucket *bucket;
+    void *data;
+    float x[16] = {0}, y[32] = {0};
+    (void)rank, (void)arg;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        uint64_t n = counts[i];
+        struct wring_bucket_params params = {.name = "b", .data = x, .elems = n};
+        line[0] = '\0';
+        CHECK(wring_bucket_register(session, &params, &bucket) != WRING_OK, "a bucket");
+        CHECK(n == 1ull << 58 || strstr(line, "more than memory can hold") != NULL,
+              "a bucket of %llu: %s", (unsigned long long)n, line);
+#define TOO_MUCH(call)                                                                          \
+    do {                                                                                        \
+        line[0] = '\0';                                                                         \
+        CHECK((call) == WRING_ERR_INVALID && strstr(line, "more than memory can hold") != NULL, \
+              #call ", %llu: %s", (unsigned long long)n, line);                                 \
+    } while (0)
+        TOO_MUCH(wring_allreduce(world, x, n, WRING_F32, WRING_SUM, NULL, NULL));
+        TOO_MUCH(wring_reduce_scatter(world, x, y, n, WRING_F32, WRING_SUM, NULL, NULL));
+        TOO_MUCH(wring_allgather(world, x, y, n, WRING_F32, NULL, NULL));
+        TOO_MUCH(wring_alltoall(world, x, y, n, WRING_F32, NULL, NULL));
+        TOO_MUCH(wring_broadcast(world, x, n, 0, NULL, NULL));
+    }
+    line[0] = '\0';
+    CHECK(wring_buffer_alloc(session, SIZE_MAX, &data) == WRING_ERR_NO_MEMORY &&
+              strstr(line, "more than memory can hold") != NULL,
+          "a buffer: %s", line);
+    line[0] = '\0';
+    CHECK(wring_buffer_register(session, x, SIZE_MAX - 64) == WRING_ERR_INVALID &&
+              strstr(line, "more than memory can hold") != NULL,
+          "memory past its end: %s", line);
+    CHECK(wring_barrier(world) == WRING_OK, "the session goes on");
+}
+
+static void overflows_are_named(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = overflows, .log = keep_line};
+    wring_test_run_ranks(&job);
+}
+
 static void refused_calls(void)
 {
     struct wring_test_job job = {.ranks = 2, .run = refusals, .log = keep_line};
@@ -128,6 +174,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"refused_calls", refused_calls},
+        {"overflows_are_named", overflows_are_named},
         {"counts_that_differ", counts_that_differ},
         {NULL, NULL},
     };
