@@ -137,10 +137,34 @@ static bool activate_posted(struct wring_engine *engine)
     return true;
 }
 
+static const char *name_of(enum wring_job_kind kind)
+{
+    switch (kind) {
+    case WRING_JOB_ENCODE:
+        return "encode";
+    case WRING_JOB_DECODE:
+        return "decode";
+    case WRING_JOB_REDUCE:
+        return "reduce";
+    case WRING_JOB_COPY:
+        return "copy";
+    }
+    return "process";
+}
+
+/** Of what a job was given only a peer's bytes can be malformed: all else is this rank's matter. */
 static void job_failed(struct wring_engine *engine, const struct wring_task *task)
 {
     const struct wring_collective *collective = task->collective;
-    uint32_t member = task->kind == WRING_TASK_REDUCE ? task->job.bad_source : task->member;
+    const struct wring_job *job = &task->job;
+    if (job->status != WRING_ERR_FRAME || job->kind == WRING_JOB_ENCODE) {
+        wring_fabric_fail(engine->fabric, job->status, (int32_t)engine->fabric->rank,
+                          "executor %s of rank %" PRIu32 " could not %s a piece: %s",
+                          engine->executor->ops->name, engine->fabric->rank, name_of(job->kind),
+                          wring_status_text(job->status));
+        return;
+    }
+    uint32_t member = task->kind == WRING_TASK_REDUCE ? job->bad_source : task->member;
     int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
     bool raw = collective->work.codec == NULL; /* then it has but a length to be wrong */
     wring_fabric_fail(engine->fabric, raw ? WRING_ERR_MISMATCH : WRING_ERR_FRAME, rank,

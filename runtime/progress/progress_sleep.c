@@ -108,8 +108,8 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
 {
     count_sleep(progress);
     atomic_store(flag, true); /* before the last look at what is posted */
-    wring_engine_arm(progress->engine, set);
     set->fds[set->n++] = (struct pollfd){progress->wake_fd, POLLIN, 0};
+    wring_engine_arm(progress->engine, set);
     bool posted = atomic_load(&progress->engine->posted) != NULL;
     if (set->busy || posted || atomic_load(&progress->stop) ||
         wring_engine_poll(progress->engine)) {

@@ -77,7 +77,10 @@ struct wring_job {
     bool untimed; /* began_ns, took_ns and core are not asked for: 0, 0, -1 */
     bool measure; /* with codec_out: also say what the code lacks, which takes a decode */
 
-    enum wring_status status; /* out; WRING_ERR_FRAME when a source's bytes are malformed */
+    enum wring_status status; /* out; WRING_ERR_FRAME when the bytes of sources[bad_source] are
+                                 malformed, for which the rank that sent them is named; any other
+                                 error is the executor's own, as WRING_ERR_DEVICE or _NO_MEMORY,
+                                 and the session ends with this rank and executor named */
     uint64_t began_ns;        /* out: when the work began, CLOCK_MONOTONIC */
     uint64_t took_ns;         /* out: wall time of the work itself */
     int core;                 /* out: the processor that did it, by the system's number; or -1 */

@@ -136,7 +136,7 @@ struct wring_event {
 /** What a thread that wants to sleep waits for. */
 struct wring_wait_set {
     struct pollfd fds[16];
-    unsigned n;
+    unsigned n;           /* of those that are taken: others come before a provider, and after it */
     uint64_t deadline_ns; /* wake at that time even so; WRING_NEVER where nothing is timed */
     bool busy;            /* do not sleep: there is something to poll, or sleep is not possible */
 };
