@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/number.h"
+
 /** One whose reader is gone must not end the process: SIGPIPE is taken back. */
 static void log_to_stderr(const char *module, const char *text)
 {
@@ -57,7 +59,9 @@ void wring_log_line(const struct wring_log *log, enum wring_log_level level, con
     char text[1024];
     va_list args;
     va_start(args, format);
+    locale_t before = wring_number_locale_enter();
     vsnprintf(text, sizeof(text), format, args);
+    wring_number_locale_leave(before);
     va_end(args);
     wring_text_clean(text);
 

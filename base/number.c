@@ -8,6 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+locale_t wring_number_locale_enter(void)
+{
+    /* the C library has this one ready: nothing is made, and nothing to be freed */
+    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
+    return uselocale(plain);
+}
+
+void wring_number_locale_leave(locale_t before)
+{
+    locale_t plain = uselocale(before);
+    if (plain != before && plain != LC_GLOBAL_LOCALE)
+        freelocale(plain);
+}
+
 bool wring_number_parse(const char *text, double *number, const char **end)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);

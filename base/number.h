@@ -3,9 +3,17 @@
 #ifndef WRING_BASE_NUMBER_H
 #define WRING_BASE_NUMBER_H
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/**
+ * From enter to leave printf and strtod of this thread are those of the C locale, whatever the
+ * application has set. Allocates nothing. @return what leave needs
+ */
+locale_t wring_number_locale_enter(void);
+void wring_number_locale_leave(locale_t before);
 
 /**
  * The number at the start of a text, as strtod() reads it in the C locale.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "base/number.h"
 
 /** A whole number and what follows it. */
 static bool parse_whole(const char *text, uint64_t *value, const char **rest)
@@ -36,10 +37,10 @@ bool wring_value_count(const char *text, uint32_t min, uint32_t max, uint32_t *o
 
 bool wring_value_real(const char *text, double min, double max, double *out)
 {
-    char *end;
-    double value = strtod(text, &end);
+    const char *end;
+    double value;
 
-    if (end == text || *end != '\0' || !(value >= min && value <= max))
+    if (!wring_number_parse(text, &value, &end) || *end != '\0' || !(value >= min && value <= max))
         return false;
     *out = value;
     return true;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
 #define WRING_MODULE "fabric"
 #define TELL_NS (500 * WRING_NS_PER_MS) /* how long a failure is told before connections close */
@@ -37,7 +38,9 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     fabric->failure = (struct wring_failure){.status = status, .rank = rank};
     va_list args;
     va_start(args, format);
+    locale_t before = wring_number_locale_enter();
     vsnprintf(fabric->failure.text, sizeof(fabric->failure.text), format, args);
+    wring_number_locale_leave(before);
     wring_text_clean(fabric->failure.text);
     va_end(args);
 

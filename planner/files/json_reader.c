@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "planner/files/json_place.h"
 
 #define WRING_MODULE "planner"
@@ -25,7 +26,9 @@ void wring_reading_fault(struct wring_reading *reading, enum wring_status status
         return;
     reading->status = status;
     va_start(args, format);
+    locale_t before = wring_number_locale_enter();
     vsnprintf(reason, sizeof(reason), format, args);
+    wring_number_locale_leave(before);
     va_end(args);
     wring_error(reading->log, "%s: %s%s%s", reading->file, reading->path,
                 reading->path[0] != '\0' ? ": " : "", reason);

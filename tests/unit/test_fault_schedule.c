@@ -2,8 +2,16 @@
 /* What a schedule says, and that a seed says the same every time. */
 #include <string.h>
 
+#include "base/log.h"
 #include "tests/lib/test.h"
+#include "tests/unit/comma_locale.h"
 #include "transport/providers/fault/fault.h"
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level, (void)module;
+    snprintf(arg, 64, "%s", text);
+}
 
 static bool parse(const char *text, struct wring_fault_schedule *out, char why[256])
 {
@@ -105,6 +113,24 @@ static void seeds_repeat_and_differ(void)
           (unsigned long long)wring_fault_random(&a, 2, WRING_FAULT_CUT, 3));
 }
 
+/** Whatever the application has set: in files, settings and what is logged the point is a point. */
+static void the_locale_changes_nothing(void)
+{
+    struct wring_fault_schedule s;
+    char why[256], said[64] = "";
+    const struct wring_log log = {keep_line, said, WRING_LOG_INFO};
+    REQUIRE(comma_locale_enter(), "no locale with a decimal comma could be had");
+    CHECK(parse("delay=0.5ms,corrupt=1.5e-4", &s, why) && s.delay_ns == 500000 &&
+              s.corrupt == 1.5e-4,
+          "%s", why);
+    CHECK(!parse("delay=0,5ms", &s, why), "a comma");
+    wring_log_line(&log, WRING_LOG_INFO, "test", "%.2f s", 0.25);
+    CHECK(strcmp(said, "0.25 s") == 0, "logged as %s", said);
+    snprintf(said, sizeof(said), "%.2f", 0.25);
+    CHECK(strcmp(said, "0,25") == 0, "the application's locale is gone: %s", said);
+    comma_locale_leave();
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -112,6 +138,7 @@ int main(int argc, char **argv)
         {"what_is_wrong_is_named", what_is_wrong_is_named},
         {"chances_hold", chances_hold},
         {"seeds_repeat_and_differ", seeds_repeat_and_differ},
+        {"the_locale_changes_nothing", the_locale_changes_nothing},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/list.h"
+#include "base/number.h"
 #include "transport/providers/fault/fault.h"
 
 #define ITEM_BYTES 48
@@ -26,10 +27,9 @@ static const struct unit none[] = {{"", 1}, {0}};
 static bool parse_number(const char *text, const struct unit *units, double min, double max,
                          double *out)
 {
-    char *suffix;
-    errno = 0;
-    double number = strtod(text, &suffix);
-    if (suffix == text || errno != 0)
+    const char *suffix;
+    double number;
+    if (!wring_number_parse(text, &number, &suffix))
         return false;
     for (; units->name != NULL; units++)
         if (strcasecmp(suffix, units->name) == 0) {
