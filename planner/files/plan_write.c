@@ -55,6 +55,12 @@ static json_t *baseline_to_json(const struct wring_plan *plan)
                      wring_json_number(plan->fp16_us));
 }
 
+/** What is left after the last gradient; rounding takes none of it below nothing. */
+static double exposed(const struct wring_plan *plan, double us)
+{
+    return us > plan->last_ready_us ? us - plan->last_ready_us : 0;
+}
+
 static json_t *head_to_json(const struct wring_plan *plan)
 {
     return json_pack(
@@ -66,12 +72,12 @@ static json_t *head_to_json(const struct wring_plan *plan)
         plan->timeline, "nodes", (int)plan->nodes, "ranks_per_node", (int)plan->ranks_per_node,
         "iteration_us", wring_json_number(plan->iteration_us), "last_ready_us",
         wring_json_number(plan->last_ready_us), "exposed_us",
-        wring_json_number(plan->iteration_us - plan->last_ready_us), "baseline_us",
-        baseline_to_json(plan), "espresso_us", wring_json_number(plan->espresso_us), "bound_us",
+        wring_json_number(exposed(plan, plan->iteration_us)), "baseline_us", baseline_to_json(plan),
+        "espresso_us", wring_json_number(plan->espresso_us), "bound_us",
         wring_json_number(plan->bound_us), "bound_exposed_us",
-        wring_json_number(plan->bound_us - plan->last_ready_us), "gap",
-        wring_json_number(plan->gap), "selection_us", wring_json_number(plan->selection_us),
-        "bound_time_us", wring_json_number(plan->bound_time_us));
+        wring_json_number(exposed(plan, plan->bound_us)), "gap", wring_json_number(plan->gap),
+        "selection_us", wring_json_number(plan->selection_us), "bound_time_us",
+        wring_json_number(plan->bound_time_us));
 }
 
 static json_t *to_json(const struct wring_plan *plan)

@@ -40,6 +40,29 @@ static void endless(void)
     wring_plan_destroy(plan);
 }
 
+/** A bound that rounding puts below the last gradient exposes nothing, not less than that. */
+static void rounded(void)
+{
+    struct wring_plan *plan = good_plan_load();
+    char text[8192] = "";
+    REQUIRE(plan != NULL, "the good plan is refused");
+    plan->bound_us = plan->last_ready_us - 1.8e-06;
+    plan->iteration_us = plan->last_ready_us;
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL && wring_plan_save(plan, file) == WRING_OK, "write");
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    const char *bound = strstr(text, "\"bound_exposed_us\":"),
+               *own = strstr(text, "\"exposed_us\":");
+    double bound_us = -1, own_us = -1;
+    CHECK(bound != NULL && own != NULL &&
+              sscanf(bound, "\"bound_exposed_us\": %lf", &bound_us) == 1 &&
+              sscanf(own, "\"exposed_us\": %lf", &own_us) == 1 && bound_us == 0 && own_us == 0,
+          "%g and %g in %s", bound_us, own_us, text);
+    wring_plan_destroy(plan);
+}
+
 static enum wring_status load(const char *path, const struct wring_log *log)
 {
     struct wring_plan *plan = NULL;
@@ -135,8 +158,8 @@ static void machines(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"endless", endless},     {"fields", fields}, {"machines", machines},
-        {"bad_files", bad_files}, {NULL, NULL},
+        {"endless", endless},   {"rounded", rounded},     {"fields", fields},
+        {"machines", machines}, {"bad_files", bad_files}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

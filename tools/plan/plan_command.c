@@ -159,6 +159,8 @@ static void complete(const struct wring_planned *planned, struct wring_plan *pla
     plan->last_ready_us = planned->last_ready_us;
     plan->bound_us = planned->bound.time_us;
     plan->gap = planned->found.time_us / planned->bound.time_us - 1;
+    if (plan->gap < 0) /* by rounding; NaN where there is no bound */
+        plan->gap = 0;
     plan->fp32_us = planned->fp32.apart_us;
     plan->fp16_us = planned->fp16.apart_us;
     plan->espresso_us = planned->espresso_us;

@@ -32,6 +32,12 @@ static bool is_barred(const struct wring_cost_model *model, uint32_t option)
     return option < model->problem.n_options && model->ways[model->options[option].codec] == 0;
 }
 
+/** Rounding takes nothing below nothing. */
+static double exposed_ms(const struct wring_planned *planned, double us)
+{
+    return fmax(us - planned->last_ready_us, 0) / 1e3;
+}
+
 static void show_times(const struct wring_planning *planning, const struct wring_planned *planned)
 {
     static const struct wring_table_column columns[] = {{"", WRING_ALIGN_LEFT},
@@ -42,15 +48,15 @@ static void show_times(const struct wring_planning *planning, const struct wring
     double plan_us = planned->found.time_us;
     char note[160];
 
-    snprintf(note, sizeof(note), "%.3f ms exposed; found in %.2f ms",
-             (plan_us - planned->last_ready_us) / 1e3, (double)planned->found.took_ns / 1e6);
+    snprintf(note, sizeof(note), "%.3f ms exposed; found in %.2f ms", exposed_ms(planned, plan_us),
+             (double)planned->found.took_ns / 1e6);
     add_time(table, "this plan", plan_us, 0, note);
     if (!isnan(planned->bound.time_us)) {
         snprintf(note, sizeof(note),
                  "%.3f ms exposed; %s: the plan is at most %.2f %% above it (%.0f ms)",
-                 (planned->bound.time_us - planned->last_ready_us) / 1e3,
+                 exposed_ms(planned, planned->bound.time_us),
                  planned->bound.exact ? "the optimum" : "no plan takes less",
-                 (plan_us / planned->bound.time_us - 1) * 100,
+                 fmax(plan_us / planned->bound.time_us - 1, 0) * 100,
                  (double)planned->bound.took_ns / 1e6);
         add_time(table, "bound", planned->bound.time_us, plan_us, note);
     }

@@ -103,7 +103,8 @@ void wring_replay_print(const struct wring_replay_params *params,
     printf("%s, %" PRIu32 " tensors, %" PRIu32 " ranks, %" PRIu32 " iterations\n", trace->model,
            trace->n, result->ranks, params->iterations);
     printf("  measured   %10.3f ms   %.3f ms of it exposed; spread %.1f %%\n", measured_us / 1e3,
-           (measured_us - wring_tensor_trace_alone_us(trace)) / 1e3, spread_of(result) * 100);
+           fmax(measured_us - wring_tensor_trace_alone_us(trace), 0) / 1e3,
+           spread_of(result) * 100);
     if (isfinite(predicted_us))
         printf("  predicted  %10.3f ms   off by %+.1f %%\n", predicted_us / 1e3,
                (predicted_us / measured_us - 1) * 100);
