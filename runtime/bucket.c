@@ -55,9 +55,16 @@ static bool is_left(struct wring_bucket *bucket)
 
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
+    bool plain = bucket->session->callers.may_mark && bucket->joined == NULL &&
+                 bucket->tensor == NULL && bucket->kept == NULL && !bucket->idle;
     bucket->committed = true;
-    bucket->plain =
-        bucket->joined == NULL && bucket->tensor == NULL && bucket->kept == NULL && !bucket->idle;
+    atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
+}
+
+void wring_bucket_unready(struct wring_bucket *bucket)
+{
+    bucket->committed = false;
+    atomic_store_explicit(&bucket->mark.plain, false, memory_order_relaxed);
 }
 
 /** Functions like this one are kept apart so that the short way past them does not carry their
@@ -128,26 +135,36 @@ static enum wring_status post_planned(struct wring_bucket *bucket)
 
 __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_bucket *bucket)
 {
-    if (wring_session_is_inherited(bucket->session))
-        return wring_session_refuse(bucket->session);
-    return bucket->tensor != NULL && bucket->committed ? post_planned(bucket) : post(bucket);
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    bool planned = bucket->tensor != NULL && bucket->committed;
+    return wring_session_leave(session, planned ? post_planned(bucket) : post(bucket));
+}
+
+/** A step of a plain bucket enters by its mark; all else, a forked child too, by the count. */
+static inline bool enter_plain(struct wring_bucket *bucket)
+{
+    return !wring_session_is_inherited(bucket->session) && wring_caller_mark(&bucket->mark);
 }
 
 enum wring_status wring_bucket_post(struct wring_bucket *bucket)
 {
-    return bucket->plain ? begin(bucket) : post_otherwise(bucket);
+    if (!enter_plain(bucket))
+        return post_otherwise(bucket);
+    enum wring_status status = begin(bucket);
+    wring_caller_unmark(&bucket->mark);
+    return status;
 }
 
-static enum wring_status test(struct wring_bucket *bucket)
+/** Of a step of its own. */
+static enum wring_status test_step(struct wring_bucket *bucket)
 {
     struct wring_progress *progress = bucket->session->progress;
     struct wring_collective *collective = &bucket->collective;
 
-    if (!bucket->committed)
-        return WRING_ERR_INVALID;
-    if (bucket->joined != NULL)
-        return wring_joined_test(bucket);
-    if (is_left(bucket)) {
+    if (step_is_left(bucket)) {
         if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
             wring_progress_post(progress, collective, true);
         wring_progress_nudge(progress);
@@ -155,16 +172,40 @@ static enum wring_status test(struct wring_bucket *bucket)
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
-enum wring_status wring_bucket_test(struct wring_bucket *bucket)
+static enum wring_status test(struct wring_bucket *bucket)
+{
+    if (!bucket->committed)
+        return WRING_ERR_INVALID;
+    return bucket->joined != NULL ? wring_joined_test(bucket) : test_step(bucket);
+}
+
+static enum wring_status test_planned(struct wring_bucket *bucket)
 {
     enum wring_status status;
-    if (wring_session_is_inherited(bucket->session))
-        return wring_session_refuse(bucket->session);
-    if (bucket->tensor != NULL && wring_autoplan_is_over(bucket, &status))
+    if (wring_autoplan_is_over(bucket, &status))
         return status;
     status = test(bucket);
-    if (bucket->tensor != NULL && status != WRING_ERR_AGAIN)
+    if (status != WRING_ERR_AGAIN)
         wring_autoplan_waited(bucket, 0, true);
+    return status;
+}
+
+__attribute__((noinline)) static enum wring_status test_otherwise(struct wring_bucket *bucket)
+{
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session,
+                               bucket->tensor != NULL ? test_planned(bucket) : test(bucket));
+}
+
+enum wring_status wring_bucket_test(struct wring_bucket *bucket)
+{
+    if (!enter_plain(bucket))
+        return test_otherwise(bucket);
+    enum wring_status status = test_step(bucket);
+    wring_caller_unmark(&bucket->mark);
     return status;
 }
 
@@ -212,14 +253,21 @@ static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t time
 __attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_bucket *bucket,
                                                                   uint64_t timeout_ns)
 {
-    return bucket->tensor != NULL ? wait_planned(bucket, timeout_ns) : wait(bucket, timeout_ns);
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, bucket->tensor != NULL ? wait_planned(bucket, timeout_ns)
+                                                               : wait(bucket, timeout_ns));
 }
 
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
-    if (wring_session_is_inherited(bucket->session))
-        return wring_session_refuse(bucket->session);
-    return bucket->plain ? wait_for_end(bucket, timeout_ns) : wait_otherwise(bucket, timeout_ns);
+    if (!enter_plain(bucket))
+        return wait_otherwise(bucket, timeout_ns);
+    enum wring_status status = wait_for_end(bucket, timeout_ns);
+    wring_caller_unmark(&bucket->mark);
+    return status;
 }
 
 /** Several buckets of which one is waited for. */
@@ -255,45 +303,61 @@ static bool any_is_done(const void *arg)
     return find_done(any) < any->n;
 }
 
+/** All of them belong to this session, and are committed. */
+static bool any_is_sound(const struct any *any, const struct wring_session *session)
+{
+    for (size_t i = 0; i < any->n; i++)
+        if (any->buckets[i] != NULL &&
+            (any->buckets[i]->session != session || !any->buckets[i]->committed))
+            return false;
+    return true;
+}
+
+static enum wring_status wait_any(struct wring_session *session, const struct any *any,
+                                  uint64_t timeout_ns, size_t *index)
+{
+    if (!any_is_sound(any, session))
+        return WRING_ERR_INVALID;
+    uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
+    if (find_done(any) == any->n)
+        give_all(any);
+    if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
+                              wring_deadline_in(timeout_ns)))
+        return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
+    *index = find_done(any);
+    struct wring_bucket *done = any->buckets[*index];
+    if (done->joined != NULL && wring_bucket_under_way(done))
+        wring_joined_take(done);
+    if (done->tensor != NULL)
+        wring_autoplan_waited(done, began_ns, true);
+    return (enum wring_status)atomic_load_explicit(&done->collective.status, memory_order_acquire);
+}
+
 enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
                                  size_t *index)
 {
     const struct any any = {buckets, n};
-    struct wring_session *session = NULL;
+    size_t first = 0;
 
     *index = n;
-    for (size_t i = 0; i < n; i++) {
-        if (buckets[i] == NULL)
-            continue;
-        session = session == NULL ? buckets[i]->session : session;
-        if (!buckets[i]->committed || buckets[i]->session != session)
-            return WRING_ERR_INVALID;
-    }
-    if (session == NULL)
+    while (first < n && buckets[first] == NULL)
+        first++;
+    if (first == n)
         return WRING_OK;
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
-    uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
-    if (find_done(&any) == n)
-        give_all(&any);
-    if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, &any},
-                              wring_deadline_in(timeout_ns)))
-        return WRING_ERR_TIMEOUT;
-    *index = find_done(&any);
-    if (buckets[*index]->joined != NULL && wring_bucket_under_way(buckets[*index]))
-        wring_joined_take(buckets[*index]);
-    if (buckets[*index]->tensor != NULL)
-        wring_autoplan_waited(buckets[*index], began_ns, true);
-    return (enum wring_status)atomic_load_explicit(&buckets[*index]->collective.status,
-                                                   memory_order_acquire);
+    struct wring_session *session = buckets[first]->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, wait_any(session, &any, timeout_ns, index));
 }
 
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
 {
-    if (wring_session_is_inherited(bucket->session))
-        return wring_session_refuse(bucket->session);
-    if (is_left(bucket))
-        return WRING_ERR_BUSY;
-    bucket->dropped = true; /* peers may still send it credits: the next commit frees it */
-    return WRING_OK;
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    bool left = is_left(bucket);
+    bucket->dropped |= !left; /* peers may still send it credits: the next commit frees it */
+    return wring_session_leave(session, left ? WRING_ERR_BUSY : WRING_OK);
 }

@@ -173,13 +173,15 @@ enum wring_status wring_bucket_register(struct wring_session *session,
                                         struct wring_bucket **out)
 {
     struct wring_bucket_params known;
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
     if (!wring_sized_read(&params_sized, params, &known))
-        return wring_sized_refuse(&params_sized, params, &session->log);
+        return wring_session_leave(session,
+                                   wring_sized_refuse(&params_sized, params, &session->log));
     if (known.scheme == WRING_SCHEME_AUTO)
         known.scheme = wring_scheme_find(session->config.scheme);
-    return register_bucket(session, &known, out);
+    return wring_session_leave(session, register_bucket(session, &known, out));
 }
 
 void wring_bucket_free(struct wring_bucket *bucket)

@@ -22,10 +22,8 @@ static bool is_too_much(const struct wring_session *session, uintptr_t data, siz
     return true;
 }
 
-enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out)
+static enum wring_status alloc(struct wring_session *session, size_t bytes, void **out)
 {
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
     if (is_too_much(session, 0, bytes))
         return WRING_ERR_NO_MEMORY;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -43,10 +41,16 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
     return WRING_OK;
 }
 
-enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
+enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out)
 {
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, alloc(session, bytes, out));
+}
+
+static enum wring_status borrow(struct wring_session *session, void *data, size_t bytes)
+{
     if (data == NULL || bytes == 0 || is_too_much(session, (uintptr_t)data, bytes))
         return WRING_ERR_INVALID;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -63,6 +67,14 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
     return WRING_OK;
 }
 
+enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, borrow(session, data, bytes));
+}
+
 /** Take the buffer that begins there out of the list. */
 static struct wring_buffer *take(struct wring_session *session, const void *data)
 {
@@ -77,16 +89,23 @@ static struct wring_buffer *take(struct wring_session *session, const void *data
     return buffer;
 }
 
-void wring_buffer_free(struct wring_session *session, void *data)
+static void forget(struct wring_session *session, const void *data)
 {
-    bool ours = data != NULL && !wring_session_is_inherited(session);
-    struct wring_buffer *buffer = ours ? take(session, data) : NULL;
+    struct wring_buffer *buffer = take(session, data);
     if (buffer == NULL)
         return;
     wring_progress_lock(session->progress);
     wring_block_finish(&buffer->block); /* unmaps what alloc mapped, and nothing else */
     wring_progress_unlock(session->progress);
     free(buffer);
+}
+
+void wring_buffer_free(struct wring_session *session, void *data)
+{
+    if (data == NULL || wring_session_enter(session) != WRING_OK)
+        return; /* who closes the session frees it */
+    forget(session, data);
+    wring_session_leave(session, WRING_OK);
 }
 
 static bool holds(const struct wring_block *block, uintptr_t begin, size_t bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/request.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -9,9 +10,13 @@
 
 struct wring_request {
     struct wring_group *group;
-    struct wring_request *next;
+    struct wring_request *next; /* in its group's queue */
     struct wring_work work;
     atomic_int status;
+
+    /* what the caller holds is in a list of its group, too, until it is waited for */
+    bool held;
+    struct wring_request *older, *newer;
 };
 
 static void on_finished(struct wring_collective *collective);
@@ -44,6 +49,42 @@ static void on_finished(struct wring_collective *collective)
     atomic_store_explicit(&done->status, status, memory_order_release);
 }
 
+/** Under the group's mutex. */
+static void list_held(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+
+    request->older = group->held;
+    if (group->held != NULL)
+        group->held->newer = request;
+    group->held = request;
+}
+
+/** The caller has heard how it ended. */
+static void release(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+
+    pthread_mutex_lock(&group->mutex);
+    if (request->newer != NULL)
+        request->newer->older = request->older;
+    else
+        group->held = request->older;
+    if (request->older != NULL)
+        request->older->newer = request->newer;
+    pthread_mutex_unlock(&group->mutex);
+    free(request);
+}
+
+void wring_requests_free(struct wring_group *group)
+{
+    while (group->held != NULL) {
+        struct wring_request *request = group->held;
+        group->held = request->older;
+        free(request);
+    }
+}
+
 static void submit(struct wring_request *request)
 {
     struct wring_group *group = request->group;
@@ -51,6 +92,8 @@ static void submit(struct wring_request *request)
     bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
 
     pthread_mutex_lock(&group->mutex);
+    if (request->held)
+        list_held(request);
     bool first = group->running == NULL;
     if (first) {
         set_running(group, request);
@@ -71,6 +114,8 @@ static void init_request(struct wring_request *request, struct wring_group *grou
     request->group = group;
     request->next = NULL;
     request->work = *work;
+    request->held = false;
+    request->older = request->newer = NULL;
     atomic_init(&request->status, WRING_ERR_AGAIN);
 }
 
@@ -106,6 +151,23 @@ static bool run_mapped(struct wring_request *request)
     return ended;
 }
 
+/**
+ * When the session is closed, all requests end; one whose group runs another that is just being
+ * handed to the engine does so a little later.
+ */
+static enum wring_status wait_for_end(struct wring_request *request, uint64_t deadline_ns)
+{
+    struct wring_progress *progress = request->group->session->progress;
+    enum wring_status status = wring_progress_wait(progress, &request->status, deadline_ns);
+
+    while (status == WRING_ERR_CLOSED &&
+           atomic_load_explicit(&request->status, memory_order_acquire) == WRING_ERR_AGAIN) {
+        sched_yield();
+        wring_progress_drop(progress);
+    }
+    return status;
+}
+
 /** Without a request that the caller would hold, and so without memory for it. */
 static enum wring_status run_to_end(struct wring_group *group, const struct wring_work *work)
 {
@@ -115,7 +177,7 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
         submit(&request);
     else if (run_mapped(&request))
         return (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed);
-    return wring_progress_wait(group->session->progress, &request.status, WRING_NEVER);
+    return wait_for_end(&request, WRING_NEVER);
 }
 
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
@@ -134,35 +196,49 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
     if (request == NULL)
         return WRING_ERR_NO_MEMORY;
     init_request(request, group, work);
+    request->held = true;
     submit(request);
     *out = request;
     return WRING_OK;
 }
 
-enum wring_status wring_request_test(struct wring_request *request)
+static enum wring_status test(struct wring_request *request)
 {
-    if (wring_session_is_inherited(request->group->session))
-        return wring_session_refuse(request->group->session);
     int status = atomic_load_explicit(&request->status, memory_order_acquire);
     if (status == WRING_ERR_AGAIN) {
         wring_progress_nudge(request->group->session->progress);
         status = atomic_load_explicit(&request->status, memory_order_acquire);
     }
     if (status != WRING_ERR_AGAIN)
-        free(request);
+        release(request);
     return (enum wring_status)status;
+}
+
+enum wring_status wring_request_test(struct wring_request *request)
+{
+    struct wring_session *session = request->group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, test(request));
+}
+
+static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns)
+{
+    enum wring_status status = wait_for_end(request, wring_deadline_in(timeout_ns));
+    if (status == WRING_ERR_AGAIN)
+        return WRING_ERR_TIMEOUT;
+    release(request);
+    return status;
 }
 
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns)
 {
-    if (wring_session_is_inherited(request->group->session))
-        return wring_session_refuse(request->group->session);
-    enum wring_status status = wring_progress_wait(request->group->session->progress,
-                                                   &request->status, wring_deadline_in(timeout_ns));
-    if (status == WRING_ERR_AGAIN)
-        return WRING_ERR_TIMEOUT;
-    free(request);
-    return status;
+    struct wring_session *session = request->group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, wait(request, timeout_ns));
 }
 
 /** Keep a codec for later calls, or take the one of the same spec that is there. */

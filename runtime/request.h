@@ -16,6 +16,9 @@
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
                                       struct wring_request **out);
 
+/** Those that were not waited for are gone. None of the group is under way. */
+void wring_requests_free(struct wring_group *group);
+
 /**
  * The codec of a spec, made once per group and kept until it goes. @param out NULL for raw
  * Threads: safe. Errors: WRING_ERR_INVALID (spec), WRING_ERR_UNSUPPORTED (not in immediate calls,

@@ -20,8 +20,6 @@ struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which)
 
 enum wring_status wring_state_check(struct wring_session *session)
 {
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         if (!at->committed || at->dropped)
             return WRING_ERR_INVALID;

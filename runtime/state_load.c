@@ -142,8 +142,7 @@ static enum wring_status read_state(struct wring_session *session, const uint8_t
     return status;
 }
 
-enum wring_status wring_session_load_state(struct wring_session *session, const void *state,
-                                           size_t bytes)
+static enum wring_status load(struct wring_session *session, const void *state, size_t bytes)
 {
     uint8_t sum[WRING_STATE_DIGEST_BYTES];
     enum wring_status status = wring_state_check(session);
@@ -167,4 +166,13 @@ enum wring_status wring_session_load_state(struct wring_session *session, const 
         wring_bucket_ready(at);
     }
     return status;
+}
+
+enum wring_status wring_session_load_state(struct wring_session *session, const void *state,
+                                           size_t bytes)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, load(session, state, bytes));
 }

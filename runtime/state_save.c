@@ -135,8 +135,7 @@ static uint32_t count_residuals(const struct wring_session *session)
     return n;
 }
 
-enum wring_status wring_session_save_state(struct wring_session *session, void *state,
-                                           size_t *bytes)
+static enum wring_status save(struct wring_session *session, void *state, size_t *bytes)
 {
     struct output out = {.data = state, .room = state != NULL ? *bytes : 0};
     uint8_t sum[WRING_STATE_DIGEST_BYTES] = {0};
@@ -158,4 +157,13 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
     put(&out, sum, sizeof(sum));
     *bytes = out.bytes;
     return state == NULL || out.bytes <= out.room ? WRING_OK : WRING_ERR_INVALID;
+}
+
+enum wring_status wring_session_save_state(struct wring_session *session, void *state,
+                                           size_t *bytes)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, save(session, state, bytes));
 }

@@ -61,15 +61,16 @@ static void count(struct wring_session *session, struct wring_session_stats *sta
 enum wring_status wring_session_stats(struct wring_session *session,
                                       struct wring_session_stats *out)
 {
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
     struct wring_session_stats stats = {
         .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = wring_session_executor_cpu_ns(session),
     };
     count(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
-    return wring_sized_write(&session_sized, &stats, out);
+    return wring_session_leave(session, wring_sized_write(&session_sized, &stats, out));
 }
 
 void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes)
@@ -160,10 +161,8 @@ static const struct wring_sized bucket_sized = {
     sizeof(struct wring_bucket_stats),
 };
 
-enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
+static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
-    if (wring_session_is_inherited(bucket->session))
-        return wring_session_refuse(bucket->session);
     if (!bucket->committed)
         return WRING_ERR_INVALID;
     if (wring_bucket_under_way(bucket))
@@ -193,4 +192,13 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
     fill_measured(collective, &stats);
     wring_group_name_providers(bucket->group, stats.provider, sizeof(stats.provider));
     return wring_sized_write(&bucket_sized, &stats, out);
+}
+
+enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
+{
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, take_stats(bucket, out));
 }

@@ -2,6 +2,7 @@
 #include "transport/engine_inside.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -268,6 +269,36 @@ static bool end_all(struct wring_engine *engine)
     while (engine->active != NULL)
         wring_engine_finish(engine, engine->active, engine->fabric->failure.status);
     return any;
+}
+
+/** What they lead to is not begun. */
+static void await_jobs(struct wring_engine *engine)
+{
+    struct wring_job *done[JOBS_PER_POLL];
+    while (engine->jobs_under_way > 0) {
+        size_t n = engine->executor->ops->poll(engine->executor, done, JOBS_PER_POLL);
+        engine->jobs_under_way -= (uint32_t)n;
+        if (n == 0)
+            sched_yield();
+    }
+}
+
+void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
+{
+    struct wring_collective *at;
+
+    await_jobs(engine);
+    do {
+        at = atomic_exchange_explicit(&engine->posted, NULL, memory_order_acquire);
+        while (at != NULL) {
+            struct wring_collective *next = at->next_posted;
+            at->timed = false; /* it has not begun */
+            wring_engine_finish(engine, at, status);
+            at = next;
+        }
+        while (engine->active != NULL)
+            wring_engine_finish(engine, engine->active, status);
+    } while (atomic_load_explicit(&engine->posted, memory_order_relaxed) != NULL);
 }
 
 /** @return true if something moves after all */

@@ -69,6 +69,10 @@ bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *co
 /** One round of progress. @return true if anything moved */
 bool wring_engine_poll(struct wring_engine *engine);
 
+/** End all that is under way or was posted with that status, once no job touches anybody's memory
+ *  any more. Peers are not told. May be repeated. */
+void wring_engine_drop(struct wring_engine *engine, enum wring_status status);
+
 /** Add what a sleeper must watch. */
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);
 

@@ -15,7 +15,7 @@
 void wring_commit_undo(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        at->committed = at->plain = false;
+        wring_bucket_unready(at);
         wring_engine_remove_channel(session->engine, &at->scatter);
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
@@ -26,7 +26,7 @@ void wring_commit_undo(struct wring_session *session)
         at->block = NULL;
     }
     for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
-        at->committed = at->plain = false;
+        wring_bucket_unready(at);
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
     wring_block_finish(&session->sources);
@@ -227,12 +227,17 @@ static enum wring_status commit(struct wring_session *session)
 
 enum wring_status wring_session_commit(struct wring_session *session)
 {
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
     enum wring_status status = wring_session_check(session);
     if (status == WRING_OK)
         status = wring_commit_take_back(session);
     if (status == WRING_OK)
         status = wring_autoplan_begin(session);
-    return status == WRING_OK ? commit(session) : status;
+    if (status == WRING_OK)
+        status = commit(session);
+    return wring_session_leave(session, status);
 }
 
 enum wring_status wring_session_recommit(struct wring_session *session)

@@ -6,6 +6,7 @@
 
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
+#include "runtime/request.h"
 
 #define WRING_MODULE "group"
 
@@ -106,11 +107,37 @@ static bool ascending(const struct wring_session *session, const uint32_t *ranks
     return has_me || n == 0;
 }
 
-enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
-                                     uint32_t n, struct wring_group **out)
+/** Requests of it are yet to be waited for, or buckets travel in it. */
+static bool is_used(struct wring_group *group)
 {
-    if (wring_session_is_inherited(session))
-        return wring_session_refuse(session);
+    struct wring_session *session = group->session;
+    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+
+    pthread_mutex_lock(&group->mutex);
+    bool used = group->held != NULL;
+    pthread_mutex_unlock(&group->mutex);
+    for (size_t i = 0; i < 2; i++)
+        for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            used |= at->group == group || (at->whole != NULL && at->whole->group == group);
+    return used;
+}
+
+/** Those that were destroyed while they were in use, and are no more. */
+static void free_unwanted(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    for (struct wring_group *at = session->groups, *next; at != NULL; at = next) {
+        next = at->next;
+        if (at->unwanted && !is_used(at))
+            wring_group_free(at);
+    }
+    wring_progress_unlock(session->progress);
+}
+
+static enum wring_status create(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                struct wring_group **out)
+{
+    free_unwanted(session);
     if (!ascending(session, ranks, n)) {
         wring_error(&session->log, "a group needs ascending ranks of the session, the caller's "
                                    "among them");
@@ -130,6 +157,15 @@ enum wring_status wring_group_create(struct wring_session *session, const uint32
     if (out != NULL)
         *out = group;
     return WRING_OK;
+}
+
+enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
+                                     uint32_t n, struct wring_group **out)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, create(session, ranks, n, out));
 }
 
 void wring_group_free(struct wring_group *group)
@@ -155,6 +191,7 @@ void wring_group_free(struct wring_group *group)
     wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)
         wring_codec_destroy(group->codecs[i]);
+    wring_requests_free(group);
     pthread_mutex_destroy(&group->mutex);
     free(group->ranks);
     free(group);
@@ -162,11 +199,12 @@ void wring_group_free(struct wring_group *group)
 
 void wring_group_destroy(struct wring_group *group)
 {
-    if (group == NULL || group == group->session->world ||
-        wring_session_is_inherited(group->session))
+    if (group == NULL || group == group->session->world)
         return;
     struct wring_session *session = group->session;
-    wring_progress_lock(session->progress);
-    wring_group_free(group);
-    wring_progress_unlock(session->progress);
+    if (wring_session_enter(session) != WRING_OK)
+        return; /* who closes it frees the group */
+    group->unwanted = true;
+    free_unwanted(session);
+    wring_session_leave(session, WRING_OK);
 }

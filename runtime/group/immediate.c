@@ -29,8 +29,6 @@ static enum wring_status check_call(const struct call *call)
 {
     const struct wring_log *log = &call->group->session->log;
 
-    if (wring_session_is_inherited(call->group->session))
-        return wring_session_refuse(call->group->session);
     if (wring_dtype_bytes(call->dtype) == 0 || (unsigned)call->op >= WRING_OPS) {
         wring_error(log, "immediate call: unknown dtype or op");
         return WRING_ERR_INVALID;
@@ -138,9 +136,9 @@ static void copy_alone(const struct call *call)
         memmove(call->out, call->in, call->elems * wring_dtype_bytes(call->dtype));
 }
 
-enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
-                                  enum wring_dtype dtype, enum wring_op op, const char *codec,
-                                  struct wring_request **out)
+static enum wring_status allreduce(struct wring_group *group, void *buf, uint64_t elems,
+                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
+                                   struct wring_request **out)
 {
     struct call call = {WRING_CALL_ALLREDUCE, group, buf, buf, elems, dtype, op, codec, true};
     struct wring_work work;
@@ -151,9 +149,20 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
     return wring_request_start(group, &work, out);
 }
 
-enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
-                                       uint64_t elems, enum wring_dtype dtype, enum wring_op op,
-                                       const char *codec, struct wring_request **request)
+enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
+                                  enum wring_dtype dtype, enum wring_op op, const char *codec,
+                                  struct wring_request **out)
+{
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, allreduce(group, buf, elems, dtype, op, codec, out));
+}
+
+static enum wring_status reduce_scatter(struct wring_group *group, const void *in, void *out,
+                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                        const char *codec, struct wring_request **request)
 {
     struct call call = {WRING_CALL_REDUCE_SCATTER, group, in, out, elems, dtype, op, codec, false};
     struct wring_work work;
@@ -168,9 +177,21 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
     return wring_request_start(group, &work, request);
 }
 
-enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
-                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                  struct wring_request **request)
+enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
+                                       uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                       const char *codec, struct wring_request **request)
+{
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session,
+                               reduce_scatter(group, in, out, elems, dtype, op, codec, request));
+}
+
+static enum wring_status allgather(struct wring_group *group, const void *in, void *out,
+                                   uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                   struct wring_request **request)
 {
     struct call call = {
         WRING_CALL_ALLGATHER, group, in, out, elems, dtype, WRING_SUM, codec, false};
@@ -186,9 +207,20 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
     return wring_request_start(group, &work, request);
 }
 
-enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
-                                 uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                 struct wring_request **request)
+enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                  struct wring_request **request)
+{
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, allgather(group, in, out, elems, dtype, codec, request));
+}
+
+static enum wring_status alltoall(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                  struct wring_request **request)
 {
     struct call call = {WRING_CALL_ALLTOALL, group, in, out, elems, dtype, WRING_SUM, codec, false};
     struct wring_work work;
@@ -205,6 +237,17 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
     return wring_request_start(group, &work, request);
 }
 
+enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
+                                 uint64_t elems, enum wring_dtype dtype, const char *codec,
+                                 struct wring_request **request)
+{
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, alltoall(group, in, out, elems, dtype, codec, request));
+}
+
 static enum wring_status check_broadcast(const struct call *call, uint64_t bytes, uint32_t root)
 {
     if (bytes > UINT64_MAX / 64 / call->group->members.n) {
@@ -215,8 +258,6 @@ static enum wring_status check_broadcast(const struct call *call, uint64_t bytes
     }
     const struct wring_log *log = &call->group->session->log;
 
-    if (wring_session_is_inherited(call->group->session))
-        return wring_session_refuse(call->group->session);
     if (root >= call->group->members.n) {
         wring_error(log, "broadcast: there is no root %" PRIu32 " in a group of %" PRIu32, root,
                     call->group->members.n);
@@ -250,8 +291,8 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
     return status;
 }
 
-enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, const char *codec, struct wring_request **request)
+static enum wring_status broadcast(struct wring_group *group, void *buf, uint64_t bytes,
+                                   uint32_t root, const char *codec, struct wring_request **request)
 {
     uint64_t floats = bytes / sizeof(float);
     struct call call = {
@@ -277,13 +318,27 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
     return wring_request_start(group, &work, request);
 }
 
+enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
+                                  uint32_t root, const char *codec, struct wring_request **request)
+{
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, broadcast(group, buf, bytes, root, codec, request));
+}
+
 enum wring_status wring_barrier(struct wring_group *group)
 {
+    struct wring_session *session = group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
     struct wring_work work = {
         .ops = wring_immediate_flat(group),
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .sync = true,
     };
-    return wring_request_start(group, &work, NULL);
+    return wring_session_leave(session, wring_request_start(group, &work, NULL));
 }

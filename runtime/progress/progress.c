@@ -3,6 +3,9 @@
 #include "runtime/progress/progress_state.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+#define STOP_PAUSE_NS 50000 /* between looks whether whoever drives has let go */
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out)
@@ -22,6 +25,28 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     }
     *out = progress;
     return WRING_OK;
+}
+
+void wring_progress_drop(struct wring_progress *progress)
+{
+    pthread_mutex_lock(&progress->driver);
+    wring_engine_drop(progress->engine, WRING_ERR_CLOSED);
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress);
+}
+
+void wring_progress_stop(struct wring_progress *progress)
+{
+    const struct timespec pause = {0, STOP_PAUSE_NS};
+
+    atomic_store(&progress->stop, true);
+    wring_wake_thread(progress);
+    while (pthread_mutex_trylock(&progress->driver) != 0) { /* whoever has it sleeps, or lets go */
+        wring_end_sleeps(progress);
+        nanosleep(&pause, NULL);
+    }
+    pthread_mutex_unlock(&progress->driver);
+    wring_progress_drop(progress);
 }
 
 void wring_progress_destroy(struct wring_progress *progress)

@@ -17,6 +17,16 @@ struct wring_progress;
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out);
 
+/**
+ * All that is under way ends with WRING_ERR_CLOSED, once no job touches the application's memory
+ * any more, and so does all that comes later; nobody drives from now on. Threads: safe; others may
+ * wait meanwhile, and return.
+ */
+void wring_progress_stop(struct wring_progress *progress);
+
+/** After wring_progress_stop(): the same for what was posted since. Threads: safe. */
+void wring_progress_drop(struct wring_progress *progress);
+
 /** Stops the thread. NULL is fine. */
 void wring_progress_destroy(struct wring_progress *progress);
 
@@ -55,11 +65,13 @@ struct wring_goal {
     const void *arg;
 };
 
-/** Drive until the goal is reached or the deadline has come. @return whether it is reached */
+/** Drive until the goal is reached, the deadline has come, or there is no driving any more. @return
+ *  whether it is reached */
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
                           uint64_t deadline_ns);
 
-/** Drive until *status is no longer WRING_ERR_AGAIN or the deadline has come. @return it then */
+/** Drive until *status is no longer WRING_ERR_AGAIN or the deadline has come. @return it then;
+ *  WRING_ERR_CLOSED: what it is of can no longer end otherwise */
 enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
                                       uint64_t deadline_ns);
 

@@ -17,7 +17,7 @@ static void note_wait(struct wring_progress *progress)
 
 void wring_progress_nudge(struct wring_progress *progress)
 {
-    if (pthread_mutex_trylock(&progress->driver) != 0)
+    if (wring_is_stopped(progress) || pthread_mutex_trylock(&progress->driver) != 0)
         return;
     wring_engine_poll(progress->engine);
     bool idle = wring_engine_idle(progress->engine);
@@ -31,13 +31,15 @@ static bool reached(const struct wring_goal *goal)
     return goal->reached(goal->arg);
 }
 
-/** Holds the driver lock. @return false: the deadline has come */
+/** Holds the driver lock. @return false: the deadline has come, or nobody drives any more */
 static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
                             uint64_t deadline_ns)
 {
     const struct wring_fabric *fabric = progress->engine->fabric;
     uint64_t idle_since = progress->beside_ns = 0;
     while (!reached(goal)) {
+        if (wring_is_stopped(progress))
+            return false;
         if (wring_engine_poll(progress->engine)) {
             idle_since = progress->beside_ns = 0;
             wring_wake_onlookers(progress);
@@ -91,7 +93,7 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
                       uint64_t deadline_ns)
 {
     uint64_t since = 0;
-    while (!reached(goal)) {
+    while (!reached(goal) && !wring_is_stopped(progress)) {
         if (pthread_mutex_trylock(&progress->driver) == 0) {
             unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
             atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
@@ -142,6 +144,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     uint64_t began_ns = wring_meter_begin(progress);
     atomic_fetch_add(&progress->takers, 1);
     take_over(progress, &goal, deadline_ns);
+    if (wring_is_stopped(progress)) /* the caller's memory is in use until jobs have ended */
+        wring_progress_drop(progress);
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
      * and what was posted before, we see. */
     bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
@@ -162,5 +166,7 @@ enum wring_status wring_progress_wait(struct wring_progress *progress, const ato
                                       uint64_t deadline_ns)
 {
     wring_progress_drive(progress, (struct wring_goal){is_done, (const void *)status}, deadline_ns);
-    return (enum wring_status)atomic_load_explicit(status, memory_order_acquire);
+    bool stopped = wring_is_stopped(progress);
+    int ended = atomic_load_explicit(status, memory_order_acquire);
+    return stopped && ended == WRING_ERR_AGAIN ? WRING_ERR_CLOSED : (enum wring_status)ended;
 }

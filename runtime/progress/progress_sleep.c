@@ -41,7 +41,7 @@ void wring_sleep_finish(struct wring_progress *progress)
     pthread_mutex_destroy(&progress->park_mutex);
 }
 
-static void end_sleeps(struct wring_progress *progress)
+void wring_end_sleeps(struct wring_progress *progress)
 {
     uint64_t one = 1;
     ssize_t ignored = write(progress->wake_fd, &one, sizeof(one));
@@ -59,7 +59,7 @@ void wring_wake_driver(struct wring_progress *progress)
     bool caller = lower(&progress->caller_sleeping);
     bool thread = lower(&progress->thread_sleeping);
     if (caller || thread)
-        end_sleeps(progress);
+        wring_end_sleeps(progress);
 }
 
 void wring_wake_onlookers(struct wring_progress *progress)
@@ -76,7 +76,7 @@ void wring_wake_thread(struct wring_progress *progress)
     if (!progress->threaded)
         return;
     if (lower(&progress->thread_sleeping)) {
-        end_sleeps(progress);
+        wring_end_sleeps(progress);
         return;
     }
     atomic_store(&progress->resumed, true);

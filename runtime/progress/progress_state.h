@@ -58,6 +58,11 @@ struct wring_progress {
     atomic_ullong waiter_ns;
 };
 
+static inline bool wring_is_stopped(const struct wring_progress *progress)
+{
+    return atomic_load_explicit(&progress->stop, memory_order_acquire);
+}
+
 /** @return the CPU time at which a wait begins that is to be counted; 0: this one is not */
 uint64_t wring_meter_begin(struct wring_progress *progress);
 
@@ -69,6 +74,9 @@ enum wring_status wring_sleep_init(struct wring_progress *progress);
 
 /** Nobody sleeps any more. Zeroed but for wake_fd = -1 is fine. */
 void wring_sleep_finish(struct wring_progress *progress);
+
+/** End the sleeps of all who drive, whatever their flags say. */
+void wring_end_sleeps(struct wring_progress *progress);
 
 /** Whoever drives is to look again, be it a caller or the thread. */
 void wring_wake_driver(struct wring_progress *progress);

@@ -11,10 +11,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 
 #define WRING_MODULE "session"
+#define LEAVE_PAUSE_NS 50000 /* between looks whether calls in other threads have left */
 
 static enum wring_status make_world(struct wring_session *session)
 {
@@ -88,6 +90,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
         return WRING_ERR_NO_MEMORY;
     session->born = wring_forked_begin();
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
+    wring_callers_init(&session->callers);
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->mapped_mutex, NULL);
     pthread_mutex_init(&session->executor_mutex, NULL);
@@ -103,14 +106,47 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     return WRING_OK;
 }
 
-/** Nobody waits for the rest any more: end it, so that no job touches the application's memory. */
-static void drop_work(struct wring_session *session)
+static void await(struct wring_session *session, bool (*left)(const struct wring_session *))
 {
-    struct wring_engine *engine = session->engine;
-    while (engine->jobs_under_way > 0)
-        wring_engine_poll(engine);
-    while (engine->active != NULL)
-        wring_engine_finish(engine, engine->active, WRING_ERR_CLOSED);
+    const struct timespec pause = {0, LEAVE_PAUSE_NS};
+    while (!left(session))
+        nanosleep(&pause, NULL);
+}
+
+static bool all_counted_left(const struct wring_session *session)
+{
+    return atomic_load_explicit(&session->callers.n, memory_order_acquire) == 0;
+}
+
+static bool all_marked_left(const struct wring_session *session)
+{
+    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            if (atomic_load_explicit(&at->mark.inside, memory_order_acquire))
+                return false;
+    return true;
+}
+
+/** Nobody enters by a mark any more. Those who change lists are gone already. */
+static void end_marks(struct wring_session *session)
+{
+    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    for (size_t i = 0; i < 2; i++)
+        for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            atomic_store_explicit(&at->mark.plain, false, memory_order_relaxed);
+    wring_fence_heavy();
+}
+
+/** Calls in other threads return, and no job touches the application's memory. */
+static void turn_out(struct wring_session *session)
+{
+    wring_callers_close(&session->callers);
+    wring_progress_stop(session->progress);
+    await(session, all_counted_left);
+    end_marks(session);
+    await(session, all_marked_left);
+    wring_progress_drop(session->progress);
 }
 
 static void free_buckets(struct wring_session *session)
@@ -139,9 +175,9 @@ void wring_session_close(struct wring_session *session)
 {
     if (session == NULL || wring_session_is_inherited(session))
         return;
-    wring_progress_destroy(session->progress);
     if (session->progress != NULL) {
-        drop_work(session);
+        turn_out(session);
+        wring_progress_destroy(session->progress);
         wring_fabric_leave(session->fabric);
     }
     if (session->fabric != NULL)
@@ -196,10 +232,12 @@ static const struct wring_sized detail_sized = {
 enum wring_status wring_session_error(struct wring_session *session,
                                       struct wring_error_detail *detail)
 {
-    struct wring_failure failure = {WRING_ERR_INVALID, -1, NOT_OURS};
-    enum wring_status status = WRING_ERR_INVALID;
-    if (!wring_session_is_inherited(session))
-        status = wring_fabric_failure(session->fabric, &failure);
+    struct wring_failure failure = {WRING_ERR_CLOSED, -1, "the session is being closed"};
+    enum wring_status status = wring_session_enter(session);
+    if (status == WRING_OK)
+        status = wring_session_leave(session, wring_fabric_failure(session->fabric, &failure));
+    else if (status == WRING_ERR_INVALID)
+        failure = (struct wring_failure){status, -1, NOT_OURS};
     if (status == WRING_OK || detail == NULL)
         return status;
     struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};

@@ -9,6 +9,7 @@
 #include "base/forked.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/progress/progress.h"
+#include "runtime/session/callers.h"
 #include "transport/bootstrap/launcher.h"
 #include "transport/collective/hierarchical.h"
 #include "transport/interface.h"
@@ -45,9 +46,10 @@ struct wring_bucket {
     bool idle;          /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
-    bool plain;                  /* committed, and a post has nothing to see to but the exchange */
-    bool dropped;                /* to be freed by the next commit */
-    struct wring_block borrowed; /* registration of foreign memory, if any */
+    struct wring_caller_mark mark;   /* plain: committed, and a post has nothing to see to but the
+                                        exchange */
+    bool dropped;                    /* to be freed by the next commit */
+    struct wring_block borrowed;     /* registration of foreign memory, if any */
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */
@@ -78,6 +80,7 @@ struct wring_bucket {
 struct wring_session {
     unsigned born;         /* wring_forked_count() of the process that opened it */
     atomic_bool told_born; /* that another one called was logged, there */
+    struct wring_callers callers;
     struct wring_config config;
     struct wring_log log;
     struct wring_launched launched; /* who started this process, and as what */
@@ -135,6 +138,8 @@ struct wring_group {
     struct wring_calls calls;
     char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
     struct wring_request *running, *waiting; /* under mutex */
+    struct wring_request *held;              /* not waited for; newest first; under mutex */
+    bool unwanted;                           /* goes as soon as nobody uses it any more */
     struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
     pthread_mutex_t mutex;
 };
@@ -178,11 +183,26 @@ static inline bool wring_session_is_inherited(const struct wring_session *sessio
 /** What such a child is answered: WRING_ERR_INVALID, after a log line the first time. */
 enum wring_status wring_session_refuse(struct wring_session *session);
 
-/** Why no call can work any more, or WRING_OK. */
-static inline enum wring_status wring_session_check(struct wring_session *session)
+/** A call begins. @return why it may not, and what it answers then: WRING_ERR_CLOSED while another
+ *  thread closes the session, WRING_ERR_INVALID in a forked child */
+static inline enum wring_status wring_session_enter(struct wring_session *session)
 {
     if (wring_session_is_inherited(session))
         return wring_session_refuse(session);
+    return wring_callers_enter(&session->callers) ? WRING_OK : WRING_ERR_CLOSED;
+}
+
+/** It ends with that status; nothing of the session is touched after this. */
+static inline enum wring_status wring_session_leave(struct wring_session *session,
+                                                    enum wring_status status)
+{
+    wring_callers_leave(&session->callers);
+    return status;
+}
+
+/** Why no call can work any more, or WRING_OK. */
+static inline enum wring_status wring_session_check(const struct wring_session *session)
+{
     return wring_fabric_status(session->fabric);
 }
 
@@ -207,6 +227,7 @@ enum wring_status wring_bucket_make(struct wring_session *session,
 /** All that its steps run on is there. What a post has to see to besides is settled for good here,
  *  so that it need not ask each time. */
 void wring_bucket_ready(struct wring_bucket *bucket);
+void wring_bucket_unready(struct wring_bucket *bucket);
 
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);

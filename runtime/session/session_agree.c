@@ -14,7 +14,8 @@ static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
     wring_progress_nudge(session->progress);
-    return wring_fabric_failure(session->fabric, NULL) != WRING_OK;
+    return wring_fabric_failure(session->fabric, NULL) != WRING_OK ||
+           wring_callers_closing(&session->callers);
 }
 
 /** The bootstrap says who is at fault: let the fabric tell everyone and the application so. */
@@ -40,7 +41,9 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
         session->bootstrap, blob, bytes, deadline, session->progress != NULL ? &cancel : NULL, out);
     if (status == WRING_ERR_PEER)
         adopt_failure(session, status);
-    return status == WRING_ERR_CLOSED ? WRING_ERR_PEER : status;
+    if (status == WRING_ERR_CLOSED && !wring_callers_closing(&session->callers))
+        return WRING_ERR_PEER;
+    return status;
 }
 
 enum wring_status wring_session_exchange_writer(struct wring_session *session,

@@ -18,7 +18,8 @@
  *
  * Threads: a session's setup calls (open, register, commit, close, groups) come from one thread at
  * a time. Post, test and wait may come from any thread, one at a time per bucket or request.
- * Several sessions, also several ranks of one job, may live in one process.
+ * wring_session_close() may be called while other threads are inside the session: their calls
+ * return WRING_ERR_CLOSED. Several sessions, also several ranks of one job, may live in one process.
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why.
@@ -138,7 +139,18 @@ struct wring_session_params {
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
 
-/** Leave the job. Never blocks for long: peers are told, pending work is dropped. NULL is fine. */
+/**
+ * Leave the job. Peers are told, and pending work is dropped. NULL is fine.
+ *
+ * Calls that other threads have begun on the session, its buckets, groups and requests end with
+ * WRING_ERR_CLOSED: those that wait, within 100 ms or the codec jobs that run already, and those
+ * that begin meanwhile. Close returns once all of them have left. The session and all that it gave
+ * out is gone then: buckets, groups, memory of wring_buffer_alloc(), and requests in any state that
+ * were not waited for. No call may begin after that.
+ *
+ * Where peers do not listen, as none of their threads makes progress, close gives them half a
+ * second to hear the good-bye. Not to be called from the log function.
+ */
 void wring_session_close(struct wring_session *session);
 
 /** This process's rank, 0-based, and the number of ranks in the job. Threads: safe. */
@@ -249,6 +261,11 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
  */
 enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
                                      uint32_t n, struct wring_group **out);
+
+/**
+ * The caller needs the group no more. It is freed at once; or, where requests of it are still to be
+ * waited for or buckets travel in it, once they are gone: they go on as before. NULL is fine.
+ */
 void wring_group_destroy(struct wring_group *group);
 
 /** The group of all ranks; lives as long as the session. */
@@ -330,7 +347,8 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
 enum wring_status wring_barrier(struct wring_group *group);
 
 /** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
- * must not be used again. */
+ * must not be used again; WRING_ERR_AGAIN and WRING_ERR_TIMEOUT leave it. Requests that nobody
+ * waits for to their end are freed by wring_session_close(). */
 enum wring_status wring_request_test(struct wring_request *request);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
 
@@ -345,7 +363,7 @@ struct wring_error_detail {
 
 /**
  * Why the session failed: WRING_OK while it works, else its failure. In a forked child it is
- * WRING_ERR_INVALID, with a text that says so.
+ * WRING_ERR_INVALID, with a text that says so; WRING_ERR_CLOSED while another thread closes it.
  * @param detail  out, where it failed; its struct_bytes is set before. May be NULL
  *
  * Threads: safe.

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/session/callers.h"
+
+void wring_callers_init(struct wring_callers *callers)
+{
+    callers->may_mark = wring_fence_register();
+}
+
+bool wring_callers_enter(struct wring_callers *callers)
+{
+    atomic_fetch_add(&callers->n, 1);
+    if (!atomic_load(&callers->closing))
+        return true;
+    wring_callers_leave(callers);
+    return false;
+}
