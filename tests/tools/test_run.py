@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -127,6 +128,61 @@ class Failure(unittest.TestCase):
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         self.assertIn("/nonexistent/program", result.stderr)
         self.assertEqual(wring("run", "--", "/etc/passwd").returncode, 126)
+
+
+class Inherited(unittest.TestCase):
+    """What whoever starts wring run has set up beforehand."""
+
+    def start_ignoring(self, number, script, **more):
+        def ignore():
+            signal.signal(number, signal.SIG_IGN)
+
+        return subprocess.Popen([wringtest.WRING, "run", "-n", "2", "--", "sh", "-c", script],
+                                env=wringtest.environment(), text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore,
+                                **more)
+
+    def test_ignored_signals_stay_ignored(self):
+        """nohup, and background jobs of a script; by the launcher and by its ranks."""
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+            with self.subTest(number=number), tempfile.TemporaryDirectory() as folder:
+                script = (f"touch {folder}/up$WRING_RANK; "
+                          f"until [ -e {folder}/go ]; do sleep 0.05; done; "
+                          f"kill -{int(number)} $$; touch {folder}/end$WRING_RANK")
+                process = self.start_ignoring(number, script)
+                self.assertTrue(wait_until(lambda: len(os.listdir(folder)) == 2))
+                process.send_signal(number)
+                process.send_signal(number)
+                time.sleep(0.2)  # for a launcher that would pass them on
+                with open(f"{folder}/go", "w", encoding="ascii"):
+                    pass
+                _, errors = process.communicate(timeout=wringtest.PATIENCE)
+                self.assertEqual(process.returncode, 0, errors)
+                self.assertIn("end0", os.listdir(folder))
+                self.assertIn("end1", os.listdir(folder))
+
+    def test_others_still_reach_the_ranks(self):
+        """Of a process that ignores one signal."""
+        with tempfile.TemporaryDirectory() as folder:
+            process = self.start_ignoring(signal.SIGHUP,
+                                          f"touch {folder}/$WRING_RANK; exec sleep 600")
+            self.assertTrue(wait_until(lambda: len(os.listdir(folder)) == 2))
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=wringtest.PATIENCE)
+            self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+
+    def test_ends_of_children_are_heard_of(self):
+        """Who ignores them has the system forget how they ended."""
+        process = self.start_ignoring(signal.SIGCHLD, "exit 3")
+        _, errors = process.communicate(timeout=wringtest.PATIENCE)
+        self.assertEqual(process.returncode, 3, errors)
+
+    def test_ranks_have_the_signals_of_their_launcher(self):
+        result = wring("run", "-n", "1", "--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+        self.assertEqual(re.findall("[0-9a-f]{16}", result.stdout)[0], "0" * 16,
+                         "nothing is blocked in them, SIGPIPE neither")
+        self.assertFalse(int(re.findall("[0-9a-f]{16}", result.stdout)[1], 16)
+                         & 1 << (signal.SIGPIPE - 1), "subprocess gives it its default back")
 
 
 class NothingIsLeft(unittest.TestCase):

@@ -48,14 +48,28 @@ static int make_key(struct wring_local_job *job)
     return 0;
 }
 
-/** From here on signals are read from signal_fd, in the order of the watch loop. */
+/** Was this process told to ignore a signal (nohup; a script's background job)? */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/**
+ * From here on signals are read from signal_fd, in the order of the watch loop. Those that this
+ * process ignores it goes on to ignore, and so do the ranks; but not the end of a child, whose
+ * status would be lost.
+ */
 static int take_signals(struct wring_local_job *job)
 {
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
+
+    signal(SIGCHLD, SIG_DFL);
     sigemptyset(&job->blocked);
     sigaddset(&job->blocked, SIGCHLD);
-    sigaddset(&job->blocked, SIGINT);
-    sigaddset(&job->blocked, SIGTERM);
-    sigaddset(&job->blocked, SIGHUP);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+        if (!is_ignored(passed_on[i]))
+            sigaddset(&job->blocked, passed_on[i]);
     sigprocmask(SIG_BLOCK, &job->blocked, &job->before);
     job->signal_fd = signalfd(-1, &job->blocked, SFD_CLOEXEC | SFD_NONBLOCK);
     if (job->signal_fd < 0)
@@ -104,6 +118,14 @@ static void set_descriptors(const struct wring_local_job *job, uint32_t rank, co
             dup2(out[i], STDOUT_FILENO + i);
 }
 
+/** In the child: as this process got them. That the tool does without SIGPIPE is its own affair. */
+static void set_signals(const struct wring_local_job *job)
+{
+    sigset_t mask = job->before;
+    sigdelset(&mask, SIGPIPE);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+}
+
 /** In the child: become the rank's program, or send errno up the pipe. */
 __attribute__((noreturn)) static void become_rank(const struct wring_local_job *job, uint32_t rank,
                                                   pid_t parent, const int out[2], int failure)
@@ -116,7 +138,7 @@ __attribute__((noreturn)) static void become_rank(const struct wring_local_job *
     set_descriptors(job, rank, out);
     if (job->topology != NULL)
         wring_binding_apply(job->params, job->topology, rank);
-    sigprocmask(SIG_SETMASK, &job->before, NULL);
+    set_signals(job);
     execvp(job->params->argv[0], job->params->argv);
 
     int error = errno;
@@ -140,7 +162,8 @@ static int make_pipes(struct wring_local_job *job, uint32_t rank, int out[2])
         if (pipe2(pair, O_CLOEXEC) != 0)
             return -1;
         out[i] = pair[1];
-        if (wring_lines_init(&job->ranks[rank].lines[i], pair[0], STDOUT_FILENO + i, rank) != 0) {
+        if (wring_lines_init(&job->ranks[rank].lines[i], pair[0], STDOUT_FILENO + i, rank,
+                             &job->outputs) != 0) {
             close(pair[0]);
             return -1;
         }
@@ -252,7 +275,8 @@ static void finish(struct wring_local_job *job)
 
 int wring_launch(const struct wring_launch_params *params)
 {
-    struct wring_local_job job = {.params = params, .signal_fd = -1, .listen_fd = -1};
+    struct wring_local_job job = {
+        .params = params, .signal_fd = -1, .listen_fd = -1, .outputs.name = params->name};
 
     sigprocmask(SIG_SETMASK, NULL, &job.before);
     job.ranks = calloc(params->ranks, sizeof(*job.ranks));

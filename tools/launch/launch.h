@@ -31,7 +31,8 @@ struct wring_launch_params {
  * evenly: as many cores as ranks or more, or the same number of ranks on each core.
  *
  * When a rank fails, it is named on standard error; the others get the grace time to end by
- * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks.
+ * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
+ * but for those that this process ignores. Tagged output whose reader has gone is dropped.
  * When this returns nothing that the ranks started is left; when this process is killed, the
  * ranks die with it.
  *

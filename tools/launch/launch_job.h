@@ -15,13 +15,23 @@
 
 #define WRING_LINE_MAX 65536 /* longer lines are passed on in pieces */
 
+/** Where the lines of all ranks go. */
+struct wring_outputs {
+    const char *name; /* of the command */
+    struct wring_output_end {
+        bool gone;   /* nothing is written to it any more */
+        bool failed; /* as it could not be, which its reader knows nothing of */
+    } ends[2];       /* standard output, standard error */
+};
+
 /** One output stream of one rank, passed on in whole lines. */
 struct wring_lines {
     int from; /* pipe's read end; -1: at its end */
     int to;   /* 1 or 2 */
     uint32_t rank;
-    size_t bytes; /* held back: the beginning of a line */
-    char *text;   /* [WRING_LINE_MAX] */
+    struct wring_outputs *outputs; /* borrowed */
+    size_t bytes;                  /* held back: the beginning of a line */
+    char *text;                    /* [WRING_LINE_MAX] */
 };
 
 struct wring_rank_process {
@@ -35,6 +45,7 @@ struct wring_rank_process {
 struct wring_local_job {
     const struct wring_launch_params *params;
     struct wring_rank_process *ranks; /* [params->ranks] */
+    struct wring_outputs outputs;
     uint32_t running;
     sigset_t blocked, before; /* signals taken by signal_fd, and the mask as it was */
     int signal_fd;
@@ -59,7 +70,8 @@ hwloc_topology_t wring_binding_load(const struct wring_launch_params *params);
 void wring_binding_apply(const struct wring_launch_params *params, hwloc_topology_t topology,
                          uint32_t rank);
 
-int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank);
+int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
+                     struct wring_outputs *outputs);
 void wring_lines_finish(struct wring_lines *lines);
 
 /** Pass on what can be read now; closes `from` at the stream's end, after the last piece. */

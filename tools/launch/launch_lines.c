@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Output of the ranks, line by line, each marked with its rank. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "tools/commands.h"
 #include "tools/launch/launch_job.h"
 
-int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank)
+int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
+                     struct wring_outputs *outputs)
 {
-    *lines = (struct wring_lines){.from = from, .to = to, .rank = rank};
+    *lines = (struct wring_lines){.from = from, .to = to, .rank = rank, .outputs = outputs};
     lines->text = malloc(WRING_LINE_MAX);
     return lines->text != NULL ? 0 : -1;
 }
@@ -24,15 +27,48 @@ void wring_lines_finish(struct wring_lines *lines)
     *lines = (struct wring_lines){.from = -1};
 }
 
-/** Write all parts; an output that is gone is not the ranks' affair. */
-static void write_parts(int to, struct iovec *parts, int n)
+static const char *name_of(int to)
 {
-    while (n > 0) {
+    return to == STDOUT_FILENO ? "standard output" : "standard error";
+}
+
+/** An output that is gone is not the ranks' affair: what they write is dropped from here on. */
+static void give_up(struct wring_outputs *outputs, int to, int why)
+{
+    struct wring_output_end *end = &outputs->ends[to - STDOUT_FILENO];
+
+    end->gone = true;
+    end->failed = why != EPIPE; /* a reader who has had enough is no failure */
+    if (why == EPIPE)
+        wring_fail(outputs->name, "%s has no reader any more: what ranks write to it is dropped",
+                   name_of(to));
+    else
+        wring_fail(outputs->name, "%s cannot be written: %s: what ranks write to it is dropped",
+                   name_of(to), strerror(why));
+}
+
+/** Others may have made it one that does not block. */
+static void await_room(int to)
+{
+    struct pollfd room = {.fd = to, .events = POLLOUT};
+    poll(&room, 1, -1);
+}
+
+/** Write all parts. */
+static void write_parts(struct wring_outputs *outputs, int to, struct iovec *parts, int n)
+{
+    while (n > 0 && !outputs->ends[to - STDOUT_FILENO].gone) {
         ssize_t written = writev(to, parts, n);
         if (written < 0 && errno == EINTR)
             continue;
-        if (written < 0)
+        if (written < 0 && errno == EAGAIN) {
+            await_room(to);
+            continue;
+        }
+        if (written < 0) {
+            give_up(outputs, to, errno);
             return;
+        }
         while (n > 0 && (size_t)written >= parts->iov_len) {
             written -= (ssize_t)parts->iov_len;
             parts++;
@@ -55,7 +91,7 @@ static void pass_on(const struct wring_lines *lines, const char *text, size_t by
         {(void *)(uintptr_t)text, bytes},
         {(void *)(uintptr_t) "\n", 1},
     };
-    write_parts(lines->to, parts, 3);
+    write_parts(lines->outputs, lines->to, parts, 3);
 }
 
 static void pass_on_whole_lines(struct wring_lines *lines)

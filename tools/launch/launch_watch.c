@@ -231,7 +231,7 @@ static int verdict(const struct watch *watch)
     for (uint32_t rank = 0; rank < job->params->ranks; rank++)
         if (job->ranks[rank].code != 0)
             return 128 + watch->passed_on;
-    return 0;
+    return job->outputs.ends[0].failed || job->outputs.ends[1].failed ? WRING_EXIT_FAILURE : 0;
 }
 
 int wring_local_job_watch(struct wring_local_job *job)
