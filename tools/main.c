@@ -9,6 +9,7 @@
 #include "base/descriptor.h"
 
 #include "tools/commands.h"
+#include "tools/output.h"
 
 /* in the order of help */
 static const struct wring_command commands[] = {
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
     struct wring_stdio stdio;
 
     wring_stdio_fill(&stdio); /* else a file that is written gets what is printed, too */
+    wring_output_init();
     argp_err_exit_status = WRING_EXIT_USAGE;
     argp_program_version_hook = print_version;
     if (argc > 0)

@@ -16,6 +16,7 @@
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_twin.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/values.h"
 
 #define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
@@ -248,7 +249,7 @@ static int print_results(const struct command *command)
     json_t *all =
         json_pack("{s:i, s:o, s:s, s:O}", "threads", (int)command->bench.threads, "cores", cores,
                   "limit_tier", wring_twin_widest()->name, "results", command->results);
-    return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+    return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 
 static int measure(struct command *command)

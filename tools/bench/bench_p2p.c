@@ -13,6 +13,7 @@
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
 #include "tools/launch/launch.h"
+#include "tools/output.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
@@ -167,7 +168,7 @@ static int print_results(const struct command *command)
         fprintf(stderr, "\r\033[K");
     if (command->json) {
         json_t *all = json_pack("{s:s, s:O}", "fault", fault, "results", command->results);
-        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
     }
     printf("puts between two ranks, provider %s%s%s\n", command->params.provider->name,
            fault[0] != '\0' ? ", WRING_FAULT=" : "", fault);

@@ -12,6 +12,7 @@
 #include "tools/calibrate/profile_show.h"
 #include "tools/commands.h"
 #include "tools/launch/launch.h"
+#include "tools/output.h"
 #include "tools/plan/settings_options.h"
 #include "tools/values.h"
 
@@ -207,9 +208,8 @@ static int give(const struct command *command, const struct wring_profile *profi
     if (code != WRING_EXIT_OK || command->params.part + 1 < command->params.parts)
         return code; /* it is given when it is complete */
     if (command->json)
-        return wring_profile_save(profile, stdout) == WRING_OK
-                   ? WRING_EXIT_OK
-                   : wring_fail(command->params.name, "standard output cannot be written");
+        return wring_profile_save(profile, stdout) == WRING_OK ? WRING_EXIT_OK
+                                                               : wring_output_failed();
     wring_profile_show(stdout, profile);
     return WRING_EXIT_OK;
 }

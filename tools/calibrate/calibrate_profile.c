@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/draft.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 
 static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
@@ -129,17 +129,13 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     return profile;
 }
 
+static bool save(FILE *file, void *arg)
+{
+    return wring_profile_save(arg, file) == WRING_OK;
+}
+
 int wring_calibrate_write(const struct wring_calibrate_params *params,
                           const struct wring_profile *profile)
 {
-    struct wring_draft draft;
-    bool well = wring_draft_open(&draft, params->into, 0644);
-
-    if (well) {
-        well = wring_profile_save(profile, draft.file) == WRING_OK;
-        well = wring_draft_close(&draft, params->into, well);
-    }
-    return well ? WRING_EXIT_OK
-                : wring_fail(params->name, "%s cannot be written: %s", params->into,
-                             strerror(errno));
+    return wring_output_file(params->name, params->into, save, (void *)(uintptr_t)profile);
 }

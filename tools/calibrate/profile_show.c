@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/table.h"
 #include "tools/values.h"
 
@@ -264,15 +265,9 @@ static void say(void *arg, enum wring_log_level level, const char *module, const
     wring_fail(arg, "%s", text);
 }
 
-static int draw(const char *name, const struct wring_profile *profile, const char *path)
+static bool draw(FILE *file, void *arg)
 {
-    FILE *file = fopen(path, "w");
-    bool well = file != NULL && wring_profile_write_svg(profile, file) == WRING_OK;
-
-    if (file != NULL)
-        well = fclose(file) == 0 && well;
-    return well ? WRING_EXIT_OK
-                : wring_fail(name, "%s cannot be written: %s", path, strerror(errno));
+    return wring_profile_write_svg(arg, file) == WRING_OK;
 }
 
 int wring_profile_info(const char *name, const char *path, const char *svg, int json)
@@ -284,11 +279,10 @@ int wring_profile_info(const char *name, const char *path, const char *svg, int 
     if (wring_profile_load(path, &log, &profile) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     if (svg != NULL)
-        code = draw(name, profile, svg);
+        code = wring_output_file(name, svg, draw, profile);
     if (code == WRING_EXIT_OK && json)
-        code = wring_profile_save(profile, stdout) == WRING_OK
-                   ? WRING_EXIT_OK
-                   : wring_fail(name, "standard output cannot be written");
+        code =
+            wring_profile_save(profile, stdout) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
     else if (code == WRING_EXIT_OK)
         wring_profile_show(stdout, profile);
     wring_profile_destroy(profile);

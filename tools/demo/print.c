@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "tools/commands.h"
 #include "tools/demo/demo.h"
+#include "tools/output.h"
 #include "tools/table.h"
 
 static double step_of(const struct demo_results *results, const char *name)
@@ -138,5 +140,5 @@ int demo_print_json(const struct demo_results *results)
                   "link", o->link, "ranks", (json_int_t)o->ranks, "steps", (json_int_t)o->steps,
                   "seed", (json_int_t)o->seed, "parameters", (json_int_t)results->parameters,
                   "target_loss", real_or_null(results->target_loss));
-    return wring_json_print(stdout, object) == WRING_OK ? 0 : 1;
+    return wring_json_print(stdout, object) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/commands.h"
 #include "tools/demo/buckets.h"
 #include "tools/demo/model.h"
 #include "tools/demo/svg.h"
+#include "tools/output.h"
 
 static const char style[] =
     ":root{--bg:#fff;--fg:#1c2733;--dim:#5b6b7b;--line:#dde3ea;--card:#f6f8fa;--c0:#1f6feb;"
@@ -200,13 +202,9 @@ static void write_notes(FILE *file, const struct demo_results *results)
         same ? "bit for bit the same" : "<b>NOT the same, which is a bug</b>");
 }
 
-bool demo_report_write(const struct demo_results *results, const char *path)
+static bool write_report(FILE *file, void *arg)
 {
-    FILE *file = fopen(path, "we");
-    if (file == NULL) {
-        fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
-        return false;
-    }
+    const struct demo_results *results = arg;
     const struct demo_measure *bf16 = demo_measure_find(results, "bf16"), *winner = best(results);
     double longest_us = 0;
     write_intro(file, results);
@@ -230,9 +228,11 @@ bool demo_report_write(const struct demo_results *results, const char *path)
             strcmp(results->measures[i].config->name, "fp32") == 0)
             write_timeline(file, &results->measures[i], longest_us);
     write_notes(file, results);
-    bool ok = fflush(file) == 0 && !ferror(file);
-    ok &= fclose(file) == 0;
-    if (!ok)
-        fprintf(stderr, "wring demo: %s: cannot be written\n", path);
-    return ok;
+    return ferror(file) == 0;
+}
+
+bool demo_report_write(const struct demo_results *results, const char *path)
+{
+    return wring_output_file("wring demo", path, write_report, (void *)(uintptr_t)results) ==
+           WRING_EXIT_OK;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/output.h"
 
 int demo_recording_init(struct demo_recording *recording, const uint64_t *elems, uint32_t steps)
 {
@@ -66,6 +67,11 @@ static void describe(const struct demo_options *options, const struct demo_confi
              (unsigned long long)options->seed);
 }
 
+static bool save(FILE *file, void *arg)
+{
+    return wring_gradients_save(arg, file) == WRING_OK;
+}
+
 bool demo_recording_write(struct demo_recording *recording, const struct demo_options *options,
                           const struct demo_config *config)
 {
@@ -82,13 +88,7 @@ bool demo_recording_write(struct demo_recording *recording, const struct demo_op
         snprintf(names[t], sizeof(names[t]), "%s", demo_tensor_names[t]);
         recording->tensors[t].name = names[t];
     }
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && wring_gradients_save(&recording->gradients, file) == WRING_OK;
-    if (file != NULL && fclose(file) != 0)
-        written = false;
-    if (!written)
-        wring_fail("wring demo", "%s: %s", path, strerror(errno));
-    return written;
+    return wring_output_file("wring demo", path, save, &recording->gradients) == WRING_EXIT_OK;
 }
 
 void demo_recording_finish(struct demo_recording *recording)

@@ -10,6 +10,7 @@
 #include "planner/files/tensor_trace.h"
 #include "tools/commands.h"
 #include "tools/demo/model.h"
+#include "tools/output.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -78,14 +79,12 @@ static enum wring_status write_trace(const struct demo_results *results, FILE *f
     return wring_tensor_trace_save(&trace, file);
 }
 
+static bool save(FILE *file, void *arg)
+{
+    return write_trace(arg, file) == WRING_OK;
+}
+
 bool demo_training_trace_write(const struct demo_results *results, const char *path)
 {
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && write_trace(results, file) == WRING_OK;
-
-    if (file != NULL && fclose(file) != 0)
-        written = false;
-    if (!written)
-        wring_fail("wring demo", "%s: %s", path, strerror(errno));
-    return written;
+    return wring_output_file("wring demo", path, save, (void *)(uintptr_t)results) == WRING_EXIT_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "tools/calibrate/profile_show.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 
 enum part {
     PART_TOPOLOGY = 1 << 0,
@@ -152,7 +153,7 @@ int wring_cmd_info(int argc, char **argv)
         return wring_fail(argv[0], "this machine cannot be described: out of memory, or hwloc "
                                    "does not understand it");
     if (info.json)
-        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
     show(stdout, all);
     json_decref(all);
     return WRING_EXIT_OK;

@@ -8,6 +8,7 @@
 
 #include "planner/timeline.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/plan/plan_show.h"
 #include "tools/values.h"
 
@@ -116,40 +117,45 @@ static const struct argp plan_argp = {
 typedef enum wring_status (*draw_fn)(const struct wring_cost_model *, const struct wring_grouping *,
                                      const struct wring_timeline_result *, FILE *);
 
+/** What goes into a file. */
+struct drawing {
+    const struct wring_planned *planned;
+    draw_fn write;
+};
+
+static bool draw_timeline(FILE *file, void *arg)
+{
+    const struct drawing *drawing = arg;
+    const struct wring_planned *planned = drawing->planned;
+    struct wring_timeline_result result;
+
+    if (wring_timeline_init(planned->model, &planned->found.grouping, &result) != WRING_OK) {
+        errno = ENOMEM;
+        return false;
+    }
+    enum wring_status status =
+        drawing->write(planned->model, &planned->found.grouping, &result, file);
+    wring_timeline_finish(&result);
+    return status == WRING_OK;
+}
+
 /** Draw a timeline into a file. @return exit status, said */
 static int draw(const struct command *command, const struct wring_planned *planned,
                 const char *path, draw_fn write)
 {
-    const char *name = command->planning.log.arg;
-    struct wring_timeline_result result;
-    FILE *file = fopen(path, "w");
+    struct drawing drawing = {planned, write};
+    return wring_output_file(command->planning.log.arg, path, draw_timeline, &drawing);
+}
 
-    if (file == NULL)
-        return wring_fail(name, "%s: cannot be written: %s", path, strerror(errno));
-    enum wring_status status =
-        wring_timeline_init(planned->model, &planned->found.grouping, &result);
-    if (status == WRING_OK) {
-        status = write(planned->model, &planned->found.grouping, &result, file);
-        wring_timeline_finish(&result);
-    }
-    if (fclose(file) != 0 && status == WRING_OK)
-        status = WRING_ERR_SYSTEM;
-    if (status != WRING_OK)
-        return wring_fail(name, "%s: cannot be written: %s", path, wring_status_text(status));
-    return WRING_EXIT_OK;
+static bool save_plan(FILE *file, void *arg)
+{
+    return wring_plan_save(arg, file) == WRING_OK;
 }
 
 static int save(const struct command *command, const struct wring_plan *plan)
 {
-    const char *name = command->planning.log.arg;
-    FILE *file = fopen(command->output, "w");
-
-    if (file == NULL)
-        return wring_fail(name, "%s: cannot be written: %s", command->output, strerror(errno));
-    enum wring_status status = wring_plan_save(plan, file);
-    if (fclose(file) != 0 || status != WRING_OK)
-        return wring_fail(name, "%s: cannot be written", command->output);
-    return WRING_EXIT_OK;
+    return wring_output_file(command->planning.log.arg, command->output, save_plan,
+                             (void *)(uintptr_t)plan);
 }
 
 /** What was found beside the plan itself. */
@@ -184,7 +190,7 @@ static int give(const struct command *command, const struct wring_planned *plann
     if (!command->json)
         wring_plan_show(&command->planning, planned, plan);
     else if (wring_plan_save(plan, stdout) != WRING_OK)
-        return wring_fail(command->planning.log.arg, "standard output cannot be written");
+        return wring_output_failed();
     return WRING_EXIT_OK;
 }
 

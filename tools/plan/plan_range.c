@@ -10,6 +10,7 @@
 #include "planner/files/plan_fits.h"
 #include "planner/model/option_list.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/plan/plan_show.h"
 #include "tools/table.h"
 #include "tools/values.h"
@@ -252,7 +253,7 @@ int wring_plan_list_range(const struct wring_planning *planning, bool json)
     int exit = status == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* which was said */
 
     if (status == WRING_OK && (json ? print_json(&range) : show(&range)) != WRING_OK)
-        exit = wring_fail(planning->log.arg, "standard output cannot be written");
+        exit = wring_output_failed();
     wring_cost_model_destroy(range.all);
     wring_cost_model_destroy(range.pruned);
     free(range.ways);

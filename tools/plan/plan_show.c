@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "planner/model/option_list.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/plan/plan_show.h"
 #include "tools/table.h"
 #include "tools/values.h"
@@ -224,6 +225,6 @@ int wring_plan_list_options(const char *name, uint32_t places, bool json)
     if (status == WRING_ERR_NO_MEMORY)
         return wring_fail(name, "no memory for the list of options");
     if (status != WRING_OK)
-        return wring_fail(name, "standard output cannot be written");
+        return wring_output_failed();
     return WRING_EXIT_OK;
 }

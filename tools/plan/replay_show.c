@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/plan/replay.h"
 
 static json_t *number_or_null(double value)
@@ -63,9 +64,7 @@ int wring_replay_print_json(const struct wring_replay_params *params,
         add_choice(object, &result->automatic);
     if (params->n_beside > 0)
         json_object_set_new(object, "beside", list_beside(params, result));
-    return wring_json_print(stdout, object) == WRING_OK
-               ? WRING_EXIT_OK
-               : wring_fail(params->name, "standard output cannot be written");
+    return wring_json_print(stdout, object) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 
 /** What the job chose for itself, by iterations as it sees them: from end to end. */

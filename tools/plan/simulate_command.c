@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/plan/simulate.h"
 #include "tools/plan/sweep_give.h"
 
@@ -61,18 +62,24 @@ static bool keep(void *arg, const struct wring_point *point)
     return true;
 }
 
-/** Write into a file with one of the functions of sweep_give.h. @return exit status, said */
+/** What goes into a file. */
+struct giving {
+    const struct wring_simulate *command;
+    wring_give_fn give; /* of sweep_give.h */
+};
+
+static bool give_points(FILE *file, void *arg)
+{
+    const struct giving *giving = arg;
+    const struct wring_simulate *command = giving->command;
+    return giving->give(&command->sweep, command->points, command->n, file) == WRING_OK;
+}
+
+/** @return exit status, said */
 static int write_file(const struct wring_simulate *command, const char *path, wring_give_fn give)
 {
-    const char *name = command->sweep.planning.log.arg;
-    FILE *file = fopen(path, "w");
-
-    if (file == NULL)
-        return wring_fail(name, "%s: cannot be written: %s", path, strerror(errno));
-    enum wring_status status = give(&command->sweep, command->points, command->n, file);
-    if (fclose(file) != 0 || status != WRING_OK)
-        return wring_fail(name, "%s: cannot be written", path);
-    return WRING_EXIT_OK;
+    struct giving giving = {command, give};
+    return wring_output_file(command->sweep.planning.log.arg, path, give_points, &giving);
 }
 
 static int give(const struct wring_simulate *command)
@@ -87,7 +94,7 @@ static int give(const struct wring_simulate *command)
         return exit;
     wring_give_fn show = command->json ? wring_sweep_write_json : wring_sweep_show;
     if (show(&command->sweep, command->points, command->n, stdout) != WRING_OK)
-        return wring_fail(command->sweep.planning.log.arg, "standard output cannot be written");
+        return wring_output_failed();
     return WRING_EXIT_OK;
 }
 
