@@ -240,6 +240,23 @@ class NothingIsLeft(unittest.TestCase):
         job.communicate(timeout=wringtest.PATIENCE)
         self.assertTrue(wait_until(lambda: not any(is_alive(pid) for pid in pids)))
 
+    def test_what_ranks_started_dies_with_a_killed_launcher(self):
+        job = start("run", "-n", "2", "--", "sh", "-c",
+                    self.script("trap '' HUP TERM; sleep 300 & echo $$ $! NOTE; wait"))
+        pids = self.pids(4)
+        with open(f"/proc/{job.pid}/task/{job.pid}/children", encoding="ascii") as file:
+            pids += [int(pid) for pid in file.read().split()]
+        job.kill()
+        job.communicate(timeout=wringtest.PATIENCE)  # nobody holds its output open
+        self.assertTrue(wait_until(lambda: not any(is_alive(pid) for pid in pids)))
+
+    def test_what_became_a_daemon_ends_with_the_job(self):
+        """It left its group and session, and its parent is gone."""
+        result = wring("run", "-n", "1", "--", "sh", "-c",
+                       f"setsid sh -c 'sleep 300 & echo $! > {self.directory}/daemon'; exit 0")
+        self.assertEqual(result.returncode, 0)
+        self.assertFalse([pid for pid in self.pids(1) if is_alive(pid)])
+
 
 if __name__ == "__main__":
     wringtest.main()

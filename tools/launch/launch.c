@@ -222,6 +222,8 @@ int wring_local_job_start(struct wring_local_job *job)
     job->topology = wring_binding_load(job->params);
     for (uint32_t rank = 0; rank < job->params->ranks && code == 0; rank++)
         code = start_rank(job, rank);
+    if (code == 0)
+        code = wring_guard_start(job);
     if (job->topology != NULL)
         hwloc_topology_destroy(job->topology);
     job->topology = NULL;
@@ -249,6 +251,8 @@ static void kill_orphans(void)
 /** All that is left dies and is reaped, ranks and what they started. */
 static void clear_away(struct wring_local_job *job)
 {
+    if (job->guard > 0)
+        kill(job->guard, SIGKILL); /* before numbers of ranks are given to others */
     wring_local_job_signal(job, SIGKILL);
     for (int round = 0; round < 200; round++) {
         pid_t pid;
@@ -270,13 +274,18 @@ static void finish(struct wring_local_job *job)
     free(job->ranks);
     if (job->signal_fd >= 0)
         close(job->signal_fd);
+    if (job->guard_fd >= 0)
+        close(job->guard_fd);
     sigprocmask(SIG_SETMASK, &job->before, NULL);
 }
 
 int wring_launch(const struct wring_launch_params *params)
 {
-    struct wring_local_job job = {
-        .params = params, .signal_fd = -1, .listen_fd = -1, .outputs.name = params->name};
+    struct wring_local_job job = {.params = params,
+                                  .signal_fd = -1,
+                                  .listen_fd = -1,
+                                  .guard_fd = -1,
+                                  .outputs.name = params->name};
 
     sigprocmask(SIG_SETMASK, NULL, &job.before);
     job.ranks = calloc(params->ranks, sizeof(*job.ranks));

@@ -34,7 +34,7 @@ struct wring_launch_params {
  * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
  * but for those that this process ignores. Tagged output whose reader has gone is dropped.
  * When this returns nothing that the ranks started is left; when this process is killed, the
- * ranks die with it.
+ * ranks die with it, and so does what they started in their process groups.
  *
  * @return the status to exit with: 0; that of the rank that failed first, 128 + n for signal n;
  * 126 or 127 where the program cannot be started; 1 where the system refused something

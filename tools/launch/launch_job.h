@@ -50,9 +50,15 @@ struct wring_local_job {
     sigset_t blocked, before; /* signals taken by signal_fd, and the mask as it was */
     int signal_fd;
     int listen_fd;
+    int guard_fd; /* closed when this process ends; -1: there is no guard */
+    pid_t guard;
     hwloc_topology_t topology; /* to share out among the ranks; NULL: they run unbound */
     char root[64], key[65];
 };
+
+/** Have what the ranks started end with this process, whatever ends it. All ranks are started.
+ *  clear-away ends the guard, too. @return 0, or the status to exit with; said */
+int wring_guard_start(struct wring_local_job *job);
 
 /** Start all ranks. @return 0, or the status to exit with; said on standard error */
 int wring_local_job_start(struct wring_local_job *job);
