@@ -49,8 +49,16 @@ static bool is_left(struct wring_bucket *bucket)
 {
     if (bucket->joined == NULL)
         return step_is_left(bucket);
-    return wring_bucket_under_way(bucket) &&
-           (!wring_joined_sent(bucket) || step_is_left(bucket->joined->carrier));
+    if (!wring_bucket_under_way(bucket))
+        return false;
+    return wring_joined_sent(bucket) ? step_is_left(bucket->joined->carrier)
+                                     : wring_session_check(bucket->session) == WRING_OK;
+}
+
+/** Its mates are not posted yet, so that a step of it cannot end. */
+static bool is_unsent(const struct wring_bucket *bucket)
+{
+    return bucket->joined != NULL && wring_bucket_under_way(bucket) && !wring_joined_sent(bucket);
 }
 
 void wring_bucket_ready(struct wring_bucket *bucket)
@@ -313,12 +321,38 @@ static bool any_is_sound(const struct any *any, const struct wring_session *sess
     return true;
 }
 
+/** One of those whose mates are not posted, where there are no others; else NULL. */
+static struct wring_bucket *find_unsent(const struct any *any)
+{
+    struct wring_bucket *unsent = NULL;
+    for (size_t i = 0; i < any->n; i++) {
+        if (any->buckets[i] != NULL && !is_unsent(any->buckets[i]))
+            return NULL;
+        unsent = any->buckets[i] != NULL ? any->buckets[i] : unsent;
+    }
+    return unsent;
+}
+
+/** How it ended. */
+static enum wring_status take(struct wring_bucket *bucket)
+{
+    if (is_unsent(bucket)) /* and never will be */
+        return wring_session_check(bucket->session);
+    if (bucket->joined != NULL && wring_bucket_under_way(bucket))
+        wring_joined_take(bucket);
+    return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
+                                                   memory_order_acquire);
+}
+
 static enum wring_status wait_any(struct wring_session *session, const struct any *any,
                                   uint64_t timeout_ns, size_t *index)
 {
     if (!any_is_sound(any, session))
         return WRING_ERR_INVALID;
     uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
+    struct wring_bucket *unsent = find_unsent(any);
+    if (unsent != NULL && wring_session_check(session) == WRING_OK)
+        return wring_joined_wait(unsent, 0); /* which says what is missing */
     if (find_done(any) == any->n)
         give_all(any);
     if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
@@ -326,11 +360,10 @@ static enum wring_status wait_any(struct wring_session *session, const struct an
         return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
     *index = find_done(any);
     struct wring_bucket *done = any->buckets[*index];
-    if (done->joined != NULL && wring_bucket_under_way(done))
-        wring_joined_take(done);
+    enum wring_status status = take(done);
     if (done->tensor != NULL)
         wring_autoplan_waited(done, began_ns, true);
-    return (enum wring_status)atomic_load_explicit(&done->collective.status, memory_order_acquire);
+    return status;
 }
 
 enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,

@@ -15,6 +15,7 @@
 static void wait_alone(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct tensors tensors;
+    size_t index;
     (void)arg;
     (void)rank;
 
@@ -23,11 +24,54 @@ static void wait_alone(struct wring_session *session, uint32_t rank, void *arg)
     REQUIRE(wring_bucket_post(tensors.buckets[1]) == WRING_OK, "post");
     CHECK(wring_bucket_test(tensors.buckets[1]) == WRING_ERR_AGAIN, "done without its mate");
     CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS) == WRING_ERR_INVALID, "waited for ever");
+    CHECK(wring_wait_any(tensors.buckets + 1, 1, WAIT_NS, &index) == WRING_ERR_INVALID, "any");
     CHECK(wring_session_commit(session) == WRING_ERR_BUSY, "committed halfway");
     CHECK(wring_bucket_drop(tensors.buckets[1]) == WRING_ERR_BUSY, "dropped halfway");
     REQUIRE(wring_bucket_post(tensors.buckets[0]) == WRING_OK, "post");
     CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS) == WRING_OK, "wait");
     CHECK(wring_bucket_wait(tensors.buckets[0], WAIT_NS) == WRING_OK, "wait");
+}
+
+/** Rank 1 leaves: what waits for its mates ends as what is under way does. */
+static void wait_for_any_of_a_failed(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct tensors tensors;
+    struct wring_bucket *left[2];
+    size_t index = 0;
+    (void)arg;
+
+    REQUIRE(make_tensors(session, false, &tensors), "no tensors");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (rank == 1)
+        return;
+    left[0] = tensors.buckets[1];
+    left[1] = tensors.buckets[3];
+    for (int i = 0; i < 2; i++) { /* it may be known already */
+        enum wring_status posted = wring_bucket_post(left[i]);
+        CHECK(posted == WRING_OK || posted == WRING_ERR_PEER, "post");
+        left[i] = posted == WRING_OK ? left[i] : NULL;
+    }
+    while (left[0] != NULL || left[1] != NULL) {
+        CHECK(wring_wait_any(left, 2, WAIT_NS, &index) == WRING_ERR_PEER, "how it ended");
+        REQUIRE(index < 2 && left[index] != NULL, "which it was");
+        left[index] = NULL;
+    }
+}
+
+static void any_of_a_failed_session_ends(void)
+{
+    struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+    char setting[64];
+    const char *const settings[] = {setting, NULL};
+    const struct plan_of what = {.parts = mixed, .ranks = 2, .names = names};
+
+    write_plan(&what, setting, sizeof(setting));
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = 2,
+                                                  .settings = settings,
+                                                  .run = wait_for_any_of_a_failed,
+                                                  .log = wring_test_lines_take,
+                                                  .log_arg = &lines});
+    remove_plan(setting);
 }
 
 static void waiting_for_one_alone_is_an_error(void)
@@ -250,6 +294,7 @@ int main(int argc, char **argv)
         {"plans_have_their_cores", plans_have_their_cores},
         {"plans_for_other_buckets_are_refused", plans_for_other_buckets_are_refused},
         {"waiting_for_one_alone_is_an_error", waiting_for_one_alone_is_an_error},
+        {"any_of_a_failed_session_ends", any_of_a_failed_session_ends},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -19,7 +19,8 @@
  * Threads: a session's setup calls (open, register, commit, close, groups) come from one thread at
  * a time. Post, test and wait may come from any thread, one at a time per bucket or request.
  * wring_session_close() may be called while other threads are inside the session: their calls
- * return WRING_ERR_CLOSED. Several sessions, also several ranks of one job, may live in one process.
+ * return WRING_ERR_CLOSED. Several sessions, also several ranks of one job, may live in one
+ * process.
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why.
@@ -239,7 +240,7 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
  * @param buckets  [n]; NULL entries are passed over
  * @param index    out: of the bucket that is done; n where all entries are NULL
  * @return how that bucket ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
- * not committed, or belongs to another session
+ * not committed, or belongs to another session, or all travel with buckets that are not posted
  */
 enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
                                  size_t *index);
