@@ -21,6 +21,15 @@
 #define CHILD_S 60   /* a child that hangs is killed then */
 #define SOON_S 20    /* less than WRING_PEER_TIMEOUT */
 
+/* The race detector cannot follow threads that a forked child makes. */
+#ifdef __SANITIZE_THREAD__
+#define PROGRESS_OF_CHILD "WRING_PROGRESS=caller"
+#define EXECUTOR_OF_CHILD "WRING_EXECUTOR=inline"
+#else
+#define PROGRESS_OF_CHILD "WRING_PROGRESS=thread"
+#define EXECUTOR_OF_CHILD "WRING_EXECUTOR=pool:1"
+#endif
+
 /* Silence must not be what tells of a death. */
 static const char *const over_tcp[] = {"WRING_PROVIDER=tcp", "WRING_PEER_TIMEOUT=60s", NULL};
 static const char *const over_shm[] = {"WRING_PROVIDER=shm", "WRING_PEER_TIMEOUT=60s", NULL};
@@ -55,16 +64,20 @@ static enum wring_status add_bucket(const char *name, uint64_t elems, float **da
     return status == WRING_OK ? wring_bucket_register(work.session, &params, out) : status;
 }
 
+static void add_setting(struct procs_rank *rank, const char *setting)
+{
+    size_t n = 0;
+    while (rank->settings[n] != NULL)
+        n++;
+    rank->settings[n] = setting;
+}
+
 static enum wring_status begin(struct procs_rank *rank)
 {
     static const uint32_t all[] = {0, 1, 2};
     work.rank = rank;
-    if (strcmp(rank->settings[1], mixed[0]) == 0) {
-        uint32_t n = 0;
-        while (rank->settings[n] != NULL)
-            n++;
-        rank->settings[n] = rank->rank == 2 ? "WRING_NODE=b" : "WRING_NODE=a";
-    }
+    if (strcmp(rank->settings[1], mixed[0]) == 0)
+        add_setting(rank, rank->rank == 2 ? "WRING_NODE=b" : "WRING_NODE=a");
     enum wring_status status = wring_session_open(&rank->params, &work.session);
     if (status == WRING_OK)
         status = add_bucket("large", FLOATS, &work.large_data, &work.large);
@@ -592,6 +605,8 @@ static int be_child_rank(struct procs_rank *rank, const char *root)
     params.root_fd = 0;
     work = (struct work){.rank = rank};
     rank->params = params;
+    add_setting(rank, PROGRESS_OF_CHILD);
+    add_setting(rank, EXECUTOR_OF_CHILD);
     enum wring_status status = begin(rank);
     if (status == WRING_OK)
         status = exchange_steps(5);
