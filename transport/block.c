@@ -121,7 +121,11 @@ enum wring_status wring_block_populate(const struct wring_block *block)
 {
     enum wring_status status = wring_memory_populate(&block->memory);
 
-    return status == WRING_ERR_UNSUPPORTED ? WRING_OK : status;
+    if (status == WRING_OK || status == WRING_ERR_UNSUPPORTED)
+        return WRING_OK;
+    wring_error(block->fabric->log, "no pages for %zu bytes: %s", block->memory.bytes,
+                WRING_REFUSED("madvise(MADV_POPULATE_WRITE)"));
+    return status;
 }
 
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,

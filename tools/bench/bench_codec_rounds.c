@@ -3,6 +3,7 @@
  * The rounds of `wring bench codec`: in each, every task is timed once, so that whatever else the
  * machine does meets the codec and what it is compared with alike.
  */
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/refusal.h"
 #include "base/thread.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_codec.h"
@@ -212,8 +214,12 @@ static uint32_t start_threads(struct run *run)
         struct member *member = &run->members[i];
         member->run = run;
         member->index = i;
-        if (wring_thread_create(&member->thread, member_main, member) != 0)
+        errno = wring_thread_create(&member->thread, member_main, member);
+        if (errno != 0) {
+            wring_fail("wring bench codec", "thread %u of %u cannot start: %s", i + 1,
+                       run->bench->threads, WRING_REFUSED("pthread_create"));
             return i;
+        }
     }
     return run->bench->threads;
 }

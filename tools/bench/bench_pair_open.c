@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How the two ranks of a pair meet: what a session does for its own connections, for one. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/refusal.h"
 #include "runtime/session/session.h"
 #include "tools/bench/bench_pair.h"
 #include "tools/commands.h"
@@ -94,8 +96,10 @@ static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *sec
     uint8_t own[NONCE_BYTES], theirs[NONCE_BYTES];
     size_t bytes;
 
-    if (getrandom(own, sizeof(own), 0) != sizeof(own))
+    if (getrandom(own, sizeof(own), 0) != sizeof(own)) {
+        wring_fail(pair->name, "no random numbers: %s", WRING_REFUSED("getrandom"));
         return WRING_ERR_SYSTEM;
+    }
     enum wring_status status = swap(pair, own, sizeof(own), theirs, sizeof(theirs), &bytes);
     if (status == WRING_OK && bytes != NONCE_BYTES && !looks_on(pair))
         status = WRING_ERR_FRAME;

@@ -8,6 +8,7 @@
  * is told by the processor time they get. What they get done with it is less in company where
  * processors are threads of one core, and that is in the processor time of exchanges as well.
  */
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -16,8 +17,10 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/refusal.h"
 #include "base/thread.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
 
 #define ROUNDS_MIN 10
 #define ROUNDS_MAX 60
@@ -154,9 +157,13 @@ static enum wring_status run_rounds(struct wring_calibration *job, struct worker
 static enum wring_status start(struct wring_calibration *job, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
-    double failed = worker == NULL || sem_init(&worker->go, 0, 0) != 0 ||
-                    wring_thread_create(&worker->thread, worker_main, worker) != 0;
+    double failed = worker == NULL || sem_init(&worker->go, 0, 0) != 0;
+    if (failed == 0)
+        failed = (errno = wring_thread_create(&worker->thread, worker_main, worker)) != 0;
     bool mine = failed == 0;
+    if (!mine)
+        wring_fail(job->params->name, "no thread that computes: %s",
+                   WRING_REFUSED("pthread_create"));
 
     enum wring_status status = wring_calibration_slowest(job, &failed, 1);
     if (status == WRING_OK && failed != 0)
