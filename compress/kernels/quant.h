@@ -2,8 +2,9 @@
 /**
  * Kernels of the int8 codec. A block's code is a head, its scale, and a step for each element:
  *
- *     scale = peak / 127        step[i] = round_half_even(v[i] * (127 / peak))        decode:
- * step[i] * scale
+ *     scale   = peak / 127
+ *     step[i] = round_half_even(v[i] * (127 / peak))
+ *     decoded = step[i] * scale
  *
  * where v = src, or src + residual under error feedback, and peak = max|v|. FORMAT.md, "int8", has
  * the blocks that are not finite or too small.

@@ -90,6 +90,18 @@ def check_made(here, code):
         yield "makes a thread without wring_thread_create()"
 
 
+def check_tables(text):
+    """A formatter that flows a comment's table together leaves a row without its end."""
+    row = False  # of a table or formula, which stands between empty lines
+    before = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        indented = re.match(r" \* {5,}\S", line) is not None
+        if row and re.match(r" \* \S", line):
+            yield f"line {number}: a table in a comment runs into what follows it"
+        row = indented and (row or before == " *")
+        before = line
+
+
 def check_file(root, path, public):
     text = path.read_text(encoding="utf-8")
     yield from check_includes(root, path, text, public)
@@ -98,6 +110,7 @@ def check_file(root, path, public):
         yield "calls getenv, which belongs in base/config.c"
     if path.relative_to(root).parts[0] in MAY_USE["runtime"] and path.suffix == ".c":
         yield from check_made(here, COMMENT.sub("", text))
+    yield from check_tables(text)
     if not text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n"):
         yield "does not begin with its SPDX line"
 

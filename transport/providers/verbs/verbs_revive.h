@@ -3,11 +3,12 @@
  * A path may fail without a word from its port: what is sent vanishes for a while. Where other
  * paths go on it is tried again after WRING_VERBS_REVIVE, without a stop of what travels on those:
  *
- *     1  the side that dialed makes a new queue pair in the place of the dead one and says TRY,
- * with its card 2  the other one makes a new queue pair too, connects it, and answers TRY with its
- * card 3  the first connects its own and sends a message over it, which nobody takes 4  once that
- * is complete packets pass both ways: both agree to take all paths of that pair of rails back
- * (verbs_resync.h), with queue pairs that are new once more
+ *   - the side that dialed makes a new queue pair in the place of the dead one and says TRY, with
+ *     its card;
+ *   - the other one makes a new queue pair too, connects it, and answers TRY with its card;
+ *   - the first connects its own and sends a message over it, which nobody takes;
+ *   - once that is complete packets pass both ways: both agree to take all paths of that pair of
+ *     rails back (verbs_resync.h), with queue pairs that are new once more.
  *
  * No answer in time, or a message that does not come through, doubles the time to the next try; so
  * does a path that was taken back and fails soon. Ports that are down are not tried: they tell when
