@@ -40,6 +40,12 @@ INLINE vector transpose(vector bytes)
     return _mm512_gf2p8affine_epi64_epi8(unit, _mm512_shuffle_epi8(bytes, reversed), 0);
 }
 
+/** Eight bytes of the upper half, at any place. */
+INLINE void store_upper(uint8_t *to, __m128i words)
+{
+    _mm_storel_epi64((__m128i *)to, _mm_unpackhi_epi64(words, words));
+}
+
 INLINE void put_planes(uint8_t *planes, uint64_t plane, vector distance, unsigned width)
 {
     const __m512i order = _mm512_set_epi64(0, 0, 0, 0, 0x3B332B231B130B03, 0x3A322A221A120A02,
@@ -47,10 +53,10 @@ INLINE void put_planes(uint8_t *planes, uint64_t plane, vector distance, unsigne
     __m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, transpose(distance)));
     __m128i lower = _mm256_castsi256_si128(words), upper = _mm256_extracti128_si256(words, 1);
     _mm_storel_epi64((__m128i *)planes, lower);
-    _mm_storeh_pd((double *)(planes + plane), _mm_castsi128_pd(lower));
+    store_upper(planes + plane, lower);
     _mm_storel_epi64((__m128i *)(planes + 2 * plane), upper);
     if (width == WRING_SPLIT_WIDE)
-        _mm_storeh_pd((double *)(planes + 3 * plane), _mm_castsi128_pd(upper));
+        store_upper(planes + 3 * plane, upper);
 }
 
 /** By way of a register: VPCOMPRESSB into memory is slow. More than a few are stored again. */
