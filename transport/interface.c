@@ -155,30 +155,34 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
     return name != NULL ? WRING_OK : WRING_ERR_ADDRESS;
 }
 
-bool wring_interface_has(const char *address)
+void wring_interface_name(const char *address, char *name, size_t bytes)
 {
     struct in6_addr v6;
-    struct in_addr v4;
     char plain[WRING_INTERFACE_ADDRESS], own[WRING_INTERFACE_ADDRESS];
     struct ifaddrs *all;
-    bool found = false;
 
+    name[0] = '\0';
     snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(address, "%"), address);
-    if (inet_pton(AF_INET, plain, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127)
-        return true;
     if (inet_pton(AF_INET6, plain, &v6) == 1) /* of the ways to write it, that of the list */
         inet_ntop(AF_INET6, &v6, plain, sizeof(plain));
     if (getifaddrs(&all) != 0)
-        return false;
-    for (const struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next) {
+        return;
+    for (const struct ifaddrs *at = all; at != NULL && name[0] == '\0'; at = at->ifa_next) {
         if (at->ifa_addr == NULL ||
             (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
             continue;
         write_address(at->ifa_addr, own);
-        found = strcmp(own, plain) == 0;
+        if (strcmp(own, plain) == 0)
+            snprintf(name, bytes, "%s", at->ifa_name);
     }
     freeifaddrs(all);
-    return found;
+}
+
+bool wring_interface_has(const char *address)
+{
+    char name[WRING_INTERFACE_ADDRESS];
+    wring_interface_name(address, name, sizeof(name));
+    return name[0] != '\0' || strncmp(address, "127.", 4) == 0;
 }
 
 void wring_interface_list(char *text, size_t bytes)

@@ -48,6 +48,9 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
 /** Is this one of this host's own addresses, or of loopback? A zone is not looked at. */
 bool wring_interface_has(const char *address);
 
+/** The interface that has an address. @param name out, [bytes], "" where none has */
+void wring_interface_name(const char *address, char *name, size_t bytes);
+
 /** What this host has: "eth0 (10.0.0.1), ib0 (10.1.0.1, down)". @param text out, [bytes] */
 void wring_interface_list(char *text, size_t bytes);
 

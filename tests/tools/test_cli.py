@@ -92,6 +92,23 @@ class Info(unittest.TestCase):
         self.assertEqual(list(info), ["providers"])
         self.assertTrue(any(p["name"] == "tcp" and p["available"] for p in info["providers"]))
 
+    def test_network_says_where_a_rank_would_listen(self):
+        def network(**settings):
+            return json.loads(wring("info", "--json", "--network", **settings).stdout)["network"]
+
+        self.assertEqual(network()["address"], "127.0.0.1")
+        self.assertIn("no key", network()["rule"])
+        found = network(WRING_KEY="k", WRING_ROOT="127.0.0.1:5,127.0.0.1:6", WRING_PORTS="40000-40003")
+        self.assertEqual((found["rule"], found["address"], found["ports"], found["reason"]),
+                         ("the interface that reaches WRING_ROOT", "127.0.0.1", "40000-40003", ""))
+        found = network(WRING_KEY="k", WRING_IFACE="=lo")
+        self.assertEqual((found["rule"], found["interface"]), ("WRING_IFACE", "lo"))
+        self.assertIn("no such interface", network(WRING_KEY="k", WRING_IFACE="=none7")["reason"])
+        self.assertIn("no interface of this host", network(WRING_KEY="k", WRING_BIND="198.51.100.7")["reason"])
+        self.assertIn("set one of them", network(WRING_BIND="127.0.0.1", WRING_IFACE="lo")["reason"])
+        self.assertIn("WRING_ROOT is not set", network(WRING_KEY="k")["reason"])
+        self.assertIn("127.0.0.1", wring("info", "--network").stdout)
+
     def test_rdma_lists_ports_or_says_why_not(self):
         rdma = json.loads(wring("info", "--json", "--rdma", WRING_VERBS_DEVICES="=none7").stdout)["rdma"]
         self.assertEqual(rdma["asked"], "=none7")

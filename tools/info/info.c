@@ -16,7 +16,8 @@ enum part {
     PART_CONFIG = 1 << 3,
     PART_RDMA = 1 << 4,
     PART_LAUNCHER = 1 << 5,
-    PART_ALL = (1 << 6) - 1,
+    PART_NETWORK = 1 << 6,
+    PART_ALL = (1 << 7) - 1,
 };
 
 enum {
@@ -30,6 +31,7 @@ static const struct argp_option options[] = {
     {"providers", 'p', NULL, 0, "only the transport providers", 1},
     {"rdma", 'r', NULL, 0, "only the RDMA ports, and which of them would be used", 1},
     {"launcher", 'l', NULL, 0, "only who started this process, and as which rank", 1},
+    {"network", 'n', NULL, 0, "only where a rank would listen, and which rule says so", 1},
     {"codecs", 'c', NULL, 0, "only the codecs and their kernels", 1},
     {"config", 'C', NULL, 0, "only the WRING_ variables", 1},
     {"profile", OPTION_PROFILE, "P", 0,
@@ -63,6 +65,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'l':
         info->parts |= PART_LAUNCHER;
+        return 0;
+    case 'n':
+        info->parts |= PART_NETWORK;
         return 0;
     case 'c':
         info->parts |= PART_CODECS;
@@ -103,6 +108,8 @@ static json_t *gather(const struct wring_config *config, unsigned parts)
         failed |= json_object_set_new(all, "launcher", wring_info_launcher(config));
     if (parts & PART_RDMA)
         failed |= json_object_set_new(all, "rdma", wring_info_rdma(config));
+    if (parts & PART_NETWORK)
+        failed |= json_object_set_new(all, "network", wring_info_network(config));
     if (parts & PART_PROVIDERS)
         failed |= json_object_set_new(all, "providers", wring_info_providers());
     if (parts & PART_CODECS) {
@@ -125,10 +132,11 @@ static void show(FILE *file, json_t *all)
         const char *key;
         void (*show)(FILE *file, json_t *part);
     } parts[] = {
-        {"topology", wring_info_show_topology}, {"launcher", wring_info_show_launcher},
-        {"rdma", wring_info_show_rdma},         {"executor", wring_info_show_executor},
-        {"kernels", wring_info_show_kernels},   {"providers", wring_info_show_providers},
-        {"codecs", wring_info_show_codecs},     {"config", wring_info_show_config},
+        {"topology", wring_info_show_topology},   {"launcher", wring_info_show_launcher},
+        {"network", wring_info_show_network},     {"rdma", wring_info_show_rdma},
+        {"executor", wring_info_show_executor},   {"kernels", wring_info_show_kernels},
+        {"providers", wring_info_show_providers}, {"codecs", wring_info_show_codecs},
+        {"config", wring_info_show_config},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         json_t *part = json_object_get(all, parts[i].key);

@@ -14,6 +14,7 @@ json_t *wring_info_codecs(const struct wring_config *config);
 json_t *wring_info_kernels(const struct wring_config *config);
 json_t *wring_info_topology(void);
 json_t *wring_info_rdma(const struct wring_config *config);
+json_t *wring_info_network(const struct wring_config *config);
 json_t *wring_info_executor(const struct wring_config *config);
 json_t *wring_info_config(const struct wring_config *config);
 json_t *wring_info_launcher(const struct wring_config *config);
@@ -25,6 +26,7 @@ void wring_info_show_kernels(FILE *file, json_t *kernels);
 void wring_info_show_executor(FILE *file, json_t *executor);
 void wring_info_show_topology(FILE *file, json_t *topology);
 void wring_info_show_rdma(FILE *file, json_t *rdma);
+void wring_info_show_network(FILE *file, json_t *network);
 void wring_info_show_config(FILE *file, json_t *config);
 void wring_info_show_launcher(FILE *file, json_t *launcher);
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Where a rank would listen: which rule says so, and what this host has to choose from. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/info/info.h"
+#include "transport/bootstrap/rendezvous_private.h"
+#include "transport/interface.h"
+
+#define SEEN_TEXT 512
+
+struct choice {
+    const char *rule;
+    char address[WRING_INTERFACE_ADDRESS];
+    char reason[160]; /* why there is no address; "": there is */
+};
+
+/** Our end of a way there, which nothing is sent on. */
+static bool find_way(const struct wring_rendezvous_place *place, char *text)
+{
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof(own);
+    int fd = socket(place->address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 &&
+                 connect(fd, (const struct sockaddr *)&place->address, place->bytes) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 &&
+                 getnameinfo((struct sockaddr *)&own, bytes, text, WRING_INTERFACE_ADDRESS, NULL, 0,
+                             NI_NUMERICHOST) == 0;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+static void choose_by_root(const struct wring_config *config, struct choice *choice)
+{
+    struct wring_rendezvous_params params = {.rank = 1, .root = config->root, .key = "any"};
+    struct wring_rendezvous_places *places = malloc(sizeof(*places));
+    bool found = false;
+
+    choice->rule = "the interface that reaches WRING_ROOT";
+    if (config->root[0] == '\0')
+        snprintf(choice->reason, sizeof(choice->reason), "WRING_ROOT is not set");
+    else if (places == NULL || wring_rendezvous_find_places(&params, places) != WRING_OK)
+        snprintf(choice->reason, sizeof(choice->reason), "WRING_ROOT means nothing on this host");
+    else
+        for (unsigned i = 0; i < places->n && !found; i++)
+            found = find_way(&places->at[i], choice->address);
+    if (!found && choice->reason[0] == '\0')
+        snprintf(choice->reason, sizeof(choice->reason), "no interface reaches WRING_ROOT");
+    free(places);
+}
+
+/** As sessions choose. */
+static void choose(const struct wring_config *config, struct choice *choice)
+{
+    bool has_key = config->key[0] != '\0' || config->key_file[0] != '\0';
+    if (config->bind[0] != '\0' && config->iface[0] != '\0') {
+        choice->rule = "WRING_BIND";
+        snprintf(choice->reason, sizeof(choice->reason),
+                 "WRING_BIND and WRING_IFACE are set: set one of them");
+    } else if (config->bind[0] != '\0') {
+        choice->rule = "WRING_BIND";
+        snprintf(choice->address, sizeof(choice->address), "%.*s", (int)sizeof(choice->address) - 1,
+                 config->bind);
+        if (!wring_interface_has(choice->address))
+            snprintf(choice->reason, sizeof(choice->reason),
+                     "no interface of this host has that address");
+    } else if (config->iface[0] != '\0') {
+        choice->rule = "WRING_IFACE";
+        if (wring_interface_find(NULL, config->iface, "", choice->address) != WRING_OK)
+            snprintf(choice->reason, sizeof(choice->reason),
+                     "no such interface is up and has an address that others can reach");
+    } else if (!has_key) {
+        choice->rule = "loopback, as there is no key";
+        snprintf(choice->address, sizeof(choice->address), "127.0.0.1");
+    } else {
+        choose_by_root(config, choice);
+    }
+}
+
+json_t *wring_info_network(const struct wring_config *config)
+{
+    struct choice choice = {0};
+    char seen[SEEN_TEXT], name[WRING_INTERFACE_ADDRESS];
+
+    choose(config, &choice);
+    wring_interface_list(seen, sizeof(seen));
+    wring_interface_name(choice.address, name, sizeof(name));
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "rule", choice.rule, "address",
+                     choice.address, "interface", name, "reason", wring_json_text(choice.reason),
+                     "ports", config->ports[0] != '\0' ? config->ports : "any", "interfaces", seen);
+}
+
+void wring_info_show_network(FILE *file, json_t *network)
+{
+    const char *reason = json_string_value(json_object_get(network, "reason"));
+    const char *address = json_string_value(json_object_get(network, "address"));
+    const char *name = json_string_value(json_object_get(network, "interface"));
+
+    fprintf(file,
+            "Network (WRING_BIND, else WRING_IFACE, else the interface that reaches the root):\n");
+    fprintf(file, "  rule        %s\n", json_string_value(json_object_get(network, "rule")));
+    if (reason[0] != '\0')
+        fprintf(file, "  address     none: %s\n", reason);
+    else
+        fprintf(file, "  address     %s%s%s\n", address, name[0] != '\0' ? " on " : "", name);
+    fprintf(file, "  ports       %s\n", json_string_value(json_object_get(network, "ports")));
+    fprintf(file, "  interfaces  %s\n\n",
+            json_string_value(json_object_get(network, "interfaces")));
+}
