@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/refusal.h"
 #include "transport/fabric.h"
@@ -100,9 +101,11 @@ static enum wring_status alloc_hidden(struct wring_fabric *fabric, size_t bytes,
                                       struct wring_block *out)
 {
     enum wring_status status = alloc(fabric, bytes, source_only, out);
-    if (status == WRING_OK)
-        wring_memory_hide(&out->memory);
-    return status;
+    if (status != WRING_OK)
+        return status;
+    wring_memory_hide(&out->memory);
+    wring_memory_close_file(&out->memory); /* a device's own descriptor is enough */
+    return WRING_OK;
 }
 
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -162,6 +163,22 @@ void wring_memory_hide(const struct wring_memory *memory)
 {
     wring_forked_drop_shared(memory->base);
     wring_forked_hide(memory->base, memory->bytes);
+}
+
+size_t wring_memory_most(void)
+{
+    struct rlimit limit;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), most = SIZE_MAX / 2;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < most)
+        most = (size_t)limit.rlim_cur;
+    return most / page * page;
+}
+
+void wring_memory_close_file(struct wring_memory *memory)
+{
+    wring_descriptor_close(memory->fd);
+    memory->fd = -1;
 }
 
 void wring_memory_free(struct wring_memory *memory)

@@ -34,6 +34,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
 {
     uint32_t n_buffers = 0;
     wring_block_export(&session->slots, out);
+    pthread_mutex_lock(&session->buffers_mutex);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
         n_buffers += wring_block_complete(&at->block);
     wring_write_u32(out, n_buffers);
@@ -61,6 +62,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         if (is_alone(at))
             wring_block_export(at->block, out);
     }
+    pthread_mutex_unlock(&session->buffers_mutex);
 }
 
 static enum wring_status import(struct wring_session *session, struct wring_peer *peer,

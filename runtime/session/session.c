@@ -192,9 +192,9 @@ void wring_session_close(struct wring_session *session)
     while (session->buffers != NULL) {
         struct wring_buffer *buffer = session->buffers;
         session->buffers = buffer->next;
-        wring_block_finish(&buffer->block);
-        free(buffer);
+        wring_buffer_destroy(buffer);
     }
+    wring_buffer_index_finish(&session->buffer_index);
     wring_session_trace_close(session);
     wring_fabric_destroy(session->fabric);
     wring_engine_destroy(session->engine);

@@ -7,6 +7,8 @@
 
 #include "base/config.h"
 #include "base/forked.h"
+#include "runtime/arena.h"
+#include "runtime/buffer_index.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/progress/progress.h"
 #include "runtime/session/callers.h"
@@ -16,8 +18,11 @@
 #include "transport/trace.h"
 #include <wring/wring.h>
 
+/** Registered memory: the application's own, or an arena that wring_buffer_alloc() gives from. */
 struct wring_buffer {
     struct wring_block block;
+    bool is_arena;
+    struct wring_arena arena;
     struct wring_buffer *next;
 };
 
@@ -96,8 +101,11 @@ struct wring_session {
     struct wring_engine *engine;
     struct wring_fabric *fabric;
     struct wring_progress *progress;
-    pthread_mutex_t buffers_mutex; /* of the list; immediate calls look there from any thread */
+    /* of the next three; immediate calls look there from any thread */
+    pthread_mutex_t buffers_mutex;
     struct wring_buffer *buffers;
+    struct wring_buffer_index buffer_index; /* of the same */
+    size_t arena_bytes;                     /* of those that are arenas */
     struct wring_bucket
         *buckets;                /* that are exchanged: in the order of registration, or a plan's */
     struct wring_bucket *joined; /* that travel in some of them */
@@ -243,6 +251,9 @@ uint32_t wring_bucket_id(const char *name);
 
 /** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
 void wring_commit_undo(struct wring_session *session);
+
+/** Its memory is unmapped, if it is ours. It is in no list; the engine is locked. */
+void wring_buffer_destroy(struct wring_buffer *buffer);
 
 /** The registered memory that holds [data, data + bytes), or NULL. Threads: safe. */
 const struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,

@@ -159,8 +159,10 @@ uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
 
 /**
- * Memory that every provider in use can move without a copy. Zeroed; freed with the session or by
- * wring_buffer_free() while no bucket uses it.
+ * Memory that every provider in use can move without a copy. Zeroed, and aligned to pages; freed
+ * with the session or by wring_buffer_free() while no bucket uses it. Threads: safe. Buffers share
+ * descriptors and registrations, so that there may be thousands, one for each parameter; what is
+ * freed is given out again, and goes back to the system with the last buffer beside it.
  * Errors: WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out);
