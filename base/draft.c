@@ -15,8 +15,10 @@ bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode)
     int fd = wring_descriptor_above_stdio(mkostemp(draft->path, O_CLOEXEC)), why;
     if (fd < 0)
         goto free_path;
-    if (fchmod(fd, mode) == 0 && (draft->file = fdopen(fd, "w")) != NULL)
+    if (fchmod(fd, mode) == 0 && (draft->file = fdopen(fd, "w")) != NULL) {
+        wring_file_limit_hold(&draft->held);
         return true;
+    }
 
     why = errno;
     close(fd);
@@ -34,6 +36,7 @@ bool wring_draft_close(struct wring_draft *draft, const char *path, bool well)
     well = fclose(draft->file) == 0 && well && rename(draft->path, path) == 0;
     int why = errno;
 
+    wring_file_limit_release(&draft->held);
     if (!well)
         unlink(draft->path);
     free(draft->path);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/file_limit.h"
 #include "base/number.h"
 
 /** One whose reader is gone must not end the process: SIGPIPE is taken back. */
@@ -17,7 +18,9 @@ static void log_to_stderr(const char *module, const char *text)
 {
     const struct timespec now = {0, 0};
     sigset_t broken, before, pending;
+    struct wring_file_limit held; /* standard error may be a file */
 
+    wring_file_limit_hold(&held);
     sigemptyset(&broken);
     sigaddset(&broken, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &broken, &before);
@@ -27,6 +30,7 @@ static void log_to_stderr(const char *module, const char *text)
     if (failed && errno == EPIPE && !sigismember(&pending, SIGPIPE))
         sigtimedwait(&broken, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    wring_file_limit_release(&held);
 }
 
 void wring_text_clean(char *text)

@@ -11,6 +11,8 @@ static const char *remedy_of(const char *call, int error)
     switch (error) {
     case EMFILE:
         return "raise the limit of descriptors (ulimit -n)";
+    case EFBIG:
+        return "raise the limit on file sizes (ulimit -f), which counts shared memory, too";
     case ENFILE:
         return "this host has no descriptors left (sysctl fs.file-max)";
     case EAGAIN:

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/file_limit.h"
 #include "base/json.h"
 
 #define WRING_MODULE "trace"
@@ -215,6 +216,8 @@ void wring_session_trace_close(struct wring_session *session)
                    "WRING_TRACE=%s: rank 0 has not told its time: rank %" PRIu32
                    "'s events stand by its own clock",
                    session->config.trace, session->rank);
+    struct wring_file_limit held;
+    wring_file_limit_hold(&held);
     int fd = wring_descriptor_above_stdio(
         open(session->config.trace, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     FILE *file = fd >= 0 ? fdopen(fd, "r+") : NULL;
@@ -227,6 +230,7 @@ void wring_session_trace_close(struct wring_session *session)
         fclose(file);
     else if (fd >= 0)
         close(fd);
+    wring_file_limit_release(&held);
     wring_trace_destroy(session->trace);
     session->trace = NULL;
 }

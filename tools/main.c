@@ -2,6 +2,7 @@
 /** wring COMMAND ...: finds the command and hands the rest of the line to it. */
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,21 @@ static int run_help(int argc, char **argv)
     return wring_command_dispatch(commands, n, line);
 }
 
+static void look_away(int number)
+{
+    (void)number;
+}
+
+/** What is too large for a file (ulimit -f) is an error of the call that writes; ranks that are
+ *  started from here have the system's way again. */
+static void live_with_limits(void)
+{
+    struct sigaction action = {.sa_handler = look_away, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGXFSZ, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGXFSZ, &action, NULL);
+}
+
 int main(int argc, char **argv)
 {
     struct command_line line = {0};
@@ -92,6 +108,7 @@ int main(int argc, char **argv)
 
     wring_stdio_fill(&stdio); /* else a file that is written gets what is printed, too */
     wring_output_init();
+    live_with_limits();
     argp_err_exit_status = WRING_EXIT_USAGE;
     argp_program_version_hook = print_version;
     if (argc > 0)

@@ -134,6 +134,8 @@ static enum wring_status try_device(struct wring_fabric *fabric,
     if (ops->probe(reason, sizeof(reason)) != WRING_OK ||
         ops->suits(fabric->config, reason, sizeof(reason)) != WRING_OK) {
         go_without(fabric, ops, reason);
+        if (!optional)
+            wring_warn(fabric->log, "this rank goes without %s: %s", ops->name, reason);
         return WRING_OK;
     }
     enum wring_status status = open_device(fabric, ops, params, bind);

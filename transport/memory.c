@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "base/file_limit.h"
 
 #define WASTE 4 /* of a pool at most one part in so many is left unused */
 
@@ -48,6 +49,15 @@ static enum wring_memory_pages ask_for_large(const struct wring_memory *memory, 
     return large ? WRING_PAGES_TRANSPARENT : WRING_PAGES_SMALL;
 }
 
+bool wring_memory_resize(int fd, size_t bytes)
+{
+    struct wring_file_limit held;
+    wring_file_limit_hold(&held);
+    bool well = ftruncate(fd, (off_t)bytes) == 0;
+    wring_file_limit_release(&held);
+    return well;
+}
+
 /** Map a new file of whole pages. @param flags of memfd_create() @return false with errno */
 static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
 {
@@ -63,7 +73,7 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
     if ((flags & MFD_HUGETLB) != 0 && (mapped - bytes) * WASTE > bytes)
         goto close_fd;
     /* sealed: a process that maps it must not be killed by our cutting it short */
-    if (ftruncate(fd, (off_t)mapped) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+    if (wring_memory_resize(fd, mapped) && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
         base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         goto close_fd;

@@ -8,6 +8,7 @@
 #ifndef WRING_TRANSPORT_MEMORY_H
 #define WRING_TRANSPORT_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <wring/provider.h>
@@ -66,6 +67,10 @@ void wring_memory_hide(const struct wring_memory *memory);
 /** The most bytes that memory of kind WRING_MEMORY_SHARED can have: it counts as a file, and there
  *  are limits on these (ulimit -f). Whole pages. */
 size_t wring_memory_most(void);
+
+/** Make a file of this host's memory so large. A limit on file sizes is an error, and no signal.
+ *  @return false with errno */
+bool wring_memory_resize(int fd, size_t bytes);
 
 /** The file is no longer needed: the mapping stays, and devices have descriptors of their own. */
 void wring_memory_close_file(struct wring_memory *memory);

@@ -246,8 +246,8 @@ static void the_limit_is_named(void)
     job.run = run_out;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t i = 0; i < 2; i++)
-        CHECK(job.codes[i] == 0 && strstr(job.texts[i], "Too many open files: raise the limit on "
-                                                        "open files (ulimit -n)") != NULL,
+        CHECK(job.codes[i] == 0 &&
+                  strstr(job.texts[i], "raise the limit of descriptors (ulimit -n)") != NULL,
               "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
 }
 

@@ -7,6 +7,7 @@ and every value is there, but not each with each.
 """
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,22 @@ class Environment(unittest.TestCase):
                 result = self.run_with(["bench", "allreduce", option], {})
                 self.assertNotEqual(result.returncode, 0)
                 self.assertIn(option.partition("=")[2].encode(), result.stderr)
+
+    def test_limits_on_files(self):
+        """ulimit -f ends no command and no rank by a signal."""
+        bench = [os.path.abspath(wringtest.WRING), "bench", "allreduce", "--bytes", "1k", "-i", "3"]
+        for limit in (0, 1000):
+            for command in (["plan", "-t", "lstm", "-N", "2", "-g", "1", "--bound-ms", "0", "-o",
+                             "plan.json", "--svg", "plan.svg"],
+                            ["run", "-n", "2", *bench], bench[1:]):
+                with self.subTest(limit=limit, command=command):
+                    result = subprocess.run(
+                        [os.path.abspath(wringtest.WRING), *command], cwd=self.folder.name,
+                        env=wringtest.environment(WRING_TRACE="trace"), stdin=subprocess.DEVNULL,
+                        capture_output=True, timeout=wringtest.PATIENCE, check=False,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+                    self.assertIn(result.returncode, (0, 1), result.stderr)
+                    self.assertIn(b"cannot be written", result.stderr)
 
     def check_line(self, result, name, value):
         """One line, and one can see in it what to change."""

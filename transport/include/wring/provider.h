@@ -207,8 +207,8 @@ struct wring_provider_ops {
      */
     void (*disconnect)(struct wring_conn *conn);
 
-    /** Register local memory. Its descriptor is borrowed for the call. Errors: WRING_ERR_UNSUPPORTED
-     *  for a kind it cannot take. */
+    /** Register local memory. Its descriptor is borrowed for the call. Errors:
+     * WRING_ERR_UNSUPPORTED for a kind it cannot take. */
     enum wring_status (*region_create)(struct wring_provider *provider,
                                        const struct wring_memory *memory,
                                        struct wring_region **out);

@@ -12,10 +12,12 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/refusal.h"
+#include "transport/memory.h"
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "shm"
 #define SERVICE_NS (100 * WRING_NS_PER_MS) /* of nothing in the rings: then look at sockets */
+#define FILE_LEAST ((size_t)64 << 20)      /* slots and buffers of most jobs fit in */
 #define HANDSHAKE_NS (60 * WRING_NS_PER_S) /* where there is no config */
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
@@ -28,6 +30,13 @@ static enum wring_status provider_probe(char *reason, size_t bytes)
         return WRING_ERR_UNSUPPORTED;
     }
     wring_descriptor_close(fd);
+    if (wring_memory_most() < FILE_LEAST) {
+        snprintf(reason, bytes,
+                 "shared memory counts as a file, and this process may have none of more than %zu "
+                 "bytes: raise the limit on file sizes (ulimit -f)",
+                 wring_memory_most());
+        return WRING_ERR_UNSUPPORTED;
+    }
     return WRING_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
+#include "transport/memory.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT(index) ((index) & (SHM_RING_ENTRIES - 1))
@@ -39,7 +40,7 @@ enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *out, const c
 
     enum wring_status status = WRING_ERR_SYSTEM;
     *call = "ftruncate or fcntl(F_ADD_SEALS)";
-    if (ftruncate(fd, sizeof(*ring->inbox)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+    if (!wring_memory_resize(fd, sizeof(*ring->inbox)) || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
         goto close_fd;
     *call = "mmap";
     status = map_inbox(ring, fd);
