@@ -14,7 +14,7 @@ enum wring_control_kind {
     WRING_CONTROL_CLOCK,         /* what time is it with you? c: number of the question */
     WRING_CONTROL_CLOCK_ACK,     /* a, b: low and high half of my wring_now_ns(); c: as asked */
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
-    WRING_CONTROL_STANDSTILL,    /* a: channel, b: generation, c: step; then where it stands */
+    WRING_CONTROL_STANDSTILL,    /* a: channel, b: bucket, c: step; then where it stands */
 };
 
 struct wring_control {

@@ -80,6 +80,7 @@ void wring_engine_finish(struct wring_engine *engine, struct wring_collective *c
                          enum wring_status status)
 {
     remove_active(engine, collective);
+    collective->running = false;
     if (collective->timed)
         wring_collective_add_cost(collective);
     collective->step++;
@@ -102,6 +103,7 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     engine->n_active++;
 
     collective->begun++;
+    collective->running = true;
     collective->runnable = true;
     collective->blocked = false;
     collective->busy = 0;

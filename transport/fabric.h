@@ -76,7 +76,7 @@ struct wring_fabric_handler {
                    uint32_t sequence);
     void (*call)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
                  uint32_t number, const char *text);
-    void (*standstill)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+    void (*standstill)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t bucket,
                        uint32_t step, const char *text);
 };
 

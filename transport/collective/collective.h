@@ -140,6 +140,7 @@ struct wring_collective {
     struct wring_collective *next_posted, *next_active;
     bool runnable, blocked;
     uint32_t begun; /* steps, since it was prepared */
+    bool running;   /* the last of them has not ended */
     struct wring_standstill standstill;
     bool waiting; /* it was seen to */
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */

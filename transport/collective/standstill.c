@@ -30,11 +30,6 @@ static uint32_t round_of(const struct wring_collective *collective)
     return collective->calls != NULL ? (uint32_t)collective->calls->begun : collective->begun;
 }
 
-static bool is_active(const struct wring_collective *collective)
-{
-    return atomic_load_explicit(&collective->status, memory_order_relaxed) == WRING_ERR_AGAIN;
-}
-
 static const struct wring_channel *way_of(const struct wring_collective *collective, int way)
 {
     return way == 0 ? collective->scatter : collective->gather;
@@ -152,7 +147,7 @@ static struct wring_statement make_statement(const struct wring_collective *coll
     const struct wring_standstill *standstill = &collective->standstill;
     struct wring_statement statement = {
         .round = round_of(collective),
-        .active = is_active(collective),
+        .active = collective->running,
         .epoch = standstill->epoch,
         .echo = standstill->others[member].said.epoch,
         .found = standstill->found,
@@ -199,7 +194,7 @@ static void state_to(const struct wring_collective *collective, uint32_t member)
     struct wring_statement statement = make_statement(collective, member);
     struct wring_control control = {.kind = WRING_CONTROL_STANDSTILL,
                                     .a = out->name.id,
-                                    .b = out->name.generation,
+                                    .b = collective->bucket,
                                     .c = statement.round};
     write_statement(&statement, control.text, sizeof(control.text));
     wring_control_send(out->peer, &control);
