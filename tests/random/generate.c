@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/random/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <wring/codec.h>
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+#define PROGRAM_BYTES (3u << 20) /* of all results, about */
+#define ELEMS_MAX 100000
+#define RUN_ELEMS_MAX 20000 /* of a call in which each member has a run */
+
+const char *const generate_configs[] = {"shm", "tcp", "nodes", NULL};
+
+/* the first ones go into immediate calls, of these the last two only into allreduces */
+#define RUN_CODECS 7
+#define CALL_CODECS 9 /* calls of one group may use 8 besides none */
+static const char *const codecs[] = {
+    "none",
+    "lossless:block=64",
+    "bf16",
+    "fp16",
+    "int8:block=64",
+    "onebit:block=128",
+    "topk:ratio=0.1:block=256",
+    "fp16>none",
+    "none>int8:block=64",
+    "onebit",
+    "onebit:block=32:means=2",
+    "lossless",
+    "bf16+ef",
+    "fp16+ef",
+    "int8+ef",
+    "onebit:block=128+ef",
+    "topk:ratio=0.01:select=exact+ef",
+    "topk:ratio=0.1:block=256+ef>bf16",
+    "none>int8:block=64+ef",
+    "onebit+ef>int8",
+};
+
+/** What is drawn from, and what the program has so far. */
+struct draw {
+    uint64_t state;
+    struct program *p;
+    uint32_t chunk_bytes, flat_bytes;
+    bool live[PROGRAM_BUCKETS];      /* registered, not dropped */
+    bool committed[PROGRAM_BUCKETS]; /* and of the last commit */
+    bool group_there[PROGRAM_GROUPS];
+    bool uncommitted; /* something was registered or dropped since */
+};
+
+static uint64_t next(struct draw *d)
+{
+    uint64_t z = d->state += 0x9E3779B97F4A7C15u; /* splitmix64 */
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static uint32_t below(struct draw *d, uint32_t n)
+{
+    return (uint32_t)(next(d) >> 32) % n;
+}
+
+static bool chance(struct draw *d, uint32_t percent)
+{
+    return below(d, 100) < percent;
+}
+
+#define PICK(d, list) ((list)[below(d, COUNT(list))])
+
+static bool is_config(const struct draw *d, const char *name)
+{
+    return strcmp(d->p->config, name) == 0;
+}
+
+/* ---- settings ---- */
+
+static void set(struct draw *d, const char *name, const char *value)
+{
+    struct program *p = d->p;
+    snprintf(p->settings[p->n_settings++], sizeof(p->settings[0]), "%s=%s", name, value);
+}
+
+static void draw_nodes(struct draw *d)
+{
+    struct program *p = d->p;
+    uint32_t per_node = 1 + below(d, 3), nodes = 1 + below(d, 3);
+    bool even = is_config(d, "nodes") && chance(d, 80);
+
+    if (even && p->ranks > 3)
+        p->ranks = p->ranks / 2 * 2;
+    if (even && p->ranks >= 4) {
+        nodes = p->ranks == 6 && chance(d, 50) ? 3 : 2;
+        per_node = p->ranks / nodes;
+    }
+    for (uint32_t rank = 0; rank < p->ranks; rank++) {
+        if (is_config(d, "shm"))
+            p->node[rank] = 0;
+        else if (even)
+            p->node[rank] = rank / per_node % nodes;
+        else
+            p->node[rank] = below(d, nodes);
+    }
+    for (uint32_t i = 0; even && chance(d, 30) && i < 3; i++) { /* as many on each, in no order */
+        uint32_t a = below(d, p->ranks), b = below(d, p->ranks), node = p->node[a];
+        p->node[a] = p->node[b];
+        p->node[b] = node;
+    }
+}
+
+static void draw_provider(struct draw *d)
+{
+    static const char *const mild[] = {"delay=300us", "rate=4gbit,delay=100us", "jitter=200us",
+                                       "rate=2gbit"};
+    static const char *const breaks[] = {"disconnect=3e-3", "disconnect=after:5",
+                                         "disconnect=after:40", "disconnect=3e-2,rank=0"};
+    char fault[48];
+
+    set(d, "WRING_PROVIDER", is_config(d, "tcp") ? "tcp" : is_config(d, "shm") ? "shm" : "auto");
+    if (d->p->faults && d->p->killed < 0) {
+        snprintf(fault, sizeof(fault), "%s,seed=%u", PICK(d, breaks), below(d, 1000));
+        set(d, "WRING_FAULT", fault);
+    } else if (chance(d, 20)) {
+        set(d, "WRING_FAULT", PICK(d, mild));
+    }
+}
+
+static void draw_scheme(struct draw *d)
+{
+    uint32_t hierarchical = is_config(d, "nodes") ? 50 : 10;
+
+    d->p->scheme = chance(d, hierarchical)
+                       ? (enum wring_scheme)(WRING_SCHEME_HIERARCHICAL + below(d, 3))
+                   : chance(d, 30) ? (enum wring_scheme)below(d, 3)
+                                   : WRING_SCHEME_AUTO;
+    set(d, "WRING_SCHEME", wring_scheme_name(d->p->scheme));
+}
+
+static void draw_settings(struct draw *d)
+{
+    static const char *const chunks[] = {"4096",  "4096",  "4096",  "8192",  "8192",
+                                         "16384", "16384", "65536", "262144"};
+    static const char *const flats[] = {"8192", "8192", "8192", "0", "512", "65536"};
+    static const char *const windows[] = {"2", "3", "4", "8"};
+    static const char *const executors[] = {"inline", "inline", "pool:1", "pool:2"};
+    const char *chunk = PICK(d, chunks), *flat = PICK(d, flats);
+
+    d->chunk_bytes = (uint32_t)atoi(chunk);
+    d->flat_bytes = (uint32_t)atoi(flat);
+    draw_provider(d);
+    draw_scheme(d);
+    set(d, "WRING_CHUNK_BYTES", chunk);
+    set(d, "WRING_FLAT_BYTES", flat);
+    set(d, "WRING_WINDOW", PICK(d, windows));
+    set(d, "WRING_EXECUTOR", PICK(d, executors));
+    set(d, "WRING_PROGRESS", chance(d, 60) ? "thread" : "caller");
+    set(d, "WRING_CPU", chance(d, 70) ? "best" : "scalar");
+    set(d, "WRING_ROLLBACK", chance(d, 30) ? "on" : "off");
+    if (chance(d, 30))
+        set(d, "WRING_HEARTBEAT", "10ms");
+    if (chance(d, 20))
+        set(d, "WRING_SPIN", "0");
+    d->p->bypasses = chance(d, 15);
+    set(d, "WRING_BYPASS", !d->p->bypasses ? "never" : chance(d, 60) ? "auto" : "always");
+}
+
+/* ---- operations ---- */
+
+static struct program_op *add_op(struct draw *d, enum program_op_kind kind, uint32_t index)
+{
+    struct program_op *op = &d->p->ops[d->p->n_ops++];
+    op->kind = kind;
+    op->index = index;
+    return op;
+}
+
+static bool has_room(const struct draw *d)
+{
+    return d->p->n_ops + 8 < PROGRAM_OPS && d->p->result_bytes < PROGRAM_BYTES;
+}
+
+static void create_group(struct draw *d)
+{
+    struct program *p = d->p;
+    if (p->n_groups == PROGRAM_GROUPS || p->ranks < 2)
+        return;
+    uint32_t group = p->n_groups++;
+    p->groups[group] = 1 + below(d, (1u << p->ranks) - 1);
+    if (chance(d, 25))
+        p->groups[group] = (1u << p->ranks) - 1;
+    d->group_there[group] = true;
+    add_op(d, PROGRAM_CREATE, group);
+}
+
+/** Is a bucket of it registered, or not yet gone? */
+static bool is_used(const struct draw *d, uint32_t group)
+{
+    for (uint32_t b = 0; b < d->p->n_buckets; b++)
+        if (d->p->buckets[b].group == group && (d->live[b] || d->committed[b]))
+            return true;
+    return false;
+}
+
+static void destroy_group(struct draw *d)
+{
+    uint32_t group = 1 + below(d, PROGRAM_GROUPS - 1);
+    if (group >= d->p->n_groups || !d->group_there[group] || is_used(d, group))
+        return;
+    d->group_there[group] = false;
+    add_op(d, PROGRAM_DESTROY, group);
+}
+
+static uint32_t draw_group(struct draw *d)
+{
+    uint32_t group = chance(d, 50) ? 0 : below(d, d->p->n_groups);
+    return d->group_there[group] ? group : 0;
+}
+
+static const char *draw_codec(struct draw *d, uint32_t n, enum wring_dtype *dtype,
+                              enum wring_op *op)
+{
+    const char *codec = chance(d, 35) ? "none" : codecs[below(d, n)];
+    *dtype = (enum wring_dtype)below(d, WRING_DTYPES);
+    *op = (enum wring_op)below(d, WRING_OPS);
+    if (strcmp(codec, "none") != 0) {
+        *dtype = WRING_F32;
+        *op = chance(d, 50) ? WRING_SUM : WRING_AVG;
+    }
+    return codec;
+}
+
+/** At the borders of all that cuts or chooses. */
+static uint64_t draw_elems(struct draw *d, enum wring_dtype dtype, uint32_t group, uint64_t most)
+{
+    static const uint32_t units[] = {1, 32, 64, 128, 256, 512, 1024};
+    uint32_t bytes = (uint32_t)wring_dtype_bytes(dtype), ranks[PROGRAM_RANKS];
+    uint32_t n = program_members(d->p, group, ranks);
+    uint64_t at = 0;
+
+    switch (below(d, 8)) {
+    case 0:
+        at = below(d, 3);
+        break;
+    case 1:
+        at = (uint64_t)PICK(d, units) * (1 + below(d, 8));
+        break;
+    case 2:
+        at = d->flat_bytes / bytes * (chance(d, 70) ? 1 : n == 2 ? 64 : 8);
+        break;
+    case 3:
+        at = (uint64_t)d->chunk_bytes / bytes * (1 + below(d, 4));
+        break;
+    case 4:
+        at = (uint64_t)d->chunk_bytes / bytes * n * (1 + below(d, 3));
+        break;
+    case 5:
+        at = 32 * n * (1 + below(d, 10));
+        break;
+    case 6:
+        at = below(d, 3000);
+        break;
+    default:
+        at = below(d, ELEMS_MAX);
+    }
+    uint32_t off = below(d, 4);
+    at = off == 1 && at > 0 ? at - 1 : off == 2 ? at + 1 : at;
+    if (d->p->result_bytes > PROGRAM_BYTES / 2)
+        most = most < 3000 ? most : 3000;
+    return at <= most ? at : at % most;
+}
+
+static bool goes_both_ways(const char *codec)
+{
+    return strchr(codec, '>') != NULL;
+}
+
+static enum wring_scheme draw_bucket_scheme(struct draw *d, const char *codec)
+{
+    enum wring_scheme scheme =
+        chance(d, 50) ? WRING_SCHEME_AUTO : (enum wring_scheme)below(d, WRING_SCHEMES);
+    bool set = scheme != WRING_SCHEME_AUTO;
+    enum wring_scheme runs = set ? scheme : d->p->scheme;
+    if (goes_both_ways(codec) &&
+        (runs == WRING_SCHEME_INDIVISIBLE || runs == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE))
+        return WRING_SCHEME_DIVISIBLE; /* there is no way back in these */
+    return scheme;
+}
+
+static void register_bucket(struct draw *d)
+{
+    struct program *p = d->p;
+    if (p->n_buckets == PROGRAM_BUCKETS)
+        return;
+    uint32_t index = p->n_buckets++;
+    struct program_bucket *b = &p->buckets[index];
+    snprintf(b->name, sizeof(b->name), "b%u", index);
+    b->group = draw_group(d);
+    b->codec = draw_codec(d, COUNT(codecs), &b->dtype, &b->op);
+    while (p->bypasses && strstr(b->codec, "+ef") != NULL)
+        b->codec = draw_codec(d, COUNT(codecs), &b->dtype, &b->op);
+    b->elems = draw_elems(d, b->dtype, b->group, ELEMS_MAX);
+    b->scheme = draw_bucket_scheme(d, b->codec);
+    b->memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
+    b->priority = (int32_t)below(d, 4);
+    d->live[index] = true;
+    d->uncommitted = true;
+    add_op(d, PROGRAM_REGISTER, index);
+}
+
+static void drop_bucket(struct draw *d)
+{
+    uint32_t index = below(d, d->p->n_buckets + 1);
+    if (index == d->p->n_buckets || !d->live[index])
+        return;
+    d->live[index] = false;
+    d->uncommitted = true;
+    add_op(d, PROGRAM_DROP, index);
+}
+
+static void commit(struct draw *d)
+{
+    add_op(d, PROGRAM_COMMIT, 0);
+    memcpy(d->committed, d->live, sizeof(d->committed));
+    d->uncommitted = false;
+}
+
+static void place_result(struct draw *d, struct program_result *result, size_t bytes)
+{
+    result->item = d->p->n_items++;
+    result->stride = (bytes + 63) / 64 * 64;
+    result->at = d->p->result_bytes;
+    d->p->result_bytes += result->stride * d->p->ranks;
+}
+
+static void draw_call(struct draw *d, struct program_call *call)
+{
+    uint32_t ranks[PROGRAM_RANKS];
+
+    call->kind = (enum program_call_kind)below(d, PROGRAM_CALL_KINDS);
+    call->group = draw_group(d);
+    call->codec = draw_codec(d, call->kind == PROGRAM_ALLREDUCE ? CALL_CODECS : RUN_CODECS,
+                             &call->dtype, &call->op);
+    if (call->kind == PROGRAM_BARRIER)
+        call->codec = "none";
+    call->elems = call->kind == PROGRAM_BARRIER
+                      ? 0
+                      : draw_elems(d, call->dtype, call->group,
+                                   call->kind == PROGRAM_ALLREDUCE ? ELEMS_MAX : RUN_ELEMS_MAX);
+    call->root = below(d, program_members(d->p, call->group, ranks));
+    call->memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
+    place_result(d, &call->result, program_call_out(d->p, call) * wring_dtype_bytes(call->dtype));
+}
+
+static void add_phase(struct draw *d)
+{
+    struct program_phase *phase = &add_op(d, PROGRAM_PHASE, 0)->phase;
+
+    phase->seed = (uint32_t)next(d);
+    phase->values =
+        chance(d, 85) ? WRING_TEST_PLAIN : (enum wring_test_kind)below(d, WRING_TEST_KINDS);
+    for (uint32_t b = 0; b < d->p->n_buckets; b++) {
+        const struct program_bucket *bucket = &d->p->buckets[b];
+        if (!d->live[b] || !d->committed[b] || !chance(d, 80))
+            continue;
+        phase->buckets[phase->n_buckets] = b;
+        place_result(d, &phase->results[phase->n_buckets++],
+                     bucket->elems * wring_dtype_bytes(bucket->dtype));
+    }
+    phase->n_calls = chance(d, 60) ? below(d, PROGRAM_CALLS + 1) : 0;
+    for (uint32_t c = 0; c < phase->n_calls; c++)
+        draw_call(d, &phase->calls[c]);
+    phase->blocking = chance(d, 30);
+    for (uint32_t c = 0; c < phase->n_calls; c++)
+        phase->blocking |= phase->calls[c].kind == PROGRAM_BARRIER;
+}
+
+/** What comes after was there before: the same buckets, other steps. */
+static void save_and_load(struct draw *d)
+{
+    if (d->uncommitted)
+        return;
+    add_op(d, PROGRAM_SAVE, 0);
+    for (uint32_t i = below(d, 3); i > 0 && has_room(d); i--)
+        add_phase(d);
+    if (chance(d, 20))
+        commit(d);
+    add_op(d, PROGRAM_LOAD, 0);
+}
+
+static void change_something(struct draw *d)
+{
+    switch (below(d, 6)) {
+    case 0:
+        create_group(d);
+        break;
+    case 1:
+        destroy_group(d);
+        break;
+    case 2:
+        register_bucket(d);
+        break;
+    case 3:
+        drop_bucket(d);
+        break;
+    case 4:
+        commit(d);
+        break;
+    default:
+        save_and_load(d);
+    }
+}
+
+static void draw_operations(struct draw *d)
+{
+    for (uint32_t i = below(d, 3); i > 0; i--)
+        create_group(d);
+    if (chance(d, 20))
+        destroy_group(d);
+    for (uint32_t i = 1 + below(d, 5); i > 0; i--)
+        register_bucket(d);
+    commit(d);
+    for (uint32_t i = 1 + below(d, 5); i > 0 && has_room(d); i--) {
+        for (uint32_t phases = 1 + below(d, 2); phases > 0 && has_room(d); phases--)
+            add_phase(d);
+        for (uint32_t changes = below(d, 4); changes > 0 && has_room(d); changes--)
+            change_something(d);
+        if (d->uncommitted && has_room(d) && chance(d, 70))
+            commit(d);
+    }
+    add_phase(d);
+}
+
+void generate_program(struct program *out, uint64_t seed, const char *config, bool faults)
+{
+    struct draw d = {.state = seed * 0x2545F4914F6CDD1Du + (uint64_t)config[0] + (faults ? 77 : 0),
+                     .p = out};
+
+    *out = (struct program){.seed = seed, .config = config, .faults = faults, .killed = -1};
+    out->ranks = chance(&d, 10) ? 1 : 2 + below(&d, PROGRAM_RANKS - 1);
+    draw_nodes(&d);
+    out->processes = chance(&d, is_config(&d, "nodes") ? 25 : 8);
+    if (faults && chance(&d, 60) && out->ranks > 1) {
+        out->processes = true;
+        out->killed = (int32_t)below(&d, out->ranks);
+    }
+    out->n_groups = 1;
+    out->groups[0] = (1u << out->ranks) - 1;
+    d.group_there[0] = true;
+    draw_settings(&d);
+    draw_operations(&d);
+    if (out->killed >= 0)
+        out->killed_at = below(&d, out->n_ops);
+}
