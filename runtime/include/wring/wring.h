@@ -23,7 +23,9 @@
  * process.
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
- * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why.
+ * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. A step
+ * in which all ranks are alive and none can go on ends the session, too, with rank -1; a rank that
+ * is slow, or has not posted, does not.
  *
  * Processes: a session belongs to the process that opened it. In a child that fork() makes, each
  * call on it returns WRING_ERR_INVALID and changes nothing; wring_session_close(),
