@@ -126,13 +126,13 @@ struct wring_session_params {
  * Join the job: meet all ranks, prove the key, connect. Collective.
  *
  * Rank and size come from params, else from WRING_RANK and WRING_SIZE, else from the launcher that
- * started the process; without any of these it is a job of one. A launcher that cannot be used is an
- * error (WRING_ERR_UNSUPPORTED). Under PMIx and PMI all ranks of the launcher's job open the same
- * sessions, in the same order; the launcher's client begins with the first and ends as the process
- * exits.
+ * started the process; without any of these it is a job of one. A launcher that cannot be used is
+ * an error (WRING_ERR_UNSUPPORTED). Under PMIx and PMI all ranks of the launcher's job open the
+ * same sessions, in the same order; the launcher's client begins with the first and ends as the
+ * process exits.
  *
- * WRING_KEY_FILE counts with all of its bytes. A file is refused that others than its owner may use,
- * that is no regular file, or that has less than 16 bytes or more than 64 KiB.
+ * WRING_KEY_FILE counts with all of its bytes. A file is refused that others than its owner may
+ * use, that is no regular file, or that has less than 16 bytes or more than 64 KiB.
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
  * Errors: WRING_ERR_INVALID (a setting), WRING_ERR_PEER (a rank never joined: the log line names
