@@ -3,11 +3,13 @@
 #include "runtime/session/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/refusal.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"
@@ -15,6 +17,17 @@
 
 #define WRING_MODULE "session"
 #define JOB_BYTES 16
+
+/** The socket that the environment hands over serves every session of this process; one that the
+ *  caller gave is the session's. */
+static int own_root(const struct wring_session *session, const struct wring_session_params *params,
+                    int fd)
+{
+    bool inherited = params->root_fd <= 0 && fd >= 0 && fd == session->config.root_fd;
+    int own =
+        inherited && session->rank == 0 ? WRING_DESCRIPTOR(fcntl(fd, F_DUPFD_CLOEXEC, 0)) : -1;
+    return own >= 0 ? own : fd; /* what is no socket is refused by name further on */
+}
 
 enum wring_status wring_session_meet(struct wring_session *session,
                                      const struct wring_session_params *params)
@@ -39,7 +52,7 @@ enum wring_status wring_session_meet(struct wring_session *session,
         .rank = session->rank,
         .size = session->size,
         .root = meeting.root,
-        .root_fd = meeting.root_fd,
+        .root_fd = own_root(session, params, meeting.root_fd),
         .key = meeting.key,
         .job = meeting.job,
         .deadline_ns = deadline_ns,

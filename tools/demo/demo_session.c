@@ -2,8 +2,6 @@
 #include "tools/demo/demo_session.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/config.h"
 
@@ -41,7 +39,6 @@ struct wring_session *demo_session_open(const char *provider, const char *link,
     const char *settings[4] = {provider_text, "WRING_BYPASS=never", NULL, NULL};
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     struct wring_session *session = NULL;
-    const char *fd_text = wring_config_foreign("WRING_ROOT_FD");
 
     snprintf(provider_text, sizeof(provider_text), "WRING_PROVIDER=%s", provider);
     if (link != NULL) {
@@ -51,8 +48,6 @@ struct wring_session *demo_session_open(const char *provider, const char *link,
     params.settings = settings;
     params.log = log_line;
     params.log_arg = settled;
-    if (fd_text != NULL)
-        params.root_fd = dup(atoi(fd_text));
     enum wring_status status = wring_session_open(&params, &session);
     if (status != WRING_OK)
         fprintf(stderr, "wring demo: no session over %s: %s\n", provider,
