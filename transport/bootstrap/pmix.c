@@ -27,11 +27,13 @@
  * ------------------------------------------------------------------------ */
 
 #define PMIX_SUCCESS 0
+#define PMIX_BOOL 1
 #define PMIX_STRING 3
 #define PMIX_UINT32 14
 #define PMIX_GLOBAL 3
 #define PMIX_RANK_WILDCARD (UINT32_MAX - 1)
 #define PMIX_JOB_SIZE "pmix.job.size"
+#define PMIX_COLLECT_DATA "pmix.collect"
 
 struct pmix_proc {
     char nspace[256];
@@ -41,11 +43,18 @@ struct pmix_proc {
 struct pmix_value {
     uint16_t type;
     union {
+        bool flag;
         char *string;
         uint32_t uint32;
         char room[24]; /* as the largest of its members */
         void *align;
     } data;
+};
+
+struct pmix_info {
+    char key[512];
+    uint32_t flags;
+    struct pmix_value value;
 };
 
 typedef void (*pmix_op_fn)(int status, void *arg);
@@ -171,8 +180,14 @@ static enum wring_status begin_once(const struct wring_log *log)
         return WRING_ERR_UNSUPPORTED;
     }
     int status = client.calls.init(&client.self, NULL, 0);
-    if (status != PMIX_SUCCESS)
-        return failed(log, "PMIx_Init", status);
+    if (status != PMIX_SUCCESS) {
+        wring_error(log,
+                    "the launcher's PMIx server does not answer (PMIx_Init: %s): start this "
+                    "process within its job, or set WRING_RANK, WRING_SIZE, WRING_ROOT and "
+                    "WRING_KEY",
+                    client.calls.error_string(status));
+        return WRING_ERR_SYSTEM;
+    }
     client.begun = true;
     client.pid = getpid();
     atexit(finalize);
@@ -281,12 +296,16 @@ static enum wring_status publish(const struct wring_log *log, const char *key, c
     return status == PMIX_SUCCESS ? WRING_OK : failed(log, "PMIx_Commit", status);
 }
 
+/** All come, and have what was put. Left to fetch it when they ask, servers of other hosts fetch
+ *  what a rank has put once, and never see what it puts later. */
 static enum wring_status fence(const struct wring_log *log, uint64_t deadline_ns)
 {
+    static const struct pmix_info collect = {.key = PMIX_COLLECT_DATA,
+                                             .value = {.type = PMIX_BOOL, .data.flag = true}};
     struct answer *answer = answer_create();
     if (answer == NULL)
         return WRING_ERR_NO_MEMORY;
-    int begun = client.calls.fence_nb(NULL, 0, NULL, 0, on_done, answer);
+    int begun = client.calls.fence_nb(NULL, 0, &collect, 1, on_done, answer);
     enum wring_status status = await(log, answer, "PMIx_Fence", begun, deadline_ns);
     answer_release(answer);
     return status;
