@@ -14,6 +14,7 @@ import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
 TAP_PLAN = re.compile(r"1\.\.(\d+)$", re.M)
+CLOSING = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
 TOLD = re.compile(r"check failed|^FAILED |^SUMMARY: |runtime error:|Error: ")
 MOST_TOLD, LAST = 10, 25  # lines of one failure
 TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *SKIP *(.*))?$", re.I)
@@ -87,17 +88,38 @@ def what_counts(lines):
     return before[:MOST_TOLD] + lines[-LAST:]
 
 
+def add_up(paths):
+    """One line for several runs; a run that printed none, or in which nothing passed, has failed."""
+    sums = [0, 0, 0]
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+        match = CLOSING.fullmatch(lines[-1]) if lines else None
+        counts = [int(count) for count in match.groups()] if match else [0, 1, 0]
+        if not match:
+            print(f"failed: {path}: its last line is no summary")
+        sums = [total + count for total, count in zip(sums, counts)]
+    print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")
+    return 1 if sums[1] or not sums[0] else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--require", action="append", default=[], metavar="SUITE")
     parser.add_argument("--passed", action="append", default=[], metavar="CHECK")
     parser.add_argument("--failed", action="append", default=[], metavar="CHECK")
+    parser.add_argument("--skipped", action="append", default=[], metavar="NAME: REASON")
+    parser.add_argument("--sum", nargs="+", metavar="FILE",
+                        help="add up the last lines of what was printed before, and do no more")
     parser.add_argument("--line", action="store_true", help="print only the last line")
     parser.add_argument("--slowest", type=int, default=0, metavar="N")
     parser.add_argument("logs", nargs="*", metavar="SETUP=TESTLOG")
     arguments = parser.parse_args()
 
-    passed, failed, skipped = list(arguments.passed), [(name, "") for name in arguments.failed], []
+    if arguments.sum:
+        return add_up(arguments.sum)
+    passed, failed = list(arguments.passed), [(name, "") for name in arguments.failed]
+    skipped = [tuple(reason.split(": ", 1)) for reason in arguments.skipped]
     for log in arguments.logs:
         for name, result, output in read_results(log):
             if result in PASSED:
@@ -117,7 +139,7 @@ def main():
     most = slowest(arguments.logs, arguments.slowest)
     print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped" +
           (f"; slowest: {most}" if most else ""))
-    return 1 if failed or not passed else 0
+    return 1 if failed or not (passed or arguments.skipped) else 0
 
 
 if __name__ == "__main__":
