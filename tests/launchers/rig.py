@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 120  # seconds: for hangs, not for slowness
+PATIENCE = 250  # seconds: for hangs, not for slowness
 FOREIGN = ("WRING_", "OMPI_", "OPAL_", "PMI_", "PMIX_", "PRTE_", "SLURM_", "SRUN_", "HYDRA_",
            "TORCHELASTIC_", "MPI_LOCAL", "MASTER_")
 ALONE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
