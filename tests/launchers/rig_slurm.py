@@ -125,8 +125,8 @@ class Srun:
         return {"SLURM_CONF": self.cluster.file}
 
     def options(self, ranks, hosts):
-        return ["-N", str(hosts), "-n", str(ranks), f"--ntasks-per-node={ranks // hosts}",
-                "--kill-on-bad-exit=1", "--quiet"]
+        return ["-w", ",".join(machines.NAMES[:hosts]), "-N", str(hosts), "-n", str(ranks),
+                f"--ntasks-per-node={ranks // hosts}", "--kill-on-bad-exit=1", "--quiet"]
 
     def commands(self, ranks, hosts):
         return [([], ["/usr/bin/srun", f"--mpi={self.mpi}", *self.options(ranks, hosts)],

@@ -177,7 +177,7 @@ class Told(Case):
     """What wring info says of the launcher."""
 
     def test_info_names_the_launcher(self):
-        out, _ = self.launch(2, 1, "sh", "-c", f"'{WRING}' info --json > {places.folder}/$$.info")
+        out, _ = self.launch(2, 1, "sh", "-c", f"'{WRING}' info --json > $(mktemp --suffix=.info -p '{places.folder}')")
         self.assertEqual(out, "")
         told = []
         for name in os.listdir(places.folder):
