@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts on this machine: hosta, where the test itself runs, and hostb, joined by a cable.
 
-Each has a network, a name and a folder for temporary files of its own. All of it lives in namespaces,
-of processes as well, and ends with the test whatever happens to it.
+Each has a network, a name and a folder for temporary files of its own. All of it lives in
+namespaces, of processes as well, and ends with the test whatever happens to it.
 """
 import atexit
 import os

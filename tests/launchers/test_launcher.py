@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_launcher.py RIG WRING WHO PAGE [TEST...]: the same programs, started in the same way, by one launcher.
+"""test_launcher.py RIG WRING WHO PAGE [TEST...]: the same programs, by one launcher.
 
 WRING_TEST_FOREIGN names the folder where ./run test --foreign installs launchers of others.
 """
@@ -64,7 +64,8 @@ class Case(unittest.TestCase):
         return out, err
 
     def check_who(self, out, ranks, hosts):
-        lines = re.findall(r"^(first|second) rank (\d+) of (\d+) host (\w+) exact (\w+)$", out, re.M)
+        lines = re.findall(r"^(first|second) rank (\d+) of (\d+) host (\w+) exact (\w+)$", out,
+                           re.M)
         wanted = sorted((turn, str(rank), str(ranks), machines.NAMES[rank * hosts // ranks], "yes")
                         for turn in ("first", "second") for rank in range(ranks))
         self.assertEqual(sorted(lines), wanted, out)
@@ -177,7 +178,8 @@ class Told(Case):
     """What wring info says of the launcher."""
 
     def test_info_names_the_launcher(self):
-        out, _ = self.launch(2, 1, "sh", "-c", f"'{WRING}' info --json > $(mktemp --suffix=.info -p '{places.folder}')")
+        own_file = f"$(mktemp --suffix=.info -p '{places.folder}')"
+        out, _ = self.launch(2, 1, "sh", "-c", f"'{WRING}' info --json > {own_file}")
         self.assertEqual(out, "")
         told = []
         for name in os.listdir(places.folder):
