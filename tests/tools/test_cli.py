@@ -100,7 +100,7 @@ class Info(unittest.TestCase):
         self.assertIn("no key", network()["rule"])
         found = network(WRING_KEY="k", WRING_ROOT="127.0.0.1:5,127.0.0.1:6", WRING_PORTS="40000-40003")
         self.assertEqual((found["rule"], found["address"], found["ports"], found["reason"]),
-                         ("the interface that reaches WRING_ROOT", "127.0.0.1", "40000-40003", ""))
+                         ("the interface that reaches rank 0", "127.0.0.1", "40000-40003", ""))
         found = network(WRING_KEY="k", WRING_IFACE="=lo")
         self.assertEqual((found["rule"], found["interface"]), ("WRING_IFACE", "lo"))
         self.assertIn("no such interface", network(WRING_KEY="k", WRING_IFACE="=none7")["reason"])

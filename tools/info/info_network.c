@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/info/info.h"
+#include "transport/bootstrap/launcher.h"
 #include "transport/bootstrap/rendezvous_private.h"
 #include "transport/interface.h"
 
@@ -33,29 +34,56 @@ static bool find_way(const struct wring_rendezvous_place *place, char *text)
     return found;
 }
 
-static void choose_by_root(const struct wring_config *config, struct choice *choice)
+/** @param root  "host:port" of rank 0, or several; "" where nothing says it @param name  what says
+ * it */
+static void choose_by_root(const char *root, const char *name, struct choice *choice)
 {
-    struct wring_rendezvous_params params = {.rank = 1, .root = config->root, .key = "any"};
+    struct wring_rendezvous_params params = {.rank = 1, .root = root, .key = "any"};
     struct wring_rendezvous_places *places = malloc(sizeof(*places));
     bool found = false;
 
-    choice->rule = "the interface that reaches WRING_ROOT";
-    if (config->root[0] == '\0')
-        snprintf(choice->reason, sizeof(choice->reason), "WRING_ROOT is not set");
+    choice->rule = "the interface that reaches rank 0";
+    if (root[0] == '\0')
+        snprintf(choice->reason, sizeof(choice->reason), "%s is not set", name);
     else if (places == NULL || wring_rendezvous_find_places(&params, places) != WRING_OK)
-        snprintf(choice->reason, sizeof(choice->reason), "WRING_ROOT means nothing on this host");
+        snprintf(choice->reason, sizeof(choice->reason), "%s means nothing on this host", name);
     else
         for (unsigned i = 0; i < places->n && !found; i++)
             found = find_way(&places->at[i], choice->address);
     if (!found && choice->reason[0] == '\0')
-        snprintf(choice->reason, sizeof(choice->reason), "no interface reaches WRING_ROOT");
+        snprintf(choice->reason, sizeof(choice->reason), "no interface reaches %s", name);
     free(places);
+}
+
+/** A launcher may say where rank 0 is, or carry a key of its own. */
+static void choose_by_launcher(const struct wring_config *config, struct choice *choice)
+{
+    struct wring_launched launched = {.size = 1, .local_size = -1};
+    char root[WRING_LAUNCHER_HOST + 8];
+
+    wring_launcher_find(config, NULL, &launched);
+    bool has_key =
+        config->key[0] != '\0' || config->key_file[0] != '\0' || launched.exchange != NULL;
+    if (has_key && config->root[0] != '\0') {
+        choose_by_root(config->root, "WRING_ROOT", choice);
+    } else if (!has_key || wring_launched_here(&launched)) {
+        choice->rule =
+            has_key ? "loopback, as all ranks run on this host" : "loopback, as there is no key";
+        snprintf(choice->address, sizeof(choice->address), "127.0.0.1");
+    } else if (launched.exchange != NULL) {
+        choice->rule = "the interface that reaches rank 0";
+        snprintf(choice->reason, sizeof(choice->reason),
+                 "the ranks hear rank 0's addresses by %s as they meet", launched.exchange->name);
+    } else {
+        const char *name = launched.host[0] != '\0' ? launched.host : "WRING_ROOT";
+        snprintf(root, sizeof(root), "%s%s", launched.host, launched.host[0] != '\0' ? ":1" : "");
+        choose_by_root(root, name, choice);
+    }
 }
 
 /** As sessions choose. */
 static void choose(const struct wring_config *config, struct choice *choice)
 {
-    bool has_key = config->key[0] != '\0' || config->key_file[0] != '\0';
     if (config->bind[0] != '\0' && config->iface[0] != '\0') {
         choice->rule = "WRING_BIND";
         snprintf(choice->reason, sizeof(choice->reason),
@@ -72,11 +100,8 @@ static void choose(const struct wring_config *config, struct choice *choice)
         if (wring_interface_find(NULL, config->iface, "", choice->address) != WRING_OK)
             snprintf(choice->reason, sizeof(choice->reason),
                      "no such interface is up and has an address that others can reach");
-    } else if (!has_key) {
-        choice->rule = "loopback, as there is no key";
-        snprintf(choice->address, sizeof(choice->address), "127.0.0.1");
     } else {
-        choose_by_root(config, choice);
+        choose_by_launcher(config, choice);
     }
 }
 
