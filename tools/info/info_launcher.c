@@ -59,12 +59,12 @@ json_t *wring_info_launcher(const struct wring_config *config)
     bool usable = wring_launcher_find(config, &log, &launched) == WRING_OK;
 
     write_root(config, &launched, root, sizeof(root));
-    return json_pack("{s:o, s:b, s:s, s:o, s:i, s:i, s:o, s:o, s:s, s:s}", "name",
+    return json_pack("{s:o, s:b, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s}", "name",
                      launched.name != NULL ? json_string(launched.name) : json_null(), "usable",
-                     usable, "reason", reason, "exchange",
+                     usable, "reason", wring_json_text(reason), "exchange",
                      launched.exchange != NULL ? json_string(launched.exchange->name) : json_null(),
                      "rank", (int)launched.rank, "size", (int)launched.size, "local_rank",
                      number_or_null(launched.local_rank), "local_size",
-                     number_or_null(launched.local_size), "root", root, "key",
+                     number_or_null(launched.local_size), "root", wring_json_text(root), "key",
                      key_source(config, &launched));
 }

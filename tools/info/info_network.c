@@ -113,9 +113,11 @@ json_t *wring_info_network(const struct wring_config *config)
     choose(config, &choice);
     wring_interface_list(seen, sizeof(seen));
     wring_interface_name(choice.address, name, sizeof(name));
-    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "rule", choice.rule, "address",
-                     choice.address, "interface", name, "reason", wring_json_text(choice.reason),
-                     "ports", config->ports[0] != '\0' ? config->ports : "any", "interfaces", seen);
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "rule", choice.rule, "address",
+                     wring_json_text(choice.address), "interface", name, "reason",
+                     wring_json_text(choice.reason), "ports",
+                     wring_json_text(config->ports[0] != '\0' ? config->ports : "any"),
+                     "interfaces", seen);
 }
 
 void wring_info_show_network(FILE *file, json_t *network)

@@ -234,7 +234,8 @@ struct wring_provider_ops {
     /**
      * Make a peer's region usable over one connection. Errors: WRING_ERR_AGAIN before that stands,
      * WRING_ERR_FRAME for a malformed key; that one leads nowhere may also be left for the peer to
-     * find, at the first put.
+     * find, at the first put; WRING_ERR_PEER or WRING_ERR_SYSTEM, logged, where the connection
+     * ended over it.
      */
     enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,
                                        struct wring_remote **out);
