@@ -2,6 +2,7 @@
 #include "tools/output.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -51,11 +52,33 @@ void wring_output_init(void)
     atexit(check_standard_output);
 }
 
-/** Something that a draft must not take the place of: a device, a pipe, somebody else's folder. */
+/** What we print goes there, too, as with -o /dev/stdout and standard output in a file. */
+static bool is_printed_to(const struct stat *there)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat here;
+        if (fstat(fd, &here) == 0 && here.st_dev == there->st_dev && here.st_ino == there->st_ino)
+            return true;
+    }
+    return false;
+}
+
+/** Can a draft be made beside it? */
+static bool has_room_beside(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s", path);
+    return access(dirname(folder), W_OK) == 0;
+}
+
+/** Something that a draft must not take the place of: a device, a pipe, a file that is printed to,
+ *  of somebody else, with several names, or in a folder where we may make none. */
 static bool is_written_through(const char *path)
 {
     struct stat there;
-    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    return stat(path, &there) == 0 &&
+           (!S_ISREG(there.st_mode) || is_printed_to(&there) || there.st_uid != geteuid() ||
+            there.st_nlink > 1 || !has_room_beside(path));
 }
 
 static mode_t mode_of(const char *path)

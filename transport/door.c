@@ -31,11 +31,11 @@ void wring_door_shortage(int error, unsigned needed, char *text, unsigned long b
     if (needed > 0)
         snprintf(more, sizeof(more), "; at least %u are needed", needed);
     if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        snprintf(text, bytes,
-                 "all of the %llu descriptors that this process may have are in use (ulimit -n)%s",
-                 (unsigned long long)limit.rlim_cur, more);
+        snprintf(text, bytes, "%s: all %llu that this process may have are in use (ulimit -n)%s",
+                 strerrordesc_np(error), (unsigned long long)limit.rlim_cur, more);
     else if (error == ENFILE)
-        snprintf(text, bytes, "this host has no descriptor left (sysctl fs.file-max)");
+        snprintf(text, bytes, "%s: this host has none left (sysctl fs.file-max)",
+                 strerrordesc_np(error));
     else
         snprintf(text, bytes, "%s", strerrordesc_np(error));
 }

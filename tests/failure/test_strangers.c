@@ -218,9 +218,9 @@ static void short_of_descriptors_is_said_and_slept_through(void)
 {
     start(8, impatient, run_short_of_descriptors);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
-    SAID(0, 2, "rendezvous: cannot accept a connection now: all of the ",
-         " descriptors that this process may have are in use (ulimit -n); at least ",
-         "did not join in time", "rank 0 cannot take more: all of the ", "open peer lost",
+    SAID(0, 2, "rendezvous: cannot accept a connection now: Too many open files: all ",
+         " that this process may have are in use (ulimit -n); at least ", "did not join in time",
+         "rank 0 cannot take more: Too many open files: all ", "open peer lost",
          "computed for little of the time");
     const char *first = strstr(job.texts[0], "cannot accept a connection now");
     CHECK(first == NULL || strstr(first + 1, "cannot accept a connection now") == NULL,

@@ -102,15 +102,11 @@ class Results(unittest.TestCase):
 
 
 class Failure(unittest.TestCase):
-    def children(self, pid):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
-
     def test_killed_rank_ends_the_job_with_its_name(self):
         job = start("bench", "allreduce", "-n", "3", "-b", "64k", "--iterations", "1000000")
         self.addCleanup(job.kill)
-        self.assertTrue(wait_until(lambda: len(self.children(job.pid)) == 3))
-        ranks = self.children(job.pid)
+        self.assertTrue(wait_until(lambda: len(wringtest.ranks_of(job.pid)) == 3))
+        ranks = wringtest.ranks_of(job.pid)
         self.assertTrue(wait_until(lambda: all(map(self.is_joined, ranks))), "ranks did not join")
         os.kill(ranks[2], signal.SIGKILL)
         _, errors = job.communicate(timeout=wringtest.PATIENCE)

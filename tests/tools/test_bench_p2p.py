@@ -128,8 +128,7 @@ class Failure(unittest.TestCase):
         self.addCleanup(job.kill)
 
         def ranks():
-            with open(f"/proc/{job.pid}/task/{job.pid}/children", encoding="ascii") as file:
-                return [int(word) for word in file.read().split()]
+            return wringtest.ranks_of(job.pid)
 
         def has_joined(pid):
             return len(os.listdir(f"/proc/{pid}/task")) > 1  # its session's progress thread

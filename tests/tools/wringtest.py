@@ -39,6 +39,22 @@ def is_alive(pid):
         return False
 
 
+def ranks_of(pid):
+    """The processes of a launcher's ranks, in their order; its guard is none."""
+    ranks = {}
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        children = [int(word) for word in file.read().split()]
+    for child in children:
+        try:
+            with open(f"/proc/{child}/environ", "rb") as file:
+                names = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if entry)
+        except OSError:
+            continue  # it has ended
+        if b"WRING_RANK" in names:
+            ranks[int(names[b"WRING_RANK"])] = child
+    return [ranks[rank] for rank in sorted(ranks)]
+
+
 def wait_until(condition, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -4,6 +4,7 @@
  * do, or badly. Ranks are processes, as the client belongs to one.
  */
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,6 +24,8 @@ enum manner {
     SLURM,   /* PMI-2 */
     REFUSES, /* init */
     GARBAGE,
+    LONG_LINE, /* longer than any answer may be */
+    LONG_TEXT, /* and no end of it */
     CLOSES,
     NEVER_ANSWERS, /* the barrier */
 };
@@ -46,6 +49,16 @@ static void answer(const struct manager *manager, int fd, bool framed, const cha
     /* in two parts, as a stream may */
     CHECK(send(fd, message, 3, MSG_NOSIGNAL) == 3, "a rank is gone");
     CHECK(send(fd, message + 3, (size_t)n - 3, MSG_NOSIGNAL) == n - 3, "a rank is gone");
+}
+
+/** In one piece, so that one read has all of it. */
+static void answer_long(int fd, bool ends)
+{
+    char text[3500];
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "cmd=response_to_init rc=0 ", 26);
+    text[sizeof(text) - 1] = ends ? '\n' : 'x';
+    send(fd, text, sizeof(text), MSG_NOSIGNAL);
 }
 
 /** The value of key= in a request, up to an end of it. */
@@ -95,6 +108,8 @@ static void take(struct manager *manager, unsigned rank, const char *request)
             answer(manager, fd, false, "cmd=response_to_init rc=-1");
         else if (manager->manner == GARBAGE)
             answer(manager, fd, false, "HTTP/1.1 400 Bad Request");
+        else if (manager->manner == LONG_LINE || manager->manner == LONG_TEXT)
+            answer_long(fd, manager->manner == LONG_LINE);
         else if (manager->manner == CLOSES)
             shutdown(fd, SHUT_RDWR);
         else
@@ -239,15 +254,55 @@ static void managers_that_do_not_do_their_part_are_errors(void)
     run(REFUSES, &wring_exchange_pmi1, WRING_ERR_SYSTEM);
     run(GARBAGE, &wring_exchange_pmi1, WRING_ERR_SYSTEM);
     run(GARBAGE, &wring_exchange_pmi2, WRING_ERR_SYSTEM);
+    run(LONG_LINE, &wring_exchange_pmi1, WRING_ERR_SYSTEM);
+    run(LONG_TEXT, &wring_exchange_pmi2, WRING_ERR_SYSTEM);
     run(CLOSES, &wring_exchange_pmi2, WRING_ERR_SYSTEM);
     run(NEVER_ANSWERS, &wring_exchange_pmi1, WRING_ERR_PEER);
     run(NEVER_ANSWERS, &wring_exchange_pmi2, WRING_ERR_PEER);
+}
+
+/** While a thread of this process waits for the manager. @param arg  the manager's end */
+static void *wait_for_manager(void *arg)
+{
+    char text[WRING_LAUNCHER_TEXT] = "";
+    (void)arg;
+    wring_exchange_pmi1.broadcast(NULL, false, wring_deadline_in(20 * WRING_NS_PER_S), text);
+    return NULL;
+}
+
+/** It neither hangs in a lock that nobody will release nor speaks to the manager. */
+static void a_child_of_a_waiting_process_is_refused(void)
+{
+    int pair[2], status = -1;
+    char text[WRING_LAUNCHER_TEXT] = "", request[64];
+    pthread_t thread;
+
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "no sockets");
+    snprintf(text, sizeof(text), "%d", pair[1]);
+    setenv("PMI_FD", text, 1);
+    setenv("PMI_RANK", "1", 1);
+    REQUIRE(pthread_create(&thread, NULL, wait_for_manager, NULL) == 0, "no thread");
+    CHECK(recv(pair[0], request, sizeof(request), 0) > 0, "it asks nothing");
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(wring_exchange_pmi1.broadcast(NULL, false, wring_deadline_in(WRING_NS_PER_S), text) ==
+                      WRING_ERR_UNSUPPORTED
+                  ? 0
+                  : 1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(status == 0, "the child ended with %d", status);
+    close(pair[0]);
+    pthread_join(thread, NULL);
+    close(pair[1]);
 }
 
 static const struct wring_test_case cases[] = {
     {"all ranks hear what rank 0 tells", all_ranks_hear_what_rank_0_tells},
     {"managers that do not do their part are errors",
      managers_that_do_not_do_their_part_are_errors},
+    {"a child of a waiting process is refused", a_child_of_a_waiting_process_is_refused},
     {0},
 };
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/forked.h"
+
 #define WRING_MODULE "launcher"
 #define RANKS_MAX 65536
 
@@ -82,8 +84,7 @@ static enum wring_status need_exchange(const struct wring_log *log, struct wring
     return WRING_ERR_UNSUPPORTED;
 }
 
-/* ---- torchrun, and others that set the same variables ------------------------------------------
- */
+/* ---- torchrun, and others that set the same variables ---- */
 
 static bool torchrun_seen(void)
 {
@@ -118,8 +119,7 @@ static bool torch_variables_seen(void)
     return variable("RANK") != NULL && variable("WORLD_SIZE") != NULL;
 }
 
-/* ---- Open MPI, PRRTE and others that speak PMIx -------------------------------------------------
- */
+/* ---- Open MPI, PRRTE and others that speak PMIx ---- */
 
 static bool open_mpi_seen(void)
 {
@@ -174,8 +174,7 @@ static enum wring_status read_pmix(const struct wring_log *log, struct wring_lau
     return wring_pmix_job_size(log, &out->size);
 }
 
-/* ---- Hydra, Slurm's pmi2, and others that speak PMI ---------------------------------------------
- */
+/* ---- Hydra, Slurm's pmi2, and others that speak PMI ---- */
 
 /** Slurm's step managers, not Hydra's, which may run within a step. */
 static bool slurm_speaks_pmi(void)
@@ -211,8 +210,7 @@ static enum wring_status read_pmi(const struct wring_log *log, struct wring_laun
     return need_exchange(log, out);
 }
 
-/* ---- Slurm without an exchange
- * ------------------------------------------------------------------- */
+/* ---- Slurm without an exchange ---- */
 
 /** The batch script itself has SLURM_PROCID=0, too, but is no step. */
 static bool slurm_seen(void)
@@ -243,8 +241,7 @@ static enum wring_status read_slurm(const struct wring_log *log, struct wring_la
     return WRING_OK;
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static const struct launcher {
     const char *name;
@@ -333,6 +330,19 @@ enum wring_status wring_launcher_find(const struct wring_config *config,
     if (status == WRING_OK)
         *out = found;
     return status;
+}
+
+bool wring_launcher_own(struct wring_launcher_owner *owner)
+{
+    unsigned nobody = 0, own = wring_forked_begin() + 1;
+    return atomic_compare_exchange_strong(&owner->forks, &nobody, own) || nobody == own;
+}
+
+enum wring_status wring_launcher_refuse_child(const struct wring_log *log)
+{
+    wring_error(log, "a forked child cannot use the launcher's exchange of its parent: set "
+                     "WRING_RANK, WRING_SIZE, WRING_ROOT and WRING_KEY for it");
+    return WRING_ERR_UNSUPPORTED;
 }
 
 /** Copy up to a bracket; of what stands in brackets, the first. */

@@ -8,6 +8,7 @@
 #ifndef WRING_TRANSPORT_LAUNCHER_H
 #define WRING_TRANSPORT_LAUNCHER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -103,6 +104,18 @@ struct wring_ports wring_launcher_ports(const struct wring_ports *configured, co
 /** The first host of a Slurm list: "node[03-07,9],login" is node03. @param out out, [bytes]
  *  @return false where it is no such list */
 bool wring_slurm_first_host(const char *list, char *out, size_t bytes);
+
+/** Which process a launcher's channel belongs to: the one that first asks for it. A child that it
+ *  forks leaves the channel alone, and its mutex, which a thread of the parent may have held. */
+struct wring_launcher_owner {
+    atomic_uint forks; /* wring_forked_count() of the owner, plus 1; 0: nobody has asked */
+};
+
+/** @return false in a forked child of the owner. Threads: safe. */
+bool wring_launcher_own(struct wring_launcher_owner *owner);
+
+/** Why a forked child cannot use it, in a log line. @return WRING_ERR_UNSUPPORTED */
+enum wring_status wring_launcher_refuse_child(const struct wring_log *log);
 
 extern const struct wring_launcher_exchange wring_exchange_pmix;
 extern const struct wring_launcher_exchange wring_exchange_pmi1;

@@ -35,8 +35,7 @@ static bool has_key(const struct wring_config *config)
     return config->key[0] != '\0';
 }
 
-/* ---- rank 0's socket
- * ------------------------------------------------------------------------------ */
+/* ---- rank 0's socket ---- */
 
 /** Write an address as text for a root. @return bytes, 0 where there is no room */
 static size_t write_root(char *text, size_t bytes, const char *host, uint16_t port)
@@ -165,8 +164,7 @@ static enum wring_status write_addresses(const struct wring_log *log, const char
     return WRING_OK;
 }
 
-/* ---- with an exchange
- * ----------------------------------------------------------------------------- */
+/* ---- with an exchange ---- */
 
 static bool make_hex(char *text, size_t random_bytes)
 {
@@ -278,8 +276,7 @@ static enum wring_status meet_by_exchange(const struct wring_config *config,
     return take_over(config, log, launched, told, out);
 }
 
-/* ---- without one
- * ---------------------------------------------------------------------------------- */
+/* ---- without one ---- */
 
 struct wring_ports wring_launcher_ports(const struct wring_ports *configured, const char *job)
 {

@@ -40,12 +40,13 @@ static const struct dialect dialects[] = {{"PMI-1", 1}, {"PMI-2", 2}};
 
 /** The one channel of this process. */
 static struct {
+    struct wring_launcher_owner owner;
     pthread_mutex_t mutex;
     const struct dialect *dialect; /* NULL: not begun */
+    bool begun;                    /* the manager has answered what begins it */
     bool broken;                   /* an answer is missing: what comes next belongs to nothing */
     char separator;                /* between key=value pairs */
     int fd;
-    pid_t pid; /* that began it; a forked child leaves it alone */
     unsigned sequence;
     char space[256];               /* PMI-1: the name of the job's keys */
     char input[2 * MESSAGE_BYTES]; /* read ahead */
@@ -79,8 +80,7 @@ static bool usable(char *why, size_t bytes)
     return false;
 }
 
-/* ---- messages -----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 static enum wring_status lost(const struct wring_log *log, const char *what)
 {
@@ -93,6 +93,8 @@ static enum wring_status await(const struct wring_log *log, short events, uint64
     struct pollfd pollfd = {channel.fd, events, 0};
     for (;;) {
         uint64_t now = wring_now_ns();
+        if (now >= deadline_ns && !channel.begun)
+            return lost(log, "the launcher does not answer");
         if (now >= deadline_ns) {
             wring_error(log,
                         "not all ranks came to the launcher's %s exchange in time "
@@ -130,13 +132,14 @@ static enum wring_status send_all(const struct wring_log *log, const char *text,
     return WRING_OK;
 }
 
-/** How many bytes the first whole answer takes; 0: it is not whole yet. @param head out: before it
- */
+/** How many bytes the first whole answer takes, MESSAGE_BYTES at most; 0: it is not whole yet, or
+ *  is none. @param head out: before it */
 static size_t whole_answer(bool framed, size_t *head)
 {
     *head = framed ? FRAME_DIGITS : 0;
     if (!framed) {
-        const char *end = memchr(channel.input, '\n', channel.input_bytes);
+        size_t most = channel.input_bytes < MESSAGE_BYTES ? channel.input_bytes : MESSAGE_BYTES - 1;
+        const char *end = memchr(channel.input, '\n', most);
         return end != NULL ? (size_t)(end - channel.input) + 1 : 0;
     }
     if (channel.input_bytes < FRAME_DIGITS)
@@ -217,8 +220,7 @@ static enum wring_status ask(const struct wring_log *log, bool framed, const cha
     return WRING_OK;
 }
 
-/* ---- init and finalize
- * ---------------------------------------------------------------------------- */
+/* ---- init and finalize ---- */
 
 /** An MPI library of this process that was started finalizes itself. */
 static bool mpi_ends_it(void)
@@ -236,15 +238,17 @@ static void finalize(void)
     char answer[MESSAGE_BYTES];
     bool framed = channel.dialect->version == 2;
 
-    if (channel.broken || channel.pid != getpid() || mpi_ends_it())
-        return;
-    ask(NULL, framed, framed ? "cmd=finalize;" : "cmd=finalize",
-        framed ? "finalize-response" : "finalize_ack", wring_deadline_in(ANSWER_NS), answer);
+    if (!wring_launcher_own(&channel.owner) || pthread_mutex_trylock(&channel.mutex) != 0)
+        return; /* a thread that still waits there has it */
+    if (!channel.broken && !mpi_ends_it())
+        ask(NULL, framed, framed ? "cmd=finalize;" : "cmd=finalize",
+            framed ? "finalize-response" : "finalize_ack", wring_deadline_in(ANSWER_NS), answer);
+    pthread_mutex_unlock(&channel.mutex);
 }
 
-static enum wring_status begin(const struct wring_log *log, const struct dialect *dialect)
+static enum wring_status begin(const struct wring_log *log, const struct dialect *dialect,
+                               uint64_t deadline)
 {
-    uint64_t deadline = wring_deadline_in(ANSWER_NS);
     char request[256], answer[MESSAGE_BYTES];
     const char *job = wring_config_foreign("PMI_JOBID"), *rank = wring_config_foreign("PMI_RANK");
     bool framed = dialect->version == 2;
@@ -273,27 +277,24 @@ static enum wring_status begin(const struct wring_log *log, const struct dialect
 }
 
 /** Once in a process. */
-static enum wring_status begin_once(const struct wring_log *log, const struct dialect *dialect)
+static enum wring_status begin_once(const struct wring_log *log, const struct dialect *dialect,
+                                    uint64_t deadline_ns)
 {
-    if (channel.dialect != NULL && channel.pid == getpid())
+    uint64_t answer_ns = wring_deadline_in(ANSWER_NS);
+
+    if (channel.dialect != NULL)
         return channel.broken ? lost(log, "it failed before") : WRING_OK;
-    if (channel.dialect != NULL) {
-        wring_error(log, "a forked child cannot use the launcher's exchange of its parent: set "
-                         "WRING_RANK, WRING_SIZE, WRING_ROOT and WRING_KEY for it");
-        return WRING_ERR_UNSUPPORTED;
-    }
-    enum wring_status status = begin(log, dialect);
-    if (status != WRING_OK) {
-        channel.dialect = NULL;
+    enum wring_status status =
+        begin(log, dialect, answer_ns < deadline_ns ? answer_ns : deadline_ns);
+    channel.begun = status == WRING_OK;
+    channel.broken = !channel.begun;
+    if (!channel.begun)
         return status;
-    }
-    channel.pid = getpid();
     atexit(finalize);
     return WRING_OK;
 }
 
-/* ---- the exchange
- * --------------------------------------------------------------------------------- */
+/* ---- the exchange ---- */
 
 static enum wring_status publish(const struct wring_log *log, const char *key, const char *text,
                                  uint64_t deadline_ns)
@@ -341,8 +342,10 @@ static enum wring_status broadcast(const struct wring_log *log, const struct dia
 {
     char key[32];
 
+    if (!wring_launcher_own(&channel.owner))
+        return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&channel.mutex);
-    enum wring_status status = begin_once(log, dialect);
+    enum wring_status status = begin_once(log, dialect, deadline_ns);
     bool begun = status == WRING_OK;
     snprintf(key, sizeof(key), "wring-%u", channel.sequence);
     if (status == WRING_OK)

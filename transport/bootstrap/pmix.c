@@ -23,10 +23,10 @@
 
 #define WRING_MODULE "launcher"
 
-/* ---- of the PMIx Standard
- * ------------------------------------------------------------------------ */
+/* ---- of the PMIx Standard ---- */
 
 #define PMIX_SUCCESS 0
+#define PMIX_OPERATION_SUCCEEDED (-157)
 #define PMIX_BOOL 1
 #define PMIX_STRING 3
 #define PMIX_UINT32 14
@@ -72,16 +72,15 @@ struct pmix_calls {
     const char *(*error_string)(int status);
 };
 
-/* ---- the client of this process
- * ------------------------------------------------------------------ */
+/* ---- the client of this process ---- */
 
 static struct {
+    struct wring_launcher_owner owner;
     pthread_mutex_t mutex;
     void *library;
     struct pmix_calls calls;
     struct pmix_proc self;
     bool begun;
-    pid_t pid; /* that began it; a forked child leaves it alone */
     unsigned sequence;
 } client = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -135,6 +134,10 @@ static bool load_once(void)
 
 static bool usable(char *why, size_t bytes)
 {
+    if (!wring_launcher_own(&client.owner)) {
+        snprintf(why, bytes, "it belongs to the process that forked this one");
+        return false;
+    }
     pthread_mutex_lock(&client.mutex);
     bool loaded = load_once();
     pthread_mutex_unlock(&client.mutex);
@@ -161,18 +164,13 @@ static enum wring_status failed(const struct wring_log *log, const char *what, i
 
 static void finalize(void)
 {
-    if (client.pid == getpid())
+    if (wring_launcher_own(&client.owner))
         client.calls.finalize(NULL, 0);
 }
 
 /** Once in a process; under the mutex. */
 static enum wring_status begin_once(const struct wring_log *log)
 {
-    if (client.begun && client.pid != getpid()) {
-        wring_error(log, "a forked child cannot use the launcher's exchange of its parent: set "
-                         "WRING_RANK, WRING_SIZE, WRING_ROOT and WRING_KEY for it");
-        return WRING_ERR_UNSUPPORTED;
-    }
     if (client.begun)
         return WRING_OK;
     if (!load_once()) {
@@ -189,13 +187,11 @@ static enum wring_status begin_once(const struct wring_log *log)
         return WRING_ERR_SYSTEM;
     }
     client.begun = true;
-    client.pid = getpid();
     atexit(finalize);
     return WRING_OK;
 }
 
-/* ---- waiting for what has no deadline of its own
- * ----------------------------------------------------- */
+/* ---- waiting for what has no deadline of its own ---- */
 
 /** An answer that libpmix's thread gives; who waits and who answers let go of it, the last frees.
  */
@@ -259,13 +255,14 @@ static void on_done(int status, void *arg)
     on_value(status, NULL, arg);
 }
 
-/** @param begun  what the call that answers returned */
+/** @param begun  what the call that answers returned: where it has succeeded already, it does not
+ *  call back */
 static enum wring_status await(const struct wring_log *log, struct answer *answer, const char *what,
                                int begun, uint64_t deadline_ns)
 {
     if (begun != PMIX_SUCCESS) {
         answer_release(answer); /* nobody will answer */
-        return failed(log, what, begun);
+        return begun == PMIX_OPERATION_SUCCEEDED ? WRING_OK : failed(log, what, begun);
     }
     struct timespec until = {(time_t)(deadline_ns / WRING_NS_PER_S),
                              (long)(deadline_ns % WRING_NS_PER_S)};
@@ -283,8 +280,7 @@ static enum wring_status await(const struct wring_log *log, struct answer *answe
     return WRING_ERR_PEER;
 }
 
-/* ---- the exchange
- * --------------------------------------------------------------------------------- */
+/* ---- the exchange ---- */
 
 static enum wring_status publish(const struct wring_log *log, const char *key, char *text)
 {
@@ -322,6 +318,8 @@ static enum wring_status look_up(const struct wring_log *log, uint32_t rank, con
     proc.rank = rank;
     int begun = client.calls.get_nb(&proc, key, NULL, 0, on_value, answer);
     enum wring_status status = await(log, answer, "PMIx_Get", begun, deadline_ns);
+    if (status == WRING_OK && !answer->done)
+        status = failed(log, "PMIx_Get", begun); /* without a value */
     if (status == WRING_OK && text != NULL)
         memcpy(text, answer->text, WRING_LAUNCHER_TEXT);
     if (status == WRING_OK && number != NULL)
@@ -335,6 +333,8 @@ static enum wring_status broadcast(const struct wring_log *log, bool is_root, ui
 {
     char key[32];
 
+    if (!wring_launcher_own(&client.owner))
+        return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&client.mutex);
     enum wring_status status = begin_once(log);
     snprintf(key, sizeof(key), "wring-%u", client.sequence);
@@ -354,6 +354,8 @@ enum wring_status wring_pmix_job_size(const struct wring_log *log, uint32_t *siz
 {
     uint32_t number = 0;
 
+    if (!wring_launcher_own(&client.owner))
+        return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&client.mutex);
     enum wring_status status = begin_once(log);
     if (status == WRING_OK)

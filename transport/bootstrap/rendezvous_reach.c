@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/refusal.h"
 #include "transport/door.h"
 
 #define WRING_MODULE "rendezvous"
@@ -28,7 +29,7 @@
                                           */
 #define CONNECT_NS (5 * WRING_NS_PER_S)  /* then with new packets: its host may have come up */
 #define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's place is tried again */
-#define STATE_BYTES 160
+#define STATE_BYTES WRING_REFUSAL_TEXT
 #define LIST_BYTES 800
 
 /** What goes on at one place. */
@@ -94,7 +95,9 @@ static void begin(struct reach *reach, struct attempt *attempt)
         socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     attempt->lacking = attempt->fd < 0;
     if (attempt->lacking) {
-        fail(reach, attempt, errno);
+        int error = errno;
+        fail(reach, attempt, error);
+        wring_refusal(attempt->state, sizeof(attempt->state), "socket", error);
         return;
     }
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

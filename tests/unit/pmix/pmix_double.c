@@ -122,13 +122,13 @@ int PMIx_Commit(void)
     return 0;
 }
 
-static void *await_all(void *arg)
+/** @return PMIX_OPERATION_SUCCEEDED: there is no call back */
+static int wait_here(unsigned fence)
 {
-    struct call *call = arg;
     uint32_t size = (uint32_t)atoi(getenv("PMIX_DOUBLE_SIZE"));
     char name[32], none[8];
 
-    snprintf(name, sizeof(name), "fence-%u", call->fence);
+    snprintf(name, sizeof(name), "fence-%u", fence);
     if (!fails("fence"))
         write_file(name, self.rank, "");
     for (uint32_t rank = 0; rank < size;) {
@@ -137,6 +137,13 @@ static void *await_all(void *arg)
         else
             usleep(1000);
     }
+    return -157;
+}
+
+static void *await_all(void *arg)
+{
+    struct call *call = arg;
+    wait_here(call->fence);
     call->done(0, call->arg);
     free(call);
     return NULL;
@@ -178,6 +185,8 @@ int PMIx_Fence_nb(const struct proc *procs, size_t n_procs, const void *info, si
                   op_fn done, void *arg)
 {
     (void)procs, (void)n_procs, (void)info, (void)n_info;
+    if (fails("nothing, and at once")) /* a library may be done before it returns */
+        return wait_here(fences++);
     return start(await_all, &(struct call){.done = done, .arg = arg, .fence = fences++});
 }
 

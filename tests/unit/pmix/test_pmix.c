@@ -112,6 +112,7 @@ static void run(const char *fails, unsigned first, enum wring_status want)
 static void all_ranks_hear_what_rank_0_tells(void)
 {
     run("", RANKS, WRING_OK);
+    run("nothing, and at once", 0, WRING_OK);
 }
 
 static void failures_are_named_and_end(void)
