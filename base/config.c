@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/cpu.h"
 #include "base/number.h"
@@ -130,7 +129,7 @@ static double suffix_factor(enum wring_config_type type, const char *suffix)
         {WRING_CONFIG_INTEGER, "", 1},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (known[i].type == type && strcasecmp(known[i].suffix, suffix) == 0)
+        if (known[i].type == type && wring_number_is_unit(suffix, known[i].suffix))
             return known[i].factor;
     return 0;
 }

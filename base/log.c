@@ -63,9 +63,7 @@ void wring_log_line(const struct wring_log *log, enum wring_log_level level, con
     char text[1024];
     va_list args;
     va_start(args, format);
-    locale_t before = wring_number_locale_enter();
-    vsnprintf(text, sizeof(text), format, args);
-    wring_number_locale_leave(before);
+    wring_number_vprint(text, sizeof(text), format, args);
     va_end(args);
     wring_text_clean(text);
 

@@ -8,18 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-locale_t wring_number_locale_enter(void)
+void wring_number_vprint(char *text, size_t bytes, const char *format, va_list args)
 {
     /* the C library has this one ready: nothing is made, and nothing to be freed */
-    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
-    return uselocale(plain);
-}
-
-void wring_number_locale_leave(locale_t before)
-{
-    locale_t plain = uselocale(before);
+    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL), before = uselocale(plain);
+    vsnprintf(text, bytes, format, args);
+    plain = uselocale(before);
     if (plain != before && plain != LC_GLOBAL_LOCALE)
         freelocale(plain);
+}
+
+void wring_number_print(char *text, size_t bytes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    wring_number_vprint(text, bytes, format, args);
+    va_end(args);
 }
 
 bool wring_number_parse(const char *text, double *number, const char **end)
@@ -38,6 +42,18 @@ bool wring_number_parse(const char *text, double *number, const char **end)
     *number = value;
     *end = after;
     return true;
+}
+
+static char small(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+bool wring_number_is_unit(const char *text, const char *unit)
+{
+    while (*text != '\0' && small(*text) == small(*unit))
+        text++, unit++;
+    return *text == *unit;
 }
 
 void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes)

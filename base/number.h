@@ -3,17 +3,16 @@
 #ifndef WRING_BASE_NUMBER_H
 #define WRING_BASE_NUMBER_H
 
-#include <locale.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/**
- * From enter to leave printf and strtod of this thread are those of the C locale, whatever the
- * application has set. Allocates nothing. @return what leave needs
- */
-locale_t wring_number_locale_enter(void);
-void wring_number_locale_leave(locale_t before);
+/** As snprintf() and vsnprintf() in the C locale: whatever has a fraction is written with these. */
+__attribute__((format(printf, 3, 4))) void wring_number_print(char *text, size_t bytes,
+                                                              const char *format, ...);
+__attribute__((format(printf, 3, 0))) void wring_number_vprint(char *text, size_t bytes,
+                                                               const char *format, va_list args);
 
 /**
  * The number at the start of a text, as strtod() reads it in the C locale.
@@ -24,6 +23,9 @@ void wring_number_locale_leave(locale_t before);
  * Threads: safe, also against setlocale() in another one.
  */
 bool wring_number_parse(const char *text, double *number, const char **end);
+
+/** Names of units, as capital or small letters; of which some locales make pairs of their own. */
+bool wring_number_is_unit(const char *text, const char *unit);
 
 /** number / 10^digits in full, without zeros at the end. @param text out, [bytes] */
 void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes);

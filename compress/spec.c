@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 #define FRACTION_DIGITS 15 /* a decimal of so many digits is exact in both directions */
 
 /** A piece of the spec, not terminated. */
@@ -25,7 +27,7 @@ __attribute__((format(printf, 2, 3))) static enum wring_status refuse(const stru
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(parser->why, parser->why_bytes, format, args);
+    wring_number_vprint(parser->why, parser->why_bytes, format, args);
     va_end(args);
     return WRING_ERR_INVALID;
 }

@@ -38,9 +38,7 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     fabric->failure = (struct wring_failure){.status = status, .rank = rank};
     va_list args;
     va_start(args, format);
-    locale_t before = wring_number_locale_enter();
-    vsnprintf(fabric->failure.text, sizeof(fabric->failure.text), format, args);
-    wring_number_locale_leave(before);
+    wring_number_vprint(fabric->failure.text, sizeof(fabric->failure.text), format, args);
     wring_text_clean(fabric->failure.text);
     va_end(args);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "planner/files/json_reader.h"
 
 /* ---- values ---- */
@@ -20,7 +21,7 @@ double wring_reading_value_number(struct wring_reading *reading, const json_t *v
         return 0;
     if (json_is_number(value) && number >= min && number <= max)
         return number;
-    snprintf(needs, sizeof(needs), "a number from %.15g to %.15g", min, max);
+    wring_number_print(needs, sizeof(needs), "a number from %.15g to %.15g", min, max);
     wring_reading_needs(reading, value, needs);
     return 0;
 }

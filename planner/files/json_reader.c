@@ -26,9 +26,7 @@ void wring_reading_fault(struct wring_reading *reading, enum wring_status status
         return;
     reading->status = status;
     va_start(args, format);
-    locale_t before = wring_number_locale_enter();
-    vsnprintf(reason, sizeof(reason), format, args);
-    wring_number_locale_leave(before);
+    wring_number_vprint(reason, sizeof(reason), format, args);
     va_end(args);
     wring_error(reading->log, "%s: %s%s%s", reading->file, reading->path,
                 reading->path[0] != '\0' ? ": " : "", reason);
@@ -70,7 +68,7 @@ const char *wring_reading_describe(const json_t *value, char *text, size_t bytes
     else if (json_is_string(value))
         snprintf(text, bytes, "is \"%.60s\"", json_string_value(value));
     else if (json_is_number(value))
-        snprintf(text, bytes, "is %.15g", json_number_value(value));
+        wring_number_print(text, bytes, "is %.15g", json_number_value(value));
     else
         snprintf(text, bytes, "is %s",
                  json_is_object(value)  ? "an object"

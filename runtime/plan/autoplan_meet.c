@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "planner/files/plan.h"
 #include "runtime/plan/autoplan_said.h"
 
@@ -163,8 +164,8 @@ static void say_tried(const struct wring_autoplan *autoplan, double us)
     if (autoplan->session->rank != 0)
         return;
     if (isfinite(way->predicted_us))
-        snprintf(predicted, sizeof(predicted), ", and %.3f ms were predicted",
-                 way->predicted_us / 1e3);
+        wring_number_print(predicted, sizeof(predicted), ", and %.3f ms were predicted",
+                           way->predicted_us / 1e3);
     describe_setting(way->plan, setting, sizeof(setting));
     wring_info(&autoplan->session->log,
                "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,

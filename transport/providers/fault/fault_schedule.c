@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/list.h"
 #include "base/number.h"
@@ -32,7 +31,7 @@ static bool parse_number(const char *text, const struct unit *units, double min,
     if (!wring_number_parse(text, &number, &suffix))
         return false;
     for (; units->name != NULL; units++)
-        if (strcasecmp(suffix, units->name) == 0) {
+        if (wring_number_is_unit(suffix, units->name)) {
             *out = number * units->factor;
             return *out >= min && *out <= max;
         }
