@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that are told which interface and which ports to use, rightly and wrongly. */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
@@ -67,6 +70,37 @@ static void ports_are_shared_out(void)
           ports[0], ports[1], ports[2]);
 }
 
+/** A port that nobody has at the moment; with the next one, two at most. */
+static unsigned find_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, bytes) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&at, &bytes) == 0;
+    close(fd);
+    return found && ntohs(at.sin_port) < UINT16_MAX ? ntohs(at.sin_port) : 23000;
+}
+
+/** Whoever gets no port says what helps, and the others do not wait for it. */
+static void too_few_ports_are_told(void)
+{
+    char ports[32], line[128];
+    const char *const settings[] = {ports, TCP, NULL};
+    unsigned first = find_port(), without = 0;
+
+    snprintf(ports, sizeof(ports), "WRING_PORTS=%u-%u", first, first + 1);
+    snprintf(line, sizeof(line),
+             "all ports from %u to %u are in use: widen WRING_PORTS, every rank of a host takes "
+             "one",
+             first, first + 1);
+    run(settings, false, 2, "address cannot be used");
+    for (uint32_t i = 0; i < job.ranks; i++)
+        without += strstr(job.texts[i], line) != NULL;
+    CHECK(without >= 1, "nobody lacks a port:\n%s\n%s\n%s", job.texts[0], job.texts[1],
+          job.texts[2]);
+}
+
 static void mistakes_are_named(void)
 {
     static const char *const nosuch[] = {"WRING_IFACE==nosuch7", TCP, NULL};
@@ -91,6 +125,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"named_networks_are_used", named_networks_are_used},
         {"ports_are_shared_out", ports_are_shared_out},
+        {"too_few_ports_are_told", too_few_ports_are_told},
         {"mistakes_are_named", mistakes_are_named},
         {"no_key_means_loopback_only", no_key_means_loopback_only},
         {NULL, NULL},
