@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "tests/failure/namespaces.h"
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
 
@@ -22,17 +23,22 @@ enum apart {
     TOGETHER,
     OTHER_USER,       /* rank 1 */
     OTHER_NAMESPACES, /* rank 1: of users, of IPC and of mounts */
+    OTHER_NETWORK,    /* rank 1, on a cable of its own */
 };
 
 struct story {
     enum apart apart;
 };
 
+static struct hosts hosts; /* of OTHER_NETWORK */
+
 static struct procs_job job;
 
 /** @return false where the system does not let us */
 static bool go_apart(enum apart how, uint32_t rank)
 {
+    if (how == OTHER_NETWORK)
+        return hosts_enter(&hosts, rank == 1 ? 1 : 0);
     if (rank != 1 || how == TOGETHER)
         return true;
     if (how == OTHER_NAMESPACES)
@@ -62,6 +68,12 @@ static int run_steps(struct procs_rank *rank, void *arg)
     if (!go_apart(story->apart, rank->rank)) {
         procs_say(rank, "cannot: %s", strerror(errno));
         return 77;
+    }
+    if (story->apart == OTHER_NETWORK) {
+        if (rank->params.root_fd > 0)
+            close(rank->params.root_fd); /* of a network that none of us is in */
+        rank->params.root_fd = 0;
+        rank->params.root = "10.77.0.1:5555"; /* HOST_V4(0) */
     }
     rank->params.seed = 11;
     enum wring_status status = wring_session_open(&rank->params, &session);
@@ -174,6 +186,25 @@ static void users_talk_over_tcp(void)
     }
 }
 
+/** Containers of one host with a network each: they count as one host by its name alone. */
+static void networks_talk_over_tcp(void)
+{
+    char bits[64], reason[256];
+    together(bits, sizeof(bits));
+    if (!hosts_make(&hosts, 4, reason, sizeof(reason)))
+        wring_test_skip("%s", reason);
+    run(OTHER_NETWORK, automatic);
+    hosts_unmake(&hosts);
+    check_same(bits, "another network");
+    CHECK(count("are on one host and cannot use shm: ") == 3 &&
+              strstr(job.texts[1], "ranks 0 and 1 are on one host") != NULL &&
+              strstr(job.texts[2], "ranks 1 and 2 are on one host") != NULL &&
+              strstr(job.texts[3], "; they use tcp, which is slower. Run them as one user in one "
+                                   "namespace, or give them different WRING_NODE") != NULL,
+          "%u lines:\n%s\n%s\n%s", count("cannot use shm"), job.texts[1], job.texts[2],
+          job.texts[3]);
+}
+
 static void shm_alone_says_why(void)
 {
     static const char *const shm[] = {"WRING_PROVIDER=shm", "WRING_JOIN_TIMEOUT=20s", NULL};
@@ -204,6 +235,7 @@ int main(int argc, char **argv)
         {"users_talk_over_tcp", users_talk_over_tcp},
         {"shm_alone_says_why", shm_alone_says_why},
         {"namespaces_do_not_matter", namespaces_do_not_matter},
+        {"networks_talk_over_tcp", networks_talk_over_tcp},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
