@@ -10,6 +10,11 @@ import unittest
 import wringtest
 from wringtest import PATIENCE, environment, wring
 
+# as short as they can be
+CALIBRATE = ["calibrate", "--seconds", "0.3", "--elements", "4k", "--doubt", "100", "-c", "none"]
+REPLAY = ["replay", "-t", "lstm", "--scale", "0.001", "--iterations", "1"]
+DEMO = ["demo", "--only", "fp32", "-n", "2", "--hidden", "16", "--steps", "40",
+        "--timed-steps", "20", "--link", "10gbit"]
 PRINTING = [  # every command's table and JSON
     ["--help"], ["--version"], ["help", "plan"], ["run", "--help"],
     ["info"], ["info", "--json"], ["info", "--config"],
@@ -22,7 +27,11 @@ PRINTING = [  # every command's table and JSON
     ["plan", "-t", "lstm"], ["plan", "-t", "lstm", "--json"], ["plan", "-t", "lstm", "--list-options"],
     ["plan", "-t", "lstm", "--list-options", "--json"],
     ["simulate", "-t", "lstm"], ["simulate", "-t", "lstm", "--json"],
+    [*CALIBRATE, "--json"], REPLAY, [*REPLAY, "--json"],
 ]
+if wring(*DEMO, "--help").returncode == 0:  # it is built only where there is a BLAS
+    PRINTING += [[*DEMO, "--report", "/dev/null"], [*DEMO, "--report", "/dev/null", "--json"],
+                 [*DEMO, "--losses-only"]]
 
 
 def run_to(arguments, stdout, **more):
@@ -60,19 +69,32 @@ class FullDisk(unittest.TestCase):
             result = run_to(["run", "-t", "-n", "1", "--", "sh", "-c", "echo x; exit 3"], full)
             self.assertEqual(result.returncode, 3, "a rank's failure is the job's")
 
+    def check_file(self, arguments, name):
+        with self.subTest(arguments=arguments), tempfile.TemporaryDirectory() as folder:
+            result = small_disk(folder, *arguments, os.path.join(folder, name))
+            if result.returncode == 77:
+                self.skipTest("no disk can be mounted here: " + result.stderr)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(name + ": cannot be written: No space left on device", result.stderr)
+            self.assertEqual(result.stdout.splitlines()[-2:], ["old", "old"],
+                             "what was there stays, and nothing else is left")
+
     def test_files(self):
         for arguments in (["plan", "-t", "gpt2", "-o"], ["plan", "-t", "lstm", "--svg"],
                           ["plan", "-t", "lstm", "--perfetto"],
                           ["simulate", "-t", "lstm", "--csv"],
                           ["simulate", "-t", "lstm", "--svg"]):
-            with self.subTest(arguments=arguments), tempfile.TemporaryDirectory() as folder:
-                result = small_disk(folder, *arguments, os.path.join(folder, "old"))
-                if result.returncode == 77:
-                    self.skipTest("no disk can be mounted here: " + result.stderr)
-                self.assertEqual(result.returncode, 1, result.stderr)
-                self.assertIn("old: cannot be written: No space left on device", result.stderr)
-                self.assertEqual(result.stdout.splitlines()[-2:], ["old", "old"],
-                                 "what was there stays, and nothing else is left")
+            self.check_file(arguments, "old")
+
+    def test_files_of_measurements(self):
+        self.check_file([*CALIBRATE, "-o"], "new")  # which would add to an old one
+
+    def test_files_of_the_demo(self):
+        if DEMO not in [arguments[:len(DEMO)] for arguments in PRINTING]:
+            self.skipTest("wring demo is not built")
+        for option in ("--report", "--record-trace", "--record-gradients"):
+            picture = [] if option == "--report" else ["--report", "/dev/null"]
+            self.check_file([*DEMO, *picture, option], "old")
 
 
 class Files(unittest.TestCase):
