@@ -69,7 +69,7 @@ static void check_json(const char *path, const char *what)
 static void plans_and_profiles_are_json(void)
 {
     char cache[64], save[64], path[300];
-    const char *const more[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=20.5mbit",
+    const char *const more[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=20.5MBIT",
                                 "WRING_PLAN_CODECS=onebit,topk:ratio=0.01+ef", save, NULL};
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_profile *profile;
