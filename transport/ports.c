@@ -81,7 +81,7 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, int backlog,
                      bool chosen, const char **call)
 {
-    int on = 1;
+    int on = 1, off = 0;
     int fd =
         WRING_DESCRIPTOR(socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     *call = "socket";
@@ -90,6 +90,8 @@ static int listen_at(const struct sockaddr_storage *address, socklen_t bytes, in
     /* a chosen port serves again while connections of an earlier job linger */
     if (chosen)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (address->ss_family == AF_INET6) /* all addresses are both families', whatever the default */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     *call = "bind";
     if (bind(fd, (const struct sockaddr *)address, bytes) == 0) {
         *call = "listen";
