@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/descriptor.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/refusal.h"
 #include "transport/interface.h"
@@ -53,9 +54,25 @@ static bool has_port(const char *place, size_t length)
     return length == 0 || (memchr(place, ':', length) != NULL && place[length - 1] != ']');
 }
 
+/** Take the spaces around the commas out. */
+static void trim(char *root)
+{
+    const char *rest = root;
+    struct wring_list_item item;
+    size_t used = 0;
+    while (wring_list_next(&rest, &item)) {
+        memmove(root + used, item.text, item.length);
+        used += item.length;
+        if (rest != NULL)
+            root[used++] = ','; /* where it was, or before */
+    }
+    root[used] = '\0';
+}
+
 void wring_ports_complete(const struct wring_ports *ports, char *root, size_t bytes)
 {
     char port[8];
+    trim(root);
     snprintf(port, sizeof(port), ":%u", ports->first);
     for (char *at = root; ports->first != 0 && *at != '\0';) {
         size_t length = strcspn(at, ","), n = strlen(port);

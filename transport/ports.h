@@ -21,8 +21,9 @@ enum wring_status wring_ports_read(const struct wring_log *log, const char *text
                                    struct wring_ports *out);
 
 /**
- * A rendezvous "host" or "[v6]" without a port gets the first of the range, if there is one: all
- * ranks that are told the same range meet there. So does each of several with commas between them.
+ * Make the addresses of a rendezvous whole: spaces around commas go, and a "host" or "[v6]" without
+ * a port gets the first of the range, if there is one. All ranks that are told the same range meet
+ * there.
  * @param root in and out, [bytes]; one for whose port there is no room is left as it is
  */
 void wring_ports_complete(const struct wring_ports *ports, char *root, size_t bytes);

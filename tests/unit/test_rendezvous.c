@@ -306,7 +306,13 @@ static void several_places_are_read_near_ones_first(void)
         {"240.0.2.1:5,240.0.2.2:5", "", WRING_ERR_AUTH, {NULL}},
         {"240.0.2.1:5", NULL, WRING_ERR_AUTH, {NULL}},
         {"nosuch.invalid:5,nosuch.invalid:6", "k", WRING_ERR_ADDRESS, {NULL}},
+        {"240.0.2.1:5, 127.0.0.1:6 ,\t[::1]:7",
+         "k",
+         WRING_OK,
+         {"127.0.0.1:6", "[::1]:7", "240.0.2.1:5"}},
         {"127.0.0.1:5,,127.0.0.1:6", "k", WRING_ERR_INVALID, {NULL}},
+        {"127.0.0.1:5, ,127.0.0.1:6", "k", WRING_ERR_INVALID, {NULL}},
+        {"127.0.0.1:5,", "k", WRING_ERR_INVALID, {NULL}},
         {"127.0.0.1:5,127.0.0.1", "k", WRING_ERR_INVALID, {NULL}},
         {"127.0.0.1:5,127.0.0.1:0", "k", WRING_ERR_INVALID, {NULL}},
     };

@@ -28,13 +28,15 @@ static void write_root(const struct wring_config *config, const struct wring_lau
                        char *text, size_t bytes)
 {
     struct wring_ports configured = {0}, ports;
+    char root[WRING_LAUNCHER_ROOT];
     struct wring_log silent = {.fn = NULL, .level = WRING_LOG_ERROR};
 
     text[0] = '\0';
     if (launched->size == 1)
         return;
     if (config->root[0] != '\0') {
-        snprintf(text, bytes, "%s", config->root);
+        bool is_whole = wring_launcher_root(config, NULL, root) == WRING_OK;
+        snprintf(text, bytes, "%s", is_whole ? root : config->root);
     } else if (launched->exchange != NULL) {
         snprintf(text, bytes, "rank 0 tells by %s", launched->exchange->name);
     } else if (launched->host[0] != '\0' &&

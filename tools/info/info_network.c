@@ -59,13 +59,15 @@ static void choose_by_root(const char *root, const char *name, struct choice *ch
 static void choose_by_launcher(const struct wring_config *config, struct choice *choice)
 {
     struct wring_launched launched = {.size = 1, .local_size = -1};
-    char root[WRING_LAUNCHER_HOST + 8];
+    char root[WRING_LAUNCHER_ROOT];
 
     wring_launcher_find(config, NULL, &launched);
     bool has_key =
         config->key[0] != '\0' || config->key_file[0] != '\0' || launched.exchange != NULL;
     if (has_key && config->root[0] != '\0') {
-        choose_by_root(config->root, "WRING_ROOT", choice);
+        if (wring_launcher_root(config, NULL, root) != WRING_OK)
+            snprintf(root, sizeof(root), "%s", config->root);
+        choose_by_root(root, "WRING_ROOT", choice);
     } else if (!has_key || wring_launched_here(&launched)) {
         choice->rule =
             has_key ? "loopback, as all ranks run on this host" : "loopback, as there is no key";

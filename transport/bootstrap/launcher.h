@@ -42,6 +42,14 @@ struct wring_launcher_exchange {
                                    char *text);
 };
 
+/**
+ * WRING_ROOT as a session takes it: without spaces around commas, and with the first port of
+ * WRING_PORTS where it has none. Errors, logged: WRING_ERR_INVALID (WRING_PORTS).
+ * @param root out, [WRING_LAUNCHER_ROOT]
+ */
+enum wring_status wring_launcher_root(const struct wring_config *config,
+                                      const struct wring_log *log, char *root);
+
 /** What a launcher tells one process. */
 struct wring_launched {
     const char *name;                               /* "torchrun", …; NULL: nobody started it */

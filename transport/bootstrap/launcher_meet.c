@@ -27,12 +27,25 @@
 /* What rank 0 tells: one text of fields. A field is never empty. */
 #define TOLD_FORMAT "wring1|%s|%.32s|%s" /* addresses, job, key or one of the words below */
 #define ROOT_BYTES 300                   /* of addresses, so that all of it fits */
+#define NOT_CARRIED " \t\r\n;=|"         /* ends a field or a value, of wring's or of PMI's */
 #define KEY_OWN "own"                    /* rank 0 has a key of its own; so must the others */
 #define TOLD_FAILED "failed"
 
 static bool has_key(const struct wring_config *config)
 {
     return config->key[0] != '\0';
+}
+
+enum wring_status wring_launcher_root(const struct wring_config *config,
+                                      const struct wring_log *log, char *root)
+{
+    struct wring_ports ports;
+    enum wring_status status = wring_ports_read(log, config->ports, &ports);
+    if (status != WRING_OK)
+        return status;
+    snprintf(root, WRING_LAUNCHER_ROOT, "%s", config->root);
+    wring_ports_complete(&ports, root, WRING_LAUNCHER_ROOT);
+    return WRING_OK;
 }
 
 /* ---- rank 0's socket ---- */
@@ -176,6 +189,31 @@ static bool make_hex(char *text, size_t random_bytes)
     return true;
 }
 
+/** Rank 0 was told where it listens: is that what the exchange carries? Errors are logged. */
+static enum wring_status take_given_root(const struct wring_config *config,
+                                         const struct wring_log *log, const char *exchange,
+                                         char *root)
+{
+    char whole[WRING_LAUNCHER_ROOT];
+    enum wring_status status = wring_launcher_root(config, log, whole);
+    if (status != WRING_OK)
+        return status;
+    if (strlen(whole) >= ROOT_BYTES) {
+        wring_error(log, "WRING_ROOT: longer than the %d bytes that %s carries", ROOT_BYTES - 1,
+                    exchange);
+        return WRING_ERR_INVALID;
+    }
+    if (whole[0] == '\0' || strpbrk(whole, NOT_CARRIED) != NULL) {
+        wring_error(log,
+                    "WRING_ROOT=%s: needs host:port, or several with commas between them: %s "
+                    "carries no spaces",
+                    whole, exchange);
+        return WRING_ERR_INVALID;
+    }
+    memcpy(root, whole, strlen(whole) + 1);
+    return WRING_OK;
+}
+
 /** Rank 0: listen, and make what is to be told. */
 static enum wring_status prepare(const struct wring_config *config, const struct wring_log *log,
                                  const struct wring_launched *launched,
@@ -187,18 +225,14 @@ static enum wring_status prepare(const struct wring_config *config, const struct
     uint16_t port;
 
     enum wring_status status = wring_ports_read(log, config->ports, &ports);
-    if (status == WRING_OK)
+    bool is_given = config->root[0] != '\0';
+    if (status == WRING_OK && is_given)
+        status = take_given_root(config, log, launched->exchange->name, root);
+    if (status == WRING_OK && !is_given)
         status = choose_address(config, log, wring_launched_here(launched), address);
-    if (status == WRING_OK && strlen(config->root) >= sizeof(root)) {
-        wring_error(log, "WRING_ROOT: longer than the %zu bytes that %s carries", sizeof(root) - 1,
-                    launched->exchange->name);
-        status = WRING_ERR_INVALID;
-    } else if (status == WRING_OK && config->root[0] != '\0') {
-        memcpy(root, config->root, strlen(config->root) + 1);
-    } else if (status == WRING_OK) {
+    if (status == WRING_OK && !is_given)
         status = listen_at(log, address, &ports, &out->root_fd, &port);
-    }
-    if (status == WRING_OK && config->root[0] == '\0')
+    if (status == WRING_OK && !is_given)
         status = write_addresses(log, address, port, root, sizeof(root));
     if (status == WRING_OK &&
         (!make_hex(out->job, NAME_BYTES) || (!has_key(config) && !make_hex(key, SECRET_BYTES)))) {
@@ -244,8 +278,14 @@ static enum wring_status take_over(const struct wring_config *config, const stru
         return WRING_ERR_PEER;
     }
     if (!take_field(&at, out->job, sizeof(out->job)) ||
-        !take_field(&at, out->key, sizeof(out->key)))
+        !take_field(&at, out->key, sizeof(out->key))) {
+        wring_error(
+            log,
+            "what rank 0 told by %s came cut short, after '%s': set WRING_RANK, WRING_SIZE, "
+            "WRING_ROOT and WRING_KEY instead",
+            launched->exchange->name, out->root);
         return WRING_ERR_FRAME;
+    }
     bool own = strcmp(out->key, KEY_OWN) == 0;
     if (own != has_key(config)) {
         wring_error(
@@ -353,12 +393,9 @@ static enum wring_status meet_at_root(const struct wring_config *config,
                     "or start with wring run");
         return WRING_ERR_INVALID;
     }
-    struct wring_ports ports;
-    enum wring_status status = wring_ports_read(log, config->ports, &ports);
+    enum wring_status status = wring_launcher_root(config, log, out->root);
     if (status != WRING_OK)
         return status;
-    snprintf(out->root, sizeof(out->root), "%s", config->root);
-    wring_ports_complete(&ports, out->root, sizeof(out->root));
     snprintf(out->key, sizeof(out->key), "%s", config->key);
     snprintf(out->job, sizeof(out->job), "%s", launched->job);
     out->root_fd = (int)config->root_fd;

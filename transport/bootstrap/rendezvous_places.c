@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
+
 #define WRING_MODULE "rendezvous"
 #define ENTRY_BYTES 320
 
@@ -127,11 +129,11 @@ static enum wring_status add_entries(struct wring_rendezvous_places *places,
 {
     if (!places->several)
         return add_entry(places, params->log, all, params->root);
-    for (const char *at = params->root; *at != '\0';) {
+    const char *rest = params->root;
+    for (struct wring_list_item item; wring_list_next(&rest, &item);) {
         char entry[ENTRY_BYTES];
-        size_t length = strcspn(at, ",");
-        snprintf(entry, sizeof(entry), "%.*s", (int)length, at);
-        if (length >= sizeof(entry) || length == 0) {
+        snprintf(entry, sizeof(entry), "%.*s", (int)item.length, item.text);
+        if (item.length >= sizeof(entry) || item.length == 0) {
             wring_error(params->log,
                         "WRING_ROOT=%s: needs host:port, or several with commas "
                         "between them",
@@ -141,7 +143,6 @@ static enum wring_status add_entries(struct wring_rendezvous_places *places,
         enum wring_status status = add_entry(places, params->log, all, entry);
         if (status == WRING_ERR_INVALID)
             return status;
-        at += length + (at[length] == ',');
     }
     if (places->n == 0)
         wring_error(params->log, "WRING_ROOT=%s: none of these means anything on this host",
