@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 of a launched job tells, and what the others make of it. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/test.h"
 #include "tests/unit/made_exchange.h"
@@ -103,12 +104,43 @@ static void what_came_cut_is_said(void)
     }
 }
 
+/** What others cannot dial is not told to them. */
+static void rank_0_listens_at_one_address(void)
+{
+    static const struct {
+        const char *setting, *says;
+    } bad[] = {
+        {"WRING_BIND=0.0.0.0", "no wildcard"},
+        {"WRING_BIND=::", "no wildcard"},
+        {"WRING_BIND=::ffff:0.0.0.0", "no wildcard"},
+        {"WRING_BIND=0", "no wildcard"},
+        {"WRING_BIND=224.0.0.1", "no multicast"},
+        {"WRING_BIND=ff02::1", "no multicast"},
+        {"WRING_BIND=nosuch", "an address of this host"},
+    };
+    struct wring_launcher_meeting meeting;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        enum wring_status status = meet((const char *const[]){bad[i].setting, NULL}, 0, &meeting);
+        CHECK(status == WRING_ERR_ADDRESS && meeting.root_fd < 0 &&
+                  strstr(made.lines.text, bad[i].setting) != NULL &&
+                  strstr(made.lines.text, bad[i].says) != NULL,
+              "%s: %s, %s", bad[i].setting, wring_status_text(status), made.lines.text);
+        CHECK(strcmp(made_told, "wring1|failed") == 0, "%s: told %s", bad[i].setting, made_told);
+    }
+    enum wring_status status =
+        meet((const char *const[]){"WRING_BIND=127.0.0.1", NULL}, 0, &meeting);
+    CHECK(status == WRING_OK && strncmp(meeting.root, "127.0.0.1:", 10) == 0, "%s: %s, %s",
+          wring_status_text(status), meeting.root, made.lines.text);
+    close(meeting.root_fd);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"all ranks meet at the same whole root", all_ranks_meet_at_the_same_whole_root},
         {"what cannot be told is refused", what_cannot_be_told_is_refused},
         {"what came cut is said", what_came_cut_is_said},
+        {"rank 0 listens at one address", rank_0_listens_at_one_address},
         {0},
     };
     return wring_test_main(argc, argv, cases);

@@ -81,6 +81,33 @@ static enum wring_status parse_address(const struct wring_log *log, const char *
     return WRING_OK;
 }
 
+/** Not all addresses of a host, nor several hosts': the others cannot dial such. */
+static bool is_one(const struct sockaddr_storage *address)
+{
+    in_addr_t v4 = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    if (address->ss_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(v6))
+        return !IN6_IS_ADDR_UNSPECIFIED(v6) && !IN6_IS_ADDR_MULTICAST(v6);
+    if (address->ss_family == AF_INET6)
+        memcpy(&v4, v6->s6_addr + 12, sizeof(v4));
+    return v4 != htonl(INADDR_ANY) && !IN_MULTICAST(ntohl(v4));
+}
+
+/** Errors, logged: WRING_ERR_ADDRESS. */
+static enum wring_status check_bind(const struct wring_log *log, const char *text)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    enum wring_status status = parse_address(log, text, &address, &bytes);
+    if (status != WRING_OK || is_one(&address))
+        return status;
+    wring_error(log,
+                "WRING_BIND=%s: cannot listen there: peers need one address of this host that they "
+                "can reach (no wildcard, no multicast address)",
+                text);
+    return WRING_ERR_ADDRESS;
+}
+
 /** Where rank 0 listens: loopback where nobody else needs to come in, at WRING_BIND or on
  *  WRING_IFACE, else everywhere: any interface may be the one that reaches the others.
  *  @param text out, [WRING_INTERFACE_ADDRESS]; "" everywhere */
@@ -93,7 +120,7 @@ static enum wring_status choose_address(const struct wring_config *config,
     if (config->bind[0] != '\0' || here)
         snprintf(text, WRING_INTERFACE_ADDRESS, "%.*s", WRING_INTERFACE_ADDRESS - 1,
                  config->bind[0] != '\0' ? config->bind : "127.0.0.1");
-    return WRING_OK;
+    return config->bind[0] != '\0' ? check_bind(log, config->bind) : WRING_OK;
 }
 
 /** Listen on the first free port, at one address or, "", at all of both families. @param port out
