@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #define WRING_MODULE "session"
 #define LEAVE_PAUSE_NS 50000 /* between looks whether calls in other threads have left */
@@ -86,9 +87,12 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     struct wring_session_params known;
     bool fits = wring_sized_read(&params_sized, params, &known);
     struct wring_session *session = calloc(1, sizeof(*session));
-    if (session == NULL)
+    if (session == NULL) {
+        wring_descriptor_close(fits && known.root_fd > 0 ? known.root_fd : -1);
         return WRING_ERR_NO_MEMORY;
+    }
     session->born = wring_forked_begin();
+    session->root_fd = -1;
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     wring_callers_init(&session->callers);
     pthread_mutex_init(&session->buffers_mutex, NULL);
@@ -202,6 +206,7 @@ void wring_session_close(struct wring_session *session)
         session->executor->ops->destroy(session->executor);
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
+    wring_descriptor_close(session->root_fd);
     pthread_mutex_destroy(&session->executor_mutex);
     pthread_mutex_destroy(&session->mapped_mutex);
     pthread_mutex_destroy(&session->buffers_mutex);

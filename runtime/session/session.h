@@ -93,6 +93,7 @@ struct wring_session {
     uint64_t seed;
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
+    int root_fd; /* rank 0's listening socket while it is this session's; -1: there is none */
     char local_address[WRING_INTERFACE_ADDRESS]; /* by which the others reach it; "": unknown */
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */

@@ -3,7 +3,6 @@
 #include "runtime/session/session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -18,19 +17,14 @@
 #define WRING_MODULE "session"
 #define JOB_BYTES 16
 
-/** The socket that the environment hands over serves every session of this process; one that the
- *  caller gave is the session's. */
-static int own_root(const struct wring_session *session, const struct wring_session_params *params,
-                    int fd)
+static void set_root(struct wring_session *session, int fd)
 {
-    bool inherited = params->root_fd <= 0 && fd >= 0 && fd == session->config.root_fd;
-    int own =
-        inherited && session->rank == 0 ? WRING_DESCRIPTOR(fcntl(fd, F_DUPFD_CLOEXEC, 0)) : -1;
-    return own >= 0 ? own : fd; /* what is no socket is refused by name further on */
+    wring_descriptor_close(session->root_fd);
+    session->root_fd = fd;
 }
 
-enum wring_status wring_session_meet(struct wring_session *session,
-                                     const struct wring_session_params *params)
+static enum wring_status meet(struct wring_session *session,
+                              const struct wring_session_params *params)
 {
     struct wring_config *config = &session->config;
     if (params->bootstrap != NULL) {
@@ -46,18 +40,30 @@ enum wring_status wring_session_meet(struct wring_session *session,
         wring_launcher_meet(config, &session->log, &session->launched, deadline_ns, &meeting);
     if (status != WRING_OK)
         return status;
+    if (!meeting.root_fd_is_given)
+        set_root(session, meeting.root_fd);
     memcpy(config->key, meeting.key, sizeof(config->key)); /* connections prove it, too */
     struct wring_rendezvous_params rendezvous = {
         .log = &session->log,
         .rank = session->rank,
         .size = session->size,
         .root = meeting.root,
-        .root_fd = own_root(session, params, meeting.root_fd),
+        .root_fd = meeting.root_fd,
         .key = meeting.key,
         .job = meeting.job,
         .deadline_ns = deadline_ns,
     };
     return wring_rendezvous_create(&rendezvous, &session->bootstrap);
+}
+
+/** Nobody joins later. A socket that the environment handed over stays open: it serves every
+ *  session of this process. */
+enum wring_status wring_session_meet(struct wring_session *session,
+                                     const struct wring_session_params *params)
+{
+    enum wring_status status = meet(session, params);
+    set_root(session, -1);
+    return status;
 }
 
 /** What ranks tell each other first. */

@@ -60,6 +60,7 @@ enum wring_status wring_session_configure(struct wring_session *session,
                                           const struct wring_session_params *params)
 {
     struct wring_config *config = &session->config;
+    session->root_fd = params->root_fd > 0 ? params->root_fd : -1;
     enum wring_status status = wring_config_load(config, &session->log);
     if (status == WRING_OK)
         status = apply_settings(session, params);

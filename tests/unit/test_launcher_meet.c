@@ -134,6 +134,26 @@ static void rank_0_listens_at_one_address(void)
     close(meeting.root_fd);
 }
 
+/** Others are told of a given socket by WRING_ROOT alone. */
+static void given_sockets_go_with_a_root(void)
+{
+    const char *const with_root[] = {"WRING_ROOT=127.0.0.1:5", "WRING_ROOT_FD=900", NULL};
+    const char *const without[] = {"WRING_ROOT_FD=900", NULL};
+    struct wring_launcher_meeting meeting;
+    enum wring_status status = meet(with_root, 0, &meeting);
+    CHECK(status == WRING_OK && meeting.root_fd == 900 && meeting.root_fd_is_given, "%s: %d",
+          wring_status_text(status), meeting.root_fd);
+    status = meet(with_root, 1, &meeting);
+    CHECK(status == WRING_OK && meeting.root_fd == -1, "%s: %d", wring_status_text(status),
+          meeting.root_fd);
+    status = meet(without, 0, &meeting);
+    CHECK(status == WRING_OK && meeting.root_fd >= 0 && !meeting.root_fd_is_given, "%s: %d",
+          wring_status_text(status), meeting.root_fd);
+    CHECK(strstr(made.lines.text, "WRING_ROOT_FD=900 is not used") != NULL, "said: %s",
+          made.lines.text);
+    close(meeting.root_fd);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -141,6 +161,7 @@ int main(int argc, char **argv)
         {"what cannot be told is refused", what_cannot_be_told_is_refused},
         {"what came cut is said", what_came_cut_is_said},
         {"rank 0 listens at one address", rank_0_listens_at_one_address},
+        {"given sockets go with a root", given_sockets_go_with_a_root},
         {0},
     };
     return wring_test_main(argc, argv, cases);

@@ -80,7 +80,8 @@ static inline bool wring_launched_here(const struct wring_launched *launched)
 /** Where and with which key the ranks meet. */
 struct wring_launcher_meeting {
     char root[WRING_LAUNCHER_ROOT]; /* for the others: "host:port,…", tried one after the other */
-    int root_fd;                    /* rank 0: a listening socket, the caller's; else -1 */
+    int root_fd;                    /* rank 0: a listening socket; -1: it makes one */
+    bool root_fd_is_given;          /* it is config->root_fd; else the caller's to close */
     char key[WRING_CONFIG_TEXT];    /* the job's */
     char job[WRING_LAUNCHER_JOB];   /* part of what the ranks prove; "" */
 };
@@ -92,7 +93,8 @@ struct wring_launcher_meeting {
  * key. Without one the address comes from the launcher's variables, the port from WRING_PORTS or
  * the job's name, and the key from the configuration; without a key all of it stays on loopback.
  *
- * @param out  root_fd is the caller's to close
+ * A given socket (config->root_fd) needs a WRING_ROOT where there is an exchange, as rank 0 tells
+ * that; without one it is left alone, which is logged.
  * Errors, logged: WRING_ERR_INVALID, WRING_ERR_AUTH (no key), WRING_ERR_ADDRESS, and those of the
  * exchange.
  */

@@ -216,6 +216,13 @@ static bool make_hex(char *text, size_t random_bytes)
     return true;
 }
 
+/** Rank 0's socket, if the environment or the application has made it. */
+static void take_given_fd(const struct wring_config *config, struct wring_launcher_meeting *out)
+{
+    out->root_fd = (int)config->root_fd;
+    out->root_fd_is_given = config->root_fd >= 0;
+}
+
 /** Rank 0 was told where it listens: is that what the exchange carries? Errors are logged. */
 static enum wring_status take_given_root(const struct wring_config *config,
                                          const struct wring_log *log, const char *exchange,
@@ -253,6 +260,13 @@ static enum wring_status prepare(const struct wring_config *config, const struct
 
     enum wring_status status = wring_ports_read(log, config->ports, &ports);
     bool is_given = config->root[0] != '\0';
+    if (status == WRING_OK && !is_given && config->root_fd >= 0)
+        wring_warn(log,
+                   "WRING_ROOT_FD=%" PRId64 " is not used: %s tells the others where rank 0 "
+                   "listens; set WRING_ROOT to its address, too",
+                   config->root_fd, launched->exchange->name);
+    if (status == WRING_OK && is_given)
+        take_given_fd(config, out);
     if (status == WRING_OK && is_given)
         status = take_given_root(config, log, launched->exchange->name, root);
     if (status == WRING_OK && !is_given)
@@ -425,7 +439,8 @@ static enum wring_status meet_at_root(const struct wring_config *config,
         return status;
     snprintf(out->key, sizeof(out->key), "%s", config->key);
     snprintf(out->job, sizeof(out->job), "%s", launched->job);
-    out->root_fd = (int)config->root_fd;
+    if (launched->rank == 0)
+        take_given_fd(config, out);
     return WRING_OK;
 }
 
@@ -445,7 +460,7 @@ enum wring_status wring_launcher_meet(const struct wring_config *config,
         status = meet_at_root(config, log, launched, &meeting);
     if (status == WRING_OK)
         *out = meeting;
-    else if (meeting.root_fd >= 0 && meeting.root_fd != config->root_fd)
+    else if (!meeting.root_fd_is_given)
         wring_descriptor_close(meeting.root_fd);
     return status;
 }

@@ -15,7 +15,7 @@ struct wring_rendezvous_params {
     uint32_t rank, size;               /* size ≥ 2 */
     const char *root;                  /* "host:port", "[v6]:port" */
     const char *job;                   /* tells jobs with one key apart; NULL or "": nothing does */
-    int root_fd;                       /* rank 0, ≥ 0: a listening socket, now owned here */
+    int root_fd;                       /* rank 0, ≥ 0: a listening socket, borrowed; else -1 */
     const char *key;                   /* "" or NULL: no key, loopback only */
     uint64_t deadline_ns;              /* for all to join */
     const struct wring_cancel *cancel; /* may be NULL */

@@ -182,7 +182,8 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
     status = wring_rendezvous_listen(params, &host->listen_fd);
     if (status == WRING_OK) {
         status = admit_all(host, params);
-        wring_descriptor_close(host->listen_fd); /* nobody else may join */
+        if (host->listen_fd != params->root_fd)
+            wring_descriptor_close(host->listen_fd); /* nobody else may join */
     }
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)

@@ -136,10 +136,20 @@ static enum wring_status take_given(const struct wring_rendezvous_params *params
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof(address);
-    int fd = params->root_fd;
+    int fd = params->root_fd, listens = 0;
+    socklen_t size = sizeof(listens);
 
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) {
-        wring_error(params->log, "WRING_ROOT_FD=%d: %s", fd, strerror(errno));
+        wring_error(params->log, "WRING_ROOT_FD=%d: %s: needs a listening TCP socket", fd,
+                    strerrordesc_np(errno));
+        return WRING_ERR_ADDRESS;
+    }
+    if ((address.ss_family != AF_INET && address.ss_family != AF_INET6) ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) {
+        wring_error(params->log,
+                    "WRING_ROOT_FD=%d: not a TCP socket that listens: needs one on which listen() "
+                    "was called",
+                    fd);
         return WRING_ERR_ADDRESS;
     }
     enum wring_status status = check_key(params, (const struct sockaddr *)&address);

@@ -150,7 +150,8 @@ enum wring_status wring_rendezvous_reach(struct wring_rendezvous *rendezvous,
                                          const struct wring_rendezvous_places *places,
                                          const uint8_t *secret, wring_rendezvous_taken_fn *taken);
 
-/** The root's listening socket, which does not block. @param out out, owned by the caller */
+/** The root's listening socket, which does not block.
+ *  @param out out, params->root_fd, which is borrowed, or else the caller's to close */
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out);
 
 bool wring_rendezvous_is_loopback(const struct sockaddr *address);
