@@ -50,6 +50,19 @@ static bool split(const char *root, char *host, size_t host_bytes, const char **
     return true;
 }
 
+enum wring_status wring_rendezvous_refuse_zone(const struct wring_log *log, const char *root)
+{
+    wring_error(log, "WRING_ROOT=%s: needs a zone of this host, as in [fe80::1%%eth0]:5555", root);
+    return WRING_ERR_ADDRESS;
+}
+
+static bool lacks_zone(const struct sockaddr *address)
+{
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+    return v6->sin6_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) &&
+           v6->sin6_scope_id == 0;
+}
+
 enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
                                            struct addrinfo **found, bool *is_name)
 {
@@ -70,6 +83,8 @@ enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const ch
         failed = getaddrinfo(host, port, &hints, found);
     }
     if (failed != 0) {
+        if (strchr(host, '%') != NULL)
+            return wring_rendezvous_refuse_zone(log, root);
         wring_error(log, "WRING_ROOT=%s: %s", root, gai_strerror(failed));
         return WRING_ERR_ADDRESS;
     }
@@ -222,6 +237,8 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
     if (status != WRING_OK)
         return status;
     status = check_key(params, found->ai_addr);
+    if (status == WRING_OK && lacks_zone(found->ai_addr))
+        status = wring_rendezvous_refuse_zone(params->log, params->root);
     if (status == WRING_OK)
         status = hand_out(params, listen_at(params, found, is_name), out);
     freeaddrinfo(found);

@@ -193,6 +193,8 @@ enum wring_status wring_rendezvous_find_places(const struct wring_rendezvous_par
     enum wring_status status = add_entries(out, params, all);
     if (all != NULL)
         freeifaddrs(all);
+    if (status == WRING_OK && out->n == 0) /* link-local, and there is no link */
+        status = wring_rendezvous_refuse_zone(params->log, params->root);
     if (status == WRING_OK)
         status = drop_distant(out, params);
     put_near_first(out);

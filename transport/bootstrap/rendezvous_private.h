@@ -102,6 +102,10 @@ enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous);
 enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const char *root,
                                            struct addrinfo **found, bool *is_name);
 
+/** A link-local address whose zone no interface of this host has. Logged. @return
+ *  WRING_ERR_ADDRESS */
+enum wring_status wring_rendezvous_refuse_zone(const struct wring_log *log, const char *root);
+
 /** One address at which the root may be. */
 struct wring_rendezvous_place {
     struct sockaddr_storage address;
