@@ -166,6 +166,38 @@ static void waits_can_be_called_off(void)
     close_ranks(ranks, 2);
 }
 
+static bool note_wait(void *arg)
+{
+    atomic_store((atomic_bool *)arg, true);
+    return false;
+}
+
+static bool at_once(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+/** The last to come calls off before those that wait for it wake: they do not read its blob. */
+static void blobs_go_with_who_gives_up(void)
+{
+    struct rank ranks[2];
+    atomic_bool waits = false;
+    const struct wring_cancel waiting = {note_wait, &waits}, off = {at_once, NULL};
+    uint64_t until_ns = wring_deadline_in(LONG_NS);
+    REQUIRE(open_ranks(ranks, 2, 1, LONG_NS), "ranks");
+    ranks[1].cancel = &waiting;
+    REQUIRE(pthread_create(&ranks[1].thread, NULL, take_part, &ranks[1]) == 0, "thread");
+    while (!atomic_load(&waits) && wring_now_ns() < until_ns)
+        usleep(100);
+    ranks[0].cancel = &off;
+    run_ranks(ranks, 1);
+    pthread_join(ranks[1].thread, NULL);
+    CHECK(ranks[0].status == WRING_ERR_CLOSED, "%s", wring_status_text(ranks[0].status));
+    CHECK(ranks[1].status == WRING_ERR_PEER, "the other: %s", wring_status_text(ranks[1].status));
+    close_ranks(ranks, 2);
+}
+
 static void null_and_nothing_are_fine(void)
 {
     struct wring_bootstrap *ends[1];
@@ -302,6 +334,7 @@ int main(int argc, char **argv)
         {"absence_has_a_deadline", absence_has_a_deadline},
         {"leaving_ends_the_wait", leaving_ends_the_wait},
         {"waits_can_be_called_off", waits_can_be_called_off},
+        {"blobs_go_with_who_gives_up", blobs_go_with_who_gives_up},
         {"null_and_nothing_are_fine", null_and_nothing_are_fine},
         {"streams_carry_all_of_it", streams_carry_all_of_it},
         {"streams_have_deadlines", streams_have_deadlines},

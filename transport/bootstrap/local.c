@@ -95,6 +95,8 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
         pthread_cond_broadcast(&meeting->changed);
     }
     status = wait_for_all(meeting, &meeting->arrived, deadline_ns, cancel);
+    if (status == WRING_OK && meeting->broken) /* likewise: somebody gave up before we woke */
+        status = WRING_ERR_PEER;
     if (status == WRING_OK)
         status = copy_blobs(meeting, out);
     /* nobody begins the next round, or frees its blob, before all have copied */
