@@ -115,7 +115,7 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
     return begin(bucket);
 }
 
-static enum wring_status post(struct wring_bucket *bucket)
+enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket)
 {
     enum wring_status failed = wring_session_check(bucket->session);
     if (failed != WRING_OK)
@@ -135,7 +135,7 @@ static enum wring_status post_planned(struct wring_bucket *bucket)
     enum wring_status status = wring_autoplan_arrive(bucket);
     uint64_t at_ns = wring_now_ns();
     if (status == WRING_OK)
-        status = post(bucket);
+        status = wring_bucket_post_inside(bucket);
     if (status == WRING_OK)
         wring_autoplan_posted(bucket, at_ns);
     return status;
@@ -148,7 +148,8 @@ __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_b
     if (entered != WRING_OK)
         return entered;
     bool planned = bucket->tensor != NULL && bucket->committed;
-    return wring_session_leave(session, planned ? post_planned(bucket) : post(bucket));
+    return wring_session_leave(session,
+                               planned ? post_planned(bucket) : wring_bucket_post_inside(bucket));
 }
 
 /** A step of a plain bucket enters by its mark; all else, a forked child too, by the count. */
@@ -180,7 +181,7 @@ static enum wring_status test_step(struct wring_bucket *bucket)
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
-static enum wring_status test(struct wring_bucket *bucket)
+enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
@@ -192,7 +193,7 @@ static enum wring_status test_planned(struct wring_bucket *bucket)
     enum wring_status status;
     if (wring_autoplan_is_over(bucket, &status))
         return status;
-    status = test(bucket);
+    status = wring_bucket_test_inside(bucket);
     if (status != WRING_ERR_AGAIN)
         wring_autoplan_waited(bucket, 0, true);
     return status;
@@ -204,8 +205,8 @@ __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session,
-                               bucket->tensor != NULL ? test_planned(bucket) : test(bucket));
+    return wring_session_leave(session, bucket->tensor != NULL ? test_planned(bucket)
+                                                               : wring_bucket_test_inside(bucket));
 }
 
 enum wring_status wring_bucket_test(struct wring_bucket *bucket)
@@ -238,7 +239,7 @@ static enum wring_status wait_for_end(struct wring_bucket *bucket, uint64_t time
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
-static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
@@ -253,7 +254,7 @@ static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t time
     if (wring_autoplan_is_over(bucket, &status))
         return status;
     uint64_t began_ns = wring_now_ns();
-    status = wait(bucket, timeout_ns);
+    status = wring_bucket_wait_inside(bucket, timeout_ns);
     wring_autoplan_waited(bucket, began_ns, status != WRING_ERR_TIMEOUT);
     return status;
 }
@@ -265,8 +266,9 @@ __attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, bucket->tensor != NULL ? wait_planned(bucket, timeout_ns)
-                                                               : wait(bucket, timeout_ns));
+    return wring_session_leave(session, bucket->tensor != NULL
+                                            ? wait_planned(bucket, timeout_ns)
+                                            : wring_bucket_wait_inside(bucket, timeout_ns));
 }
 
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)

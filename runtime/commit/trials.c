@@ -19,8 +19,8 @@
 
 static enum wring_status step(struct wring_bucket *bucket)
 {
-    enum wring_status status = wring_bucket_post(bucket);
-    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
+    enum wring_status status = wring_bucket_post_inside(bucket);
+    return status == WRING_OK ? wring_bucket_wait_inside(bucket, WRING_FOREVER) : status;
 }
 
 /** What the slowest member took, and a barrier. @param ns  in, ours; out */

@@ -38,13 +38,15 @@ enum wring_status wring_joined_post(struct wring_bucket *bucket)
         return WRING_OK;
     joined->posted = 0;
     joined->step++;
-    return wring_bucket_post(joined->carrier);
+    joined->refused = wring_bucket_post_inside(joined->carrier);
+    return joined->refused;
 }
 
 enum wring_status wring_joined_take(struct wring_bucket *bucket)
 {
     const struct wring_joined *joined = bucket->joined;
-    enum wring_status status = status_of(joined->carrier);
+    enum wring_status status =
+        joined->refused != WRING_OK ? joined->refused : status_of(joined->carrier);
 
     if (status == WRING_OK && !joined->in_place && bucket->elems > 0)
         memcpy(bucket->data, part_of(bucket), wring_bucket_bytes(bucket));
@@ -59,7 +61,8 @@ enum wring_status wring_joined_test(struct wring_bucket *bucket)
     enum wring_status failed = wring_session_check(bucket->session);
     if (failed != WRING_OK)
         return failed;
-    if (!wring_joined_sent(bucket) || wring_bucket_test(bucket->joined->carrier) == WRING_ERR_AGAIN)
+    if (!wring_joined_sent(bucket) ||
+        wring_bucket_test_inside(bucket->joined->carrier) == WRING_ERR_AGAIN)
         return WRING_ERR_AGAIN;
     return wring_joined_take(bucket);
 }
@@ -90,7 +93,6 @@ enum wring_status wring_joined_wait(struct wring_bucket *bucket, uint64_t timeou
                     bucket->name, find_missing(bucket)->name);
         return WRING_ERR_INVALID;
     }
-    if (wring_bucket_wait(bucket->joined->carrier, timeout_ns) == WRING_ERR_TIMEOUT)
-        return WRING_ERR_TIMEOUT;
-    return wring_joined_take(bucket);
+    enum wring_status status = wring_bucket_wait_inside(bucket->joined->carrier, timeout_ns);
+    return wring_bucket_under_way(bucket->joined->carrier) ? status : wring_joined_take(bucket);
 }

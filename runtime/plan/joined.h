@@ -14,8 +14,9 @@ struct wring_joined {
     struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */
     struct wring_bucket **members; /* [n], in the carrier's order */
     uint32_t n;
-    uint32_t posted; /* members, of the step to come */
-    uint64_t step;   /* how often the carrier was posted */
+    uint32_t posted;           /* members, of the step to come */
+    uint64_t step;             /* how often the carrier was posted */
+    enum wring_status refused; /* why its last post began no step; WRING_OK: it did */
     bool in_place;
     bool owns_data; /* the carrier's memory is a buffer of its own */
 };

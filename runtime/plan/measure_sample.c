@@ -19,9 +19,25 @@ struct taken {
 
 static enum wring_status step(struct wring_bucket *bucket)
 {
-    enum wring_status status = wring_bucket_post(bucket);
+    enum wring_status status = wring_bucket_post_inside(bucket);
 
-    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
+    return status == WRING_OK ? wring_bucket_wait_inside(bucket, WRING_FOREVER) : status;
+}
+
+/** The first k at once. Where one cannot be posted, those before it end all the same: their memory
+ *  is the bench's. */
+static enum wring_status step_all(struct wring_bucket *const *buckets, uint32_t k)
+{
+    enum wring_status status = WRING_OK;
+    uint32_t posted = 0;
+
+    while (posted < k && (status = wring_bucket_post_inside(buckets[posted])) == WRING_OK)
+        posted++;
+    for (uint32_t i = 0; i < posted; i++) {
+        enum wring_status ended = wring_bucket_wait_inside(buckets[i], WRING_FOREVER);
+        status = status == WRING_OK ? ended : status;
+    }
+    return status;
 }
 
 /**
@@ -62,10 +78,8 @@ static enum wring_status exchange(struct wring_measure_bench *bench, struct wrin
     cool_down(bench);
     enum wring_status status = step(bench->mean_bucket); /* a barrier */
     uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();
-    for (uint32_t i = 0; i < k && status == WRING_OK; i++)
-        status = wring_bucket_post(way->buckets[size][i]);
-    for (uint32_t i = 0; i < k && status == WRING_OK; i++)
-        status = wring_bucket_wait(way->buckets[size][i], WRING_FOREVER);
+    if (status == WRING_OK)
+        status = step_all(way->buckets[size], k);
     out->us = (double)(wring_now_ns() - began) / 1e3;
     out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
     /* who shares a core with another writes nothing while that one is still at it */

@@ -233,6 +233,15 @@ enum wring_status wring_bucket_make(struct wring_session *session,
                                     const struct wring_bucket_params *params,
                                     struct wring_bucket **out);
 
+/**
+ * What the public calls do with a bucket that takes no part in planning, for callers that have
+ * entered the session already. They enter no second time: a call that is inside goes on until its
+ * steps have ended, also once another thread closes the session.
+ */
+enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket);
+enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket);
+enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t timeout_ns);
+
 /** All that its steps run on is there. What a post has to see to besides is settled for good here,
  *  so that it need not ask each time. */
 void wring_bucket_ready(struct wring_bucket *bucket);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that are inside a session as another thread begins to close it: what they have begun ends
+ * before they return. That thread stands still meanwhile, as a busy machine may have it. */
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "runtime/plan/joined.h"
+#include "tests/collective/planned_tensors.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+
+#define WAIT_NS (60 * WRING_NS_PER_S)
+
+/* ---- buckets that travel as one ---- */
+
+static const struct part all_in_one[] = {{TENSORS, "onebit+ef", "auto"}, {0}};
+
+static void fill(const struct tensors *tensors, float value)
+{
+    for (int t = 0; t < TENSORS; t++)
+        for (uint64_t i = 0; i < sizes[t]; i++)
+            tensors->data[t][i] = value;
+}
+
+static void check_sums(const struct tensors *tensors, float want)
+{
+    for (int t = 0; t < TENSORS; t++)
+        CHECK(tensors->data[t][sizes[t] - 1] == want, "%s holds %g, not %g", names[t],
+              tensors->data[t][sizes[t] - 1], want);
+}
+
+static void step(const struct tensors *tensors)
+{
+    for (int t = 0; t < TENSORS; t++)
+        CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
+    for (int t = 0; t < TENSORS; t++)
+        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+}
+
+/** The last one of a step is posted, tested and waited for by calls that are inside. */
+static void step_inside(struct wring_session *session, const struct tensors *tensors,
+                        atomic_bool *both)
+{
+    for (int t = 1; t < TENSORS; t++)
+        CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
+    REQUIRE(wring_session_enter(session) == WRING_OK, "enter");
+    wring_callers_close(&session->callers);
+    enum wring_status status = wring_joined_post(tensors->buckets[0]);
+    CHECK(status == WRING_OK, "the last post: %s", wring_status_text(status));
+    status = wring_joined_test(tensors->buckets[0]);
+    CHECK(status == WRING_ERR_AGAIN, "tested under way: %s", wring_status_text(status));
+    status = wring_joined_wait(tensors->buckets[0], 1);
+    CHECK(status == WRING_ERR_TIMEOUT, "waited for under way: %s", wring_status_text(status));
+    atomic_store(both, true);
+    for (int t = 0; t < TENSORS; t++) {
+        status = wring_joined_wait(tensors->buckets[t], WAIT_NS);
+        CHECK(status == WRING_OK, "%s: %s", names[t], wring_status_text(status));
+    }
+    wring_session_leave(session, WRING_OK);
+}
+
+static void run_joined(struct wring_session *session, uint32_t rank, void *arg)
+{
+    atomic_bool *both = arg;
+    struct tensors tensors;
+    uint64_t until_ns = wring_deadline_in(WAIT_NS);
+
+    REQUIRE(make_tensors(session, true, &tensors), "no tensors");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    fill(&tensors, 1);
+    step(&tensors);
+    check_sums(&tensors, 2);
+    fill(&tensors, 5);
+    if (rank == 0) {
+        step_inside(session, &tensors, both);
+    } else {
+        while (!atomic_load(both) && wring_now_ns() < until_ns)
+            usleep(100);
+        step(&tensors);
+    }
+    check_sums(&tensors, 10);
+}
+
+static void joined_steps_end_first(void)
+{
+    struct plan_of what = {.parts = all_in_one, .ranks = 2, .names = names, .executor = ""};
+    char plan[64];
+
+    write_plan(&what, plan, sizeof(plan));
+    for (int i = 0; i < 2; i++) {
+        const char *settings[] = {i == 0 ? "WRING_PROVIDER=shm" : "WRING_PROVIDER=tcp", plan,
+                                  "WRING_ROLLBACK=on", NULL};
+        atomic_bool both = false;
+        struct wring_test_job job = {
+            .ranks = 2, .settings = settings, .arg = &both, .run = run_joined};
+        wring_test_run_ranks(&job);
+    }
+    remove_plan(plan);
+}
+
+/* ---- the trials of a commit ---- */
+
+#define ELEMS 100000
+#define POLLS 2000 /* for which a job takes: more than calls that do not wait for it have */
+
+/** A device: the first encoding begins as the session is being closed, and takes a while. */
+struct slow {
+    struct wring_executor base;
+    struct wring_executor *inner;
+    struct wring_session *session;
+    struct wring_job *held;
+    unsigned polls; /* since then */
+    bool over;
+    int ready; /* always: so that it is polled again */
+};
+
+static enum wring_status slow_reserve(struct wring_executor *base, uint64_t max_elems)
+{
+    struct wring_executor *inner = ((struct slow *)base)->inner;
+    return inner->ops->reserve(inner, max_elems);
+}
+
+static void slow_submit(struct wring_executor *base, struct wring_job *const *jobs, size_t n)
+{
+    struct slow *slow = (struct slow *)base;
+    for (size_t i = 0; i < n; i++) {
+        if (jobs[i]->kind != WRING_JOB_ENCODE || slow->held != NULL || slow->over) {
+            slow->inner->ops->submit(slow->inner, &jobs[i], 1);
+            continue;
+        }
+        slow->held = jobs[i];
+        wring_callers_close(&slow->session->callers);
+    }
+}
+
+static size_t slow_poll(struct wring_executor *base, struct wring_job **done, size_t max)
+{
+    struct slow *slow = (struct slow *)base;
+    if (slow->held != NULL && ++slow->polls == POLLS) {
+        slow->over = true;
+        slow->inner->ops->submit(slow->inner, &slow->held, 1);
+        slow->held = NULL;
+    }
+    return slow->inner->ops->poll(slow->inner, done, max);
+}
+
+static int slow_arm(struct wring_executor *base)
+{
+    return ((struct slow *)base)->ready;
+}
+
+static uint64_t slow_cpu_ns(struct wring_executor *base)
+{
+    struct wring_executor *inner = ((struct slow *)base)->inner;
+    return inner->ops->cpu_ns(inner);
+}
+
+static void slow_destroy(struct wring_executor *base)
+{
+    struct slow *slow = (struct slow *)base;
+    slow->inner->ops->destroy(slow->inner);
+    close(slow->ready);
+    free(slow);
+}
+
+static const struct wring_executor_ops slow_ops = {.name = "slow",
+                                                   .reserve = slow_reserve,
+                                                   .submit = slow_submit,
+                                                   .poll = slow_poll,
+                                                   .arm = slow_arm,
+                                                   .cpu_ns = slow_cpu_ns,
+                                                   .destroy = slow_destroy};
+
+static struct slow *plug_in(struct wring_session *session)
+{
+    struct slow *slow = calloc(1, sizeof(*slow));
+    CHECK(slow != NULL, "no memory");
+    if (slow == NULL)
+        return NULL;
+    slow->base.ops = &slow_ops;
+    slow->inner = session->executor;
+    slow->session = session;
+    slow->ready = eventfd(1, EFD_CLOEXEC);
+    wring_progress_lock(session->progress);
+    session->executor = session->engine->executor = &slow->base;
+    wring_progress_unlock(session->progress);
+    return slow;
+}
+
+static void commit_beside(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket *bucket;
+    float *data = (float *)arg + rank * ELEMS;
+    struct wring_bucket_params params = {
+        .name = "b", .data = data, .elems = ELEMS, .codec = "onebit+ef"};
+    struct slow *slow = rank == 0 ? plug_in(session) : NULL;
+
+    REQUIRE(rank != 0 || slow != NULL, "memory");
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    enum wring_status status = wring_session_commit(session);
+    if (rank == 0) {
+        CHECK(status == WRING_ERR_CLOSED, "commit: %s", wring_status_text(status));
+        CHECK(slow->over, "no job has ended: %s",
+              slow->held != NULL ? "commit returned before it" : "none has begun");
+    } else {
+        CHECK(status == WRING_ERR_PEER, "commit of the other: %s", wring_status_text(status));
+    }
+}
+
+/** The trials' buckets and memory go once no job touches them. */
+static void trials_end_first(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller",
+                                           "WRING_BYPASS=auto", "WRING_ROLLBACK=on", NULL};
+    float *data = calloc(2 * ELEMS, sizeof(*data));
+    struct wring_test_job job = {
+        .ranks = 2, .settings = settings, .arg = data, .run = commit_beside};
+
+    REQUIRE(data != NULL, "memory");
+    wring_test_run_ranks(&job);
+    free(data);
+}
+
+static const struct wring_test_case cases[] = {
+    {"joined_steps_end_first", joined_steps_end_first},
+    {"trials_end_first", trials_end_first},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}
