@@ -219,7 +219,14 @@ static inline enum wring_status wring_fabric_status(const struct wring_fabric *f
 /** The same, with all that is known about it. @param out may be NULL */
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
 
-/** Say good-bye and wait a moment until it was heard. */
+/**
+ * All that was under way has ended, and what it ran on may go at any time: what peers still send to
+ * it is dropped from now on, as is what came of our own puts. Peers may go, too. Signs of life,
+ * good-byes and failures are heard as before.
+ */
+void wring_fabric_turn_deaf(struct wring_fabric *fabric);
+
+/** Say good-bye and wait a moment until it was heard. After wring_fabric_turn_deaf(). */
 void wring_fabric_leave(struct wring_fabric *fabric);
 
 /** Drops all connections at once. NULL is fine. */

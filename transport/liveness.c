@@ -225,16 +225,44 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
     return ask > look ? ask : look;
 }
 
+static void drop_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
+{
+    (void)arg, (void)peer, (void)imm, (void)bytes;
+}
+
+static void drop_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
+{
+    (void)arg, (void)peer, (void)cookie;
+}
+
+static void drop_credit(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t generation,
+                        uint32_t sequence)
+{
+    (void)arg, (void)peer, (void)channel, (void)generation, (void)sequence;
+}
+
+static void drop_text(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t second,
+                      uint32_t third, const char *text)
+{
+    (void)arg, (void)peer, (void)channel, (void)second, (void)third, (void)text;
+}
+
+void wring_fabric_turn_deaf(struct wring_fabric *fabric)
+{
+    fabric->handler = (struct wring_fabric_handler){NULL,        drop_arrived, drop_put_done,
+                                                    drop_credit, drop_text,    drop_text};
+    for (uint32_t i = 0; i < fabric->size; i++)
+        fabric->peers[i].left = true; /* its end may close from now on */
+}
+
 void wring_fabric_leave(struct wring_fabric *fabric)
 {
     if (fabric->state != WRING_FABRIC_WORKING)
         return;
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i)) {
-            fabric->peers[i].left = true; /* its end may close from now on */
+        if (is_peer(fabric, i))
             wring_control_send(&fabric->peers[i],
                                &(struct wring_control){.kind = WRING_CONTROL_BYE});
-        }
 
     uint64_t deadline = wring_deadline_in(LEAVE_NS);
     while (!all_acked(fabric) && fabric->state == WRING_FABRIC_WORKING) {

@@ -45,8 +45,10 @@ void wring_progress_stop(struct wring_progress *progress)
         wring_end_sleeps(progress);
         nanosleep(&pause, NULL);
     }
+    wring_engine_drop(progress->engine, WRING_ERR_CLOSED);
+    wring_fabric_turn_deaf(progress->engine->fabric);
     pthread_mutex_unlock(&progress->driver);
-    wring_progress_drop(progress);
+    wring_wake_onlookers(progress);
 }
 
 void wring_progress_destroy(struct wring_progress *progress)

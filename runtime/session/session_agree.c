@@ -76,6 +76,12 @@ static enum wring_status hear_verdict(struct wring_session *session, uint32_t ra
         said = WRING_ERR_FRAME;
     if (said == WRING_OK || quiet)
         return (enum wring_status)said;
+    if (said == WRING_ERR_CLOSED && rank != session->rank) {
+        wring_error(&session->log,
+                    "rank %" PRIu32 " closed its session while others still exchange with it",
+                    rank);
+        return WRING_ERR_PEER;
+    }
     if (line[0] != '\0')
         wring_error(&session->log, "%s", line);
     else

@@ -2,6 +2,7 @@
 /* Calls that are inside a session as another thread begins to close it: what they have begun ends
  * before they return. That thread stands still meanwhile, as a busy machine may have it. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -223,9 +224,90 @@ static void trials_end_first(void)
     free(data);
 }
 
+/* ---- what the other rank hears ---- */
+
+/** How far both are. */
+struct ended {
+    float data[2][ELEMS];
+    atomic_bool gone, posted;
+    atomic_uint blames; /* log lines */
+};
+
+static void await(atomic_bool *flag)
+{
+    uint64_t until_ns = wring_deadline_in(WAIT_NS);
+    while (!atomic_load(flag) && wring_now_ns() < until_ns)
+        usleep(100);
+    CHECK(atomic_load(flag), "the other does not come");
+}
+
+static void look_for_blame(void *arg, enum wring_log_level level, const char *module,
+                           const char *text)
+{
+    struct ended *ended = arg;
+    (void)level, (void)module;
+    if (strstr(text, "belong") != NULL || strstr(text, "gave up") != NULL)
+        atomic_fetch_add(&ended->blames, 1);
+}
+
+/** Rank 0 has ended all steps and its channels go, as in a commit that is turned out; then comes
+ *  what rank 1 sends there. */
+static void send_to_nobody(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct ended *ended = arg;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {
+        .name = "b", .data = ended->data[rank], .elems = ELEMS, .codec = "int8"};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (rank == 0) {
+        wring_progress_stop(session->progress);
+        wring_progress_lock(session->progress);
+        wring_engine_remove_channel(session->engine, &bucket->scatter);
+        wring_engine_remove_channel(session->engine, &bucket->gather);
+        wring_progress_unlock(session->progress);
+        atomic_store(&ended->gone, true);
+        await(&ended->posted);
+        return;
+    }
+    await(&ended->gone);
+    CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+    atomic_store(&ended->posted, true);
+    enum wring_status status = wring_bucket_wait(bucket, WAIT_NS);
+    CHECK(status == WRING_ERR_PEER, "wait: %s", wring_status_text(status));
+    wring_session_error(session, &detail);
+    CHECK(detail.rank == 0 && strstr(detail.text, "closed its session") != NULL,
+          "rank 1 blames %d: %s", (int)detail.rank, detail.text);
+}
+
+static void nobody_is_blamed_for_what_comes_late(void)
+{
+    static const char *const settings[][3] = {
+        {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", NULL},
+        {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", NULL},
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        struct ended *ended = calloc(1, sizeof(*ended));
+        struct wring_test_job job = {.ranks = 2,
+                                     .settings = settings[i],
+                                     .arg = ended,
+                                     .run = send_to_nobody,
+                                     .log = look_for_blame,
+                                     .log_arg = ended};
+        REQUIRE(ended != NULL, "memory");
+        wring_test_run_ranks(&job);
+        CHECK(atomic_load(&ended->blames) == 0, "%s: %u lines blame a rank that did nothing",
+              settings[i][0], atomic_load(&ended->blames));
+        free(ended);
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"joined_steps_end_first", joined_steps_end_first},
     {"trials_end_first", trials_end_first},
+    {"nobody_is_blamed_for_what_comes_late", nobody_is_blamed_for_what_comes_late},
     {0},
 };
 

@@ -354,6 +354,72 @@ static void commits(void)
         commits_in(&settings[i]);
 }
 
+/* ---- what the other rank hears ---- */
+
+static bool register_late(const struct rank *rank)
+{
+    struct wring_bucket_params late = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket;
+
+    late.name = "late";
+    late.data = rank->data;
+    late.elems = rank->elems;
+    late.codec = "onebit+ef";
+    return wring_bucket_register(rank->session, &late, &bucket) == WRING_OK;
+}
+
+static void *commit_along(void *arg)
+{
+    const struct rank *rank = arg;
+    enum wring_status status = wring_session_commit(rank->session);
+
+    CHECK(status == WRING_OK || status == WRING_ERR_PEER, "peer: %s", wring_status_text(status));
+    return NULL;
+}
+
+/** Nobody is blamed but for closing. */
+static void check_blame(const char *name, struct wring_session *session)
+{
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    enum wring_status status = wring_session_error(session, &detail);
+
+    if (status != WRING_OK)
+        CHECK(detail.rank == 0 && strstr(detail.text, "closed its session") != NULL,
+              "%s: rank 1 blames %d: %s", name, (int)detail.rank, detail.text);
+}
+
+#define TRIAL_ROUNDS 8
+
+/** A commit that times a codec is turned out in the middle of that. */
+static void commits_with_trials(void)
+{
+    static const struct setting with_trials[] = {
+        {"trials, tcp", 2, {"WRING_PROVIDER=tcp", "WRING_BYPASS=auto"}},
+        {"trials, shm", 2, {"WRING_PROVIDER=shm", "WRING_BYPASS=auto"}},
+    };
+    for (unsigned round = 0; round < 2 * TRIAL_ROUNDS; round++) {
+        const struct setting *setting = &with_trials[round % 2];
+        const struct timespec pause = {0, (long)(round / 2) * 4 * (long)WRING_NS_PER_MS};
+        struct waiter waiter = {0};
+        pthread_t other;
+
+        if (!open_job(setting, NULL, LONG_ELEMS))
+            return;
+        REQUIRE(register_late(&ranks[0]) && register_late(&ranks[1]), "register");
+        pthread_create(&other, NULL, commit_along, &ranks[1]);
+        start(&waiter, 0, commit);
+        nanosleep(&pause, NULL);
+        wring_session_close(ranks[0].session);
+        ranks[0].session = NULL;
+        pthread_join(waiter.thread, NULL);
+        CHECK(waiter.status == WRING_ERR_CLOSED || waiter.status == WRING_OK, "%s: %s",
+              setting->name, wring_status_text(waiter.status));
+        pthread_join(other, NULL);
+        check_blame(setting->name, ranks[1].session);
+        close_job(setting);
+    }
+}
+
 /* ---- while work is under way ---- */
 
 struct peer_step {
@@ -421,6 +487,7 @@ static const struct wring_test_case cases[] = {
     {"buckets_and_requests", buckets_and_requests},
     {"calls_that_wait", calls_that_wait},
     {"commits", commits},
+    {"commits_with_trials", commits_with_trials},
     {"jobs_under_way", jobs_under_way},
     {0},
 };
