@@ -147,11 +147,13 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
 /**
  * Leave the job. Peers are told, and pending work is dropped. NULL is fine.
  *
- * Calls that other threads have begun on the session, its buckets, groups and requests end with
- * WRING_ERR_CLOSED: those that wait, within 100 ms or the codec jobs that run already, and those
- * that begin meanwhile. Close returns once all of them have left. The session and all that it gave
- * out is gone then: buckets, groups, memory of wring_buffer_alloc(), and requests in any state that
- * were not waited for. No call may begin after that.
+ * Other threads may be inside calls on the session, its buckets, groups and requests. A call that
+ * waits returns WRING_ERR_CLOSED within 100 ms. If codec jobs are running, it returns once they
+ * have ended. A call that begins during close returns WRING_ERR_CLOSED at once. Close returns once
+ * all calls have left.
+ *
+ * Close frees the session, its buckets and groups, and the memory of wring_buffer_alloc(). It also
+ * frees each request, in any state, that nobody waited for. No call may begin after close returns.
  *
  * Where peers do not listen, as none of their threads makes progress, close gives them half a
  * second to hear the good-bye. Not to be called from the log function.
@@ -246,7 +248,8 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
  * @param buckets  [n]; NULL entries are passed over
  * @param index    out: of the bucket that is done; n where all entries are NULL
  * @return how that bucket ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
- * not committed, or belongs to another session, or all travel with buckets that are not posted
+ * not committed, or belongs to another session. Also WRING_ERR_INVALID: a plan merges each of them
+ * with a bucket that is not posted yet
  */
 enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
                                  size_t *index);
@@ -270,8 +273,9 @@ enum wring_status wring_group_create(struct wring_session *session, const uint32
                                      uint32_t n, struct wring_group **out);
 
 /**
- * The caller needs the group no more. It is freed at once; or, where requests of it are still to be
- * waited for or buckets travel in it, once they are gone: they go on as before. NULL is fine.
+ * Give a group back. If no request or bucket uses the group, the library frees it at once. If one
+ * does, its exchanges go on, and the library frees the group after the last of them is gone. NULL
+ * is fine.
  */
 void wring_group_destroy(struct wring_group *group);
 
