@@ -4,12 +4,15 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "transport/collective/collective.h"
 
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
+#define TELL_NS (1 * WRING_NS_PER_S)    /* jobs are waited for so long: who has them? */
+#define PAUSE_NS (1 * WRING_NS_PER_MS)  /* between looks after that */
 #define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
@@ -273,15 +276,36 @@ static bool end_all(struct wring_engine *engine)
     return any;
 }
 
-/** What they lead to is not begun. */
+/** Jobs have not ended for long. Said once. */
+static void tell_jobs(const struct wring_engine *engine)
+{
+    wring_warn(engine->log,
+               "executor %s has not ended %" PRIu32 " codec jobs for 1 s: wring_session_close() "
+               "waits for them, as they use the application's memory; is its device stuck?",
+               engine->executor->ops->name, engine->jobs_under_way);
+}
+
+/** What they lead to is not begun. There is no deadline: their memory is not free before. */
 static void await_jobs(struct wring_engine *engine)
 {
+    const struct timespec pause = {0, PAUSE_NS};
     struct wring_job *done[JOBS_PER_POLL];
+    uint64_t tell_ns = engine->jobs_under_way > 0 ? wring_deadline_in(TELL_NS) : 0;
+    bool told = false;
+
     while (engine->jobs_under_way > 0) {
         size_t n = engine->executor->ops->poll(engine->executor, done, JOBS_PER_POLL);
         engine->jobs_under_way -= (uint32_t)n;
-        if (n == 0)
+        if (n > 0)
+            continue;
+        if (told)
+            nanosleep(&pause, NULL);
+        else
             sched_yield();
+        if (told || wring_now_ns() < tell_ns)
+            continue;
+        tell_jobs(engine);
+        told = true;
     }
 }
 

@@ -114,6 +114,8 @@ struct slow {
     struct wring_job *held;
     unsigned polls; /* since then */
     bool over;
+    atomic_bool *told; /* if not NULL, it takes until that is set, or until `until_ns` */
+    uint64_t until_ns;
     int ready; /* always: so that it is polled again */
 };
 
@@ -132,14 +134,22 @@ static void slow_submit(struct wring_executor *base, struct wring_job *const *jo
             continue;
         }
         slow->held = jobs[i];
-        wring_callers_close(&slow->session->callers);
+        if (slow->told == NULL)
+            wring_callers_close(&slow->session->callers);
     }
+}
+
+static bool is_due(struct slow *slow)
+{
+    if (slow->told != NULL)
+        return atomic_load(slow->told) || wring_now_ns() >= slow->until_ns;
+    return ++slow->polls == POLLS;
 }
 
 static size_t slow_poll(struct wring_executor *base, struct wring_job **done, size_t max)
 {
     struct slow *slow = (struct slow *)base;
-    if (slow->held != NULL && ++slow->polls == POLLS) {
+    if (slow->held != NULL && is_due(slow)) {
         slow->over = true;
         slow->inner->ops->submit(slow->inner, &slow->held, 1);
         slow->held = NULL;
@@ -222,6 +232,64 @@ static void trials_end_first(void)
     REQUIRE(data != NULL, "memory");
     wring_test_run_ranks(&job);
     free(data);
+}
+
+/* ---- a device that does not end its jobs ---- */
+
+#define STUCK_NS (10 * WRING_NS_PER_S) /* unless somebody is told */
+
+struct stuck {
+    float data[2][ELEMS];
+    atomic_bool told;
+    atomic_uint lines;
+};
+
+static void look_for_executor(void *arg, enum wring_log_level level, const char *module,
+                              const char *text)
+{
+    struct stuck *stuck = arg;
+    (void)level, (void)module;
+    if (strstr(text, "executor slow has not ended 1 codec jobs") == NULL)
+        return;
+    atomic_fetch_add(&stuck->lines, 1);
+    atomic_store(&stuck->told, true);
+}
+
+static void leave_job_behind(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct stuck *stuck = arg;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {
+        .name = "b", .data = stuck->data[rank], .elems = 1000, .codec = "int8"};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (rank != 0)
+        return;
+    struct slow *slow = plug_in(session);
+    REQUIRE(slow != NULL, "memory");
+    slow->told = &stuck->told;
+    slow->until_ns = wring_deadline_in(STUCK_NS);
+    CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+    CHECK(slow->held != NULL, "there is no job");
+}
+
+static void close_says_whom_it_waits_for(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", NULL};
+    struct stuck *stuck = calloc(1, sizeof(*stuck));
+    struct wring_test_job job = {.ranks = 2,
+                                 .settings = settings,
+                                 .arg = stuck,
+                                 .run = leave_job_behind,
+                                 .log = look_for_executor,
+                                 .log_arg = stuck};
+
+    REQUIRE(stuck != NULL, "memory");
+    wring_test_run_ranks(&job);
+    CHECK(atomic_load(&stuck->lines) == 1, "%u lines name the executor",
+          atomic_load(&stuck->lines));
+    free(stuck);
 }
 
 /* ---- what the other rank hears ---- */
@@ -307,6 +375,7 @@ static void nobody_is_blamed_for_what_comes_late(void)
 static const struct wring_test_case cases[] = {
     {"joined_steps_end_first", joined_steps_end_first},
     {"trials_end_first", trials_end_first},
+    {"close_says_whom_it_waits_for", close_says_whom_it_waits_for},
     {"nobody_is_blamed_for_what_comes_late", nobody_is_blamed_for_what_comes_late},
     {0},
 };

@@ -155,6 +155,9 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
  * Close frees the session, its buckets and groups, and the memory of wring_buffer_alloc(). It also
  * frees each request, in any state, that nobody waited for. No call may begin after close returns.
  *
+ * Close has no deadline for codec jobs, because they still use the application's memory. After one
+ * second it logs the name of the executor that it waits for.
+ *
  * Where peers do not listen, as none of their threads makes progress, close gives them half a
  * second to hear the good-bye. Not to be called from the log function.
  */
