@@ -104,7 +104,9 @@ struct wring_bootstrap; /* see wring_session_params.bootstrap */
 /**
  * Where this rank stands in the job. Zero defaults everywhere: what is left out comes from the
  * WRING_ variables and from the launcher (wring run, Open MPI, MPICH, Slurm, torchrun). Start from
- * WRING_SESSION_PARAMS_INIT, which sets struct_bytes.
+ * WRING_SESSION_PARAMS_INIT, which sets struct_bytes. A root_fd is the session's from
+ * wring_session_open() on, on whichever rank: it is closed once the ranks have met, and where the
+ * session does not open. A process keeps the one that WRING_ROOT_FD names.
  */
 struct wring_session_params {
     size_t struct_bytes;
@@ -112,10 +114,8 @@ struct wring_session_params {
     const char *root;     /* WRING_ROOT: "host:port" of rank 0, or several, "host:port,…" */
     const char *key;      /* WRING_KEY: the job's secret, of any length; "": see WRING_KEY_FILE */
     uint32_t rank, size;  /* size 0: from the environment */
-    int root_fd;   /* rank 0, > 0: a listening TCP socket to use. It is the session's from the
-                      call on, on every rank, and closed when the ranks have met or the
-                      session does not open */
-    uint64_t seed; /* of the job's random numbers; equal on all ranks */
+    int root_fd;          /* rank 0, > 0: a listening TCP socket to use; the session owns it */
+    uint64_t seed;        /* of the job's random numbers; equal on all ranks */
     struct wring_bootstrap *bootstrap; /* another way to meet; see bootstrap.h. Borrowed */
     wring_log_fn log;                  /* NULL: standard error */
     void *log_arg;
