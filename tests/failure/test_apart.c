@@ -66,7 +66,10 @@ static int run_steps(struct procs_rank *rank, void *arg)
     uint64_t hash = 0xcbf29ce484222325u;
 
     if (!go_apart(story->apart, rank->rank)) {
-        procs_say(rank, "cannot: %s", strerror(errno));
+        procs_say(rank, "cannot be apart: %s%s", strerror(errno),
+                  errno == EINVAL ? ": a user namespace wants a process of one thread, which none "
+                                    "under a sanitizer may be"
+                                  : "");
         return 77;
     }
     if (story->apart == OTHER_NETWORK) {
