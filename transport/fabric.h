@@ -51,6 +51,7 @@ struct wring_peer {
     bool gone;       /* its connection is closed */
     bool acked;      /* heard our abort, or our good-bye */
     bool owes_abort; /* the abort could not be sent yet */
+    bool owes_bye;   /* nor the good-bye */
 };
 
 enum wring_fabric_state {
@@ -222,11 +223,12 @@ enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring
 /**
  * All that was under way has ended, and what it ran on may go at any time: what peers still send to
  * it is dropped from now on, as is what came of our own puts. Peers may go, too. Signs of life,
- * good-byes and failures are heard as before.
+ * good-byes and failures are heard as before. Says good-bye: memory that a peer still puts into may
+ * go with its connection, and a peer that has heard blames nobody.
  */
 void wring_fabric_turn_deaf(struct wring_fabric *fabric);
 
-/** Say good-bye and wait a moment until it was heard. After wring_fabric_turn_deaf(). */
+/** Wait a moment until the good-bye was heard. After wring_fabric_turn_deaf(). */
 void wring_fabric_leave(struct wring_fabric *fabric);
 
 /** Drops all connections at once. NULL is fine. */

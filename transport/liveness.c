@@ -247,25 +247,36 @@ static void drop_text(void *arg, struct wring_peer *peer, uint32_t channel, uint
     (void)arg, (void)peer, (void)channel, (void)second, (void)third, (void)text;
 }
 
+static void say_owed_byes(struct wring_fabric *fabric)
+{
+    const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
+
+    if (fabric->state != WRING_FABRIC_WORKING)
+        return;
+    for (uint32_t i = 0; i < fabric->size; i++) {
+        struct wring_peer *peer = &fabric->peers[i];
+        if (peer->owes_bye && !peer->gone)
+            peer->owes_bye = wring_control_send(peer, &bye) == WRING_ERR_AGAIN;
+    }
+}
+
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
     fabric->handler = (struct wring_fabric_handler){NULL,        drop_arrived, drop_put_done,
                                                     drop_credit, drop_text,    drop_text};
-    for (uint32_t i = 0; i < fabric->size; i++)
+    for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */
+        fabric->peers[i].owes_bye = is_peer(fabric, i);
+    }
+    say_owed_byes(fabric);
 }
 
 void wring_fabric_leave(struct wring_fabric *fabric)
 {
-    if (fabric->state != WRING_FABRIC_WORKING)
-        return;
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i))
-            wring_control_send(&fabric->peers[i],
-                               &(struct wring_control){.kind = WRING_CONTROL_BYE});
-
     uint64_t deadline = wring_deadline_in(LEAVE_NS);
-    while (!all_acked(fabric) && fabric->state == WRING_FABRIC_WORKING) {
+
+    while (fabric->state == WRING_FABRIC_WORKING && !all_acked(fabric)) {
+        say_owed_byes(fabric);
         if (wring_fabric_poll(fabric))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline};
