@@ -36,7 +36,8 @@ struct wring_launch_params {
  * When this returns nothing that the ranks started is left; when this process is killed, the
  * ranks die with it, and so does what they started in their process groups.
  *
- * @return the status to exit with: 0; that of the rank that failed first, 128 + n for signal n;
+ * @return the status to exit with: 0; that of the rank that failed first, or that SIGKILL ended
+ * before the others' grace was over; 128 + n for signal n;
  * 126 or 127 where the program cannot be started; 1 where the system refused something
  */
 int wring_launch(const struct wring_launch_params *params);

@@ -15,7 +15,6 @@
 
 #define TERM_GRACE_NS (2 * WRING_NS_PER_S) /* between SIGTERM and SIGKILL */
 #define DRAIN_NS WRING_NS_PER_S            /* for output that is still in the pipes */
-#define EXPLAINS_NS WRING_NS_PER_S /* a rank killed so soon after the first failure caused it */
 #define NOBODY UINT32_MAX
 
 enum stage {
@@ -30,9 +29,8 @@ struct watch {
     enum stage stage;
     uint64_t deadline_ns;
     uint32_t first_failed; /* rank, or NOBODY */
-    uint64_t explains_until_ns;
-    int passed_on;      /* signal that this process got; 0 */
-    struct pollfd *fds; /* [1 + 2 * ranks] */
+    int passed_on;         /* signal that this process got; 0 */
+    struct pollfd *fds;    /* [1 + 2 * ranks] */
 };
 
 void wring_local_job_signal(struct wring_local_job *job, int number)
@@ -67,8 +65,6 @@ static void report_failure(struct watch *watch, uint32_t rank)
     const struct wring_local_job *job = watch->job;
     char end[96];
 
-    if (watch->first_failed == NOBODY)
-        watch->explains_until_ns = wring_deadline_in(EXPLAINS_NS);
     watch->first_failed = rank;
     describe_end(&job->ranks[rank], end, sizeof(end));
     if (job->running == 0)
@@ -97,7 +93,8 @@ static bool has_ended(struct wring_rank_process *process)
 
 /**
  * Is this the failure to report? The first is. A killed rank's sockets close before its end can be
- * seen, so a peer may give up and end first: soon after that, the killed one explains it.
+ * seen, so a peer may give up and end first: a rank that was killed then explains that one. It was
+ * not this launcher that killed it, which sends no signal before the grace is over.
  */
 static bool explains(const struct watch *watch, uint32_t rank)
 {
@@ -107,8 +104,8 @@ static bool explains(const struct watch *watch, uint32_t rank)
         return false;
     if (watch->first_failed == NOBODY)
         return true;
-    return watch->stage <= STAGE_GRACE && ranks[rank].signal != 0 &&
-           ranks[watch->first_failed].signal == 0 && wring_now_ns() < watch->explains_until_ns;
+    return watch->stage == STAGE_GRACE && ranks[rank].signal == SIGKILL &&
+           ranks[watch->first_failed].signal == 0;
 }
 
 /** Of ranks that ended at the same time, one that was killed explains those that gave up. */

@@ -67,11 +67,13 @@ static const struct argp run_argp = {
     .options = options,
     .parser = parse,
     .args_doc = "[--] PROGRAM [ARGUMENT...]",
-    .doc = "Start the ranks of a job on this host, and see them through to their end."
-           "\v"
-           "Each rank finds WRING_RANK, WRING_SIZE, WRING_LOCAL_SIZE, WRING_ROOT and a fresh "
-           "WRING_KEY in its environment. The exit status is that of the rank that failed first, "
-           "128 + n if signal n killed it. Nothing that the ranks started is left running.",
+    .doc =
+        "Start the ranks of a job on this host, and see them through to their end."
+        "\v"
+        "Each rank finds WRING_RANK, WRING_SIZE, WRING_LOCAL_SIZE, WRING_ROOT and a fresh "
+        "WRING_KEY in its environment. The exit status is that of the rank that failed first, or "
+        "of one that SIGKILL ended before the others' time was over; 128 + n if signal n "
+        "killed it. Nothing that the ranks started is left running.",
 };
 
 int wring_cmd_run(int argc, char **argv)
