@@ -2,6 +2,7 @@
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
 #include "runtime/commit/legs.h"
 #include "runtime/plan/joined.h"
+#include "runtime/session/session.h"
 #include "runtime/sized.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/buffer.h"
 #include "runtime/session/session.h"
 
 #include <stdlib.h>

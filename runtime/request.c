@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/request.h"
+#include "runtime/bucket.h"
 
 #include <sched.h>
 #include <stdlib.h>

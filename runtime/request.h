@@ -7,6 +7,7 @@
 #ifndef WRING_RUNTIME_REQUEST_H
 #define WRING_RUNTIME_REQUEST_H
 
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
 /**

@@ -11,7 +11,7 @@
 #ifndef WRING_RUNTIME_RESIDUAL_H
 #define WRING_RUNTIME_RESIDUAL_H
 
-#include "runtime/session/session.h"
+#include "runtime/bucket.h"
 
 /** Make a bucket's residual loose, as its last layout had it. No residual is fine. */
 void wring_residual_loosen(struct wring_bucket *bucket);

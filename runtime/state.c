@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What saving a state and loading it have in common. */
+#include "runtime/session/session.h"
 #include "runtime/state_inside.h"
 
 #include <openssl/evp.h>

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "runtime/residual.h"
+#include "runtime/session/session.h"
 #include "runtime/state_inside.h"
 
 #define WRING_MODULE "state"

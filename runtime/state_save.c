@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Residuals to the caller's memory. */
+#include "runtime/session/session.h"
 #include "runtime/state_inside.h"
 
 #define WRING_MODULE "state"

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "runtime/group/group.h"
 #include "runtime/plan/joined.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
+#include "runtime/stats.h"
 
 static const struct wring_sized session_sized = {
     "struct wring_session_stats",

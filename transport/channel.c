@@ -18,6 +18,14 @@ size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes
     return (size_t)members * window * round_up(slot_bytes);
 }
 
+uint32_t wring_channel_window(uint64_t most, uint64_t pieces)
+{
+    uint32_t window = 2;
+    while (window * 2 <= most && window < pieces)
+        window *= 2;
+    return window;
+}
+
 enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
                                      struct wring_members members, uint32_t window,
                                      size_t slot_bytes, uint8_t *memory)

@@ -81,6 +81,10 @@ struct wring_channel {
 /** Bytes of slots that a channel of these dimensions needs. */
 size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);
 
+/** The window of a channel that carries that many pieces a step: a power of two, at least 2.
+ *  @param most  the session's; never exceeded but by 2 */
+uint32_t wring_channel_window(uint64_t most, uint64_t pieces);
+
 /**
  * Fill in a channel; its name, owner, tagged and out[] (peer, remote, offset, name) are the
  * caller's.

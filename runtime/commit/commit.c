@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
 #include "runtime/commit/commit.h"
+#include "runtime/buffer.h"
 #include "runtime/commit/legs.h"
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/stats.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,17 @@
 #ifndef WRING_RUNTIME_COMMIT_H
 #define WRING_RUNTIME_COMMIT_H
 
+#include "runtime/bucket.h"
 #include "runtime/session/session.h"
+
+/**
+ * First half of a commit: everyone's list of buckets is compared, and what depends on all members
+ * (whether sums can be placed) is settled. Errors: WRING_ERR_MISMATCH and others, on every rank.
+ */
+enum wring_status wring_commit_compare(struct wring_session *session);
+
+/** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
+void wring_commit_undo(struct wring_session *session);
 
 /** The last commit is taken back: no bucket has channels until the next one. Local. Errors:
  *  WRING_ERR_BUSY (something is under way). */

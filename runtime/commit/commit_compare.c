@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do all ranks mean the same buckets? */
+#include "runtime/commit/commit.h"
 #include "runtime/commit/commit_signature.h"
 
 #include <inttypes.h>
@@ -24,14 +25,6 @@ struct list {
     struct entry *entries;
     uint32_t n;
 };
-
-uint32_t wring_window(const struct wring_config *config, uint64_t pieces)
-{
-    uint32_t window = 2;
-    while (window * 2 <= config->window && window < pieces)
-        window *= 2;
-    return window;
-}
 
 static uint32_t abilities_of(const struct wring_bucket *bucket)
 {

@@ -5,6 +5,7 @@
 #include "runtime/commit/legs.h"
 #include "runtime/residual.h"
 #include "runtime/session/session_executor.h"
+#include "runtime/stats.h"
 
 #include <stdio.h>
 

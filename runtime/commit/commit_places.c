@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where each rank's ends of the channels are: told to all, and read from what they told. */
+#include "runtime/buffer.h"
 #include "runtime/commit/commit.h"
+#include "runtime/group/group.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -111,7 +111,7 @@ static void size_pieces(const struct wring_bucket *bucket, bool sharded, struct 
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
     if (shape->direct && shape->scatters)
         shape->slot_bytes = WRING_BOARD_ALIGN; /* a word has no bytes */
-    shape->window = wring_window(config, pieces + 1);
+    shape->window = wring_channel_window(config->window, pieces + 1);
     while (shape->window < SMALL_WINDOW && shape->window * shape->slot_bytes < SMALL_BYTES)
         shape->window *= 2; /* room costs little here, and credits come back in batches of half */
 

@@ -3,6 +3,8 @@
 #ifndef WRING_RUNTIME_COMMIT_SHAPE_H
 #define WRING_RUNTIME_COMMIT_SHAPE_H
 
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
 struct wring_shape {

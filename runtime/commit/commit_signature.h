@@ -3,6 +3,8 @@
 #ifndef WRING_RUNTIME_COMMIT_SIGNATURE_H
 #define WRING_RUNTIME_COMMIT_SIGNATURE_H
 
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
 #define WRING_SIGNATURE_MAX 512

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/group/group_nodes.h"
+#include "runtime/session/session.h"
 
 #define WRING_MODULE "commit"
 #define SLICE_ELEMS                                                                 \

@@ -7,7 +7,8 @@
 #ifndef WRING_RUNTIME_LEGS_H
 #define WRING_RUNTIME_LEGS_H
 
-#include "runtime/session/session.h"
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "transport/collective/hierarchical.h"
 
 /** A bucket's legs, and what drives them. */

@@ -6,7 +6,9 @@
 #ifndef WRING_RUNTIME_TRIALS_H
 #define WRING_RUNTIME_TRIALS_H
 
+#include "runtime/bucket.h"
 #include "runtime/commit/bypass.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
 /** One way for buckets to travel in a group, and what steps took in it. */

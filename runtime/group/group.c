@@ -7,6 +7,7 @@
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
 #include "runtime/request.h"
+#include "runtime/stats.h"
 
 #define WRING_MODULE "group"
 

@@ -2,6 +2,7 @@
 /* The channels that the immediate calls of a group share, and its board. */
 #include "runtime/group/group_inside.h"
 #include "runtime/session/session_executor.h"
+#include "runtime/stats.h"
 
 #define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
 #define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */
@@ -64,7 +65,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
-    uint32_t window = wring_window(&session->config, WRING_TAGGED_WINDOW_MAX);
+    uint32_t window = wring_channel_window(session->config.window, WRING_TAGGED_WINDOW_MAX);
     size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
     size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 

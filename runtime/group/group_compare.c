@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the members of a group tell each other: settings that are compared, and where slots lie. */
 #include "runtime/group/group_inside.h"
+#include "runtime/stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #ifndef WRING_RUNTIME_GROUP_INSIDE_H
 #define WRING_RUNTIME_GROUP_INSIDE_H
 
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
 /**

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/group/group_nodes.h"
+#include "runtime/session/session.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #ifndef WRING_RUNTIME_GROUP_NODES_H
 #define WRING_RUNTIME_GROUP_NODES_H
 
-#include "runtime/session/session.h"
+#include "runtime/group/group.h"
 
 struct wring_group_nodes {
     uint32_t n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
+#include "runtime/buffer.h"
 #include "runtime/group/immediate_scheme.h"
 #include "runtime/request.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/group/immediate_scheme.h"
+#include "runtime/session/session.h"
 
 #define WRING_MODULE "group"
 

@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_IMMEDIATE_SCHEME_H
 #define WRING_RUNTIME_IMMEDIATE_SCHEME_H
 
-#include "runtime/session/session.h"
+#include "runtime/group/group.h"
 
 /** Of an allreduce, whose geometry and codec are there. The first one that WRING_SCHEME would have
  *  go hierarchically, if calls did, is logged. */

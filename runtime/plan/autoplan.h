@@ -20,6 +20,7 @@
 #define WRING_RUNTIME_AUTOPLAN_H
 
 #include "planner/files/profile_settings.h"
+#include "runtime/bucket.h"
 #include "runtime/plan/autoplan_leeway.h"
 #include "runtime/plan/job_machine.h"
 #include "runtime/plan/measure_ways.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/job_machine.h"
+#include "runtime/group/group.h"
 
 #include <sched.h>
 #include <stdio.h>

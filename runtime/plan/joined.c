@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/joined.h"
+#include "runtime/session/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>

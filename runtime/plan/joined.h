@@ -8,7 +8,7 @@
 #ifndef WRING_RUNTIME_JOINED_H
 #define WRING_RUNTIME_JOINED_H
 
-#include "runtime/session/session.h"
+#include "runtime/bucket.h"
 
 struct wring_joined {
     struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */

@@ -4,6 +4,7 @@
 
 #include "runtime/plan/joined.h"
 #include "runtime/residual.h"
+#include "runtime/session/session.h"
 
 #define WRING_MODULE "bucket"
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "runtime/bucket.h"
 #include "runtime/plan/measure_ways.h"
 #include "runtime/session/session.h"
 

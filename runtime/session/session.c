@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session/session.h"
+#include "runtime/buffer.h"
+#include "runtime/commit/commit.h"
 
 #include "planner/files/plan.h"
 #include "runtime/commit/trials.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/bucket.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "runtime/plan/joined.h"
+#include "runtime/session/session.h"
 #include "tests/collective/planned_tensors.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"

@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/sealed.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/bucket.h"
 #include "runtime/session/session.h"
 #include "tests/collective/copied.h"
 #include "tests/lib/ranks.h"

@@ -5,6 +5,8 @@
  * up.
  */
 #include "base/clock.h"
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"

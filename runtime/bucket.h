@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A bucket: what was registered, what a commit made of it, and its steps. */
+#ifndef WRING_RUNTIME_BUCKET_H
+#define WRING_RUNTIME_BUCKET_H
+
+#include "runtime/commit/bypass.h"
+#include "runtime/session/callers.h"
+#include "transport/collective/hierarchical.h"
+#include <wring/wring.h>
+
+struct wring_autoplan_tensor;
+struct wring_bucket_levels;
+struct wring_joined;
+
+struct wring_bucket {
+    struct wring_session *session;
+    struct wring_bucket *next;
+    char name[WRING_NAME_MAX];
+    void *data;
+    uint64_t elems;
+    enum wring_dtype dtype;
+    enum wring_op op;
+    enum wring_scheme scheme;
+    int32_t priority;
+    struct wring_group *group;
+    struct wring_codec *codec;
+    float *residual;
+    float *kept;        /* the residual as it was before the last post; NULL: not kept */
+    uint64_t kept_step; /* how many steps it had seen then */
+    bool loose;         /* the residual is in units of contributions everywhere: residual.h */
+    bool idle;          /* and goes out with the next step, which does not hold anything back */
+
+    bool committed;
+    struct wring_caller_mark mark;   /* plain: committed, and a post has nothing to see to but the
+                                        exchange */
+    bool dropped;                    /* to be freed by the next commit */
+    struct wring_block borrowed;     /* registration of foreign memory, if any */
+    const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
+    bool placed;                     /* all members can take the sum in place */
+    bool mapped;                     /* and each can read what the others contribute there */
+    struct wring_choice choice;      /* does the codec run? */
+    struct wring_span owned[WRING_SLICES_MAX]; /* rising: elements whose sums we own and encode
+                                                  again, when the codec runs */
+    uint32_t n_owned;
+    struct wring_channel scatter, gather;
+    struct wring_collective collective;
+    struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
+    struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
+    uint64_t joined_at;           /* its first element among theirs */
+    uint64_t joined_step;         /* of their carrier, that its last post belongs to */
+
+    struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/legs.h);
+                                           NULL: it goes flat */
+    struct wring_bucket *whole; /* that it is a leg of: whose codec it uses, and whose block;
+                                   NULL: it is none */
+    enum wring_leg leg;
+    uint64_t first; /* of the whole's elements */
+
+    struct wring_autoplan_tensor *tensor; /* it takes part in planning; NULL: it does not */
+
+    size_t memory_offset;  /* of its channels in the session's slots */
+    size_t sources_offset; /* of its send slots in the session's sources */
+};
+
+/** The application's bucket of that name, dropped ones passed over; or NULL. */
+struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name);
+
+/** The same among those that ranks exchange: what others carry is not there, carriers are. */
+struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
+                                                 const char *name);
+
+/** A bucket of those params, checked already, which is in no list yet. Errors: of registration. */
+enum wring_status wring_bucket_make(struct wring_session *session,
+                                    const struct wring_bucket_params *params,
+                                    struct wring_bucket **out);
+
+/**
+ * What the public calls do with a bucket that takes no part in planning, for callers that have
+ * entered the session already. They enter no second time: a call that is inside goes on until its
+ * steps have ended, also once another thread closes the session.
+ */
+enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket);
+enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket);
+enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t timeout_ns);
+
+/** All that its steps run on is there. What a post has to see to besides is settled for good here,
+ *  so that it need not ask each time. */
+void wring_bucket_ready(struct wring_bucket *bucket);
+void wring_bucket_unready(struct wring_bucket *bucket);
+
+/** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
+enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);
+
+/** Zeros, aligned for kernels, for free(); or NULL. @param elems  not 0 */
+float *wring_residual_alloc(uint64_t elems);
+
+/** What registration made; channels are gone already. */
+void wring_bucket_free(struct wring_bucket *bucket);
+
+/** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
+uint32_t wring_bucket_id(const char *name);
+
+/** What its steps are encoded by, as a spec. */
+static inline const char *wring_bucket_spec(const struct wring_bucket *bucket)
+{
+    return bucket->choice.bypass ? "none" : wring_codec_info(bucket->codec)->spec;
+}
+
+/** Bytes of a bucket's data. */
+static inline size_t wring_bucket_bytes(const struct wring_bucket *bucket)
+{
+    return (size_t)bucket->elems * wring_dtype_bytes(bucket->dtype);
+}
+
+/** Has a step begun, and not ended as far as is known? */
+static inline bool wring_bucket_under_way(const struct wring_bucket *bucket)
+{
+    return bucket->committed && atomic_load_explicit(&bucket->collective.status,
+                                                     memory_order_acquire) == WRING_ERR_AGAIN;
+}
+
+/**
+ * Can that codec be used so? Codecs sum float32; everything else travels as it is.
+ * @param what  for the log line: "bucket 'x'"
+ * Errors: WRING_ERR_UNSUPPORTED.
+ */
+enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
+                                           const struct wring_codec *codec, enum wring_dtype dtype,
+                                           enum wring_op op);
+
+#endif
