@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
-#include "runtime/plan/autoplan.h"
-#include "runtime/plan/joined.h"
-#include "runtime/residual.h"
+#include "runtime/bucket.h"
+
+#include <string.h>
 
 #include "base/clock.h"
+#include "runtime/residual.h"
+#include "runtime/session/session.h"
 
 #define WRING_MODULE "bucket"
 #define TESTS_ALONE 64 /* of a small step, before the engine is to look after it */
@@ -44,27 +46,10 @@ static bool step_is_left(struct wring_bucket *bucket)
            (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
 }
 
-/** The same, also of one that travels with others. By whoever may wait for it. */
-static bool is_left(struct wring_bucket *bucket)
-{
-    if (bucket->joined == NULL)
-        return step_is_left(bucket);
-    if (!wring_bucket_under_way(bucket))
-        return false;
-    return wring_joined_sent(bucket) ? step_is_left(bucket->joined->carrier)
-                                     : wring_session_check(bucket->session) == WRING_OK;
-}
-
-/** Its mates are not posted yet, so that a step of it cannot end. */
-static bool is_unsent(const struct wring_bucket *bucket)
-{
-    return bucket->joined != NULL && wring_bucket_under_way(bucket) && !wring_joined_sent(bucket);
-}
-
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
-    bool plain = bucket->session->callers.may_mark && bucket->joined == NULL &&
-                 bucket->tensor == NULL && bucket->kept == NULL && !bucket->idle;
+    bool plain = bucket->session->callers.may_mark && bucket->carrier == bucket &&
+                 bucket->watch == NULL && bucket->kept == NULL && !bucket->idle;
     bucket->committed = true;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
@@ -125,19 +110,17 @@ enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket)
                     bucket->name);
         return WRING_ERR_INVALID;
     }
-    if (bucket->joined != NULL)
-        return wring_joined_post(bucket);
-    return begin_with_residual(bucket);
+    return bucket->ops->post(bucket);
 }
 
 static enum wring_status post_planned(struct wring_bucket *bucket)
 {
-    enum wring_status status = wring_autoplan_arrive(bucket);
+    enum wring_status status = bucket->watch->arrive(bucket);
     uint64_t at_ns = wring_now_ns();
     if (status == WRING_OK)
         status = wring_bucket_post_inside(bucket);
     if (status == WRING_OK)
-        wring_autoplan_posted(bucket, at_ns);
+        bucket->watch->posted(bucket, at_ns);
     return status;
 }
 
@@ -147,7 +130,7 @@ __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    bool planned = bucket->tensor != NULL && bucket->committed;
+    bool planned = bucket->watch != NULL && bucket->committed;
     return wring_session_leave(session,
                                planned ? post_planned(bucket) : wring_bucket_post_inside(bucket));
 }
@@ -185,17 +168,17 @@ enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
-    return bucket->joined != NULL ? wring_joined_test(bucket) : test_step(bucket);
+    return bucket->ops->test(bucket);
 }
 
 static enum wring_status test_planned(struct wring_bucket *bucket)
 {
     enum wring_status status;
-    if (wring_autoplan_is_over(bucket, &status))
+    if (bucket->watch->is_over(bucket, &status))
         return status;
     status = wring_bucket_test_inside(bucket);
     if (status != WRING_ERR_AGAIN)
-        wring_autoplan_waited(bucket, 0, true);
+        bucket->watch->waited(bucket, 0, true);
     return status;
 }
 
@@ -205,8 +188,8 @@ __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, bucket->tensor != NULL ? test_planned(bucket)
-                                                               : wring_bucket_test_inside(bucket));
+    return wring_session_leave(session, bucket->watch != NULL ? test_planned(bucket)
+                                                              : wring_bucket_test_inside(bucket));
 }
 
 enum wring_status wring_bucket_test(struct wring_bucket *bucket)
@@ -243,19 +226,17 @@ enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
-    if (bucket->joined != NULL)
-        return wring_joined_wait(bucket, timeout_ns);
-    return wait_for_end(bucket, timeout_ns);
+    return bucket->ops->wait(bucket, timeout_ns);
 }
 
 static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     enum wring_status status;
-    if (wring_autoplan_is_over(bucket, &status))
+    if (bucket->watch->is_over(bucket, &status))
         return status;
     uint64_t began_ns = wring_now_ns();
     status = wring_bucket_wait_inside(bucket, timeout_ns);
-    wring_autoplan_waited(bucket, began_ns, status != WRING_ERR_TIMEOUT);
+    bucket->watch->waited(bucket, began_ns, status != WRING_ERR_TIMEOUT);
     return status;
 }
 
@@ -266,7 +247,7 @@ __attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, bucket->tensor != NULL
+    return wring_session_leave(session, bucket->watch != NULL
                                             ? wait_planned(bucket, timeout_ns)
                                             : wring_bucket_wait_inside(bucket, timeout_ns));
 }
@@ -280,6 +261,27 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
     return status;
 }
 
+static bool is_never_unsent(const struct wring_bucket *bucket)
+{
+    (void)bucket;
+    return false;
+}
+
+static enum wring_status take_status(struct wring_bucket *bucket)
+{
+    return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
+                                                   memory_order_acquire);
+}
+
+const struct wring_bucket_ops wring_bucket_alone = {
+    .post = begin_with_residual,
+    .test = test_step,
+    .wait = wait_for_end,
+    .is_left = step_is_left,
+    .is_unsent = is_never_unsent,
+    .take = take_status,
+};
+
 /** Several buckets of which one is waited for. */
 struct any {
     struct wring_bucket *const *buckets;
@@ -290,7 +292,8 @@ struct any {
 static size_t find_done(const struct any *any)
 {
     size_t i = 0;
-    while (i < any->n && (any->buckets[i] == NULL || is_left(any->buckets[i])))
+    while (i < any->n &&
+           (any->buckets[i] == NULL || any->buckets[i]->ops->is_left(any->buckets[i])))
         i++;
     return i;
 }
@@ -299,9 +302,7 @@ static size_t find_done(const struct any *any)
 static void give_all(const struct any *any)
 {
     for (size_t i = 0; i < any->n; i++) {
-        struct wring_bucket *bucket = any->buckets[i];
-        if (bucket != NULL && bucket->joined != NULL)
-            bucket = bucket->joined->carrier;
+        struct wring_bucket *bucket = any->buckets[i] != NULL ? any->buckets[i]->carrier : NULL;
         if (bucket != NULL && bucket->collective.mapped != NULL)
             wring_mapped_wait(&bucket->collective, 0);
     }
@@ -328,22 +329,11 @@ static struct wring_bucket *find_unsent(const struct any *any)
 {
     struct wring_bucket *unsent = NULL;
     for (size_t i = 0; i < any->n; i++) {
-        if (any->buckets[i] != NULL && !is_unsent(any->buckets[i]))
+        if (any->buckets[i] != NULL && !any->buckets[i]->ops->is_unsent(any->buckets[i]))
             return NULL;
         unsent = any->buckets[i] != NULL ? any->buckets[i] : unsent;
     }
     return unsent;
-}
-
-/** How it ended. */
-static enum wring_status take(struct wring_bucket *bucket)
-{
-    if (is_unsent(bucket)) /* and never will be */
-        return wring_session_check(bucket->session);
-    if (bucket->joined != NULL && wring_bucket_under_way(bucket))
-        wring_joined_take(bucket);
-    return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
-                                                   memory_order_acquire);
 }
 
 static enum wring_status wait_any(struct wring_session *session, const struct any *any,
@@ -354,7 +344,7 @@ static enum wring_status wait_any(struct wring_session *session, const struct an
     uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
     struct wring_bucket *unsent = find_unsent(any);
     if (unsent != NULL && wring_session_check(session) == WRING_OK)
-        return wring_joined_wait(unsent, 0); /* which says what is missing */
+        return unsent->ops->wait(unsent, 0); /* which says what is missing */
     if (find_done(any) == any->n)
         give_all(any);
     if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
@@ -362,9 +352,9 @@ static enum wring_status wait_any(struct wring_session *session, const struct an
         return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
     *index = find_done(any);
     struct wring_bucket *done = any->buckets[*index];
-    enum wring_status status = take(done);
-    if (done->tensor != NULL)
-        wring_autoplan_waited(done, began_ns, true);
+    enum wring_status status = done->ops->take(done);
+    if (done->watch != NULL)
+        done->watch->waited(done, began_ns, true);
     return status;
 }
 
@@ -392,7 +382,7 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    bool left = is_left(bucket);
+    bool left = bucket->ops->is_left(bucket);
     bucket->dropped |= !left; /* peers may still send it credits: the next commit frees it */
     return wring_session_leave(session, left ? WRING_ERR_BUSY : WRING_OK);
 }

@@ -12,9 +12,47 @@ struct wring_autoplan_tensor;
 struct wring_bucket_levels;
 struct wring_joined;
 
+/**
+ * How a bucket's steps are run: as an exchange of its own (bucket.c), or within another bucket's
+ * (plan/joined.c). The callers have entered the session, one at a time for a bucket.
+ */
+struct wring_bucket_ops {
+    enum wring_status (*post)(struct wring_bucket *bucket);
+    enum wring_status (*test)(struct wring_bucket *bucket);
+    enum wring_status (*wait)(struct wring_bucket *bucket, uint64_t timeout_ns);
+
+    /** Is a step of it under way, once what is here already has been seen to? Takes no lock. */
+    bool (*is_left)(struct wring_bucket *bucket);
+
+    /** It is posted, but others have to be, too, before its step can end. */
+    bool (*is_unsent)(const struct wring_bucket *bucket);
+
+    /** Nothing of it is left: @return how its step ended */
+    enum wring_status (*take)(struct wring_bucket *bucket);
+};
+
+/** Who is told of a bucket's steps: the session that plans for itself (plan/autoplan.c). */
+struct wring_bucket_watch {
+    /** A post begins: agree with other ranks first, if it is time. Errors: its own. */
+    enum wring_status (*arrive)(struct wring_bucket *bucket);
+    void (*posted)(struct wring_bucket *bucket, uint64_t at_ns);
+
+    /** Has its last step been seen to end? Then how: nothing of the bucket is looked at, as it may
+     *  be changing its way. @param status  out */
+    bool (*is_over)(struct wring_bucket *bucket, enum wring_status *status);
+
+    /** A caller came to wait at a time (0: it asked, and went on), and goes away.
+     *  @param ended  the bucket has; or the caller gave up */
+    void (*waited)(struct wring_bucket *bucket, uint64_t began_ns, bool ended);
+};
+
 struct wring_bucket {
     struct wring_session *session;
     struct wring_bucket *next;
+    const struct wring_bucket_ops *ops;
+    const struct wring_bucket_watch *watch; /* NULL: nobody is told */
+    struct wring_bucket *carrier; /* whose exchange its steps are: itself, or with which it travels
+                                   */
     char name[WRING_NAME_MAX];
     void *data;
     uint64_t elems;
@@ -47,7 +85,8 @@ struct wring_bucket {
     struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
     struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
     uint64_t joined_at;           /* its first element among theirs */
-    uint64_t joined_step;         /* of their carrier, that its last post belongs to */
+    uint64_t joined_step;         /* of their carrier, that its last post belongs to. Read by others
+                                     only while its status says that it is under way */
 
     struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/legs.h);
                                            NULL: it goes flat */
@@ -79,6 +118,7 @@ enum wring_status wring_bucket_make(struct wring_session *session,
  * entered the session already. They enter no second time: a call that is inside goes on until its
  * steps have ended, also once another thread closes the session.
  */
+extern const struct wring_bucket_ops wring_bucket_alone;
 enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket);
 enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket);
 enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t timeout_ns);

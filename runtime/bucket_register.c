@@ -126,6 +126,8 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     if (bucket == NULL)
         return WRING_ERR_NO_MEMORY;
     bucket->session = session;
+    bucket->ops = &wring_bucket_alone;
+    bucket->carrier = bucket;
     snprintf(bucket->name, sizeof(bucket->name), "%s", params->name);
     bucket->data = params->data;
     bucket->elems = params->elems;

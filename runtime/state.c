@@ -13,7 +13,7 @@ static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
 
 struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which)
 {
-    struct wring_span owned = wring_state_bucket(bucket)->owned[which];
+    struct wring_span owned = bucket->carrier->owned[which];
     uint64_t begin = bucket->joined_at;
     return (struct wring_span){part_of(owned.begin, begin, bucket->elems),
                                part_of(owned.end, begin, bucket->elems)};

@@ -14,7 +14,7 @@
 #ifndef WRING_RUNTIME_STATE_INSIDE_H
 #define WRING_RUNTIME_STATE_INSIDE_H
 
-#include "runtime/plan/joined.h"
+#include "runtime/bucket.h"
 
 #define WRING_STATE_MAGIC "wringst1"
 #define WRING_STATE_MAGIC_BYTES (sizeof(WRING_STATE_MAGIC) - 1)
@@ -25,16 +25,10 @@ enum wring_state_part {
     WRING_STATE_OWNER /* of the sums that this rank owns */
 };
 
-/** The bucket whose steps are made: its carrier where it travels with others. */
-static inline struct wring_bucket *wring_state_bucket(struct wring_bucket *bucket)
-{
-    return bucket->joined != NULL ? bucket->joined->carrier : bucket;
-}
-
 /** In how many places its sums are this rank's. */
 static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
 {
-    return wring_state_bucket(bucket)->n_owned;
+    return bucket->carrier->n_owned;
 }
 
 /** Some elements of a bucket whose sums this rank owns, counted from its own first one. */

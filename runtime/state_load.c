@@ -47,7 +47,7 @@ static void take(float *residual, const struct range *range, uint64_t from, uint
 static void take_range(const struct input *in, struct wring_bucket *bucket,
                        enum wring_state_part part, const struct range *range)
 {
-    float *residual = wring_state_bucket(bucket)->residual + bucket->joined_at;
+    float *residual = bucket->carrier->residual + bucket->joined_at;
     uint64_t at = 0;
 
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
@@ -74,8 +74,7 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
         return;
     }
     const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
-    if (data == NULL || bucket == NULL || wring_state_bucket(bucket)->residual == NULL ||
-        !in->apply)
+    if (data == NULL || bucket == NULL || bucket->carrier->residual == NULL || !in->apply)
         return;
     struct range range = {data, {begin, end}};
     take_range(in, bucket, (enum wring_state_part)part, &range);
@@ -97,8 +96,7 @@ static enum wring_status read_bucket(struct input *in)
     struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
-    const char *ours =
-        bucket != NULL ? wring_codec_info(wring_state_bucket(bucket)->codec)->spec : "none";
+    const char *ours = bucket != NULL ? wring_codec_info(bucket->carrier->codec)->spec : "none";
     if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
         wring_error(log,
                     "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
@@ -110,7 +108,7 @@ static enum wring_status read_bucket(struct input *in)
         read_range(in, bucket, elems);
     in->steps = sooner(in->steps, steps);
     if (bucket != NULL && in->apply)
-        wring_state_bucket(bucket)->collective.step = steps;
+        bucket->carrier->collective.step = steps;
     return in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
 }
 
@@ -119,8 +117,8 @@ static enum wring_status read_bucket(struct input *in)
 static void take_steps(const struct input *in)
 {
     for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
-        if (wring_state_bucket(at)->residual == NULL)
-            wring_state_bucket(at)->collective.step = in->steps;
+        if (at->carrier->residual == NULL)
+            at->carrier->collective.step = in->steps;
 }
 
 static enum wring_status read_state(struct wring_session *session, const uint8_t *state,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Residuals to the caller's memory. */
+#include "runtime/plan/joined.h"
 #include "runtime/session/session.h"
 #include "runtime/state_inside.h"
 
@@ -71,7 +72,7 @@ static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t
 
     put_text(out, bucket->name);
     put_u64(out, bucket->elems);
-    put_text(out, wring_codec_info(wring_state_bucket(bucket)->codec)->spec);
+    put_text(out, wring_codec_info(bucket->carrier->codec)->spec);
     put_u64(out, steps);
     put_u32(out, 2 * wring_state_count_owned(bucket) + 1);
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "runtime/bucket.h"
 #include "runtime/group/group.h"
-#include "runtime/plan/joined.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 #include "runtime/stats.h"
@@ -170,8 +170,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
     if (wring_bucket_under_way(bucket))
         return WRING_ERR_BUSY;
     const char *asked = wring_codec_info(bucket->codec)->spec;
-    if (bucket->joined != NULL)
-        bucket = bucket->joined->carrier;
+    bucket = bucket->carrier;
     const struct wring_collective *collective = &bucket->collective;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;

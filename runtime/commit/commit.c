@@ -3,10 +3,6 @@
 #include "runtime/commit/commit.h"
 #include "runtime/buffer.h"
 #include "runtime/commit/legs.h"
-#include "runtime/plan/autoplan.h"
-#include "runtime/plan/joined.h"
-#include "runtime/plan/plan_apply.h"
-#include "runtime/plan/plan_open.h"
 #include "runtime/stats.h"
 
 #include <inttypes.h>
@@ -34,7 +30,7 @@ void wring_commit_undo(struct wring_session *session)
     wring_block_finish(&session->sources);
 }
 
-static void free_dropped(struct wring_session *session)
+void wring_commit_free_dropped(struct wring_session *session)
 {
     for (struct wring_bucket **at = &session->buckets; *at != NULL;) {
         struct wring_bucket *bucket = *at;
@@ -157,10 +153,6 @@ enum wring_status wring_commit_take_back(struct wring_session *session)
         status = WRING_OK;
     }
     wring_progress_unlock(session->progress);
-    if (status == WRING_OK)
-        status = wring_part_all(session);
-    if (status == WRING_OK)
-        free_dropped(session);
     return status;
 }
 
@@ -188,64 +180,4 @@ void wring_commit_forget_passing(struct wring_session *session, struct wring_buc
     }
     session->buckets = own;
     wring_progress_unlock(session->progress);
-}
-
-/** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
- * could. */
-static enum wring_status arrange(struct wring_session *session)
-{
-    enum wring_status status = wring_autoplan_settle(session);
-    if (status == WRING_OK)
-        status = wring_plan_apply(session);
-    if (status == WRING_OK)
-        status = wring_legs_make(session);
-    status = wring_session_agree(session, status, NULL);
-    if (status != WRING_OK)
-        return status;
-    return wring_commit_find_data(session);
-}
-
-/** All that follows the last commit's end. */
-static enum wring_status commit(struct wring_session *session)
-{
-    enum wring_status status = arrange(session);
-    if (status == WRING_OK)
-        status = wring_commit_compare(session);
-    if (status == WRING_OK)
-        status = wring_plan_check_job(session);
-    if (status == WRING_OK)
-        status = wring_autoplan_prepare(session);
-    if (status == WRING_OK)
-        status = wring_commit_choose(session);
-    if (status == WRING_OK)
-        status = wring_commit_connect(session);
-    if (status != WRING_OK) {
-        wring_progress_lock(session->progress);
-        wring_commit_undo(session);
-        wring_progress_unlock(session->progress);
-    }
-    return status;
-}
-
-enum wring_status wring_session_commit(struct wring_session *session)
-{
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    enum wring_status status = wring_session_check(session);
-    if (status == WRING_OK)
-        status = wring_commit_take_back(session);
-    if (status == WRING_OK)
-        status = wring_autoplan_begin(session);
-    if (status == WRING_OK)
-        status = commit(session);
-    return wring_session_leave(session, status);
-}
-
-enum wring_status wring_session_recommit(struct wring_session *session)
-{
-    enum wring_status status = wring_session_check(session);
-    if (status == WRING_OK)
-        status = wring_commit_take_back(session);
-    return status == WRING_OK ? commit(session) : status;
 }

@@ -15,9 +15,12 @@ enum wring_status wring_commit_compare(struct wring_session *session);
 /** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
 void wring_commit_undo(struct wring_session *session);
 
-/** The last commit is taken back: no bucket has channels until the next one. Local. Errors:
- *  WRING_ERR_BUSY (something is under way). */
+/** The last commit is taken back: no bucket has channels until the next one. Those that travel as
+ * one still do. Local. Errors: WRING_ERR_BUSY (something is under way). */
 enum wring_status wring_commit_take_back(struct wring_session *session);
+
+/** Buckets that were dropped are gone. The commit is taken back, and none travels with others. */
+void wring_commit_free_dropped(struct wring_session *session);
 
 /** Where each bucket's data is registered; foreign memory is, where all devices take it. */
 enum wring_status wring_commit_find_data(struct wring_session *session);

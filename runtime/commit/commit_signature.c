@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commit/commit_signature.h"
 
-#include "runtime/plan/plan_open.h"
+#include "planner/files/plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,12 +16,26 @@ struct piece {
     size_t bytes;
 };
 
+/** What tells the session's plan from another one, by what they were made from; "none" without.
+ *  @param text out, [bytes] */
+static void name_plan(const struct wring_session *session, char *text, size_t bytes)
+{
+    const struct wring_plan *plan = session->plan;
+
+    if (session->autoplan != NULL) /* which of its plans is in force, ranks know alike */
+        snprintf(text, bytes, "auto");
+    else if (plan == NULL)
+        snprintf(text, bytes, "none");
+    else
+        snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
+}
+
 void wring_signature_write(const struct wring_bucket *bucket, char *text)
 {
     const struct wring_config *config = &bucket->session->config;
     char plan[2 * 16 + 2] = "none";
 
-    wring_plan_name(bucket->session, plan, sizeof(plan));
+    name_plan(bucket->session, plan, sizeof(plan));
     snprintf(text, WRING_SIGNATURE_MAX,
              "elems=%" PRIu64 "\ntype=%s\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64

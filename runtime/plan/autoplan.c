@@ -26,10 +26,12 @@ enum wring_status wring_autoplan_open(struct wring_session *session)
 
 static void forget_tensors(struct wring_autoplan *autoplan)
 {
-    for (struct wring_bucket *at = autoplan->session->buckets; at != NULL; at = at->next)
-        at->tensor = NULL;
-    for (struct wring_bucket *at = autoplan->session->joined; at != NULL; at = at->next)
-        at->tensor = NULL;
+    struct wring_bucket *const lists[] = {autoplan->session->buckets, autoplan->session->joined};
+    for (size_t i = 0; i < 2; i++)
+        for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next) {
+            at->tensor = NULL;
+            at->watch = NULL;
+        }
     free(autoplan->tensors);
     free(autoplan->ready_us);
     autoplan->tensors = NULL;
@@ -59,6 +61,18 @@ void wring_autoplan_close(struct wring_session *session)
     session->autoplan = NULL;
 }
 
+static enum wring_status arrive(struct wring_bucket *bucket);
+static void posted(struct wring_bucket *bucket, uint64_t at_ns);
+static bool is_over(struct wring_bucket *bucket, enum wring_status *status);
+static void waited(struct wring_bucket *bucket, uint64_t began_ns, bool ended);
+
+static const struct wring_bucket_watch watch = {
+    .arrive = arrive,
+    .posted = posted,
+    .is_over = is_over,
+    .waited = waited,
+};
+
 /* ---- who takes part ---- */
 
 /** Only what is of one kind can travel as one: the first bucket's. */
@@ -87,6 +101,7 @@ static enum wring_status list_tensors(struct wring_autoplan *autoplan)
         first = first == NULL ? at : first;
         at->tensor = &autoplan->tensors[autoplan->n++];
         at->tensor->bucket = at;
+        at->watch = &watch;
     }
     return WRING_OK;
 }
@@ -178,7 +193,7 @@ static enum wring_status turn(struct wring_autoplan *autoplan)
     return autoplan->iteration < autoplan->due ? WRING_OK : wring_autoplan_meet(autoplan);
 }
 
-enum wring_status wring_autoplan_arrive(struct wring_bucket *bucket)
+static enum wring_status arrive(struct wring_bucket *bucket)
 {
     struct wring_autoplan *autoplan = bucket->session->autoplan;
     enum wring_status status = WRING_OK;
@@ -190,7 +205,7 @@ enum wring_status wring_autoplan_arrive(struct wring_bucket *bucket)
     return status;
 }
 
-void wring_autoplan_posted(struct wring_bucket *bucket, uint64_t at_ns)
+static void posted(struct wring_bucket *bucket, uint64_t at_ns)
 {
     struct wring_autoplan *autoplan = bucket->session->autoplan;
     struct wring_autoplan_tensor *tensor = bucket->tensor;
@@ -207,7 +222,7 @@ void wring_autoplan_posted(struct wring_bucket *bucket, uint64_t at_ns)
     pthread_mutex_unlock(&autoplan->mutex);
 }
 
-bool wring_autoplan_is_over(struct wring_bucket *bucket, enum wring_status *status)
+static bool is_over(struct wring_bucket *bucket, enum wring_status *status)
 {
     struct wring_autoplan *autoplan = bucket->session->autoplan;
 
@@ -220,7 +235,7 @@ bool wring_autoplan_is_over(struct wring_bucket *bucket, enum wring_status *stat
     return over;
 }
 
-void wring_autoplan_waited(struct wring_bucket *bucket, uint64_t began_ns, bool ended)
+static void waited(struct wring_bucket *bucket, uint64_t began_ns, bool ended)
 {
     struct wring_autoplan *autoplan = bucket->session->autoplan;
 

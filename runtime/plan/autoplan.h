@@ -106,19 +106,6 @@ enum wring_status wring_autoplan_begin(struct wring_session *session);
 /** Buckets are compared: find a profile, together. Collective. */
 enum wring_status wring_autoplan_prepare(struct wring_session *session);
 
-/** Before a bucket that takes part is posted, and when it has been. Errors of the first: of ranks
- *  that meet, and of a commit. */
-enum wring_status wring_autoplan_arrive(struct wring_bucket *bucket);
-void wring_autoplan_posted(struct wring_bucket *bucket, uint64_t at_ns);
-
-/** Has its last step been seen to end? Then how: nothing of the bucket is looked at, as it may be
- *  changing its way. @param status out */
-bool wring_autoplan_is_over(struct wring_bucket *bucket, enum wring_status *status);
-
-/** A caller came to wait for a bucket at a time (0: it asked, and went on), and goes away.
- *  @param ended  the bucket has; or the caller gave up */
-void wring_autoplan_waited(struct wring_bucket *bucket, uint64_t began_ns, bool ended);
-
 /** What came of it. */
 struct wring_autoplan_report {
     bool settled;                             /* a plan is kept, or none */
@@ -130,9 +117,6 @@ struct wring_autoplan_report {
 void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out);
 
 /* ---- between the files of it ---- */
-
-/** Commit anew, as session->plan says; joined buckets are parted. Nothing is under way. */
-enum wring_status wring_session_recommit(struct wring_session *session);
 
 /** Ranks meet at an iteration's end. Under the mutex. */
 enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);

@@ -33,12 +33,12 @@ static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way
 
     autoplan->at = way;
     session->plan = autoplan->ways[way].plan;
-    enum wring_status status = wring_session_recommit(session);
+    enum wring_status status = session->recommit(session);
     if (status != WRING_OK && session->plan != NULL && wring_session_check(session) == WRING_OK) {
         give_up(autoplan, "a plan cannot be run; buckets travel as registered");
         autoplan->at = 0;
         session->plan = NULL;
-        status = wring_session_recommit(session);
+        status = session->recommit(session);
     }
     wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
     return status;
@@ -196,7 +196,7 @@ static enum wring_status begin_anew(struct wring_autoplan *autoplan, double us)
     wring_autoplan_forget_ways(autoplan);
     autoplan->stage = WRING_AUTOPLAN_RECORD;
     autoplan->measure = true;
-    enum wring_status status = wring_session_recommit(autoplan->session);
+    enum wring_status status = autoplan->session->recommit(autoplan->session);
     wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
     return status;
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/joined.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
 #include "runtime/session/session.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #define WRING_MODULE "bucket"
+#define TURN_PAUSE_NS 50000 /* between looks whether another thread is through with the carrier */
 
 /** Its elements in the carrier. */
 static void *part_of(const struct wring_bucket *bucket)
@@ -25,7 +29,23 @@ static enum wring_status status_of(const struct wring_bucket *bucket)
                                                    memory_order_acquire);
 }
 
-enum wring_status wring_joined_post(struct wring_bucket *bucket)
+/** Is its step under way as far as its mates have been posted? */
+static bool is_sent(const struct wring_bucket *bucket)
+{
+    return atomic_load_explicit(&bucket->joined->step, memory_order_acquire) == bucket->joined_step;
+}
+
+/** All of them are posted: whoever came last has posted the carrier, or is about to. */
+static bool is_complete(const struct wring_bucket *bucket)
+{
+    const struct wring_joined *joined = bucket->joined;
+    return atomic_load_explicit(&joined->posted, memory_order_acquire) >=
+           bucket->joined_step * joined->n;
+}
+
+/** Each member is posted once before the next step begins, so that whose post makes it n of them is
+ *  the last. */
+static enum wring_status post(struct wring_bucket *bucket)
 {
     struct wring_joined *joined = bucket->joined;
 
@@ -33,39 +53,111 @@ enum wring_status wring_joined_post(struct wring_bucket *bucket)
         return WRING_ERR_BUSY;
     if (!joined->in_place && bucket->elems > 0)
         memcpy(part_of(bucket), bucket->data, wring_bucket_bytes(bucket));
-    bucket->joined_step = joined->step + 1;
+    uint64_t step = atomic_load_explicit(&joined->step, memory_order_acquire) + 1;
+    bucket->joined_step = step;
     set_status(bucket, WRING_ERR_AGAIN);
-    if (++joined->posted < joined->n)
+    if (atomic_fetch_add(&joined->posted, 1) + 1 < step * joined->n)
         return WRING_OK;
-    joined->posted = 0;
-    joined->step++;
-    joined->refused = wring_bucket_post_inside(joined->carrier);
-    return joined->refused;
+    enum wring_status refused = wring_bucket_post_inside(joined->carrier);
+    atomic_store_explicit(&joined->refused, refused, memory_order_relaxed);
+    atomic_store_explicit(&joined->step, step, memory_order_release);
+    return refused;
 }
 
-enum wring_status wring_joined_take(struct wring_bucket *bucket)
+/** A step that goes past the engine takes one thread at a time, and members may have several. */
+static bool take_turn(struct wring_joined *joined)
+{
+    return joined->carrier->collective.mapped == NULL ||
+           !atomic_exchange_explicit(&joined->turn, true, memory_order_acquire);
+}
+
+static void end_turn(struct wring_joined *joined)
+{
+    atomic_store_explicit(&joined->turn, false, memory_order_release);
+}
+
+/** The carrier's, while it is not another thread's to see to. */
+static bool carrier_is_left(struct wring_joined *joined)
+{
+    if (!take_turn(joined))
+        return wring_bucket_under_way(joined->carrier);
+    bool left = joined->carrier->ops->is_left(joined->carrier);
+    end_turn(joined);
+    return left;
+}
+
+static enum wring_status test_carrier(struct wring_joined *joined)
+{
+    if (!take_turn(joined))
+        return WRING_ERR_AGAIN;
+    enum wring_status status = wring_bucket_test_inside(joined->carrier);
+    end_turn(joined);
+    return status;
+}
+
+/** @return whether it has ended */
+static bool wait_for_carrier(struct wring_joined *joined, uint64_t deadline_ns,
+                             enum wring_status *status)
+{
+    const struct timespec pause = {0, TURN_PAUSE_NS};
+
+    while (!take_turn(joined)) {
+        if (wring_now_ns() >= deadline_ns) {
+            *status = WRING_ERR_TIMEOUT;
+            return false;
+        }
+        nanosleep(&pause, NULL);
+    }
+    uint64_t now_ns = wring_now_ns();
+    uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    *status = wring_bucket_wait_inside(joined->carrier,
+                                       deadline_ns == WRING_NEVER ? WRING_FOREVER : left_ns);
+    end_turn(joined);
+    return !wring_bucket_under_way(joined->carrier);
+}
+
+static bool is_left(struct wring_bucket *bucket)
+{
+    if (status_of(bucket) != WRING_ERR_AGAIN)
+        return false;
+    return is_sent(bucket) ? carrier_is_left(bucket->joined)
+                           : wring_session_check(bucket->session) == WRING_OK;
+}
+
+static bool is_unsent(const struct wring_bucket *bucket)
+{
+    return status_of(bucket) == WRING_ERR_AGAIN && !is_complete(bucket);
+}
+
+/** Take its part of a carrier that is done; one that was never sent has failed with the session. */
+static enum wring_status take(struct wring_bucket *bucket)
 {
     const struct wring_joined *joined = bucket->joined;
-    enum wring_status status =
-        joined->refused != WRING_OK ? joined->refused : status_of(joined->carrier);
 
+    if (status_of(bucket) != WRING_ERR_AGAIN)
+        return status_of(bucket);
+    if (!is_sent(bucket))
+        return wring_session_check(bucket->session);
+    enum wring_status status =
+        (enum wring_status)atomic_load_explicit(&joined->refused, memory_order_relaxed);
+    if (status == WRING_OK)
+        status = status_of(bucket->carrier);
     if (status == WRING_OK && !joined->in_place && bucket->elems > 0)
         memcpy(bucket->data, part_of(bucket), wring_bucket_bytes(bucket));
     set_status(bucket, status);
     return status;
 }
 
-enum wring_status wring_joined_test(struct wring_bucket *bucket)
+static enum wring_status test(struct wring_bucket *bucket)
 {
     if (status_of(bucket) != WRING_ERR_AGAIN)
         return status_of(bucket);
     enum wring_status failed = wring_session_check(bucket->session);
     if (failed != WRING_OK)
         return failed;
-    if (!wring_joined_sent(bucket) ||
-        wring_bucket_test_inside(bucket->joined->carrier) == WRING_ERR_AGAIN)
+    if (!is_sent(bucket) || test_carrier(bucket->joined) == WRING_ERR_AGAIN)
         return WRING_ERR_AGAIN;
-    return wring_joined_take(bucket);
+    return take(bucket);
 }
 
 /** One of those that a bucket waits for. */
@@ -75,25 +167,48 @@ static const struct wring_bucket *find_missing(const struct wring_bucket *bucket
     uint32_t i = 0;
 
     while (i + 1 < joined->n && status_of(joined->members[i]) == WRING_ERR_AGAIN &&
-           !wring_joined_sent(joined->members[i]))
+           !is_sent(joined->members[i]))
         i++;
     return joined->members[i];
 }
 
-enum wring_status wring_joined_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+/** The last of them is being posted by another thread, which waits for nobody. */
+static bool await_post(const struct wring_bucket *bucket, uint64_t deadline_ns)
+{
+    while (!is_sent(bucket)) {
+        if (wring_now_ns() >= deadline_ns)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (status_of(bucket) != WRING_ERR_AGAIN)
         return status_of(bucket);
     enum wring_status failed = wring_session_check(bucket->session);
     if (failed != WRING_OK)
         return failed;
-    if (!wring_joined_sent(bucket)) {
+    if (is_unsent(bucket)) {
         wring_error(&bucket->session->log,
                     "bucket '%s' is waited for, and travels with '%s', which is not posted yet: "
                     "post both before waiting, or plan without merging them",
                     bucket->name, find_missing(bucket)->name);
         return WRING_ERR_INVALID;
     }
-    enum wring_status status = wring_bucket_wait_inside(bucket->joined->carrier, timeout_ns);
-    return wring_bucket_under_way(bucket->joined->carrier) ? status : wring_joined_take(bucket);
+    uint64_t deadline_ns = wring_deadline_in(timeout_ns);
+    if (!await_post(bucket, deadline_ns))
+        return WRING_ERR_TIMEOUT;
+    enum wring_status status;
+    return wait_for_carrier(bucket->joined, deadline_ns, &status) ? take(bucket) : status;
 }
+
+const struct wring_bucket_ops wring_bucket_joined = {
+    .post = post,
+    .test = test,
+    .wait = wait,
+    .is_left = is_left,
+    .is_unsent = is_unsent,
+    .take = take,
+};

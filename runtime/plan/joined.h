@@ -14,9 +14,10 @@ struct wring_joined {
     struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */
     struct wring_bucket **members; /* [n], in the carrier's order */
     uint32_t n;
-    uint32_t posted;           /* members, of the step to come */
-    uint64_t step;             /* how often the carrier was posted */
-    enum wring_status refused; /* why its last post began no step; WRING_OK: it did */
+    atomic_ullong posted; /* members, since they were joined: n for each step */
+    atomic_ullong step;   /* how often the carrier was posted; written last by whoever posts it */
+    atomic_int refused;   /* why its last post began no step; WRING_OK: it did */
+    atomic_bool turn;     /* a thread looks after a carrier that goes past the engine */
     bool in_place;
     bool owns_data; /* the carrier's memory is a buffer of its own */
 };
@@ -44,18 +45,8 @@ enum wring_status wring_join(struct wring_session *session, struct wring_bucket 
 /** Part all that were joined: the list is as it was, what residuals hold is each bucket's own. */
 enum wring_status wring_part_all(struct wring_session *session);
 
-/** What wring_bucket_post(), _test() and _wait() do with a bucket that travels with others. */
-enum wring_status wring_joined_post(struct wring_bucket *bucket);
-enum wring_status wring_joined_test(struct wring_bucket *bucket);
-enum wring_status wring_joined_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
-
-/** Is its step under way as far as its mates have been posted? */
-static inline bool wring_joined_sent(const struct wring_bucket *bucket)
-{
-    return bucket->joined->step == bucket->joined_step;
-}
-
-/** Take its part of a carrier that is done. @return how that ended */
-enum wring_status wring_joined_take(struct wring_bucket *bucket);
+/** The steps of a bucket that travels with others. Threads: members may be posted, tested and
+ * waited for from different ones. */
+extern const struct wring_bucket_ops wring_bucket_joined;
 
 #endif

@@ -88,6 +88,8 @@ static void take_members(struct wring_session *session, struct wring_joined *joi
         unlist(session, member);
         append(&session->joined, member);
         member->joined = joined;
+        member->carrier = joined->carrier;
+        member->ops = &wring_bucket_joined;
         member->joined_at = at;
         member->joined_step = 0;
         at += member->elems;
@@ -190,6 +192,8 @@ static enum wring_status part(struct wring_session *session, struct wring_bucket
             status = return_residual(carrier, member);
         member->collective.step = carrier->collective.step;
         member->joined = NULL;
+        member->carrier = member;
+        member->ops = &wring_bucket_alone;
         member->joined_at = 0;
     }
     unlist(session, carrier);

@@ -183,15 +183,3 @@ enum wring_status wring_plan_check_job(struct wring_session *session)
         status = wring_plan_check_machine(plan, machine.text, &session->log);
     return wring_session_agree(session, status, NULL);
 }
-
-void wring_plan_name(const struct wring_session *session, char *text, size_t bytes)
-{
-    const struct wring_plan *plan = session->plan;
-
-    if (session->autoplan != NULL) /* which of its plans is in force, ranks know alike */
-        snprintf(text, bytes, "auto");
-    else if (plan == NULL)
-        snprintf(text, bytes, "none");
-    else
-        snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
-}

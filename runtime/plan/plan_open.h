@@ -25,8 +25,4 @@ enum wring_status wring_plan_open(struct wring_session *session);
  */
 enum wring_status wring_plan_check_job(struct wring_session *session);
 
-/** What tells the session's plan from another one, by what they were made from; "none" without.
- *  @param text out, [bytes] */
-void wring_plan_name(const struct wring_session *session, char *text, size_t bytes);
-
 #endif

@@ -7,6 +7,7 @@
 #include "runtime/commit/trials.h"
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/session/session_commit.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 #include "runtime/trace_file.h"
@@ -95,6 +96,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     }
     session->born = wring_forked_begin();
     session->root_fd = -1;
+    session->recommit = wring_session_recommit;
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     wring_callers_init(&session->callers);
     pthread_mutex_init(&session->buffers_mutex, NULL);

@@ -52,6 +52,8 @@ struct wring_session {
     struct wring_bucket *joined; /* that travel in some of them */
     struct wring_plan *plan;     /* NULL: there is none */
     struct wring_autoplan *autoplan; /* NULL: it does not plan for itself; else whose `plan` is */
+    /* commit anew, as `plan` says; joined buckets are parted. Nothing is under way */
+    enum wring_status (*recommit)(struct wring_session *session);
     struct wring_group *world;
     struct wring_group *groups;
     struct wring_trace *trace; /* NULL: not recorded */

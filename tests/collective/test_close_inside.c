@@ -49,15 +49,15 @@ static void step_inside(struct wring_session *session, const struct tensors *ten
         CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
     REQUIRE(wring_session_enter(session) == WRING_OK, "enter");
     wring_callers_close(&session->callers);
-    enum wring_status status = wring_joined_post(tensors->buckets[0]);
+    enum wring_status status = wring_bucket_post_inside(tensors->buckets[0]);
     CHECK(status == WRING_OK, "the last post: %s", wring_status_text(status));
-    status = wring_joined_test(tensors->buckets[0]);
+    status = wring_bucket_test_inside(tensors->buckets[0]);
     CHECK(status == WRING_ERR_AGAIN, "tested under way: %s", wring_status_text(status));
-    status = wring_joined_wait(tensors->buckets[0], 1);
+    status = wring_bucket_wait_inside(tensors->buckets[0], 1);
     CHECK(status == WRING_ERR_TIMEOUT, "waited for under way: %s", wring_status_text(status));
     atomic_store(both, true);
     for (int t = 0; t < TENSORS; t++) {
-        status = wring_joined_wait(tensors->buckets[t], WAIT_NS);
+        status = wring_bucket_wait_inside(tensors->buckets[t], WAIT_NS);
         CHECK(status == WRING_OK, "%s: %s", names[t], wring_status_text(status));
     }
     wring_session_leave(session, WRING_OK);
