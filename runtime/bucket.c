@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "runtime/residual.h"
 #include "runtime/session/session.h"
+#include "transport/wait_policy.h"
 
 #define WRING_MODULE "bucket"
-#define TESTS_ALONE 64 /* of a small step, before the engine is to look after it */
 
 uint32_t wring_bucket_id(const char *name)
 {
@@ -64,9 +64,7 @@ void wring_bucket_unready(struct wring_bucket *bucket)
  *  weight. */
 __attribute__((noinline)) static enum wring_status post_to_engine(struct wring_bucket *bucket)
 {
-    struct wring_session *session = bucket->session;
-    wring_progress_post(session->progress, &bucket->collective,
-                        wring_bucket_bytes(bucket) <= session->config.flat_bytes);
+    wring_progress_post(bucket->session->progress, &bucket->collective);
     return WRING_OK;
 }
 
@@ -157,8 +155,9 @@ static enum wring_status test_step(struct wring_bucket *bucket)
     struct wring_collective *collective = &bucket->collective;
 
     if (step_is_left(bucket)) {
-        if (collective->mapped != NULL && wring_mapped_give(collective, TESTS_ALONE))
-            wring_progress_post(progress, collective, true);
+        if (collective->mapped != NULL &&
+            wring_mapped_give(collective, wring_wait_policy.tests_alone))
+            wring_progress_hand_in(progress, collective);
         wring_progress_nudge(progress);
     }
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);

@@ -89,8 +89,6 @@ void wring_requests_free(struct wring_group *group)
 static void submit(struct wring_request *request)
 {
     struct wring_group *group = request->group;
-    const struct wring_geometry *geometry = &request->work.geometry;
-    bool small = geometry->elems * geometry->elem_bytes <= group->session->config.flat_bytes;
 
     pthread_mutex_lock(&group->mutex);
     if (request->held)
@@ -106,7 +104,7 @@ static void submit(struct wring_request *request)
     }
     pthread_mutex_unlock(&group->mutex);
     if (first) /* it may finish at once, which takes the mutex */
-        wring_progress_post(group->session->progress, &group->collective, small);
+        wring_progress_post(group->session->progress, &group->collective);
 }
 
 static void init_request(struct wring_request *request, struct wring_group *group,

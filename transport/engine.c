@@ -8,12 +8,10 @@
 
 #include "base/clock.h"
 #include "transport/collective/collective.h"
+#include "transport/wait_policy.h"
 
 #define WRING_MODULE "engine"
 #define JOBS_PER_POLL 32
-#define TELL_NS (1 * WRING_NS_PER_S)    /* jobs are waited for so long: who has them? */
-#define PAUSE_NS (1 * WRING_NS_PER_MS)  /* between looks after that */
-#define CHECK_NS (20 * WRING_NS_PER_US) /* nothing moves for so long: why? */
 
 enum wring_status wring_engine_create(const struct wring_config *config,
                                       const struct wring_log *log, struct wring_executor *executor,
@@ -288,9 +286,10 @@ static void tell_jobs(const struct wring_engine *engine)
 /** What they lead to is not begun. There is no deadline: their memory is not free before. */
 static void await_jobs(struct wring_engine *engine)
 {
-    const struct timespec pause = {0, PAUSE_NS};
+    const struct timespec pause = {0, wring_wait_policy.jobs_look_ns};
     struct wring_job *done[JOBS_PER_POLL];
-    uint64_t tell_ns = engine->jobs_under_way > 0 ? wring_deadline_in(TELL_NS) : 0;
+    uint64_t tell_ns =
+        engine->jobs_under_way > 0 ? wring_deadline_in(wring_wait_policy.jobs_tell_ns) : 0;
     bool told = false;
 
     while (engine->jobs_under_way > 0) {
@@ -333,7 +332,8 @@ static bool idle(struct wring_engine *engine)
     engine->kick = true; /* not every provider tells when it has room again: ask */
     if (advance(engine))
         return true;
-    if (engine->fabric->ticked && engine->fabric->tick_ns - engine->checked_ns >= CHECK_NS)
+    if (engine->fabric->ticked &&
+        engine->fabric->tick_ns - engine->checked_ns >= wring_wait_policy.check_ns)
         wring_engine_check(engine);
     return false;
 }

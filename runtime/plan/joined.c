@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "runtime/session/session.h"
+#include "transport/wait_policy.h"
 
 #define WRING_MODULE "bucket"
-#define TURN_PAUSE_NS 50000 /* between looks whether another thread is through with the carrier */
 
 /** Its elements in the carrier. */
 static void *part_of(const struct wring_bucket *bucket)
@@ -99,7 +99,7 @@ static enum wring_status test_carrier(struct wring_joined *joined)
 static bool wait_for_carrier(struct wring_joined *joined, uint64_t deadline_ns,
                              enum wring_status *status)
 {
-    const struct timespec pause = {0, TURN_PAUSE_NS};
+    const struct timespec pause = {0, wring_wait_policy.pause_ns};
 
     while (!take_turn(joined)) {
         if (wring_now_ns() >= deadline_ns) {

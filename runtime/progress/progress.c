@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define STOP_PAUSE_NS 50000 /* between looks whether whoever drives has let go */
+#include "transport/collective/collective.h"
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_progress **out)
@@ -15,6 +15,7 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
         return WRING_ERR_NO_MEMORY;
     progress->engine = engine;
     progress->spin_ns = spin_ns;
+    progress->caller.fd = progress->own.fd = -1;
     pthread_mutex_init(&progress->driver, NULL);
     enum wring_status status = wring_sleep_init(progress);
     if (status == WRING_OK && threaded)
@@ -37,7 +38,7 @@ void wring_progress_drop(struct wring_progress *progress)
 
 void wring_progress_stop(struct wring_progress *progress)
 {
-    const struct timespec pause = {0, STOP_PAUSE_NS};
+    const struct timespec pause = {0, wring_wait_policy.pause_ns};
 
     atomic_store(&progress->stop, true);
     wring_wake_thread(progress);
@@ -103,18 +104,38 @@ static bool begin_here(struct wring_progress *progress, struct wring_collective 
     return idle;
 }
 
-void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
-                         bool urgent)
+/** To hand it to another thread takes longer than to begin it. */
+static bool is_urgent(const struct wring_progress *progress,
+                      const struct wring_collective *collective)
 {
-    if (!urgent && progress->threaded)
-        wring_engine_post(progress->engine, collective);
-    else if (begin_here(progress, collective))
-        return;
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    return geometry->elems * geometry->elem_bytes <= progress->engine->config->flat_bytes;
+}
+
+/** It was posted: somebody is to see to it. */
+static void have_it_driven(struct wring_progress *progress)
+{
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
     else
         wring_hand_over(progress);
     note_post(progress);
+}
+
+void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (!begin_here(progress, collective))
+        have_it_driven(progress);
+}
+
+void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective)
+{
+    if (!progress->threaded || is_urgent(progress, collective)) {
+        wring_progress_hand_in(progress, collective);
+        return;
+    }
+    wring_engine_post(progress->engine, collective);
+    have_it_driven(progress);
 }
 
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns)

@@ -35,9 +35,13 @@ void wring_progress_destroy(struct wring_progress *progress);
 void wring_progress_lock(struct wring_progress *progress);
 void wring_progress_unlock(struct wring_progress *progress);
 
-/** Run a collective. @param urgent  start it in this thread if nobody else is driving */
-void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective,
-                         bool urgent);
+/** Run a collective. What one hop carries is begun in this thread if nobody else is driving, and
+ *  all is where there is no thread. */
+void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective);
+
+/** The step of a mapped collective that was begun without the engine is the engine's now; in this
+ *  thread if nobody else is driving. */
+void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective);
 
 /** A step of a mapped collective has begun: the engine gets it if it needs that, and where no
  * thread sees to the rest, we do. */

@@ -3,25 +3,21 @@
 #include "runtime/progress/progress_state.h"
 #include "transport/collective/collective.h"
 
-#define LOOK_NS 20
-#define LOOKS_MAX 1000    /* at another's board, before the engine looks and judges who is silent */
-#define LOOKS_CROWDED 200 /* each gives the core away */
-
 void wring_progress_attend(struct wring_progress *progress, struct wring_collective *collective)
 {
     if (!progress->threaded)
         wring_progress_nudge(progress);
     if (collective->mapped->by_engine)
-        wring_progress_post(progress, collective, true);
+        wring_progress_hand_in(progress, collective);
 }
 
 /** Ranks that share a core must leave it to each other. */
 static unsigned looks_alone(const struct wring_progress *progress)
 {
-    uint64_t most = progress->spin_ns / LOOK_NS;
+    uint64_t most = progress->spin_ns / wring_wait_policy.look_ns;
     if (progress->engine->fabric->crowded)
-        return LOOKS_CROWDED;
-    return most < LOOKS_MAX ? (unsigned)most : LOOKS_MAX;
+        return wring_wait_policy.looks_crowded;
+    return most < wring_wait_policy.looks_max ? (unsigned)most : wring_wait_policy.looks_max;
 }
 
 static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)

@@ -11,7 +11,7 @@ static void note_wait(struct wring_progress *progress)
     if (atomic_load_explicit(&progress->prompt, memory_order_relaxed))
         return;
     uint64_t posted_ns = atomic_exchange_explicit(&progress->posted_ns, 0, memory_order_relaxed);
-    if (posted_ns != 0 && wring_now_ns() - posted_ns < WRING_PROMPT_NS)
+    if (posted_ns != 0 && wring_now_ns() - posted_ns < wring_wait_policy.prompt_ns)
         atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
 }
 
@@ -22,7 +22,7 @@ void wring_progress_nudge(struct wring_progress *progress)
     wring_engine_poll(progress->engine);
     bool idle = wring_engine_idle(progress->engine);
     pthread_mutex_unlock(&progress->driver);
-    if (!idle && atomic_load(&progress->thread_sleeping))
+    if (!idle && atomic_load(&progress->own.asleep))
         wring_wake_thread(progress);
 }
 
@@ -56,10 +56,10 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
         if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
-        if (wring_sleep_prepare(progress, &set, &progress->caller_sleeping)) {
+        if (wring_sleep_prepare(progress, &set, &progress->caller)) {
             if (!reached(goal))
                 wring_wait_set_sleep(&set);
-            wring_sleep_end(progress, &progress->caller_sleeping);
+            wring_sleep_end(&progress->caller);
         }
         idle_since = 0;
     }

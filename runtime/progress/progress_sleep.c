@@ -11,10 +11,6 @@
 #include "base/refusal.h"
 
 #define WRING_MODULE "progress"
-#define NAP_NS (100 * WRING_NS_PER_US)  /* of steps that take milliseconds */
-#define BESIDE_NS (4 * WRING_NS_PER_US) /* a core is handed over and back in about that time */
-#define CROWDED_SPINS 50                /* times as long: most of that time others have run */
-#define CALLER_SPINS 5                  /* likewise, of who has nothing else to do */
 
 enum wring_status wring_sleep_init(struct wring_progress *progress)
 {
@@ -26,8 +22,9 @@ enum wring_status wring_sleep_init(struct wring_progress *progress)
     pthread_cond_init(&progress->resume, &monotonic);
     pthread_cond_init(&progress->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    progress->wake_fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (progress->wake_fd >= 0)
+    progress->caller.fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    progress->own.fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (progress->caller.fd >= 0 && progress->own.fd >= 0)
         return WRING_OK;
     wring_error(progress->engine->log, "no wake-up descriptor: %s", WRING_REFUSED("eventfd"));
     return WRING_ERR_SYSTEM;
@@ -35,17 +32,24 @@ enum wring_status wring_sleep_init(struct wring_progress *progress)
 
 void wring_sleep_finish(struct wring_progress *progress)
 {
-    wring_descriptor_close(progress->wake_fd);
+    wring_descriptor_close(progress->caller.fd);
+    wring_descriptor_close(progress->own.fd);
     pthread_cond_destroy(&progress->changed);
     pthread_cond_destroy(&progress->resume);
     pthread_mutex_destroy(&progress->park_mutex);
 }
 
-void wring_end_sleeps(struct wring_progress *progress)
+static void end_sleep(const struct wring_sleeper *sleeper)
 {
     uint64_t one = 1;
-    ssize_t ignored = write(progress->wake_fd, &one, sizeof(one));
+    ssize_t ignored = write(sleeper->fd, &one, sizeof(one));
     (void)ignored; /* full means that it will be seen anyway */
+}
+
+void wring_end_sleeps(struct wring_progress *progress)
+{
+    end_sleep(&progress->caller);
+    end_sleep(&progress->own);
 }
 
 /** Lower a sleeper's flag. @return whether it was up */
@@ -54,12 +58,18 @@ static bool lower(atomic_bool *flag)
     return atomic_load(flag) && atomic_exchange(flag, false);
 }
 
+static bool wake(struct wring_sleeper *sleeper)
+{
+    if (!lower(&sleeper->asleep))
+        return false;
+    end_sleep(sleeper);
+    return true;
+}
+
 void wring_wake_driver(struct wring_progress *progress)
 {
-    bool caller = lower(&progress->caller_sleeping);
-    bool thread = lower(&progress->thread_sleeping);
-    if (caller || thread)
-        wring_end_sleeps(progress);
+    wake(&progress->caller);
+    wake(&progress->own);
 }
 
 void wring_wake_onlookers(struct wring_progress *progress)
@@ -75,10 +85,8 @@ void wring_wake_thread(struct wring_progress *progress)
 {
     if (!progress->threaded)
         return;
-    if (lower(&progress->thread_sleeping)) {
-        wring_end_sleeps(progress);
+    if (wake(&progress->own))
         return;
-    }
     atomic_store(&progress->resumed, true);
     if (!lower(&progress->parked))
         return;
@@ -90,7 +98,7 @@ void wring_wake_thread(struct wring_progress *progress)
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns)
 {
     bool crowded = progress->engine->fabric->crowded;
-    uint64_t spin_ns = progress->spin_ns * (crowded ? CROWDED_SPINS : 1);
+    uint64_t spin_ns = progress->spin_ns * (crowded ? wring_wait_policy.crowded_spins : 1);
     if (idle_ns >= spin_ns)
         return false;
     if (crowded || idle_ns > spin_ns / 4)
@@ -104,26 +112,26 @@ static void count_sleep(struct wring_progress *progress)
 }
 
 bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set *set,
-                         atomic_bool *flag)
+                         struct wring_sleeper *sleeper)
 {
     count_sleep(progress);
-    atomic_store(flag, true); /* before the last look at what is posted */
-    set->fds[set->n++] = (struct pollfd){progress->wake_fd, POLLIN, 0};
+    atomic_store(&sleeper->asleep, true); /* before the last look at what is posted */
+    set->fds[set->n++] = (struct pollfd){sleeper->fd, POLLIN, 0};
     wring_engine_arm(progress->engine, set);
     bool posted = atomic_load(&progress->engine->posted) != NULL;
     if (set->busy || posted || atomic_load(&progress->stop) ||
         wring_engine_poll(progress->engine)) {
-        atomic_store(flag, false);
+        atomic_store(&sleeper->asleep, false);
         return false;
     }
     return true;
 }
 
-void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag)
+void wring_sleep_end(struct wring_sleeper *sleeper)
 {
     uint64_t count;
-    atomic_store(flag, false);
-    ssize_t ignored = read(progress->wake_fd, &count, sizeof(count));
+    atomic_store(&sleeper->asleep, false);
+    ssize_t ignored = read(sleeper->fd, &count, sizeof(count));
     (void)ignored; /* EAGAIN: something else woke us */
 }
 
@@ -135,7 +143,7 @@ static bool looks_beside(struct wring_progress *progress)
     uint64_t now = wring_now_ns();
     if (progress->beside_ns == 0)
         progress->beside_ns = now;
-    return now - progress->beside_ns < BESIDE_NS;
+    return now - progress->beside_ns < wring_wait_policy.beside_ns;
 }
 
 void wring_give_way(struct wring_progress *progress)
@@ -154,7 +162,7 @@ void wring_give_way(struct wring_progress *progress)
  */
 static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
 {
-    if (idle_ns >= progress->spin_ns * CALLER_SPINS)
+    if (idle_ns >= progress->spin_ns * wring_wait_policy.caller_spins)
         return false;
     sched_yield();
     return true;
@@ -164,7 +172,7 @@ bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
 {
     if (!progress->engine->fabric->crowded)
         return wring_spin(progress, idle_ns) || look_longer(progress, idle_ns);
-    if (idle_ns >= progress->spin_ns * CROWDED_SPINS)
+    if (idle_ns >= progress->spin_ns * wring_wait_policy.crowded_spins)
         return false;
     wring_give_way(progress);
     return true;
@@ -174,22 +182,22 @@ bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
 {
     if (!progress->engine->fabric->crowded || !wring_engine_works_long(progress->engine))
         return false;
-    uint64_t until_ns = wring_now_ns() + NAP_NS;
-    struct wring_wait_set set = {.fds = {{progress->wake_fd, POLLIN, 0}},
+    uint64_t until_ns = wring_now_ns() + wring_wait_policy.nap_ns;
+    struct wring_wait_set set = {.fds = {{progress->caller.fd, POLLIN, 0}},
                                  .n = 1,
                                  .deadline_ns = until_ns < deadline_ns ? until_ns : deadline_ns};
     count_sleep(progress);
-    atomic_store(&progress->caller_sleeping, true); /* before the last look at what is posted */
+    atomic_store(&progress->caller.asleep, true); /* before the last look at what is posted */
     if (atomic_load(&progress->engine->posted) == NULL && !atomic_load(&progress->stop))
         wring_wait_set_sleep(&set);
-    wring_sleep_end(progress, &progress->caller_sleeping);
+    wring_sleep_end(&progress->caller);
     return true;
 }
 
 bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
 {
     struct timespec until;
-    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + WRING_PARK_NS;
+    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + wring_wait_policy.park_ns;
 
     until.tv_sec = (time_t)(at / WRING_NS_PER_S);
     until.tv_nsec = (long)(at % WRING_NS_PER_S);

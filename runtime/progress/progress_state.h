@@ -9,15 +9,19 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "transport/wait_policy.h"
 
-#define WRING_PARK_NS (1 * WRING_NS_PER_MS)    /* how long the thread stands back after a caller */
-#define WRING_PROMPT_NS (20 * WRING_NS_PER_US) /* so soon comes a caller that works on nothing */
-
-/*
- * Whoever sleeps raises a flag of its own before its last look at what there is to do. Whoever
- * wakes it lowers the flag first, so that no sleep is ended twice: a call into the kernel each
- * time.
+/**
+ * One that sleeps until its descriptor is written to. It raises its flag before its last look at
+ * what there is to do. Whoever wakes it lowers the flag first, so that no sleep is ended twice: a
+ * call into the kernel each time. Each sleeper has a descriptor of its own: of a common one, the
+ * first to wake would take what was written for another that is about to sleep.
  */
+struct wring_sleeper {
+    int fd;
+    atomic_bool asleep; /* or about to be */
+};
+
 struct wring_progress {
     struct wring_engine *engine;
     uint64_t spin_ns;
@@ -28,9 +32,8 @@ struct wring_progress {
 
     uint64_t beside_ns; /* the driver's: since when it looks for what comes from beside; 0: not */
 
-    int wake_fd;                 /* ends the sleeps of callers that drive and of the thread */
-    atomic_bool caller_sleeping; /* a caller that drives sleeps, or is about to */
-    atomic_bool thread_sleeping; /* the thread does, and others may drive meanwhile */
+    struct wring_sleeper caller; /* one that drives, so one at a time */
+    struct wring_sleeper own;    /* the thread, while others may drive */
     atomic_ullong sleeps;        /* of all kinds, since the beginning */
 
     atomic_uint takers; /* callers that drive or want to */
@@ -39,7 +42,7 @@ struct wring_progress {
     /*
      * To wake the thread for what a caller comes to wait for at once costs more than a small
      * exchange, and takes a core from somebody. So while callers are prompt, posts leave a parked
-     * thread alone; it looks for itself every WRING_PARK_NS, and what it finds unattended ends
+     * thread alone; it looks for itself every park_ns, and what it finds unattended ends
      * that.
      */
     atomic_bool prompt;
@@ -69,10 +72,10 @@ uint64_t wring_meter_begin(struct wring_progress *progress);
 /** One wait stands for all since the last one that was counted. */
 void wring_meter_end(struct wring_progress *progress, uint64_t began_ns);
 
-/** Make wake_fd and the rest that sleeping needs. Errors: WRING_ERR_SYSTEM. */
+/** Make the descriptors and the rest that sleeping needs. Errors: WRING_ERR_SYSTEM. */
 enum wring_status wring_sleep_init(struct wring_progress *progress);
 
-/** Nobody sleeps any more. Zeroed but for wake_fd = -1 is fine. */
+/** Nobody sleeps any more. Descriptors may be -1. */
 void wring_sleep_finish(struct wring_progress *progress);
 
 /** End the sleeps of all who drive, whatever their flags say. */
@@ -117,16 +120,15 @@ bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns);
 
 /**
  * Prepare to sleep until something comes for the engine. Under the driver lock.
- * @param flag  the sleeper's own, raised here
- * @return false if there is something to do after all; the flag is down again
+ * @return false if there is something to do after all; the sleeper's flag is down again
  */
 bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set *set,
-                         atomic_bool *flag);
+                         struct wring_sleeper *sleeper);
 
 /** After the sleep. */
-void wring_sleep_end(struct wring_progress *progress, atomic_bool *flag);
+void wring_sleep_end(struct wring_sleeper *sleeper);
 
-/** Wait on one of the conditions for at most WRING_PARK_NS. Under park_mutex. @return true if that
+/** Wait on one of the conditions for at most park_ns. Under park_mutex. @return true if that
  *  time is over */
 bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition);
 

@@ -43,7 +43,7 @@ static void sleep_outside(struct wring_progress *progress, struct wring_wait_set
     let_go(progress);
     if (atomic_load(&progress->takers) == 0)
         wring_wait_set_sleep(set);
-    wring_sleep_end(progress, &progress->thread_sleeping);
+    wring_sleep_end(&progress->own);
 }
 
 /** Drive until nothing moves for long, a caller wants to, or it is time to stop. Holds the driver
@@ -62,7 +62,7 @@ static void drive(struct wring_progress *progress)
         if (wring_spin(progress, now - idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
-        if (!wring_sleep_prepare(progress, &set, &progress->thread_sleeping))
+        if (!wring_sleep_prepare(progress, &set, &progress->own))
             continue;
         sleep_outside(progress, &set);
         return;
@@ -108,7 +108,7 @@ static void park(struct wring_progress *progress)
         unsigned taken = atomic_load(&progress->taken);
         since = taken == seen ? since : now;
         seen = taken;
-        if (atomic_load(&progress->takers) == 0 && now - since >= WRING_PARK_NS)
+        if (atomic_load(&progress->takers) == 0 && now - since >= wring_wait_policy.park_ns)
             return;
         if (may_spin(progress, now - began) || !sleep_parked(progress))
             continue;

@@ -18,9 +18,9 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "transport/wait_policy.h"
 
 #define WRING_MODULE "session"
-#define LEAVE_PAUSE_NS 50000 /* between looks whether calls in other threads have left */
 
 static enum wring_status make_world(struct wring_session *session)
 {
@@ -116,7 +116,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
 
 static void await(struct wring_session *session, bool (*left)(const struct wring_session *))
 {
-    const struct timespec pause = {0, LEAVE_PAUSE_NS};
+    const struct timespec pause = {0, wring_wait_policy.pause_ns};
     while (!left(session))
         nanosleep(&pause, NULL);
 }

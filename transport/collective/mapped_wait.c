@@ -6,13 +6,7 @@
 #include "base/fpenv.h"
 #include "base/spin.h"
 #include "transport/collective/spread.h"
-
-/* others may keep the core long: then the engine is to see deadlines */
-#define CROWDED_NS WRING_NS_PER_MS
-#define COMPARED_EVERY 64 /* times that the core was given away: some hundred microseconds */
-#define UNEVEN_FOR 3      /* comparisons: the scheduler may see to it, and whoever moved settles */
-#define LOOKS_BESIDE 10   /* as long as a line and a late rank take, not half of a hand-over */
-#define LOOKS_SUMMED 100  /* as long as a shard takes that somebody sums already */
+#include "transport/wait_policy.h"
 
 bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
 {
@@ -58,7 +52,7 @@ static void spread_out(struct wring_mapped *mapped)
         return;
     int core = wring_spread_choose(mapped->cores, mapped->members.n, mapped->members.me, &usable);
     mapped->uneven = core >= 0 ? mapped->uneven + 1 : 0;
-    if (mapped->uneven < UNEVEN_FOR)
+    if (mapped->uneven < wring_wait_policy.uneven_for)
         return;
     mapped->uneven = 0;
     wring_spread_move(core, &usable);
@@ -67,7 +61,7 @@ static void spread_out(struct wring_mapped *mapped)
 static void give_core_away(struct wring_mapped *mapped)
 {
     sched_yield();
-    if (!mapped->spreads || ++mapped->yields < COMPARED_EVERY)
+    if (!mapped->spreads || ++mapped->yields < wring_wait_policy.compared_every)
         return;
     mapped->yields = 0;
     spread_out(mapped);
@@ -85,12 +79,13 @@ static bool look_crowded(struct wring_collective *collective, unsigned looks)
     uint32_t core = wring_mapped_show_core(mapped);
 
     for (unsigned beside = 0; !wring_mapped_all_there(mapped);) {
-        unsigned most = mapped->claimed ? LOOKS_SUMMED : LOOKS_BESIDE;
+        unsigned most =
+            mapped->claimed ? wring_wait_policy.looks_summed : wring_wait_policy.looks_beside;
         if (beside++ < most && all_come_from_beside(mapped, core)) {
             wring_spin_pause();
             continue;
         }
-        limit_ns = limit_ns == 0 ? wring_deadline_in(CROWDED_NS) : limit_ns;
+        limit_ns = limit_ns == 0 ? wring_deadline_in(wring_wait_policy.crowded_ns) : limit_ns;
         if (wring_mapped_give(collective, wring_now_ns() >= limit_ns ? 0 : looks)) {
             wring_mapped_yield(collective);
             return false;
