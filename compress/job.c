@@ -9,12 +9,13 @@
 #include "compress/codec.h"
 #include "compress/job_loss.h"
 #include "compress/kernels/sum.h"
+#include "compress/order.h"
 #include "compress/reduce.h"
 #include <wring/executor.h>
 
 #define SCRATCH_ALIGN 64
-#define RAW_SOURCES 64  /* so many are added in one pass; more take further passes */
 #define TILE_ELEMS 4096 /* 16 KiB of sum and as much of scratch stay in the first cache */
+#define TREE_ELEMS 1024 /* where there are sums of several levels */
 
 /** Of the scratch, before the codec's part: as many elements as the job has. */
 static size_t element_bytes(uint64_t elems)
@@ -94,7 +95,7 @@ static struct wring_codec_context source_context(const struct wring_job *job, ui
     return context;
 }
 
-/** acc = source, or acc += source with `add`. */
+/** acc = source, or acc += source with `add`: a code is decoded and added. */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
                                      struct tile tile, float *acc, bool add)
 {
@@ -135,7 +136,7 @@ static enum wring_status run_decode(struct wring_job *job)
 /** dst of the raw sources' part of a tile, and the copies of that while it is near. */
 static void sum_part(const struct wring_job *job, wring_sum_fn sum, struct tile tile)
 {
-    const void *runs[RAW_SOURCES];
+    const void *runs[WRING_ORDER_FOLDED];
     for (uint32_t i = 0; i < job->n_sources; i++)
         runs[i] = (const float *)job->sources[i].data + tile.begin;
     sum((float *)job->dst + tile.begin, runs, job->n_sources, tile.n, job->divisor);
@@ -147,11 +148,13 @@ static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
 {
     uint64_t length = wring_reduce_tile(job);
 
-    if (job->n_sources > RAW_SOURCES)
-        return false;
     for (uint32_t i = 0; i < job->n_sources; i++)
         if (!is_raw(&job->sources[i]) || job->sources[i].bytes != job->elems * sizeof(float))
             return false;
+    if (job->n_sources > WRING_ORDER_FOLDED) {
+        wring_reduce_by_tree(job);
+        return true;
+    }
     for (uint64_t begin = 0; begin < job->elems; begin += length) {
         uint64_t left = job->elems - begin;
         sum_part(job, sum, (struct tile){begin, left < length ? left : length});
@@ -159,28 +162,52 @@ static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
     return true;
 }
 
-/** dst itself, unless it is a source that is still to be read after the sum has begun. */
-static float *accumulator(const struct wring_job *job, struct tile tile, void *scratch)
+/** Where a slot of the order is, as long as a tile. The first is dst itself, unless that is a
+ *  source that is still to be read after the sum has begun. */
+static float *slot_of(const struct wring_job *job, struct tile tile, uint32_t slot, void *scratch)
 {
-    for (uint32_t i = 1; i < job->n_sources; i++)
-        if (job->sources[i].data == job->dst)
-            return scratch;
-    return (float *)job->dst + tile.begin;
+    bool own = slot > 0;
+    for (uint32_t i = 1; i < job->n_sources && !own; i++)
+        own = job->sources[i].data == job->dst;
+    if (!own)
+        return (float *)job->dst + tile.begin;
+    return (float *)scratch + slot * tile.n;
 }
 
-/** dst = the sum in source order, divided. */
+/** What a step adds is a source, or the next slot. */
+static enum wring_status sum_step(struct wring_job *job, wring_sum_fn sum, struct tile tile,
+                                  struct wring_order_step step, void *scratch)
+{
+    float *acc = slot_of(job, tile, step.slot, scratch);
+    enum wring_status status = WRING_OK;
+
+    if (step.first != WRING_ORDER_SLOT)
+        status = take_source(job, sum, step.first, tile, acc, false);
+    if (status == WRING_OK && step.second != WRING_ORDER_SLOT)
+        return take_source(job, sum, step.second, tile, acc, true);
+    if (status == WRING_OK) {
+        const void *runs[] = {acc, slot_of(job, tile, step.slot + 1, scratch)};
+        sum(acc, runs, 2, tile.n, 1);
+    }
+    return status;
+}
+
+/** dst = the sum in the order of FORMAT.md, divided. */
 static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struct tile tile,
                                   void *scratch)
 {
-    float *acc = accumulator(job, tile, scratch), *dst = (float *)job->dst + tile.begin;
-    for (uint32_t i = 0; i < job->n_sources; i++) {
-        enum wring_status status = take_source(job, sum, i, tile, acc, i > 0);
-        if (status != WRING_OK)
-            return status;
-    }
-    const void *runs[] = {acc};
-    sum(dst, runs, 1, tile.n, job->divisor); /* also makes every NaN the one NaN */
-    return WRING_OK;
+    const void *runs[] = {slot_of(job, tile, 0, scratch)};
+    struct wring_order order = wring_order_begin(job->n_sources);
+    struct wring_order_step step;
+    enum wring_status status = WRING_OK;
+
+    if (job->n_sources == 1)
+        status = take_source(job, sum, 0, tile, (float *)runs[0], false);
+    while (status == WRING_OK && wring_order_next(&order, &step))
+        status = sum_step(job, sum, tile, step, scratch);
+    if (status == WRING_OK) /* also makes every NaN the one NaN */
+        sum((float *)job->dst + tile.begin, runs, 1, tile.n, job->divisor);
+    return status;
 }
 
 /** The sum's way back. The owner goes on with what its peers will decode, not what it knows. */
@@ -213,13 +240,38 @@ static bool can_cut(const struct wring_codec *codec, uint64_t tile)
     return info->flags & WRING_CODEC_FIXED && info->unit != 0 && tile % info->unit == 0;
 }
 
+static bool can_cut_all(const struct wring_job *job, uint64_t tile)
+{
+    bool cut = can_cut(job->codec_out, tile);
+    for (uint32_t i = 0; cut && i < job->n_sources; i++)
+        cut = can_cut(job->sources[i].codec, tile) &&
+              job->sources[i].bytes == code_bytes(job->sources[i].codec, job->elems);
+    return cut;
+}
+
 static uint64_t tile_elems(const struct wring_job *job)
 {
-    bool cut = can_cut(job->codec_out, TILE_ELEMS);
-    for (uint32_t i = 0; cut && i < job->n_sources; i++)
-        cut = can_cut(job->sources[i].codec, TILE_ELEMS) &&
-              job->sources[i].bytes == code_bytes(job->sources[i].codec, job->elems);
-    return cut && job->elems > TILE_ELEMS ? TILE_ELEMS : job->elems;
+    bool tree = job->n_sources > WRING_ORDER_FOLDED;
+
+    if (tree && job->elems > TREE_ELEMS && can_cut_all(job, TREE_ELEMS))
+        return TREE_ELEMS;
+    return job->elems > TILE_ELEMS && can_cut_all(job, TILE_ELEMS) ? TILE_ELEMS : job->elems;
+}
+
+uint64_t wring_job_scratch_elems(const struct wring_job *job)
+{
+    bool coded = false;
+
+    if (job->kind == WRING_JOB_COPY)
+        return 0;
+    for (uint32_t i = 0; job->kind == WRING_JOB_REDUCE && i < job->n_sources; i++)
+        coded |= !is_raw(&job->sources[i]);
+    return wring_job_reserve_elems(job->elems, coded ? job->n_sources : 1);
+}
+
+uint64_t wring_job_reserve_elems(uint64_t elems, uint32_t coded)
+{
+    return elems * wring_order_slots(coded);
 }
 
 static enum wring_status run_reduce(struct wring_job *job, void *scratch)

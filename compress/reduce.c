@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "compress/order.h"
+#include "compress/tree.h"
 
 #define COPY_TILE_BYTES 4096 /* of each source: four fill half of the first cache */
-#define TILE_SOURCES 64      /* more are reduced in one piece */
 
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
 {
@@ -14,7 +15,8 @@ enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
     return job->tier != NULL && wring_cpu_tier_parse(job->tier, &tier) ? tier : wring_cpu_best();
 }
 
-wring_fold_fn wring_reduce_find(const struct wring_job *job)
+wring_fold_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
+                                enum wring_cpu_tier allowed)
 {
     static const enum wring_fold_kind kinds[WRING_OPS] = {
         [WRING_SUM] = WRING_FOLD_SUM,
@@ -23,8 +25,8 @@ wring_fold_fn wring_reduce_find(const struct wring_job *job)
         [WRING_MAX] = WRING_FOLD_MAX,
     };
     const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(job));
-    return tier->kernels->fold[job->dtype][kinds[job->op]];
+        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), allowed);
+    return tier->kernels->fold[dtype][kinds[op]];
 }
 
 static enum wring_status check_source(const struct wring_job *job, uint32_t i)
@@ -39,7 +41,7 @@ static enum wring_status check_source(const struct wring_job *job, uint32_t i)
 static void fold_all(const struct wring_job *job, wring_fold_fn fold)
 {
     uint64_t length = wring_reduce_tile(job), elem_bytes = wring_dtype_bytes(job->dtype);
-    struct wring_source part[TILE_SOURCES];
+    struct wring_source part[WRING_ORDER_FOLDED];
 
     for (uint64_t begin = 0; begin < job->elems; begin += length) {
         uint64_t left = job->elems - begin, n = left < length ? left : length;
@@ -47,6 +49,19 @@ static void fold_all(const struct wring_job *job, wring_fold_fn fold)
             part[i].data = (const uint8_t *)job->sources[i].data + begin * elem_bytes;
         fold((uint8_t *)job->dst + begin * elem_bytes, n < job->elems ? part : job->sources,
              job->n_sources, n, job->divisor);
+        wring_reduce_copy(job, begin * elem_bytes, n * elem_bytes);
+    }
+}
+
+void wring_reduce_by_tree(const struct wring_job *job)
+{
+    struct wring_tree tree = wring_tree_find(job->dtype, job->op, wring_job_tier(job));
+    uint64_t length = wring_reduce_tile(job), elem_bytes = wring_dtype_bytes(job->dtype);
+
+    for (uint64_t begin = 0; begin < job->elems; begin += length) {
+        uint64_t left = job->elems - begin, n = left < length ? left : length;
+        wring_tree_run(&tree, (uint8_t *)job->dst + begin * elem_bytes, job->sources,
+                       job->n_sources, begin, n, job->divisor);
         wring_reduce_copy(job, begin * elem_bytes, n * elem_bytes);
     }
 }
@@ -65,15 +80,17 @@ enum wring_status wring_reduce_run(struct wring_job *job)
         if (status != WRING_OK)
             return status;
     }
-    fold_all(job, wring_reduce_find(job));
+    if (job->n_sources > WRING_ORDER_FOLDED)
+        wring_reduce_by_tree(job);
+    else
+        fold_all(job, wring_reduce_fold(job->dtype, job->op, wring_job_tier(job)));
     return WRING_OK;
 }
 
 uint64_t wring_reduce_tile(const struct wring_job *job)
 {
     uint64_t tile = COPY_TILE_BYTES / wring_dtype_bytes(job->dtype);
-    return job->n_copies > 0 && job->n_sources <= TILE_SOURCES && job->elems > tile ? tile
-                                                                                    : job->elems;
+    return job->n_copies > 0 && job->elems > tile ? tile : job->elems;
 }
 
 void wring_reduce_copy(const struct wring_job *job, uint64_t at, uint64_t bytes)

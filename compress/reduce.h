@@ -19,8 +19,12 @@ static inline bool wring_reduce_takes(const struct wring_job *job)
 /** The highest tier that a job allows; an unknown name allows the best. */
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
 
-/** The kernel that runs such a job: its type, op and tier are looked at. */
-wring_fold_fn wring_reduce_find(const struct wring_job *job);
+/** The kernel that folds so; NULL for sums of float32, which are in kernels/sum.h. */
+wring_fold_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
+                                enum wring_cpu_tier allowed);
+
+/** Run a REDUCE job of more than WRING_ORDER_FOLDED raw sources, which have been checked. */
+void wring_reduce_by_tree(const struct wring_job *job);
 
 /**
  * Run a REDUCE job, in one pass over its sources.

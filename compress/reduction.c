@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compress/kernels/bits.h"
+#include "compress/order.h"
 #include "compress/reduce.h"
 
 static float load(const void *run, uint64_t i)
@@ -29,11 +30,17 @@ struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_o
         .runs = runs,
         .divisor = op == WRING_AVG ? (float)runs : 1,
     };
-    const struct wring_job job = {.kind = WRING_JOB_REDUCE, .dtype = dtype, .op = op, .tier = tier};
-    if (wring_reduce_takes(&job))
-        reduction.fold = wring_reduce_find(&job);
-    else
-        reduction.sum = wring_sum_find(wring_job_tier(&job));
+    const struct wring_job job = {.tier = tier};
+    enum wring_cpu_tier allowed = wring_job_tier(&job);
+
+    if (runs > WRING_ORDER_FOLDED) {
+        reduction.tree = wring_tree_find(dtype, op, allowed);
+        return reduction;
+    }
+    reduction.fold = wring_reduce_fold(dtype, op, allowed);
+    if (reduction.fold != NULL)
+        return reduction;
+    reduction.sum = wring_sum_find(allowed);
     reduction.few = runs == 2 && reduction.divisor == 1 ? sum_few_of_two : wring_sum_tiers[0].sum;
     return reduction;
 }
@@ -44,5 +51,9 @@ void wring_reduction_fold(const struct wring_reduction *reduction, void *dst,
     struct wring_source sources[WRING_REDUCTION_RUNS];
     for (size_t i = 0; i < reduction->runs; i++)
         sources[i].data = runs[i];
-    reduction->fold(dst, sources, reduction->runs, elems, reduction->divisor);
+    if (reduction->fold == NULL)
+        wring_tree_run(&reduction->tree, dst, sources, reduction->runs, 0, elems,
+                       reduction->divisor);
+    else
+        reduction->fold(dst, sources, reduction->runs, elems, reduction->divisor);
 }

@@ -10,6 +10,7 @@
 
 #include "compress/kernels/fold.h"
 #include "compress/kernels/sum.h"
+#include "compress/tree.h"
 #include <wring/types.h>
 
 #define WRING_REDUCTION_RUNS 64 /* at most */
@@ -17,9 +18,10 @@
 #define WRING_REDUCTION_FEW 4 /* elements: a wide kernel takes as long to begin as to sum these */
 
 struct wring_reduction {
-    wring_sum_fn sum;   /* of float32; or NULL */
-    wring_sum_fn few;   /* the same, of WRING_REDUCTION_FEW elements at most */
-    wring_fold_fn fold; /* of anything else */
+    wring_sum_fn sum;       /* of float32; or NULL */
+    wring_sum_fn few;       /* the same, of WRING_REDUCTION_FEW elements at most */
+    wring_fold_fn fold;     /* of anything else; NULL: by the tree */
+    struct wring_tree tree; /* of more runs than are folded */
     size_t runs;
     float divisor;
 };
@@ -31,13 +33,13 @@ struct wring_reduction {
 struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
                                             const char *tier);
 
-/** For wring_reduction_run(): whatever is no sum of float32. */
+/** For wring_reduction_run(): whatever is no sum of float32, or of more runs than are folded. */
 void wring_reduction_fold(const struct wring_reduction *reduction, void *dst,
                           const void *const *runs, uint64_t elems);
 
 /**
- * Reduce in the order of the runs, in the library's floating-point mode: between wring_fp_enter()
- * and wring_fp_leave(), which may take as long as a short reduction.
+ * Reduce in the order that FORMAT.md gives to so many runs, in the library's floating-point mode:
+ * between wring_fp_enter() and wring_fp_leave(), which may take as long as a short reduction.
  * @param dst  out, [elems]; may be exactly one of the runs
  * @param runs in, as many as the reduction was chosen for, [elems] each at any address
  */

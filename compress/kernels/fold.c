@@ -107,6 +107,30 @@ FOLD(i64_min, int64_t, int64_t, SAME, LESS, a, SAME)
 FOLD(i64_max, int64_t, int64_t, SAME, MORE, a, SAME)
 /* clang-format on */
 
+#define WIDEN(name, element, widen)                                       \
+    static void name(float *to, const void *from, uint64_t n)             \
+    {                                                                     \
+        for (uint64_t i = 0; i < n; i++) {                                \
+            element in;                                                   \
+            memcpy(&in, (const char *)from + i * sizeof(in), sizeof(in)); \
+            to[i] = widen(in);                                            \
+        }                                                                 \
+    }
+
+#define NARROW(name, element, narrow)                                        \
+    static void name(void *to, const float *from, uint64_t n, float divisor) \
+    {                                                                        \
+        for (uint64_t i = 0; i < n; i++) {                                   \
+            element out = (element)narrow(from[i] / divisor);                \
+            memcpy((char *)to + i * sizeof(out), &out, sizeof(out));         \
+        }                                                                    \
+    }
+
+WIDEN(f16_widen, uint16_t, half_widen)
+WIDEN(bf16_widen, uint16_t, upper_widen)
+NARROW(f16_narrow, uint16_t, half_narrow)
+NARROW(bf16_narrow, uint16_t, upper_narrow)
+
 void wring_fold_divide_i32(void *dst, uint64_t n, float divisor)
 {
     for (uint64_t i = 0; i < n && divisor != 1; i++) {
@@ -141,14 +165,19 @@ static void i64_sum(void *dst, const struct wring_source *src, size_t n_src, uin
     wring_fold_divide_i64(dst, n, divisor);
 }
 
-static const struct wring_fold_kernels scalar = {{
-    [WRING_F32] = {NULL, f32_min, f32_max},
-    [WRING_F64] = {f64_sum, f64_min, f64_max},
-    [WRING_F16] = {f16_sum, f16_min, f16_max},
-    [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
-    [WRING_I32] = {i32_sum, i32_min, i32_max},
-    [WRING_I64] = {i64_sum, i64_min, i64_max},
-}};
+static const struct wring_fold_kernels scalar = {
+    .fold =
+        {
+            [WRING_F32] = {NULL, f32_min, f32_max},
+            [WRING_F64] = {f64_sum, f64_min, f64_max},
+            [WRING_F16] = {f16_sum, f16_min, f16_max},
+            [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
+            [WRING_I32] = {i32_sum, i32_min, i32_max},
+            [WRING_I64] = {i64_sum, i64_min, i64_max},
+        },
+    .widen = {[WRING_F16] = f16_widen, [WRING_BF16] = bf16_widen},
+    .narrow = {[WRING_F16] = f16_narrow, [WRING_BF16] = bf16_narrow},
+};
 
 const struct wring_fold_tier wring_fold_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

@@ -33,8 +33,16 @@ enum wring_fold_kind {
 };
 #define WRING_FOLDS 3
 
+/** to[i] = the float32 that it stands for, exactly. @param from  [n] of a 16-bit type */
+typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
+
+/** to[i] = from[i] / divisor, rounded once: as a sum ends. @param to  [n] of a 16-bit type */
+typedef void (*wring_narrow_fn)(void *to, const float *from, uint64_t n, float divisor);
+
 struct wring_fold_kernels {
     wring_fold_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL for the sum of float32 alone */
+    wring_widen_fn widen[WRING_DTYPES];   /* of types whose sums travel as float32; NULL: others */
+    wring_narrow_fn narrow[WRING_DTYPES]; /* the same types' */
 };
 
 struct wring_fold_tier {

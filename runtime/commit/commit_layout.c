@@ -196,7 +196,9 @@ enum wring_status wring_commit_make(struct wring_session *session)
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         uint64_t piece = at->collective.work.geometry.chunk_elems;
-        piece = piece < at->elems ? piece : at->elems;
+        piece = wring_job_reserve_elems(piece < at->elems ? piece : at->elems,
+                                        at->collective.work.codec != NULL ? at->collective.members.n
+                                                                          : 1);
         most = piece > most ? piece : most;
         status = make_bucket(at);
     }

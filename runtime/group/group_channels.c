@@ -114,6 +114,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     if (status == WRING_OK)
         status = make_board(group);
     if (status == WRING_OK)
-        status = wring_session_reserve(session, wring_geometry_most(slot_bytes));
+        status = wring_session_reserve(session,
+                                       wring_job_reserve_elems(wring_geometry_most(slot_bytes), n));
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a collective must give, computed in one thread straight from the definition of its scheme:
- * whole spans at once, scalar codecs, sums in a plain loop. The machine under test has to agree
+ * whole spans at once, scalar codecs, sums element by element. The machine under test has to agree
  * with it bit for bit; how far results may be off the true sum is checked in bound.c.
  */
 #include <math.h>
@@ -25,6 +25,7 @@ struct oracle {
     float **residuals; /* [n][in_elems] */
     uint32_t nodes;    /* they exchange hierarchically; 0: they do not */
     void **own;        /* [ranks][in_elems] hierarchically: what nodes' inputs are the sums of */
+    float **decoded;   /* [n][in_elems] */
     float *scratch;    /* [in_elems] */
     void *out;         /* [out_elems] */
     uint8_t *code;
@@ -66,18 +67,20 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
                         unsigned step)
 {
     uint64_t n = span.end - span.begin;
+    const float *x[WRING_TEST_SOURCES];
     for (uint32_t r = 0; r < o->n; r++) {
-        const float *x = (const float *)o->inputs[r] + span.begin;
-        if (r != owner) {
-            through_codec(o, (struct way){n, span.begin, step, r, 0}, x, o->scratch,
-                          o->residuals[r] + span.begin);
-            x = o->scratch;
-        }
-        for (uint64_t i = 0; i < n; i++)
-            sum[i] = one_nan(r == 0 ? x[i] : sum[i] + x[i]);
+        x[r] = (const float *)o->inputs[r] + span.begin;
+        if (r == owner)
+            continue;
+        through_codec(o, (struct way){n, span.begin, step, r, 0}, x[r], o->decoded[r],
+                      o->residuals[r] + span.begin);
+        x[r] = o->decoded[r];
     }
-    for (uint64_t i = 0; o->c->op == WRING_AVG && i < n; i++)
-        sum[i] = one_nan(sum[i] / (float)o->c->ranks);
+    for (uint64_t i = 0; i < n; i++) {
+        sum[i] = one_nan(wring_test_sum(x, o->n, i));
+        if (o->c->op == WRING_AVG)
+            sum[i] = one_nan(sum[i] / (float)o->c->ranks);
+    }
 }
 
 static bool is_sharded(const struct oracle *o)
@@ -212,10 +215,10 @@ static const uint8_t *input_at(const struct oracle *o, uint32_t rank, uint64_t e
     return (const uint8_t *)o->inputs[rank] + element * wring_dtype_bytes(o->c->dtype);
 }
 
-/** The same for all schemes: in rank order, whoever does it. */
+/** The same for all schemes: in the one order, whoever does it. */
 static void raw_reduction(struct oracle *o, uint64_t begin)
 {
-    const void *sources[16];
+    const void *sources[WRING_TEST_SOURCES];
     for (uint32_t r = 0; r < o->c->ranks; r++)
         sources[r] = input_at(o, r, begin);
     wring_test_reduce(o->c->dtype, o->c->op, sources, o->c->ranks, o->c->elems, o->out);
@@ -323,6 +326,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     o.inputs = make_rows(o.n, in_elems + 1, bytes);
     o.residuals = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
     o.own = make_rows(o.nodes > 0 ? c->ranks : 0, in_elems + 1, bytes);
+    o.decoded = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
     o.scratch = calloc(in_elems + 1, sizeof(float));
     o.out = calloc(wring_matrix_out_elems(c) + 1, bytes);
     o.code = malloc(wring_codec_bound(o.codec, in_elems) + 64);
@@ -336,6 +340,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
 
     free_rows(o.inputs, o.n);
     free_rows((void **)o.residuals, o.n);
+    free_rows((void **)o.decoded, o.n);
     free_rows(o.own, o.nodes > 0 ? c->ranks : 0);
     free(o.scratch);
     free(o.out);

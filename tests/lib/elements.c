@@ -2,6 +2,7 @@
 #include "tests/lib/elements.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/test.h"
@@ -139,22 +140,58 @@ static double add(enum wring_dtype dtype, double a, double next)
     return dtype == WRING_F64 ? a + next : (double)((float)a + (float)next);
 }
 
+static double combine(enum wring_dtype dtype, enum wring_op op, double a, double next)
+{
+    if (op == WRING_SUM || op == WRING_AVG)
+        return add(dtype, a, next);
+    if (isnan(a) || isnan(next))
+        return NAN;
+    return (op == WRING_MIN ? next < a : next > a) ? next : a;
+}
+
+uint32_t wring_test_leaves(uint32_t n)
+{
+    uint32_t p = 1;
+    while (2 * p <= n)
+        p *= 2;
+    return p;
+}
+
+/** The leaves from `first` on, `width` of them: a block of the tree. */
+static double reduce_block(enum wring_dtype dtype, enum wring_op op, const double *x, uint32_t n,
+                           uint32_t first, uint32_t width)
+{
+    uint32_t other = first + wring_test_leaves(n);
+    if (width > 1)
+        return combine(dtype, op, reduce_block(dtype, op, x, n, first, width / 2),
+                       reduce_block(dtype, op, x, n, first + width / 2, width / 2));
+    return other < n ? combine(dtype, op, x[first], x[other]) : x[first];
+}
+
 static double reduce_floats(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                             uint32_t n_src, uint64_t i)
 {
-    double a = (double)wring_test_element(dtype, src[0], i);
-    for (uint32_t s = 1; s < n_src; s++) {
-        double next = (double)wring_test_element(dtype, src[s], i);
-        if (op == WRING_SUM || op == WRING_AVG)
-            a = add(dtype, a, next);
-        else if (isnan(a) || isnan(next))
-            a = NAN;
-        else if (op == WRING_MIN ? next < a : next > a)
-            a = next;
-    }
+    double x[WRING_TEST_SOURCES] = {0};
+    if (n_src > WRING_TEST_SOURCES)
+        abort();
+    for (uint32_t s = 0; s < n_src; s++)
+        x[s] = (double)wring_test_element(dtype, src[s], i);
+    double a = x[0];
+    if (n_src > 8)
+        a = reduce_block(dtype, op, x, n_src, 0, wring_test_leaves(n_src));
+    for (uint32_t s = 1; n_src <= 8 && s < n_src; s++)
+        a = combine(dtype, op, a, x[s]);
     if (op == WRING_AVG)
         a = dtype == WRING_F64 ? a / n_src : (double)((float)a / (float)n_src);
     return a;
+}
+
+float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i)
+{
+    const void *runs[WRING_TEST_SOURCES];
+    for (uint32_t s = 0; s < n_src && s < WRING_TEST_SOURCES; s++)
+        runs[s] = src[s];
+    return (float)reduce_floats(WRING_F32, WRING_SUM, runs, n_src, i);
 }
 
 void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,

@@ -29,9 +29,18 @@ enum wring_test_kind {
 void wring_test_fill(enum wring_dtype dtype, void *data, uint64_t elems, enum wring_test_kind kind,
                      uint32_t seed);
 
-/** dst = the reduction of src, [n_src] runs of [elems], in their order; an average is by n_src. */
+#define WRING_TEST_SOURCES 80 /* at most, of a reduction */
+
+/** dst = the reduction of src, [n_src] runs of [elems], in the order that FORMAT.md gives to so
+ * many; an average is by n_src. */
 void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                        uint32_t n_src, uint64_t elems, void *dst);
+
+/** Element i of the sum of float32 in that order, not divided. */
+float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i);
+
+/** The largest power of two that is not more than n: the leaves of the tree of n sources. */
+uint32_t wring_test_leaves(uint32_t n);
 
 /** data = data / divisor, as an average divides its sum. Not of 16-bit types, whose sums are not
  * yet rounded then. */

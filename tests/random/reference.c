@@ -81,21 +81,63 @@ static void through(const struct wring_codec *codec, uint32_t phase, const float
     free(code);
 }
 
+/** What members contribute to a span: each but `own` through the codec. */
+struct contributions {
+    const struct party *party;
+    const struct wring_codec *codec;
+    struct span span;
+    uint32_t own;
+};
+
+/** sum = a member's contribution, or with `add` += that. */
+static void contribute(const struct contributions *all, uint32_t i, float *sum, bool add)
+{
+    const struct party *party = all->party;
+    uint64_t n = all->span.end - all->span.begin;
+    const float *x = (const float *)party->inputs[i] + all->span.begin;
+    float *residual = party->residuals[i] != NULL ? party->residuals[i] + all->span.begin : NULL;
+
+    if (i != all->own)
+        through(all->codec, 0, x, n, residual, sum, add);
+    for (uint64_t e = 0; i == all->own && e < n; e++)
+        sum[e] = add ? sum[e] + x[e] : x[e];
+}
+
+/** sum = the leaves from `first` on, `width` of them: a block of the tree. */
+static void sum_block(const struct contributions *all, uint32_t first, uint32_t width, float *sum)
+{
+    uint64_t n = all->span.end - all->span.begin;
+    uint32_t second = first + width / 2, p = wring_test_leaves(all->party->n);
+
+    if (width == 1) {
+        contribute(all, first, sum, false);
+        if (first + p < all->party->n)
+            contribute(all, first + p, sum, true);
+        return;
+    }
+    sum_block(all, first, width / 2, sum);
+    if (width == 2 && second + p >= all->party->n) { /* a contribution itself */
+        contribute(all, second, sum, true);
+        return;
+    }
+    float *other = malloc((n + 1) * sizeof(*other));
+    sum_block(all, second, width / 2, other);
+    for (uint64_t e = 0; e < n; e++)
+        sum[e] += other[e];
+    free(other);
+}
+
 /** sum = that of all, each but `own` through the codec; divided if it is an average. */
 static void add_up(const struct party *party, const struct wring_codec *codec, enum wring_op op,
                    struct span span, uint32_t own, float *sum)
 {
-    uint64_t n = span.end - span.begin;
+    const struct contributions all = {party, codec, span, own};
 
-    for (uint32_t i = 0; i < party->n; i++) {
-        const float *x = (const float *)party->inputs[i] + span.begin;
-        float *residual = party->residuals[i] != NULL ? party->residuals[i] + span.begin : NULL;
-        if (i != own)
-            through(codec, 0, x, n, residual, sum, i > 0);
-        for (uint64_t e = 0; i == own && e < n; e++)
-            sum[e] = i == 0 ? x[e] : sum[e] + x[e];
-    }
-    for (uint64_t e = 0; e < n; e++)
+    if (party->n > 8)
+        sum_block(&all, 0, wring_test_leaves(party->n), sum);
+    for (uint32_t i = 0; party->n <= 8 && i < party->n; i++)
+        contribute(&all, i, sum, i > 0);
+    for (uint64_t e = 0; e < span.end - span.begin; e++)
         sum[e] = one_nan(op == WRING_AVG ? sum[e] / (float)party->divisor : sum[e]);
 }
 

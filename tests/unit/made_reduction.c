@@ -16,7 +16,7 @@ static struct wring_codec *make(const char *spec)
 
 void made_reduction_run(struct wring_job *job)
 {
-    void *scratch = aligned_alloc(64, wring_job_scratch_bytes(job->elems));
+    void *scratch = aligned_alloc(64, wring_job_scratch_bytes(wring_job_scratch_elems(job)));
     wring_job_run(job, scratch);
     free(scratch);
 }

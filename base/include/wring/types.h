@@ -28,14 +28,20 @@ enum wring_dtype {
 #define WRING_DTYPES 6
 
 /**
- * How contributions become one. Always in rank order; compress/FORMAT.md, "Reductions", has the
- * rounding: 16-bit types add in float32 and round once, integers wrap.
+ * How contributions become one. The order is a function of the number of members, and never of
+ * provider, chunk, executor or arrival. Up to 8 members: a left fold by rank. More than 8: the
+ * binary tree over the member index; with p the largest power of two that is not more than n,
+ * member p + i is first added to member i, then at level l the block with bit l clear takes the one
+ * with bit l set. Hierarchical schemes do so within nodes, and then between them.
+ * compress/FORMAT.md, "Reductions", has examples and the rounding: 16-bit types add in float32 and
+ * round once, integers wrap.
  */
 enum wring_op {
     WRING_SUM = 0,
-    WRING_AVG = 1, /* the sum divided by the number of ranks, once, where it was reduced; that of
+    WRING_AVG = 1, /* the sum divided by the number of ranks, once, after the last addition; that of
                       integers is cut off towards zero */
-    WRING_MIN = 2, /* NaN if any contribution is NaN; of +0 and -0 the one of the lower rank */
+    WRING_MIN = 2, /* NaN if any contribution is NaN; of +0 and -0 the one further left in that
+                      order: of up to 8 members the lowest rank's */
     WRING_MAX = 3,
 };
 #define WRING_OPS 4

@@ -28,11 +28,10 @@ enum wring_job_kind {
     /** dst = decode(sources[0]). */
     WRING_JOB_DECODE,
     /**
-     * acc = sum of sources in their order, in float32; divided by `divisor` if that is not 1.
-     * With codec_out: code = encode(acc + residual), residual updated, dst = decode(code).
-     * Without: dst = acc.
-     * Other types than float32, and `op` min or max: dst = the reduction that FORMAT.md,
-     * "Reductions", defines; no codecs.
+     * acc = sum of sources in the order of FORMAT.md, "Reductions", in float32; divided by
+     * `divisor` if that is not 1. With codec_out: code = encode(acc + residual), residual updated,
+     * dst = decode(code). Without: dst = acc. Other types than float32, and `op` min or max: dst =
+     * the reduction that FORMAT.md, "Reductions", defines; no codecs.
      */
     WRING_JOB_REDUCE,
     /** dst = sources[0] as it is; `elems` counts bytes. No codec. */
@@ -61,9 +60,8 @@ struct wring_job {
     struct wring_codec_context context; /* ENCODE, DECODE: of the code. REDUCE: of the code it
                            makes; sources[i] is decoded as what rank i encoded in phase 0 */
 
-    const float *src; /* ENCODE: in, [elems] */
-    const struct wring_source
-        *sources; /* DECODE, COPY: one; REDUCE: n_sources, summed in this order */
+    const float *src;                   /* ENCODE: in, [elems] */
+    const struct wring_source *sources; /* DECODE, COPY: one; REDUCE: n_sources, by their index */
     uint32_t n_sources;
     float divisor; /* REDUCE: 1 for a sum, the number of ranks for an average */
 
@@ -91,11 +89,13 @@ struct wring_job {
     struct wring_job *next;   /* the executor's */
 };
 
-/** Elements for which a job needs scratch: at most what its executor was told to reserve. */
-static inline uint64_t wring_job_scratch_elems(const struct wring_job *job)
-{
-    return job->kind == WRING_JOB_COPY ? 0 : job->elems;
-}
+/** Elements for which a job needs scratch: at most what its executor was told to reserve. As many
+ *  as it has, but where more than 8 codes are reduced: there sums of several levels wait. */
+uint64_t wring_job_scratch_elems(const struct wring_job *job);
+
+/** What to reserve for jobs of at most so many elements. @param coded  sources of a reduction, if
+ *  there are codes among them; else 1 */
+uint64_t wring_job_reserve_elems(uint64_t elems, uint32_t coded);
 
 /** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */
 size_t wring_job_scratch_bytes(uint64_t max_elems);
@@ -104,7 +104,8 @@ size_t wring_job_scratch_bytes(uint64_t max_elems);
  * Run a job now, in this thread, and set all of it that is "out".
  * Sets the floating-point mode for the while. Threads: safe on different jobs and scratch.
  *
- * @param scratch  [wring_job_scratch_bytes(job->elems)], 64-byte aligned, the thread's own
+ * @param scratch  [wring_job_scratch_bytes(wring_job_scratch_elems(job))], 64-byte aligned, the
+ * thread's own
  */
 void wring_job_run(struct wring_job *job, void *scratch);
 

@@ -120,6 +120,11 @@ WRING_FOLD(bf16, sum, __m256, 8, 2)
 WRING_FOLD(bf16, min, __m256, 8, 2)
 WRING_FOLD(bf16, max, __m256, 8, 2)
 
+WRING_WIDEN(f16, 8)
+WRING_WIDEN(bf16, 8)
+WRING_NARROW(f16, __m256, 8)
+WRING_NARROW(bf16, __m256, 8)
+
 /* float64 */
 
 static inline __m256d load_f64(const void *at)
@@ -243,11 +248,16 @@ static void i64_sum(void *dst, const struct wring_source *src, size_t n_src, uin
     wring_fold_divide_i64(dst, n, divisor);
 }
 
-const struct wring_fold_kernels wring_fold_avx2 = {{
-    [WRING_F32] = {NULL, f32_min, f32_max},
-    [WRING_F64] = {f64_sum, f64_min, f64_max},
-    [WRING_F16] = {f16_sum, f16_min, f16_max},
-    [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
-    [WRING_I32] = {i32_sum, i32_min, i32_max},
-    [WRING_I64] = {i64_sum, i64_min, i64_max},
-}};
+const struct wring_fold_kernels wring_fold_avx2 = {
+    .fold =
+        {
+            [WRING_F32] = {NULL, f32_min, f32_max},
+            [WRING_F64] = {f64_sum, f64_min, f64_max},
+            [WRING_F16] = {f16_sum, f16_min, f16_max},
+            [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
+            [WRING_I32] = {i32_sum, i32_min, i32_max},
+            [WRING_I64] = {i64_sum, i64_min, i64_max},
+        },
+    .widen = {[WRING_F16] = f16_widen, [WRING_BF16] = bf16_widen},
+    .narrow = {[WRING_F16] = f16_narrow, [WRING_BF16] = bf16_narrow},
+};

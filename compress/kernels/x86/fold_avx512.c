@@ -119,6 +119,11 @@ WRING_FOLD(bf16, sum, __m512, 16, 2)
 WRING_FOLD(bf16, min, __m512, 16, 2)
 WRING_FOLD(bf16, max, __m512, 16, 2)
 
+WRING_WIDEN(f16, 16)
+WRING_WIDEN(bf16, 16)
+WRING_NARROW(f16, __m512, 16)
+WRING_NARROW(bf16, __m512, 16)
+
 /* float64 */
 
 static inline __m512d load_f64(const void *at)
@@ -242,11 +247,16 @@ static void i64_sum(void *dst, const struct wring_source *src, size_t n_src, uin
     wring_fold_divide_i64(dst, n, divisor);
 }
 
-const struct wring_fold_kernels wring_fold_avx512 = {{
-    [WRING_F32] = {NULL, f32_min, f32_max},
-    [WRING_F64] = {f64_sum, f64_min, f64_max},
-    [WRING_F16] = {f16_sum, f16_min, f16_max},
-    [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
-    [WRING_I32] = {i32_sum, i32_min, i32_max},
-    [WRING_I64] = {i64_sum, i64_min, i64_max},
-}};
+const struct wring_fold_kernels wring_fold_avx512 = {
+    .fold =
+        {
+            [WRING_F32] = {NULL, f32_min, f32_max},
+            [WRING_F64] = {f64_sum, f64_min, f64_max},
+            [WRING_F16] = {f16_sum, f16_min, f16_max},
+            [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
+            [WRING_I32] = {i32_sum, i32_min, i32_max},
+            [WRING_I64] = {i64_sum, i64_min, i64_max},
+        },
+    .widen = {[WRING_F16] = f16_widen, [WRING_BF16] = bf16_widen},
+    .narrow = {[WRING_F16] = f16_narrow, [WRING_BF16] = bf16_narrow},
+};

@@ -46,4 +46,38 @@
         }                                                                                        \
     }
 
+/** WRING_WIDEN(type, lanes) defines type_widen(), a wring_widen_fn, of the same functions. */
+#define WRING_WIDEN(type, lanes)                                        \
+    static void type##_widen(float *to, const void *from, uint64_t n)   \
+    {                                                                   \
+        uint64_t i = 0;                                                 \
+        for (; i + (lanes) <= n; i += (lanes))                          \
+            store_f32(to + i, load_##type((const char *)from + i * 2)); \
+        if (i < n) {                                                    \
+            unsigned char part[2 * (lanes)] = {0};                      \
+            float wide[lanes];                                          \
+            memcpy(part, (const char *)from + i * 2, (n - i) * 2);      \
+            store_f32(wide, load_##type(part));                         \
+            memcpy(to + i, wide, (n - i) * sizeof(*to));                \
+        }                                                               \
+    }
+
+/** WRING_NARROW(type, vector, lanes): and type_narrow(), a wring_narrow_fn. */
+#define WRING_NARROW(type, vector, lanes)                                             \
+    static void type##_narrow(void *to, const float *from, uint64_t n, float divisor) \
+    {                                                                                 \
+        uint64_t i = 0;                                                               \
+        for (; i + (lanes) <= n; i += (lanes)) {                                      \
+            vector sum = end_sum_##type(load_f32(from + i), divisor);                 \
+            store_##type((char *)to + i * 2, sum);                                    \
+        }                                                                             \
+        if (i < n) {                                                                  \
+            unsigned char part[2 * (lanes)];                                          \
+            float wide[lanes] = {0};                                                  \
+            memcpy(wide, from + i, (n - i) * sizeof(*from));                          \
+            store_##type(part, end_sum_##type(load_f32(wide), divisor));              \
+            memcpy((char *)to + i * 2, part, (n - i) * 2);                            \
+        }                                                                             \
+    }
+
 #endif
