@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/wait_set.h"
 #include "transport/clocks.h"
 #include "transport/put_window.h"
 #include <wring/bootstrap.h>
@@ -233,9 +234,6 @@ void wring_fabric_leave(struct wring_fabric *fabric);
 
 /** Drops all connections at once. NULL is fine. */
 void wring_fabric_destroy(struct wring_fabric *fabric);
-
-/** Sleep until a descriptor is ready or the deadline has come; at once if the set is busy. */
-void wring_wait_set_sleep(struct wring_wait_set *set);
 
 /** Registered memory: one region per device that takes it. */
 struct wring_block {

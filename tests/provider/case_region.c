@@ -92,7 +92,7 @@ static void device_memory_is_as_promised(void)
     const struct wring_provider_ops *ops = a.provider->ops;
     ops->capabilities(a.provider, &caps);
     struct wring_memory memory = {
-        .base = a.base, .bytes = 4096, .kind = WRING_MEMORY_DMABUF, .fd = -1};
+        .base = a.base, .bytes = 4096, .kind = WRING_MEMORY_DEVICE, .fd = -1};
     enum wring_status status = ops->region_create(a.provider, &memory, &region);
     CHECK(caps.dmabuf_regions ? status != WRING_OK : status == WRING_ERR_UNSUPPORTED,
           "a descriptor that is none: %s", wring_status_text(status));
@@ -152,7 +152,7 @@ static void device_memory_carries_bytes(void)
         REQUIRE(wring_memory_alloc(AT + BYTES, &file) == WRING_OK, "memory");
         const struct wring_memory device = {.base = (void *)(uintptr_t)(0x7000000000 + AT),
                                             .bytes = BYTES,
-                                            .kind = WRING_MEMORY_DMABUF,
+                                            .kind = WRING_MEMORY_DEVICE,
                                             .fd = file.fd,
                                             .fd_offset = AT};
         carry(&a, &b, &device, (uint8_t *)file.base + AT, sizes[i]);

@@ -92,7 +92,7 @@ static void dmabufs_are_taken_where_devices_take_them(void)
     struct wring_region *region;
     struct wring_memory what = {.base = (void *)(uintptr_t)0x7f0000001000,
                                 .bytes = 8192,
-                                .kind = WRING_MEMORY_DMABUF,
+                                .kind = WRING_MEMORY_DEVICE,
                                 .fd = 33,
                                 .fd_offset = 4096};
     for (size_t i = 0; i < sizeof(noes) / sizeof(noes[0]); i++) {

@@ -108,7 +108,7 @@ static enum wring_status unix_region_create(struct wring_provider *base,
                                             struct wring_region **out)
 {
     struct unix_provider *provider = (struct unix_provider *)base;
-    if (memory->kind == WRING_MEMORY_DMABUF)
+    if (memory->kind == WRING_MEMORY_DEVICE)
         return WRING_ERR_UNSUPPORTED;
     struct unix_region *region = calloc(1, sizeof(*region));
     if (region == NULL)

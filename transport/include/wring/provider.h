@@ -17,13 +17,14 @@
 #ifndef WRING_PROVIDER_H
 #define WRING_PROVIDER_H
 
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <wring/log.h>
+#include <wring/memory.h>
 #include <wring/status.h>
+#include <wring/wait_set.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,20 +44,14 @@ extern "C" {
 struct wring_log;
 struct wring_config;
 
-enum wring_memory_kind {
-    WRING_MEMORY_HOST,   /* any memory of this process */
-    WRING_MEMORY_SHARED, /* a mapping of `fd`, which another process can map as well */
-    WRING_MEMORY_DMABUF, /* memory of a device behind the dma-buf `fd`; base is its address there,
-                            which this process need not be able to read */
-};
-
 /** A piece of memory to be registered. */
 struct wring_memory {
     void *base;
     size_t bytes;
     enum wring_memory_kind kind;
-    int fd;             /* SHARED, DMABUF: the file behind it, borrowed for the call; else -1 */
-    uint64_t fd_offset; /* SHARED, DMABUF: where base lies in it */
+    int fd;             /* SHARED: the file behind it, DEVICE: its dma-buf; borrowed for the call;
+                           else -1 */
+    uint64_t fd_offset; /* SHARED, DEVICE: where base lies in it */
     bool source_only;   /* the source of puts and nothing else: it is not exported, no peer can
                            reach it. Its registration may be shared and outlive its regions, so
                            whoever sets this calls memory_gone before the memory goes */
@@ -98,7 +93,7 @@ struct wring_provider_caps {
     bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
     bool put_acked;       /* PUT_DONE waits for the peer's acknowledgement, a round trip */
     bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; SHARED all do */
-    bool dmabuf_regions;  /* and WRING_MEMORY_DMABUF */
+    bool dmabuf_regions;  /* and WRING_MEMORY_DEVICE */
     bool remote_map;      /* wring_provider_ops.remote_map works */
     bool same_host_only;  /* reaches peers of one boot id and network namespace only */
 };
@@ -131,14 +126,6 @@ struct wring_event {
     const void *data; /* valid until the next call into this provider; each event has its own */
     enum wring_status status;
     const char *text; /* CLOSED: one line that says why; valid as data is */
-};
-
-/** What a thread that wants to sleep waits for. */
-struct wring_wait_set {
-    struct pollfd fds[16];
-    unsigned n;           /* of those that are taken: others come before a provider, and after it */
-    uint64_t deadline_ns; /* wake at that time even so; WRING_NEVER where nothing is timed */
-    bool busy;            /* do not sleep: there is something to poll, or sleep is not possible */
 };
 
 /**

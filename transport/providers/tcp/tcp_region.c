@@ -43,7 +43,7 @@ enum wring_status wring_tcp_region_create(struct wring_provider *base,
                                           struct wring_region **out)
 {
     struct tcp_provider *provider = (struct tcp_provider *)base;
-    if (memory->kind == WRING_MEMORY_DMABUF)
+    if (memory->kind == WRING_MEMORY_DEVICE)
         return WRING_ERR_UNSUPPORTED;
     struct tcp_region *region = calloc(1, sizeof(*region));
     if (region == NULL)

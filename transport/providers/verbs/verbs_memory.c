@@ -176,14 +176,14 @@ enum wring_status wring_verbs_pin(struct verbs_memory *memory, const struct wrin
     struct pin *pin;
     if (what->bytes == 0 || (uintptr_t)what->base + what->bytes < (uintptr_t)what->base)
         return WRING_ERR_INVALID;
-    if (what->kind == WRING_MEMORY_DMABUF && !memory->dmabuf) {
+    if (what->kind == WRING_MEMORY_DEVICE && !memory->dmabuf) {
         wring_info(memory->registrar.params.log,
                    "a dma-buf was not registered: not every device in use, or "
                    "not its driver, takes them; memory of the host is needed");
         return WRING_ERR_UNSUPPORTED;
     }
     /* addresses of other devices are no addresses here: they say nothing about being the same */
-    enum wring_status status = use == VERBS_PIN_SOURCE && what->kind != WRING_MEMORY_DMABUF
+    enum wring_status status = use == VERBS_PIN_SOURCE && what->kind != WRING_MEMORY_DEVICE
                                    ? pin_source(memory, what, &pin)
                                    : pin_alone(memory, what, use, &pin);
     if (status == WRING_OK)

@@ -16,7 +16,7 @@ enum wring_status wring_verbs_region_create(struct verbs_memory *memory,
     if (region == NULL)
         return WRING_ERR_NO_MEMORY;
     *region = (struct verbs_region){.base = {provider, what->base, what->bytes}, .memory = memory};
-    region->on_device = what->kind == WRING_MEMORY_DMABUF;
+    region->on_device = what->kind == WRING_MEMORY_DEVICE;
     region->use = what->source_only ? VERBS_PIN_SOURCE : VERBS_PIN_TARGET;
     enum wring_status status = wring_verbs_pin(memory, what, region->use, &region->pin);
     if (status != WRING_OK) {

@@ -62,7 +62,7 @@ enum wring_status wring_verbs_register_refused(const struct verbs_registrar *reg
                     strerrordesc_np(error), limit);
         return WRING_ERR_NO_MEMORY;
     }
-    bool dmabuf = kind == WRING_MEMORY_DMABUF;
+    bool dmabuf = kind == WRING_MEMORY_DEVICE;
     wring_error(log, "cannot register %zu bytes%s with %s: %s", bytes,
                 dmabuf ? " of a dma-buf" : "", device, strerrordesc_np(error));
     if (error == EFAULT || (dmabuf && error == EBADF))
@@ -81,7 +81,7 @@ static struct ibv_mr *register_one(const struct verbs_registrar *registrar, unsi
     if (use == VERBS_PIN_TARGET && registrar->relaxed)
         access |= IBV_ACCESS_RELAXED_ORDERING;
 
-    if (what->kind == WRING_MEMORY_DMABUF)
+    if (what->kind == WRING_MEMORY_DEVICE)
         return library->reg_dmabuf_mr(pd, what->fd_offset, pin->bytes, (uintptr_t)pin->base,
                                       what->fd, access);
     if ((access & IBV_ACCESS_RELAXED_ORDERING) != 0)

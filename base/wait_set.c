@@ -2,7 +2,7 @@
 #include <poll.h>
 
 #include "base/clock.h"
-#include "transport/fabric.h"
+#include "base/wait_set.h"
 
 void wring_wait_set_sleep(struct wring_wait_set *set)
 {
