@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The executor that is no executor: each job runs inside submit(), in the caller's thread. */
+/** The executor that is no executor: each job runs inside submit(), in the caller's thread. So what
+ *  was submitted before is always over, and events have always happened. */
 #include <stdlib.h>
 
-#include <wring/executor.h>
-
-#define SCRATCH_ALIGN 64
+#include "compress/executor_host.h"
 
 struct inline_executor {
     struct wring_executor base;
     void *scratch;
     uint64_t max_elems;
     struct wring_job *first, **last; /* finished, not yet polled */
+    char event;                      /* that all events are */
 };
 
 static enum wring_status inline_reserve(struct wring_executor *executor, uint64_t max_elems)
@@ -19,7 +19,7 @@ static enum wring_status inline_reserve(struct wring_executor *executor, uint64_
     if (max_elems <= self->max_elems)
         return WRING_OK;
 
-    void *scratch = aligned_alloc(SCRATCH_ALIGN, wring_job_scratch_bytes(max_elems));
+    void *scratch = aligned_alloc(WRING_SCRATCH_ALIGN, wring_job_scratch_bytes(max_elems));
     if (scratch == NULL)
         return WRING_ERR_NO_MEMORY;
     free(self->scratch);
@@ -34,10 +34,7 @@ static void inline_submit(struct wring_executor *executor, struct wring_job *con
 
     for (size_t i = 0; i < n; i++) {
         struct wring_job *job = jobs[i];
-        if (wring_job_scratch_elems(job) <= self->max_elems)
-            wring_job_run(job, self->scratch);
-        else
-            job->status = WRING_ERR_INVALID; /* longer than was reserved */
+        wring_host_run(job, self->scratch, self->max_elems);
         job->next = NULL;
         *self->last = job;
         self->last = &job->next;
@@ -58,10 +55,31 @@ static size_t inline_poll(struct wring_executor *executor, struct wring_job **do
     return n;
 }
 
-static int inline_arm(struct wring_executor *executor)
+/** Nothing finishes by itself; what has finished is there. */
+static void inline_arm(struct wring_executor *executor, struct wring_wait_set *set)
 {
-    (void)executor;
-    return -1;
+    const struct inline_executor *self = (const struct inline_executor *)executor;
+    set->busy = set->busy || self->first != NULL;
+}
+
+static enum wring_status inline_event_create(struct wring_executor *executor,
+                                             struct wring_event **out)
+{
+    *out = (struct wring_event *)&((struct inline_executor *)executor)->event;
+    return WRING_OK;
+}
+
+static void inline_event_destroy(struct wring_executor *executor, struct wring_event *event)
+{
+    (void)executor, (void)event;
+}
+
+static enum wring_status inline_event_record(struct wring_executor *executor,
+                                             struct wring_event *event,
+                                             const struct wring_stream *stream)
+{
+    (void)executor, (void)event;
+    return stream == NULL ? WRING_OK : WRING_ERR_UNSUPPORTED;
 }
 
 static uint64_t inline_cpu_ns(struct wring_executor *executor)
@@ -86,6 +104,12 @@ static const struct wring_executor_ops inline_ops = {
     .submit = inline_submit,
     .poll = inline_poll,
     .arm = inline_arm,
+    .event_create = inline_event_create,
+    .event_destroy = inline_event_destroy,
+    .event_record = inline_event_record,
+    .allocate = wring_host_allocate,
+    .release = wring_host_release,
+    .copy = wring_host_copy,
     .cpu_ns = inline_cpu_ns,
     .destroy = inline_destroy,
 };

@@ -48,8 +48,9 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
 {
     if (job->codec_out == NULL)
         return WRING_ERR_INVALID;
-    job->code_bytes = wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems,
-                                            job->residual, job->code, codec_scratch(job, scratch));
+    job->result.code_bytes =
+        wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems, job->residual,
+                              job->code, codec_scratch(job, scratch));
     return job->measure ? wring_job_loss_encode(job, scratch) : WRING_OK;
 }
 
@@ -111,7 +112,7 @@ static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, ui
     else
         sum(acc, runs, add ? 2 : 1, tile.n, 1);
     if (status == WRING_ERR_FRAME)
-        job->bad_source = index;
+        job->result.bad_source = index;
     return status;
 }
 
@@ -119,8 +120,10 @@ static enum wring_status run_copy(struct wring_job *job)
 {
     if (job->n_sources != 1 || !is_raw(&job->sources[0]))
         return WRING_ERR_INVALID;
-    if (job->sources[0].bytes != job->elems)
+    if (job->sources[0].bytes != job->elems) {
+        job->result.bad_source = 0;
         return WRING_ERR_FRAME;
+    }
     if (job->elems > 0)
         memcpy(job->dst, job->sources[0].data, job->elems);
     return WRING_OK;
@@ -216,14 +219,14 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     struct wring_codec_context context = context_of(job, tile);
     float *dst = (float *)job->dst + tile.begin;
     float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
-    unsigned char *code = (unsigned char *)job->code + job->code_bytes;
+    unsigned char *code = (unsigned char *)job->code + job->result.code_bytes;
 
     const struct wring_encoded run = {scratch, dst, residual, tile.n};
     if (job->measure && residual == NULL)
         memcpy(scratch, dst, tile.n * sizeof(*dst));
     size_t bytes = wring_codec_encode_in(job->codec_out, &context, dst, tile.n, residual, code,
                                          codec_scratch(job, scratch));
-    job->code_bytes += bytes;
+    job->result.code_bytes += bytes;
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK)
@@ -316,12 +319,12 @@ static enum wring_status run(struct wring_job *job, void *scratch)
 void wring_job_run(struct wring_job *job, void *scratch)
 {
     uint64_t mode = wring_fp_enter();
-    job->began_ns = job->untimed ? 0 : wring_now_ns();
-    job->code_bytes = 0;
-    job->bad_source = 0;
-    job->lost = job->whole = 0;
-    job->status = run(job, scratch);
-    job->core = job->untimed ? -1 : sched_getcpu();
+    job->result.began_ns = job->untimed ? 0 : wring_now_ns();
+    job->result.code_bytes = 0;
+    job->result.bad_source = WRING_NO_SOURCE;
+    job->result.lost = job->result.whole = 0;
+    job->result.status = run(job, scratch);
+    job->result.core = job->untimed ? -1 : sched_getcpu();
     wring_fp_leave(mode);
-    job->took_ns = job->untimed ? 0 : wring_now_ns() - job->began_ns;
+    job->result.took_ns = job->untimed ? 0 : wring_now_ns() - job->result.began_ns;
 }

@@ -48,16 +48,17 @@ void wring_job_loss_add(struct wring_job *job, const struct wring_encoded *run)
     fill_lanes(last_decoded, run->decoded + i, run->elems - i);
     add(&sums, last, last_decoded);
     for (unsigned lane = 0; lane < LANES; lane++) {
-        job->lost += sums.lost[lane];
-        job->whole += sums.whole[lane];
+        job->result.lost += sums.lost[lane];
+        job->result.whole += sums.whole[lane];
     }
 }
 
 enum wring_status wring_job_loss_encode(struct wring_job *job, float *scratch)
 {
     const struct wring_encoded run = {job->src, scratch, job->residual, job->elems};
-    enum wring_status status = wring_codec_decode(job->codec_out, &job->context, job->code,
-                                                  job->code_bytes, scratch, job->elems, false);
+    enum wring_status status =
+        wring_codec_decode(job->codec_out, &job->context, job->code, job->result.code_bytes,
+                           scratch, job->elems, false);
     if (status == WRING_OK)
         wring_job_loss_add(job, &run);
     return status;

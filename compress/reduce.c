@@ -76,7 +76,7 @@ enum wring_status wring_reduce_run(struct wring_job *job)
     for (uint32_t i = 0; i < job->n_sources; i++) {
         enum wring_status status = check_source(job, i);
         if (status == WRING_ERR_FRAME)
-            job->bad_source = i;
+            job->result.bad_source = i;
         if (status != WRING_OK)
             return status;
     }

@@ -22,11 +22,12 @@
 #include "base/descriptor.h"
 #include "base/refusal.h"
 #include "base/thread.h"
+#include "base/wait_set.h"
+#include "compress/executor_host.h"
 #include "offload/cores.h"
 #include "offload/job_queue.h"
 
 #define WRING_MODULE "pool"
-#define SCRATCH_ALIGN 64
 
 struct pool;
 
@@ -38,11 +39,21 @@ struct worker {
     _Atomic uint64_t cpu_ns;
 };
 
+/** What has to be over: the jobs that were submitted before it was recorded. */
+struct wring_event {
+    struct wring_event *next; /* of those that have not happened */
+    uint64_t before;          /* the ticket of the first job that does not count */
+    uint64_t left;            /* jobs that are not over; 0: it has happened */
+};
+
 struct pool {
     struct wring_executor base;
     pthread_mutex_t lock; /* of all that follows up to `workers` */
     pthread_cond_t work;
     struct wring_job_queue waiting, done;
+    struct wring_job_queue held; /* until an event of theirs happens */
+    struct wring_event *events;  /* that have not happened */
+    uint64_t tickets, over;      /* jobs submitted, and ended */
     bool armed, stopping;
     uint64_t max_elems;
 
@@ -63,12 +74,54 @@ static struct wring_job *next_job(struct pool *pool)
     return job;
 }
 
+/** May it begin? It waits among those held, else. Under the lock. */
+static void take_in(struct pool *pool, struct wring_job *job)
+{
+    if (job->after == NULL || job->after->left == 0)
+        wring_job_queue_push(&pool->waiting, job);
+    else
+        wring_job_queue_append(&pool->held, job);
+}
+
+/** Something has happened that jobs may have waited for. Under the lock. */
+static void let_go(struct pool *pool)
+{
+    struct wring_job_queue held = pool->held;
+    struct wring_job *job;
+
+    if (held.first == NULL)
+        return;
+    wring_job_queue_init(&pool->held);
+    while ((job = wring_job_queue_pop(&held)) != NULL)
+        take_in(pool, job);
+    pthread_cond_broadcast(&pool->work);
+}
+
+/** A job is over: events that waited for it. Under the lock. */
+static void count_over(struct pool *pool, const struct wring_job *job)
+{
+    bool any = false;
+
+    pool->over++;
+    for (struct wring_event **at = &pool->events; *at != NULL;) {
+        struct wring_event *event = *at;
+        if (job->ticket < event->before && --event->left == 0) {
+            *at = event->next;
+            any = true;
+        } else
+            at = &event->next;
+    }
+    if (any)
+        let_go(pool);
+}
+
 static void finish_job(struct pool *pool, struct wring_job *job)
 {
     const uint64_t one = 1;
 
     pthread_mutex_lock(&pool->lock);
-    wring_job_queue_push(&pool->done, job);
+    count_over(pool, job);
+    wring_job_queue_append(&pool->done, job);
     bool wake = pool->armed;
     pool->armed = false;
     pthread_mutex_unlock(&pool->lock);
@@ -83,10 +136,7 @@ static void *worker_main(void *arg)
     struct wring_job *job;
 
     while ((job = next_job(worker->pool)) != NULL) {
-        if (wring_job_scratch_elems(job) <= worker->pool->max_elems)
-            wring_job_run(job, worker->scratch);
-        else
-            job->status = WRING_ERR_INVALID; /* longer than was reserved */
+        wring_host_run(job, worker->scratch, worker->pool->max_elems);
         atomic_store_explicit(&worker->cpu_ns, wring_thread_cpu_ns(), memory_order_relaxed);
         finish_job(worker->pool, job);
     }
@@ -100,7 +150,7 @@ static enum wring_status pool_reserve(struct wring_executor *executor, uint64_t 
         return WRING_OK;
 
     for (size_t i = 0; i < pool->n_workers; i++) {
-        void *scratch = aligned_alloc(SCRATCH_ALIGN, wring_job_scratch_bytes(max_elems));
+        void *scratch = aligned_alloc(WRING_SCRATCH_ALIGN, wring_job_scratch_bytes(max_elems));
         if (scratch == NULL)
             return WRING_ERR_NO_MEMORY; /* larger scratch of some threads does no harm */
         free(pool->workers[i].scratch);
@@ -117,8 +167,10 @@ static void pool_submit(struct wring_executor *executor, struct wring_job *const
     struct pool *pool = (struct pool *)executor;
 
     pthread_mutex_lock(&pool->lock);
-    for (size_t i = 0; i < n; i++)
-        wring_job_queue_push(&pool->waiting, jobs[i]);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->ticket = pool->tickets++;
+        take_in(pool, jobs[i]);
+    }
     pthread_mutex_unlock(&pool->lock);
     if (n == 1)
         pthread_cond_signal(&pool->work);
@@ -151,7 +203,7 @@ static size_t pool_poll(struct wring_executor *executor, struct wring_job **done
     return n;
 }
 
-static int pool_arm(struct wring_executor *executor)
+static void pool_arm(struct wring_executor *executor, struct wring_wait_set *set)
 {
     struct pool *pool = (struct pool *)executor;
 
@@ -159,7 +211,54 @@ static int pool_arm(struct wring_executor *executor)
     pthread_mutex_lock(&pool->lock);
     pool->armed = true;
     pthread_mutex_unlock(&pool->lock);
-    return pool->wake_fd;
+    wring_wait_set_watch(set, pool->wake_fd);
+}
+
+static enum wring_status pool_event_create(struct wring_executor *executor,
+                                           struct wring_event **out)
+{
+    (void)executor;
+    *out = calloc(1, sizeof(**out));
+    return *out != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+/** Out of the list, if it is there. Under the lock. */
+static void forget_event(struct pool *pool, const struct wring_event *event)
+{
+    struct wring_event **at = &pool->events;
+    while (*at != NULL && *at != event)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = event->next;
+}
+
+static void pool_event_destroy(struct wring_executor *executor, struct wring_event *event)
+{
+    struct pool *pool = (struct pool *)executor;
+    if (event == NULL)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    forget_event(pool, event);
+    pthread_mutex_unlock(&pool->lock);
+    free(event);
+}
+
+static enum wring_status pool_event_record(struct wring_executor *executor,
+                                           struct wring_event *event,
+                                           const struct wring_stream *stream)
+{
+    struct pool *pool = (struct pool *)executor;
+    if (stream != NULL)
+        return WRING_ERR_UNSUPPORTED;
+    pthread_mutex_lock(&pool->lock);
+    forget_event(pool, event);
+    event->before = pool->tickets;
+    event->left = pool->tickets - pool->over;
+    event->next = pool->events;
+    if (event->left > 0)
+        pool->events = event;
+    pthread_mutex_unlock(&pool->lock);
+    return WRING_OK;
 }
 
 static uint64_t pool_cpu_ns(struct wring_executor *executor)
@@ -197,6 +296,12 @@ static const struct wring_executor_ops pool_ops = {
     .submit = pool_submit,
     .poll = pool_poll,
     .arm = pool_arm,
+    .event_create = pool_event_create,
+    .event_destroy = pool_event_destroy,
+    .event_record = pool_event_record,
+    .allocate = wring_host_allocate,
+    .release = wring_host_release,
+    .copy = wring_host_copy,
     .cpu_ns = pool_cpu_ns,
     .destroy = pool_destroy,
 };
@@ -252,6 +357,7 @@ static enum wring_status pool_alloc(const struct wring_log *log, struct pool **o
     pool->base.ops = &pool_ops;
     wring_job_queue_init(&pool->waiting);
     wring_job_queue_init(&pool->done);
+    wring_job_queue_init(&pool->held);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     *out = pool;

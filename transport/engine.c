@@ -161,14 +161,14 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
 {
     const struct wring_collective *collective = task->collective;
     const struct wring_job *job = &task->job;
-    if (job->status != WRING_ERR_FRAME || job->kind == WRING_JOB_ENCODE) {
-        wring_fabric_fail(engine->fabric, job->status, (int32_t)engine->fabric->rank,
+    if (job->result.status != WRING_ERR_FRAME || job->result.bad_source == WRING_NO_SOURCE) {
+        wring_fabric_fail(engine->fabric, job->result.status, (int32_t)engine->fabric->rank,
                           "executor %s of rank %" PRIu32 " could not %s a piece: %s",
                           engine->executor->ops->name, engine->fabric->rank, name_of(job->kind),
-                          wring_status_text(job->status));
+                          wring_status_text(job->result.status));
         return;
     }
-    uint32_t member = task->kind == WRING_TASK_REDUCE ? job->bad_source : task->member;
+    uint32_t member = task->kind == WRING_TASK_REDUCE ? job->result.bad_source : task->member;
     int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
     bool raw = collective->work.codec == NULL; /* then it has but a length to be wrong */
     wring_fabric_fail(engine->fabric, raw ? WRING_ERR_MISMATCH : WRING_ERR_FRAME, rank,
@@ -182,12 +182,12 @@ static bool take_done(struct wring_engine *engine, const struct wring_job *job)
 {
     const struct wring_task *task = job->cookie;
     struct wring_collective *whole = wring_collective_whole(task->collective);
-    whole->cost.codec_ns += job->took_ns;
+    whole->cost.codec_ns += job->result.took_ns;
     wring_measured_take(&whole->measured, job);
     wring_collective_trace_job(task);
-    if (job->status != WRING_OK)
+    if (job->result.status != WRING_OK)
         job_failed(engine, task);
-    return job->status == WRING_OK;
+    return job->result.status == WRING_OK;
 }
 
 bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)

@@ -127,12 +127,8 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
 {
     if (engine->fabric->ticked)
         wring_engine_check(engine); /* before a sleep that may be long */
-    if (engine->jobs_under_way >
-        0) { /* before providers, which may take all places that are left */
-        int fd = engine->executor->ops->arm(engine->executor);
-        if (fd >= 0)
-            set->fds[set->n++] = (struct pollfd){fd, POLLIN, 0};
-    }
+    if (engine->jobs_under_way > 0) /* before providers, which may take all places left */
+        engine->executor->ops->arm(engine->executor, set);
     wring_fabric_arm(engine->fabric, set);
     if (engine->active != NULL && engine->config->timeout_ns > 0)
         wake_by(set, wring_now_ns() + engine->config->timeout_ns / 4);

@@ -23,19 +23,19 @@ bool wring_measured_wants(struct wring_measured *measured, uint32_t way, uint64_
 
 static void take_sample(struct wring_loss *loss, const struct wring_job *job)
 {
-    if (!isfinite(job->lost) || !isfinite(job->whole))
+    if (!isfinite(job->result.lost) || !isfinite(job->result.whole))
         return;
-    loss->lost += job->lost;
-    loss->whole += job->whole;
-    loss->last = job->whole > 0 ? job->lost / job->whole : 0;
+    loss->lost += job->result.lost;
+    loss->whole += job->result.whole;
+    loss->last = job->result.whole > 0 ? job->result.lost / job->result.whole : 0;
     loss->pieces++;
 }
 
 void wring_measured_take(struct wring_measured *measured, const struct wring_job *job)
 {
-    if (job->core >= 0 && job->core < WRING_CORES_MAX)
-        measured->cores[job->core / 64] |= UINT64_C(1) << job->core % 64;
-    if (job->measure && job->status == WRING_OK)
+    if (job->result.core >= 0 && job->result.core < WRING_CORES_MAX)
+        measured->cores[job->result.core / 64] |= UINT64_C(1) << job->result.core % 64;
+    if (job->measure && job->result.status == WRING_OK)
         take_sample(&measured->ways[job->context.phase], job);
 }
 

@@ -3,7 +3,6 @@
  * before they return. That thread stands still meanwhile, as a busy machine may have it. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +11,7 @@
 #include "tests/collective/planned_tensors.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
+#include "tests/lib/wrapped_executor.h"
 
 #define WAIT_NS (60 * WRING_NS_PER_S)
 
@@ -109,29 +109,22 @@ static void joined_steps_end_first(void)
 
 /** A device: the first encoding begins as the session is being closed, and takes a while. */
 struct slow {
-    struct wring_executor base;
-    struct wring_executor *inner;
+    struct wrapped_executor wrapped;
+    struct wring_executor_ops ops;
     struct wring_session *session;
     struct wring_job *held;
     unsigned polls; /* since then */
     bool over;
     atomic_bool *told; /* if not NULL, it takes until that is set, or until `until_ns` */
     uint64_t until_ns;
-    int ready; /* always: so that it is polled again */
 };
-
-static enum wring_status slow_reserve(struct wring_executor *base, uint64_t max_elems)
-{
-    struct wring_executor *inner = ((struct slow *)base)->inner;
-    return inner->ops->reserve(inner, max_elems);
-}
 
 static void slow_submit(struct wring_executor *base, struct wring_job *const *jobs, size_t n)
 {
     struct slow *slow = (struct slow *)base;
     for (size_t i = 0; i < n; i++) {
         if (jobs[i]->kind != WRING_JOB_ENCODE || slow->held != NULL || slow->over) {
-            slow->inner->ops->submit(slow->inner, &jobs[i], 1);
+            wrapped_executor_ops.submit(base, &jobs[i], 1);
             continue;
         }
         slow->held = jobs[i];
@@ -152,38 +145,18 @@ static size_t slow_poll(struct wring_executor *base, struct wring_job **done, si
     struct slow *slow = (struct slow *)base;
     if (slow->held != NULL && is_due(slow)) {
         slow->over = true;
-        slow->inner->ops->submit(slow->inner, &slow->held, 1);
+        wrapped_executor_ops.submit(base, &slow->held, 1);
         slow->held = NULL;
     }
-    return slow->inner->ops->poll(slow->inner, done, max);
+    return wrapped_executor_ops.poll(base, done, max);
 }
 
-static int slow_arm(struct wring_executor *base)
+/** So that it is polled again. */
+static void slow_arm(struct wring_executor *base, struct wring_wait_set *set)
 {
-    return ((struct slow *)base)->ready;
+    (void)base;
+    set->busy = true;
 }
-
-static uint64_t slow_cpu_ns(struct wring_executor *base)
-{
-    struct wring_executor *inner = ((struct slow *)base)->inner;
-    return inner->ops->cpu_ns(inner);
-}
-
-static void slow_destroy(struct wring_executor *base)
-{
-    struct slow *slow = (struct slow *)base;
-    slow->inner->ops->destroy(slow->inner);
-    close(slow->ready);
-    free(slow);
-}
-
-static const struct wring_executor_ops slow_ops = {.name = "slow",
-                                                   .reserve = slow_reserve,
-                                                   .submit = slow_submit,
-                                                   .poll = slow_poll,
-                                                   .arm = slow_arm,
-                                                   .cpu_ns = slow_cpu_ns,
-                                                   .destroy = slow_destroy};
 
 static struct slow *plug_in(struct wring_session *session)
 {
@@ -191,12 +164,16 @@ static struct slow *plug_in(struct wring_session *session)
     CHECK(slow != NULL, "no memory");
     if (slow == NULL)
         return NULL;
-    slow->base.ops = &slow_ops;
-    slow->inner = session->executor;
+    slow->ops = wrapped_executor_ops;
+    slow->ops.name = "slow";
+    slow->ops.submit = slow_submit;
+    slow->ops.poll = slow_poll;
+    slow->ops.arm = slow_arm;
+    slow->wrapped.base.ops = &slow->ops;
+    slow->wrapped.inner = session->executor;
     slow->session = session;
-    slow->ready = eventfd(1, EFD_CLOEXEC);
     wring_progress_lock(session->progress);
-    session->executor = session->engine->executor = &slow->base;
+    session->executor = session->engine->executor = &slow->wrapped.base;
     wring_progress_unlock(session->progress);
     return slow;
 }

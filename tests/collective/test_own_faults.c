@@ -8,65 +8,26 @@
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
+#include "tests/lib/wrapped_executor.h"
 
 #define ELEMS 100000
 
 /** Runs jobs as they come and lets one kind of them fail, as a device would. */
 struct failing {
-    struct wring_executor base;
-    struct wring_executor *inner;
+    struct wrapped_executor wrapped;
+    struct wring_executor_ops ops;
     enum wring_job_kind kind;
     enum wring_status status;
 };
 
-static enum wring_status failing_reserve(struct wring_executor *base, uint64_t max_elems)
-{
-    struct wring_executor *inner = ((struct failing *)base)->inner;
-    return inner->ops->reserve(inner, max_elems);
-}
-
 static void failing_submit(struct wring_executor *base, struct wring_job *const *jobs, size_t n)
 {
     struct failing *failing = (struct failing *)base;
-    failing->inner->ops->submit(failing->inner, jobs, n);
+    wrapped_executor_ops.submit(base, jobs, n);
     for (size_t i = 0; i < n; i++)
         if (jobs[i]->kind == failing->kind)
-            jobs[i]->status = failing->status;
+            jobs[i]->result.status = failing->status;
 }
-
-static size_t failing_poll(struct wring_executor *base, struct wring_job **done, size_t max)
-{
-    struct wring_executor *inner = ((struct failing *)base)->inner;
-    return inner->ops->poll(inner, done, max);
-}
-
-static int failing_arm(struct wring_executor *base)
-{
-    struct wring_executor *inner = ((struct failing *)base)->inner;
-    return inner->ops->arm(inner);
-}
-
-static uint64_t failing_cpu_ns(struct wring_executor *base)
-{
-    struct wring_executor *inner = ((struct failing *)base)->inner;
-    return inner->ops->cpu_ns(inner);
-}
-
-static void failing_destroy(struct wring_executor *base)
-{
-    struct wring_executor *inner = ((struct failing *)base)->inner;
-    inner->ops->destroy(inner);
-    free(base);
-}
-
-static const struct wring_executor_ops failing_ops = {.name = "failing",
-                                                      .at_once = true,
-                                                      .reserve = failing_reserve,
-                                                      .submit = failing_submit,
-                                                      .poll = failing_poll,
-                                                      .arm = failing_arm,
-                                                      .cpu_ns = failing_cpu_ns,
-                                                      .destroy = failing_destroy};
 
 /** What goes wrong, and where. */
 struct fault {
@@ -80,9 +41,16 @@ static void plug_in(struct wring_session *session, const struct fault *fault)
 {
     struct failing *failing = calloc(1, sizeof(*failing));
     REQUIRE(failing != NULL, "no memory");
-    *failing = (struct failing){{&failing_ops}, session->executor, fault->kind, fault->status};
+    failing->ops = wrapped_executor_ops;
+    failing->ops.name = "failing";
+    failing->ops.at_once = true;
+    failing->ops.submit = failing_submit;
+    failing->wrapped.base.ops = &failing->ops;
+    failing->wrapped.inner = session->executor;
+    failing->kind = fault->kind;
+    failing->status = fault->status;
     wring_progress_lock(session->progress);
-    session->executor = session->engine->executor = &failing->base;
+    session->executor = session->engine->executor = &failing->wrapped.base;
     wring_progress_unlock(session->progress);
 }
 

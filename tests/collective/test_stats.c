@@ -355,9 +355,9 @@ static void lists_of_cores(void)
     char text[64];
     CHECK(wring_measured_cores(&measured, text, sizeof(text)) == 0 && text[0] == '\0', "%s", text);
     for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++)
-        wring_measured_take(&measured, &(struct wring_job){.core = (int)cores[i]});
-    wring_measured_take(&measured, &(struct wring_job){.core = -1});
-    wring_measured_take(&measured, &(struct wring_job){.core = WRING_CORES_MAX});
+        wring_measured_take(&measured, &(struct wring_job){.result.core = (int)cores[i]});
+    wring_measured_take(&measured, &(struct wring_job){.result.core = -1});
+    wring_measured_take(&measured, &(struct wring_job){.result.core = WRING_CORES_MAX});
     CHECK(wring_measured_cores(&measured, text, sizeof(text)) == 8 &&
               strcmp(text, "0,2-4,63-64,127,4095") == 0,
           "%s", text);

@@ -99,7 +99,7 @@ static void run_job(void *arg)
 static void count_sum(const char *tier)
 {
     float *values[2] = {pages(BYTES), pages(BYTES)};
-    struct wring_source sources[2] = {{values[0], BYTES, NULL}, {values[1], BYTES, NULL}};
+    struct wring_source sources[2] = {{values[0], BYTES, NULL, {0}}, {values[1], BYTES, NULL, {0}}};
     struct wring_job job = {
         .kind = WRING_JOB_REDUCE,
         .dtype = WRING_F32,
@@ -117,7 +117,7 @@ static void count_sum(const char *tier)
     fill(values[0], 1);
     fill(values[1], 2);
     counted(run_job, &job);
-    CHECK(job.status == WRING_OK, "reduce: %s", wring_status_text(job.status));
+    CHECK(job.result.status == WRING_OK, "reduce: %s", wring_status_text(job.result.status));
     snprintf(name, sizeof(name), "sum of two, %s", tier);
     counts_say(BYTES, "byte", name);
     free(job.cookie);

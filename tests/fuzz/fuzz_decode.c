@@ -65,8 +65,8 @@ static void check_reduction(const struct wring_codec *codec, const struct subjec
     float *own = exact_floats(subject->elems), *scratch = new_floats(subject->elems);
     const struct wring_codec *way = wring_codec_way(codec, subject->context.phase);
     struct wring_source sources[] = {
-        {own, subject->elems * sizeof(float), NULL},
-        {subject->code, subject->bytes, way},
+        {own, subject->elems * sizeof(float), NULL, {0}},
+        {subject->code, subject->bytes, way, {0}},
     };
     struct wring_job job = {.kind = WRING_JOB_REDUCE,
                             .elems = subject->elems,
@@ -77,9 +77,9 @@ static void check_reduction(const struct wring_codec *codec, const struct subjec
                             .dst = own};
 
     wring_job_run(&job, scratch);
-    FUZZ_CHECK(job.status == status && (status == WRING_OK || job.bad_source == 1),
+    FUZZ_CHECK(job.result.status == status && (status == WRING_OK || job.result.bad_source == 1),
                "%s: reduction says %d, source %u; decoding says %d", wring_codec_info(way)->spec,
-               job.status, job.bad_source, status);
+               job.result.status, job.result.bad_source, status);
     if (status == WRING_OK)
         check_sum(decoded, own, subject->elems, wring_codec_info(way)->spec);
     free(own);

@@ -97,7 +97,7 @@ static void sum_mean(const void *tier, const struct bench_memory *m, uint64_t n)
 #define FOLD(name, dtype, kind, elems, divisor)                                                  \
     static void fold_##name(const void *tier, const struct bench_memory *m, uint64_t n)          \
     {                                                                                            \
-        struct wring_source src[] = {{m->src, 0, NULL}, {m->other, 0, NULL}};                    \
+        struct wring_source src[] = {{m->src, 0, NULL, {0}}, {m->other, 0, NULL, {0}}};          \
         wring_fold_fn fold = ((const struct wring_fold_tier *)tier)->kernels->fold[dtype][kind]; \
         fold(m->dst, src, 2, elems, divisor);                                                    \
     }

@@ -84,7 +84,7 @@ static void check_length(struct trial *trial)
     for (uint32_t s = 0; s < SOURCES; s++) {
         void *data = wring_test_guarded(bytes);
         wring_test_fill(trial->dtype, data, trial->n, trial->kind, (uint32_t)trial->n * 8 + s);
-        trial->src[s] = (struct wring_source){data, bytes, NULL};
+        trial->src[s] = (struct wring_source){data, bytes, NULL, {0}};
         src[s] = data;
     }
     for (int op = 0; op < WRING_OPS; op++)
@@ -154,8 +154,8 @@ static void every_value(enum wring_dtype dtype)
         all[i] = (uint16_t)i;
         next[i] = (uint16_t)(i + 1);
     }
-    trial.src[0] = (struct wring_source){all, N * 2, NULL};
-    trial.src[1] = (struct wring_source){next, N * 2, NULL};
+    trial.src[0] = (struct wring_source){all, N * 2, NULL, {0}};
+    trial.src[1] = (struct wring_source){next, N * 2, NULL, {0}};
     const void *src[] = {all, next};
     for (trial.n_src = 1; trial.n_src <= 2; trial.n_src++) {
         trial.op = WRING_AVG;
@@ -182,7 +182,7 @@ static void by_hand(void)
     struct trial trial = {.dtype = WRING_F16, .n = 4, .n_src = 3, .op = WRING_SUM};
     uint16_t out[4];
     for (int s = 0; s < 3; s++)
-        trial.src[s] = (struct wring_source){in[s], 8, NULL};
+        trial.src[s] = (struct wring_source){in[s], 8, NULL, {0}};
     for (const struct wring_fold_tier *tier = wring_fold_tiers; tier->head.name; tier++) {
         if (!wring_cpu_has(tier->head.tier))
             continue;

@@ -29,7 +29,7 @@ struct made_reduction *made_reduction_set_up(const char *const specs[SOURCES], c
     for (int s = 0; s < SOURCES; s++) {
         for (int i = 0; i < N; i++)
             r->raw[s][i] = wring_test_random_float(&random);
-        r->sources[s] = (struct wring_source){r->raw[s], sizeof(r->raw[s]), NULL};
+        r->sources[s] = (struct wring_source){r->raw[s], sizeof(r->raw[s]), NULL, {0}};
         if (specs[s] == NULL)
             continue;
         struct wring_codec *codec = r->codecs[s] = make(specs[s]);
@@ -40,8 +40,9 @@ struct made_reduction *made_reduction_set_up(const char *const specs[SOURCES], c
                                    .codec_out = codec,
                                    .code = code};
         made_reduction_run(&encode);
-        CHECK(encode.status == WRING_OK, "encode: %s", wring_status_text(encode.status));
-        r->sources[s] = (struct wring_source){code, encode.code_bytes, codec};
+        CHECK(encode.result.status == WRING_OK, "encode: %s",
+              wring_status_text(encode.result.status));
+        r->sources[s] = (struct wring_source){code, encode.result.code_bytes, codec, {0}};
     }
     r->job = (struct wring_job){.kind = WRING_JOB_REDUCE,
                                 .elems = N,

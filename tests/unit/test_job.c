@@ -18,7 +18,7 @@ static void check_sum(const char *const specs[SOURCES], float divisor)
         if (alias >= 0)
             r->job.dst = r->raw[alias];
         made_reduction_run(&r->job);
-        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        CHECK(r->job.result.status == WRING_OK, "%s", wring_status_text(r->job.result.status));
         CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "sum into %d differs, divisor %g", alias,
               divisor);
         made_reduction_tear_down(r);
@@ -59,7 +59,7 @@ static void every_tier(void)
               tiers[t] != NULL ? tiers[t] : "not said");
         r->job.op = WRING_MAX;
         made_reduction_run(&r->job);
-        CHECK(r->job.status == WRING_OK, "%s", wring_status_text(r->job.status));
+        CHECK(r->job.result.status == WRING_OK, "%s", wring_status_text(r->job.result.status));
         for (int i = 0; i < N; i++)
             want[i] = fmaxf(fmaxf(r->raw[0][i], r->raw[1][i]), fmaxf(r->raw[2][i], r->raw[3][i]));
         CHECK(memcmp(r->job.dst, want, sizeof(want)) == 0, "maximum by tier %s",
@@ -81,12 +81,12 @@ static void check_reencode(const char *spec)
 
     made_reduction_expect(r, want);
     made_reduction_run(&r->job);
-    struct wring_source source = {r->code, r->job.code_bytes, r->job.codec_out};
+    struct wring_source source = {r->code, r->job.result.code_bytes, r->job.codec_out, {0}};
     static float decoded[N];
     struct wring_job decode = {
         .kind = WRING_JOB_DECODE, .elems = N, .dst = decoded, .sources = &source, .n_sources = 1};
     made_reduction_run(&decode);
-    CHECK(decode.status == WRING_OK && memcmp(decoded, r->dst, sizeof(decoded)) == 0,
+    CHECK(decode.result.status == WRING_OK && memcmp(decoded, r->dst, sizeof(decoded)) == 0,
           "%s: the owner has other bits than its code", spec);
     for (int i = 0; i < N; i++) {
         float left = want[i] + residual[i] - decoded[i];
@@ -130,15 +130,15 @@ static void contexts(void)
     r->job.context.rank = 2;
     r->job.context.phase = 1;
     made_reduction_run(&r->job);
-    CHECK(r->job.status == WRING_OK, "sum: %s, source %u", wring_status_text(r->job.status),
-          r->job.bad_source);
-    CHECK(wring_codec_decode(out, &r->job.context, r->job.code, r->job.code_bytes, decoded, N,
-                             false) == WRING_OK &&
+    CHECK(r->job.result.status == WRING_OK, "sum: %s, source %u",
+          wring_status_text(r->job.result.status), r->job.result.bad_source);
+    CHECK(wring_codec_decode(out, &r->job.context, r->job.code, r->job.result.code_bytes, decoded,
+                             N, false) == WRING_OK &&
               memcmp(decoded, r->dst, sizeof(decoded)) == 0,
           "the sum is not encoded as its owner's on the way back");
     context.rank = 2;
-    CHECK(wring_codec_decode(out, &context, r->job.code, r->job.code_bytes, decoded, N, false) ==
-              WRING_ERR_FRAME,
+    CHECK(wring_codec_decode(out, &context, r->job.code, r->job.result.code_bytes, decoded, N,
+                             false) == WRING_ERR_FRAME,
           "the seal does not hold");
     free(r->job.code);
     made_reduction_tear_down(r);
@@ -151,9 +151,9 @@ static void malformed_source(void)
         struct made_reduction *r = made_reduction_set_up(specs, NULL);
         r->sources[bad].bytes--;
         made_reduction_run(&r->job);
-        CHECK(r->job.status == WRING_ERR_FRAME && r->job.bad_source == bad,
-              "source %u cut short: %s, source %u", bad, wring_status_text(r->job.status),
-              r->job.bad_source);
+        CHECK(r->job.result.status == WRING_ERR_FRAME && r->job.result.bad_source == bad,
+              "source %u cut short: %s, source %u", bad, wring_status_text(r->job.result.status),
+              r->job.result.bad_source);
         made_reduction_tear_down(r);
     }
 }
@@ -168,9 +168,9 @@ static void bad_calls(void)
     made_reduction_run(&no_codec);
     made_reduction_run(&no_source);
     made_reduction_run(&other_type);
-    CHECK(no_codec.status == WRING_ERR_INVALID, "encode without a codec");
-    CHECK(no_source.status == WRING_ERR_INVALID, "sum of nothing");
-    CHECK(other_type.status == WRING_ERR_UNSUPPORTED, "unknown type");
+    CHECK(no_codec.result.status == WRING_ERR_INVALID, "encode without a codec");
+    CHECK(no_source.result.status == WRING_ERR_INVALID, "sum of nothing");
+    CHECK(other_type.result.status == WRING_ERR_UNSUPPORTED, "unknown type");
 }
 
 /** Sums of codes go on to their places, too. */
@@ -196,11 +196,11 @@ static void codecs_sum_float32_alone(void)
     struct made_reduction *r = made_reduction_set_up(specs, NULL);
     r->job.op = WRING_MAX;
     made_reduction_run(&r->job);
-    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "max of codes");
+    CHECK(r->job.result.status == WRING_ERR_UNSUPPORTED, "max of codes");
     r->job.op = WRING_SUM;
     r->job.dtype = WRING_I32;
     made_reduction_run(&r->job);
-    CHECK(r->job.status == WRING_ERR_UNSUPPORTED, "integers in a codec");
+    CHECK(r->job.result.status == WRING_ERR_UNSUPPORTED, "integers in a codec");
     made_reduction_tear_down(r);
 }
 

@@ -29,7 +29,7 @@ static void contribute(uint32_t index, const char *spec, uint32_t *random)
     memcpy(c->decoded, c->raw, sizeof(c->raw));
     c->codec = NULL;
     c->code = NULL;
-    sources[index] = (struct wring_source){c->raw, sizeof(c->raw), NULL};
+    sources[index] = (struct wring_source){.data = c->raw, .bytes = sizeof(c->raw)};
     if (spec == NULL)
         return;
     struct wring_codec_context context = {0};
@@ -38,7 +38,7 @@ static void contribute(uint32_t index, const char *spec, uint32_t *random)
     size_t bytes = wring_codec_encode(c->codec, &context, c->raw, N, NULL, c->code);
     CHECK(wring_codec_decode(c->codec, &context, c->code, bytes, c->decoded, N, false) == WRING_OK,
           "%s", spec);
-    sources[index] = (struct wring_source){c->code, bytes, c->codec};
+    sources[index] = (struct wring_source){.data = c->code, .bytes = bytes, .codec = c->codec};
 }
 
 /** By an executor that has reserved no more than it is to. */
@@ -93,8 +93,9 @@ static void check(const char *const specs[3], uint32_t n, float divisor)
                             .divisor = divisor,
                             .dst = got};
     run(&job, n, coded);
-    CHECK(job.status == WRING_OK && memcmp(got, want, sizeof(want)) == 0, "%u sources, %s: %s", n,
-          specs[0] != NULL ? specs[0] : "raw", wring_status_text(job.status));
+    CHECK(job.result.status == WRING_OK && memcmp(got, want, sizeof(want)) == 0,
+          "%u sources, %s: %s", n, specs[0] != NULL ? specs[0] : "raw",
+          wring_status_text(job.result.status));
     job.dst = all[own].raw;
     run(&job, n, coded);
     CHECK(memcmp(all[own].raw, want, sizeof(want)) == 0, "%u sources, %s: over its own", n,
@@ -137,7 +138,7 @@ static void too_little_was_reserved(void)
     for (uint32_t s = 0; s < 9; s++)
         contribute(s, "bf16", &random);
     run(&job, 9, false);
-    CHECK(job.status == WRING_ERR_INVALID, "%s", wring_status_text(job.status));
+    CHECK(job.result.status == WRING_ERR_INVALID, "%s", wring_status_text(job.result.status));
     for (uint32_t s = 0; s < 9; s++) {
         wring_codec_destroy(all[s].codec);
         free(all[s].code);

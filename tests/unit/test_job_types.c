@@ -15,7 +15,7 @@ static void fill_sources(enum wring_dtype dtype, uint64_t in[SOURCES][N], uint32
 {
     for (uint32_t s = 0; s < SOURCES; s++) {
         wring_test_fill(dtype, in[s], N, WRING_TEST_BITS, seed + s);
-        sources[s] = (struct wring_source){in[s], bytes, NULL};
+        sources[s] = (struct wring_source){in[s], bytes, NULL, {0}};
         src[s] = in[s];
     }
 }
@@ -41,8 +41,8 @@ static void check_type(enum wring_dtype dtype, enum wring_op op)
     wring_test_reduce(dtype, op, src, SOURCES, N, want);
     wring_fp_leave(mode);
     made_reduction_run(&reduce);
-    CHECK(reduce.status == WRING_OK && memcmp(want, got, bytes) == 0, "%s %s: %s",
-          wring_dtype_name(dtype), wring_op_name(op), wring_status_text(reduce.status));
+    CHECK(reduce.result.status == WRING_OK && memcmp(want, got, bytes) == 0, "%s %s: %s",
+          wring_dtype_name(dtype), wring_op_name(op), wring_status_text(reduce.result.status));
 
     struct wring_job copy = {.kind = WRING_JOB_COPY,
                              .dtype = dtype,
@@ -51,13 +51,13 @@ static void check_type(enum wring_dtype dtype, enum wring_op op)
                              .n_sources = 1,
                              .dst = got};
     made_reduction_run(&copy);
-    CHECK(copy.status == WRING_OK && memcmp(in[2], got, bytes) == 0, "%s: copy differs",
+    CHECK(copy.result.status == WRING_OK && memcmp(in[2], got, bytes) == 0, "%s: copy differs",
           wring_dtype_name(dtype));
     sources[2].bytes--;
     made_reduction_run(&copy);
     made_reduction_run(&reduce);
-    CHECK(copy.status == WRING_ERR_FRAME && reduce.status == WRING_ERR_FRAME &&
-              reduce.bad_source == 2,
+    CHECK(copy.result.status == WRING_ERR_FRAME && reduce.result.status == WRING_ERR_FRAME &&
+              reduce.result.bad_source == 2,
           "%s: a short source is taken", wring_dtype_name(dtype));
 }
 
@@ -86,7 +86,7 @@ static void check_copies(enum wring_dtype dtype, enum wring_op op, uint64_t elem
     wring_test_reduce(dtype, op, src, SOURCES, elems, want);
     wring_fp_leave(mode);
     made_reduction_run(&reduce);
-    CHECK(reduce.status == WRING_OK && memcmp(in[2], want, bytes) == 0, "%s %s of %llu",
+    CHECK(reduce.result.status == WRING_OK && memcmp(in[2], want, bytes) == 0, "%s %s of %llu",
           wring_dtype_name(dtype), wring_op_name(op), (unsigned long long)elems);
     for (uint32_t c = 0; c < reduce.n_copies; c++)
         CHECK(memcmp(copies[c], want, bytes) == 0, "%s %s of %llu: copy %u",
@@ -198,8 +198,8 @@ static void callers_mode(void)
         CHECK(kept, "the caller's mode is lost");
         CHECK(memcmp(plain->dst, flushed->dst, sizeof(plain->dst)) == 0 &&
                   memcmp(plain->residual, flushed->residual, sizeof(plain->residual)) == 0 &&
-                  plain->job.code_bytes == flushed->job.code_bytes &&
-                  memcmp(plain->code, flushed->code, plain->job.code_bytes) == 0,
+                  plain->job.result.code_bytes == flushed->job.result.code_bytes &&
+                  memcmp(plain->code, flushed->code, plain->job.result.code_bytes) == 0,
               "%s: the caller's mode changes bits", outs[o] != NULL ? outs[o] : "sum");
         made_reduction_tear_down(plain);
         made_reduction_tear_down(flushed);

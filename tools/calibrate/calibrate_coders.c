@@ -62,10 +62,10 @@ static void run_jobs(struct bench *bench, size_t n)
         done += more;
     }
     for (size_t i = 0; i < n; i++) {
-        if (bench->jobs[i].status != WRING_OK)
-            bench->status = bench->jobs[i].status;
+        if (bench->jobs[i].result.status != WRING_OK)
+            bench->status = bench->jobs[i].result.status;
         if (bench->jobs[i].kind == WRING_JOB_ENCODE)
-            bench->code_bytes[i] = bench->jobs[i].code_bytes;
+            bench->code_bytes[i] = bench->jobs[i].result.code_bytes;
     }
 }
 

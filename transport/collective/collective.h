@@ -88,8 +88,9 @@ struct wring_work {
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
     enum wring_op op;
-    const void *in; /* what we contribute, from element in_origin on */
-    void *out;      /* what we end with, from element out_origin on; allreduce: the same as in */
+    struct wring_memory_place place; /* of in and out */
+    const void *in;                  /* what we contribute, from element in_origin on */
+    void *out; /* what we end with, from element out_origin on; allreduce: the same as in */
     uint64_t in_origin, out_origin;
     const struct wring_block *block; /* where pieces sent as they are lie, if registered */
     uint32_t root;  /* exchange: the one member that contributes, or WRING_EVERYBODY */
@@ -119,11 +120,12 @@ struct wring_collective {
     const char *name; /* of the bucket; NULL: calls */
     uint64_t seed;
     int32_t priority;
-    struct wring_channel *scatter;  /* to one member, another piece to each */
-    struct wring_channel *gather;   /* to all */
-    struct wring_calls *calls;      /* those of a group; NULL: all ranks agreed on the bucket */
-    struct wring_mapped *mapped;    /* for what is flat; NULL: that goes over channels, too */
-    float *residual;                /* [elems] or NULL */
+    struct wring_channel *scatter; /* to one member, another piece to each */
+    struct wring_channel *gather;  /* to all */
+    struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
+    struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
+    float *residual;               /* [elems] or NULL */
+    struct wring_memory_place residual_place;
     struct wring_levels *levels;    /* hierarchical: its legs; else NULL */
     struct wring_collective *whole; /* that it is a leg of: costs count there; NULL: it is none */
     uint64_t first;                 /* of the bucket's elements, that is its own first one */
@@ -209,6 +211,14 @@ void wring_collective_finish(struct wring_collective *collective);
 size_t wring_collective_slot_memory(const struct wring_collective *collective);
 
 /* What the state machines share. */
+
+/** A span of our contribution as it is. */
+struct wring_source wring_collective_own(const struct wring_collective *collective,
+                                         struct wring_span span);
+
+/** What a task sends. @param codec  that it is encoded by; NULL: raw */
+struct wring_source wring_collective_piece(const struct wring_task *task,
+                                           const struct wring_codec *codec);
 
 /** A free task of that kind, or NULL. */
 struct wring_task *wring_collective_task(struct wring_collective *collective,

@@ -101,8 +101,7 @@ static bool copy_own(struct wring_collective *collective)
         return false;
     struct wring_span span =
         wring_geometry_chunk(geometry, shard_of(collective, me), collective->decoded[me]++);
-    struct wring_source own = {wring_collective_in(collective, span),
-                               wring_geometry_bytes(geometry, span), NULL};
+    struct wring_source own = wring_collective_own(collective, span);
     task->member = me;
     wring_collective_take(task, span, own, wring_collective_context(collective, span, 0));
     return true;
@@ -164,8 +163,8 @@ static void exchange_advance(struct wring_collective *collective)
 /** Our piece is encoded: it goes out, and meanwhile we decode it ourselves. */
 static void encoded(struct wring_collective *collective, struct wring_task *task)
 {
-    struct wring_source code = {task->slot, task->job.code_bytes, collective->work.codec};
-    wring_collective_ready(task, task->slot, code.bytes);
+    wring_collective_ready(task, task->slot, task->job.result.code_bytes);
+    struct wring_source code = wring_collective_piece(task, collective->work.codec);
     if (task->held)
         wring_collective_take(task, task->span, code,
                               wring_collective_context(collective, task->span, 0));

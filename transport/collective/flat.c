@@ -55,7 +55,7 @@ static bool reduce(struct wring_collective *collective)
 {
     struct wring_task *own = &collective->tasks[0];
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
-    struct wring_source source = {own->piece, own->piece_bytes, NULL};
+    struct wring_source source = wring_collective_piece(own, NULL);
 
     collective->reduced++;
     wring_collective_reduction(task, collective->gather, own->span, source, false);

@@ -59,7 +59,7 @@ static bool reduce_next(struct wring_collective *collective)
         return false;
 
     task->chunk = collective->reduced++;
-    struct wring_source source = {own->piece, own->piece_bytes, collective->work.codec};
+    struct wring_source source = wring_collective_piece(own, collective->work.codec);
     wring_collective_reduce(task, collective->gather, own->span, source, false);
     return true;
 }
@@ -93,7 +93,7 @@ static void let_go_of_own(struct wring_collective *collective, uint64_t chunk)
 static void gathered_job_done(struct wring_collective *collective, struct wring_task *task)
 {
     if (task->kind == WRING_TASK_SEND) {
-        wring_collective_ready(task, task->slot, task->job.code_bytes);
+        wring_collective_ready(task, task->slot, task->job.result.code_bytes);
         return;
     }
     wring_collective_release_all(task, collective->gather);

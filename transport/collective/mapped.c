@@ -140,7 +140,7 @@ __attribute__((noinline)) static void reduce_as_job(struct wring_collective *col
     uint32_t copies = 0;
 
     for (uint32_t i = 0; i < mapped->members.n; i++)
-        task->sources[i] = (struct wring_source){sum->runs[i], sum->bytes, NULL};
+        task->sources[i] = (struct wring_source){sum->runs[i], sum->bytes, NULL, {0}};
     for (uint32_t i = 0; sum->data != NULL && i < mapped->members.n; i++)
         if (i != mapped->members.me)
             task->copies[copies++] = sum->data[i] + sum->offset;

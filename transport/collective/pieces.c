@@ -39,6 +39,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .elems = span.end - span.begin,
         .context = context,
         .divisor = divisor_of(task->collective),
+        .priority = task->collective->priority,
         .cookie = task,
     };
     task->span = span;
@@ -52,6 +53,24 @@ const struct wring_codec *wring_collective_way(const struct wring_collective *co
     return codec != NULL ? wring_codec_way(codec, phase) : NULL;
 }
 
+/** Where what is received lies, and what is sent that is not our data. */
+static const struct wring_memory_place slots = {WRING_MEMORY_SHARED, 0};
+
+struct wring_source wring_collective_own(const struct wring_collective *collective,
+                                         struct wring_span span)
+{
+    return (struct wring_source){wring_collective_in(collective, span),
+                                 wring_geometry_bytes(&collective->work.geometry, span), NULL,
+                                 collective->work.place};
+}
+
+struct wring_source wring_collective_piece(const struct wring_task *task,
+                                           const struct wring_codec *codec)
+{
+    return (struct wring_source){task->piece, task->piece_bytes, codec,
+                                 task->piece == task->slot ? slots : task->collective->work.place};
+}
+
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
 static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
@@ -60,6 +79,8 @@ static void encode_by(struct wring_job *job, const struct wring_task *task, uint
     job->residual = NULL;
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
         job->residual = task->collective->residual + task->span.begin;
+    job->places.residual = task->collective->residual_place;
+    job->places.code = slots;
     job->code = task->slot;
     job->measure = wring_measured_wants(measured, phase, task->collective->step);
 }
@@ -86,6 +107,7 @@ static void encode(struct wring_task *task, struct wring_span span)
         new_job(task, WRING_JOB_ENCODE, span, wring_collective_context(collective, span, 0));
 
     job->src = wring_collective_in(collective, span);
+    job->places.src = collective->work.place;
     encode_by(job, task, 0);
     wring_engine_submit(collective->engine, job);
 }
@@ -151,6 +173,7 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
     job->sources = task->sources;
     job->n_sources = 1;
     job->dst = wring_collective_out(collective, span);
+    job->places.dst = collective->work.place;
     wring_engine_submit(collective->engine, job);
 }
 
@@ -175,7 +198,7 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
     struct wring_codec_context context =
         wring_collective_context(collective, wring_geometry_chunk(geometry, from, chunk), phase);
     context.rank = member;
-    struct wring_source source = {piece, bytes, wring_collective_way(collective, phase)};
+    struct wring_source source = {piece, bytes, wring_collective_way(collective, phase), slots};
     wring_collective_take(task, wring_geometry_chunk(geometry, shard, chunk), source, context);
     return true;
 }
@@ -220,9 +243,11 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
             *source = own;
             continue;
         }
+        source->place = slots;
         if (collective->work.direct) {
-            *source = own; /* as long */
             source->data = mapped_at(task, i);
+            source->bytes = own.bytes;
+            source->codec = own.codec;
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
@@ -242,6 +267,7 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
+    job->places.dst = collective->work.place;
     if (collective->work.direct && !collective->work.keep)
         copy_to_all(task);
     if (encoded)

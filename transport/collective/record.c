@@ -29,8 +29,8 @@ void wring_collective_trace_job(const struct wring_task *task)
     };
     if (task->collective->engine->trace != NULL)
         add(task->collective, (struct wring_trace_event){.kind = kinds[task->job.kind],
-                                                         .begin_ns = task->job.began_ns,
-                                                         .took_ns = task->job.took_ns,
+                                                         .begin_ns = task->job.result.began_ns,
+                                                         .took_ns = task->job.result.took_ns,
                                                          .peer = -1,
                                                          .number = task->chunk});
 }

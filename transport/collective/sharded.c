@@ -95,8 +95,7 @@ static bool reduce_next(struct wring_collective *collective)
     for (uint32_t i = 0; slots && i < collective->members.n; i++)
         if (i != me)
             task->sequence = wring_channel_reserve(collective->gather, i);
-    struct wring_source own = {wring_collective_in(collective, span),
-                               wring_geometry_bytes(geometry, span), NULL};
+    struct wring_source own = wring_collective_own(collective, span);
     wring_collective_reduce(task, collective->scatter, span, own,
                             collective->work.codec != NULL && !collective->work.keep);
     return true;
@@ -157,7 +156,7 @@ static void reduced(struct wring_collective *collective, struct wring_task *task
     if (collective->work.keep)
         wring_collective_free_task(task);
     else if (job->codec_out != NULL)
-        wring_collective_ready(task, task->slot, job->code_bytes);
+        wring_collective_ready(task, task->slot, job->result.code_bytes);
     else
         wring_collective_ready(task, job->dst,
                                wring_geometry_bytes(&collective->work.geometry, task->span));
@@ -167,7 +166,7 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
 {
     switch (task->kind) {
     case WRING_TASK_SEND:
-        wring_collective_ready(task, task->slot, task->job.code_bytes);
+        wring_collective_ready(task, task->slot, task->job.result.code_bytes);
         return;
     case WRING_TASK_REDUCE:
         reduced(collective, task);
