@@ -5,21 +5,24 @@
 
 #define HEAD_BYTES 16
 
-enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
+enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
 {
     uint8_t message[WRING_SEND_MAX];
     size_t text_bytes = strlen(control->text);
 
-    if (peer->gone || peer->conn == NULL)
-        return WRING_ERR_CLOSED;
     wring_put_u32(message, control->kind);
     wring_put_u32(message + 4, control->a);
     wring_put_u32(message + 8, control->b);
     wring_put_u32(message + 12, control->c);
     memcpy(message + HEAD_BYTES, control->text, text_bytes);
+    return conn->provider->ops->send(conn, message, HEAD_BYTES + text_bytes);
+}
 
-    enum wring_status status =
-        peer->conn->provider->ops->send(peer->conn, message, HEAD_BYTES + text_bytes);
+enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
+{
+    if (peer->state != WRING_PEER_READY)
+        return WRING_ERR_CLOSED;
+    enum wring_status status = wring_control_say(peer->conn, control);
     if (status == WRING_OK)
         peer->sent_ns = wring_now_ns();
     return status;
@@ -34,7 +37,7 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     control.a = wring_read_u32(&reader);
     control.b = wring_read_u32(&reader);
     control.c = wring_read_u32(&reader);
-    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind > WRING_CONTROL_STANDSTILL)
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind >= WRING_CONTROL_END)
         return false;
     bool texted = kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
                   kind == WRING_CONTROL_STANDSTILL;

@@ -15,6 +15,8 @@ enum wring_control_kind {
     WRING_CONTROL_CLOCK_ACK,     /* a, b: low and high half of my wring_now_ns(); c: as asked */
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
     WRING_CONTROL_STANDSTILL,    /* a: channel, b: bucket, c: step; then where it stands */
+    WRING_CONTROL_WELCOME,       /* the connection that you dialled is taken */
+    WRING_CONTROL_END,           /* of these: there is none such */
 };
 
 struct wring_control {
@@ -23,7 +25,12 @@ struct wring_control {
     char text[WRING_SEND_MAX - 16 + 1]; /* ABORT, CALL, STANDSTILL only; NUL-terminated */
 };
 
+/** Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);
+
+/** Over a connection, whether it counts as standing or not. Errors: those of the provider's send.
+ */
+enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control);
 
 /** Parse hostile bytes. False where they are no control message. */
 bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out);

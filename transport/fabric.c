@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "transport/control.h"
+#include "transport/fabric_connect.h"
 #include "transport/liveness.h"
 
 #define WRING_MODULE "fabric"
@@ -46,9 +47,12 @@ void wring_fabric_destroy(struct wring_fabric *fabric)
 {
     if (fabric == NULL)
         return;
+    for (uint32_t i = 0; i < fabric->size && fabric->peers != NULL; i++)
+        wring_peer_drop(&fabric->peers[i]);
     for (uint32_t i = 0; i < fabric->n_devices; i++)
         fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
     free(fabric->peers);
+    wring_blobs_finish(&fabric->blobs);
     free(fabric);
 }
 
@@ -59,12 +63,16 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     snprintf(text, sizeof(text), "%s", event->text != NULL ? event->text : "no reason given");
     enum wring_status cause = event->status;
 
-    event->conn->provider->ops->disconnect(event->conn);
-    peer->conn = NULL;
-    peer->gone = true;
-    peer->window.bytes = 0;
+    wring_peer_drop(peer);
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
         return;
+    if (fabric->state == WRING_FABRIC_JOINING) {
+        bool told = cause == WRING_ERR_AUTH || cause == WRING_ERR_SYSTEM;
+        wring_connect_failed(fabric, told ? cause : WRING_ERR_PEER, peer,
+                             "no connection to rank %" PRIu32 " over %s: %s", peer->rank,
+                             fabric->devices[peer->device].name, text);
+        return;
+    }
     if (cause == WRING_ERR_SYSTEM || cause == WRING_ERR_NO_MEMORY) {
         wring_fabric_fail(fabric, cause, (int32_t)fabric->rank,
                           "rank %" PRIu32 " cannot go on with rank %" PRIu32 " (%s): %s",
@@ -97,27 +105,10 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         wring_liveness_heard(fabric, peer, &control);
 }
 
-void wring_events_refuse(struct wring_event *events, size_t n)
+/** Of a peer that is connected. */
+static void on_event(struct wring_fabric *fabric, struct wring_peer *peer,
+                     const struct wring_event *event)
 {
-    struct wring_conn *conn = events[0].conn;
-    for (size_t i = 0; i < n; i++)
-        if (events[i].conn == conn)
-            events[i].conn = NULL;
-    conn->provider->ops->disconnect(conn);
-}
-
-/** The first of n events. */
-static void dispatch(struct wring_fabric *fabric, struct wring_event *event, size_t n)
-{
-    if (event->conn == NULL) /* refused meanwhile */
-        return;
-    struct wring_peer *peer = event->conn->user;
-    if (peer == NULL) { /* came too late: the mesh stands, nobody else is expected */
-        if (event->kind == WRING_EVENT_ACCEPTED)
-            wring_warn(fabric->log, "an unexpected connection was refused");
-        wring_events_refuse(event, n);
-        return;
-    }
     peer->heard_ns = fabric->tick_ns;
     if (event->kind == WRING_EVENT_CLOSED) {
         on_closed(fabric, peer, event);
@@ -131,6 +122,19 @@ static void dispatch(struct wring_fabric *fabric, struct wring_event *event, siz
             fabric->handler.put_done(fabric->handler.arg, peer, event->cookie);
         }
     }
+}
+
+/** The first of n events. */
+static void dispatch(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
+                     size_t n)
+{
+    if (event->conn == NULL) /* refused meanwhile */
+        return;
+    struct wring_peer *peer = event->conn->user;
+    if (peer != NULL && peer->state == WRING_PEER_READY && event->conn == peer->conn)
+        on_event(fabric, peer, event);
+    else if (wring_connect_event(fabric, device, event, n))
+        on_event(fabric, peer, event);
 }
 
 /** To read the clock takes as long as all the rest of a poll. */
@@ -156,9 +160,11 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         for (size_t e = 0; e < n; e++)
-            dispatch(fabric, &events[e], n - e);
+            dispatch(fabric, i, &events[e], n - e);
         any |= n > 0;
     }
+    if (fabric->owes_welcomes)
+        wring_connect_welcome(fabric);
     wring_liveness_tick(fabric);
     fabric->moving = any;
     return any;
@@ -188,8 +194,8 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
-    if (peer->gone)
-        return WRING_ERR_CLOSED;
+    if (peer->state != WRING_PEER_READY)
+        return wring_connect_dial(fabric, peer);
     if (peer->put_copies) {
         cookie = WRING_NO_PUT_DONE;
         peer->window.bytes = peer->put_round == fabric->round ? peer->window.bytes : 0;

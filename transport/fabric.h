@@ -35,24 +35,35 @@ struct wring_device {
     size_t address_bytes;
 };
 
+/** How it stands with the connection to a peer. */
+enum wring_peer_state {
+    WRING_PEER_NONE,       /* known by its addresses: nobody has dialled yet */
+    WRING_PEER_CONNECTING, /* we have dialled, and it has not taken us yet */
+    WRING_PEER_READY,      /* connected */
+    WRING_PEER_GONE,       /* was connected, or cannot be: there is no way to it any more */
+};
+
+struct wring_dial;
+
 struct wring_peer {
     uint32_t rank;
     uint32_t node;       /* the first rank of its host, which names it; of our own entry, too */
     uint32_t device;     /* index of ours that reaches it */
-    const void *address; /* of its device, in what it said of itself: until it is connected */
+    const void *address; /* of its device, in what it said of itself */
     size_t address_bytes;
-    struct wring_conn *conn;
+    enum wring_peer_state state;
+    struct wring_conn *conn; /* CONNECTING: that we dialled; READY: to be used; else NULL */
+    struct wring_dial *dial; /* CONNECTING: what else there is to know of it; else NULL */
     uint64_t heard_ns, sent_ns;
     struct wring_put_window window; /* where puts copy, of round `put_round` */
     uint64_t put_round;
-    bool put_copies; /* its device's */
-    bool beside;     /* runs on other cores of this machine than we: it needs none of ours */
-    bool connected;
-    bool left;       /* said good-bye */
-    bool gone;       /* its connection is closed */
-    bool acked;      /* heard our abort, or our good-bye */
-    bool owes_abort; /* the abort could not be sent yet */
-    bool owes_bye;   /* nor the good-bye */
+    bool put_copies;   /* its device's */
+    bool beside;       /* runs on other cores of this machine than we: it needs none of ours */
+    bool left;         /* said good-bye */
+    bool acked;        /* heard our abort, or our good-bye */
+    bool owes_abort;   /* the abort could not be sent yet */
+    bool owes_bye;     /* nor the good-bye */
+    bool owes_welcome; /* nor could the word that we have taken its connection */
 };
 
 enum wring_fabric_state {
@@ -82,6 +93,12 @@ struct wring_fabric_handler {
                        uint32_t step, const char *text);
 };
 
+/** Why ranks could not connect while the session opened. */
+struct wring_mishap {
+    enum wring_status status; /* WRING_OK: they could */
+    char text[3 * WRING_TEXT_MAX];
+};
+
 struct wring_fabric {
     const struct wring_config *config;
     const struct wring_log *log;
@@ -92,7 +109,11 @@ struct wring_fabric {
     uint32_t n_devices;
     char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
     struct wring_peer *peers;   /* [size]; of our own entry `node` alone is used */
+    struct wring_blobs blobs;   /* what all ranks said of themselves */
     enum wring_fabric_state state;
+    struct wring_mishap mishap;
+    bool told_apart;    /* of a peer on this host that shares no memory with us */
+    bool owes_welcomes; /* some peer has not heard that it was taken */
     bool crowded;       /* ranks of this machine have fewer cores than they are */
     bool told_pages;    /* what buffers lie on was logged */
     uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
@@ -138,15 +159,14 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
 /**
- * The next device for a peer on this host with which no memory can be shared, after the one that it
- * has: the first of the lower rank, behind that one, which the higher has and which leads to other
- * hosts. The peer's device, address and window become those.
+ * The next device for a peer that the one it has does not reach: the first of the lower rank,
+ * behind that one, which the higher has and which leads to other hosts. The peer's device, address
+ * and window become those.
  * @return false: there is none, and nothing has changed
  */
-bool wring_fabric_choose_next(struct wring_fabric *fabric, const struct wring_blobs *blobs,
-                              struct wring_peer *peer);
+bool wring_fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *peer);
 
-/** The peer has come by another device of ours: it could not share memory with us. */
+/** The peer has come by another device of ours than we should have dialled. */
 void wring_fabric_take_device(struct wring_fabric *fabric, struct wring_peer *peer,
                               uint32_t device);
 
@@ -160,25 +180,19 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
 /**
  * Connect to all ranks; blocks until the mesh stands.
  * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile
- * @param blobs      everyone's description
+ * @param blobs      everyone's description; becomes the fabric's
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
  * have no provider in common).
  */
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
-                                       struct wring_bootstrap *bootstrap,
-                                       const struct wring_blobs *blobs, uint64_t deadline_ns);
+                                       struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
+                                       uint64_t deadline_ns);
 
 /**
  * Progress: dispatch events, send signs of life, judge peers. The clock is read by those polls that
  * follow one which brought nothing, and now and then. @return true if anything came.
  */
 bool wring_fabric_poll(struct wring_fabric *fabric);
-
-/**
- * Disconnect whom the first of n events is about, who is nobody's peer: the others about it, which
- * came in the same poll, lose their conn.
- */
-void wring_events_refuse(struct wring_event *events, size_t n);
 
 /** Add what a sleeper must watch. */
 void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set);

@@ -174,9 +174,9 @@ static int next_device(const struct wring_fabric *fabric, const char *after,
     return -1;
 }
 
-bool wring_fabric_choose_next(struct wring_fabric *fabric, const struct wring_blobs *blobs,
-                              struct wring_peer *peer)
+bool wring_fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *peer)
 {
+    const struct wring_blobs *blobs = &fabric->blobs;
     uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
     uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
     struct wring_description *both = calloc(2, sizeof(*both));

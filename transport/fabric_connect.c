@@ -1,26 +1,176 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the mesh comes to stand: the higher rank connects to the lower one. */
+#include "transport/fabric_connect.h"
+
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
-#include "transport/fabric.h"
+#include "base/number.h"
+#include "transport/control.h"
 
 #define WRING_MODULE "fabric"
-#define EVENTS_PER_POLL 32
-#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
-#define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
 
-/** A connection that came to nothing. */
-struct mishap {
-    enum wring_status status; /* WRING_OK: none */
-    char text[2 * WRING_TEXT_MAX];
-    const struct wring_blobs *blobs; /* what all ranks said of themselves */
-    bool told_apart;                 /* of a peer on this host that shares no memory with us */
+/** A connection that does not stand yet. */
+struct wring_dial {
+    struct wring_conn *spare; /* that the lower rank dialled, while we, the higher one, dial it */
+    uint32_t spare_device;
+    bool taken;                 /* peer->conn is one that the peer dialled: it is to answer */
+    bool second;                /* ours goes by another device than the first one, which ... */
+    char first[WRING_TEXT_MAX]; /* ... came to nothing: "shm: why" */
 };
 
-static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_peer *peer,
-                                      struct mishap *mishap)
+static void disconnect(struct wring_conn *conn)
+{
+    if (conn != NULL)
+        conn->provider->ops->disconnect(conn);
+}
+
+/** Nothing but the connection that is used is left. */
+static void end_dial(struct wring_peer *peer)
+{
+    if (peer->dial == NULL)
+        return;
+    disconnect(peer->dial->spare);
+    free(peer->dial);
+    peer->dial = NULL;
+    peer->owes_welcome = false;
+}
+
+static void drop(struct wring_peer *peer, enum wring_peer_state state)
+{
+    end_dial(peer);
+    disconnect(peer->conn);
+    peer->conn = NULL;
+    peer->window.bytes = 0;
+    peer->state = state;
+}
+
+void wring_peer_drop(struct wring_peer *peer)
+{
+    drop(peer, WRING_PEER_GONE);
+}
+
+void wring_connect_failed(struct wring_fabric *fabric, enum wring_status status,
+                          const struct wring_peer *peer, const char *format, ...)
+{
+    char text[3 * WRING_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    wring_number_vprint(text, sizeof(text), format, args);
+    va_end(args);
+    if (fabric->state != WRING_FABRIC_JOINING) {
+        wring_fabric_fail(fabric, status, (int32_t)peer->rank, "%s", text);
+        return;
+    }
+    if (fabric->mishap.status != WRING_OK)
+        return;
+    fabric->mishap.status = status;
+    memcpy(fabric->mishap.text, text, sizeof(text));
+}
+
+/** Disconnect whom the first of n events is about, who is nobody's peer: the others about it, which
+ *  came in the same poll, lose their conn. */
+static void refuse(struct wring_event *events, size_t n)
+{
+    struct wring_conn *conn = events[0].conn;
+    for (size_t i = 0; i < n; i++)
+        if (events[i].conn == conn)
+            events[i].conn = NULL;
+    disconnect(conn);
+}
+
+/* ---- the side that accepts ---- */
+
+static void say_welcome(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    const struct wring_control welcome = {.kind = WRING_CONTROL_WELCOME};
+    peer->owes_welcome = wring_control_say(peer->conn, &welcome) == WRING_ERR_AGAIN;
+    fabric->owes_welcomes |= peer->owes_welcome;
+}
+
+void wring_connect_welcome(struct wring_fabric *fabric)
+{
+    fabric->owes_welcomes = false;
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (fabric->peers[i].owes_welcome)
+            say_welcome(fabric, &fabric->peers[i]);
+}
+
+static bool begin_dial(struct wring_peer *peer)
+{
+    if (peer->dial == NULL)
+        peer->dial = calloc(1, sizeof(*peer->dial));
+    if (peer->dial == NULL)
+        return false;
+    peer->state = WRING_PEER_CONNECTING;
+    return true;
+}
+
+/** Use what the peer has dialled. */
+static void take(struct wring_fabric *fabric, struct wring_peer *peer, struct wring_conn *conn,
+                 uint32_t device)
+{
+    if (!begin_dial(peer)) {
+        disconnect(conn);
+        return;
+    }
+    disconnect(peer->conn); /* both have dialled: ours goes */
+    peer->conn = conn;
+    peer->dial->taken = true;
+    if (peer->device != device)
+        wring_fabric_take_device(fabric, peer, device);
+    say_welcome(fabric, peer);
+}
+
+/** By the device that both chose, or by one that is taken where that does not reach. */
+static bool may_come_by(const struct wring_fabric *fabric, const struct wring_peer *peer,
+                        uint32_t device)
+{
+    return peer->device == device || !fabric->devices[device].caps.same_host_only;
+}
+
+/** @return NULL: it is none of this job's */
+static struct wring_peer *find_caller(struct wring_fabric *fabric, const struct wring_event *event)
+{
+    struct wring_reader hello = {event->data, event->bytes, false};
+    uint32_t rank = wring_read_u32(&hello);
+    const void *job = wring_read(&hello, sizeof(fabric->job));
+
+    if (hello.failed || memcmp(job, fabric->job, sizeof(fabric->job)) != 0 ||
+        rank >= fabric->size || rank == fabric->rank)
+        return NULL;
+    return &fabric->peers[rank];
+}
+
+/** The first of n events. */
+static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
+                        size_t n)
+{
+    struct wring_peer *peer = find_caller(fabric, event);
+    if (peer == NULL || peer->state >= WRING_PEER_READY || !may_come_by(fabric, peer, device)) {
+        if (peer == NULL || peer->state != WRING_PEER_GONE)
+            wring_warn(fabric->log, "refused a connection that is not one of this job's");
+        refuse(event, n);
+        return;
+    }
+    event->conn->user = peer;
+    bool ours_stays = peer->state == WRING_PEER_CONNECTING && !peer->dial->taken &&
+                      peer->conn != NULL && fabric->rank > peer->rank;
+    if (!ours_stays) {
+        take(fabric, peer, event->conn, device);
+        return;
+    }
+    disconnect(peer->dial->spare);
+    peer->dial->spare = event->conn;
+    peer->dial->spare_device = device;
+}
+
+/* ---- the side that dials ---- */
+
+/** @return WRING_OK: it is under way */
+static enum wring_status dial(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     struct wring_provider *provider = fabric->devices[peer->device].provider;
     uint8_t hello[sizeof(uint32_t) + sizeof(fabric->job)];
@@ -29,222 +179,160 @@ static enum wring_status connect_peer(struct wring_fabric *fabric, struct wring_
     memcpy(hello + sizeof(uint32_t), fabric->job, sizeof(fabric->job));
     enum wring_status status = provider->ops->connect(provider, peer->address, peer->address_bytes,
                                                       hello, sizeof(hello), &peer->conn);
-    if (status == WRING_OK) {
+    if (status == WRING_OK)
         peer->conn->user = peer;
-        return WRING_OK;
-    }
-    mishap->status = status;
-    snprintf(mishap->text, sizeof(mishap->text), "cannot connect to rank %" PRIu32 " over %s: %s",
-             peer->rank, fabric->devices[peer->device].name, wring_status_text(status));
     return status;
 }
 
-/** Choose devices for all peers and connect to those of lower rank. */
-static enum wring_status begin(struct wring_fabric *fabric, const struct wring_blobs *blobs,
-                               struct mishap *mishap)
+/** Our dial came to nothing, and there is no other way. */
+static void give_up(struct wring_fabric *fabric, struct wring_peer *peer, enum wring_status status,
+                    const char *why, const char *remedy)
 {
-    enum wring_status status = wring_fabric_choose(fabric, blobs);
-    for (uint32_t i = 0; status == WRING_OK && i < fabric->rank; i++)
-        status = connect_peer(fabric, &fabric->peers[i], mishap);
-    return status;
+    const struct wring_dial *dial = peer->dial;
+    bool told =
+        status == WRING_ERR_AUTH || status == WRING_ERR_SYSTEM || status == WRING_ERR_NO_MEMORY;
+    if (!peer->left)
+        wring_connect_failed(fabric, told ? status : WRING_ERR_PEER, peer,
+                             "no connection to rank %" PRIu32 " over %s: %s%s%s%s", peer->rank,
+                             fabric->devices[peer->device].name, why,
+                             dial->second ? "; nor over " : "", dial->second ? dial->first : "",
+                             remedy);
+    wring_peer_drop(peer);
 }
 
-/** By the device that both chose, or by the one that the peer falls back to. */
-static bool may_come_by(const struct wring_fabric *fabric, const struct wring_peer *peer,
-                        uint32_t device)
+/** Is another device worth a try? Not where the peer was there, and refused us. */
+static bool may_go_otherwise(enum wring_status status)
 {
-    return peer->device == device || (fabric->devices[peer->device].caps.same_host_only &&
-                                      !fabric->devices[device].caps.same_host_only);
+    return status == WRING_ERR_ADDRESS || status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT ||
+           status == WRING_ERR_DEVICE || status == WRING_ERR_UNSUPPORTED;
 }
 
-/** The first of n events. */
-static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
-                        size_t n)
+/** Once, the next device that both have. @return false: there is none */
+static bool go_otherwise(struct wring_fabric *fabric, struct wring_peer *peer, const char *why)
 {
-    struct wring_reader hello = {event->data, event->bytes, false};
-    uint32_t rank = wring_read_u32(&hello);
-    const void *job = wring_read(&hello, sizeof(fabric->job));
-    struct wring_peer *peer = rank < fabric->size ? &fabric->peers[rank] : NULL;
+    struct wring_dial *now = peer->dial;
+    const struct wring_device *from = &fabric->devices[peer->device];
 
-    if (hello.failed || memcmp(job, fabric->job, sizeof(fabric->job)) != 0 || peer == NULL ||
-        rank <= fabric->rank || peer->conn != NULL || !may_come_by(fabric, peer, device)) {
-        wring_warn(fabric->log, "refused a connection that is not one of this job's");
-        wring_events_refuse(event, n);
+    if (now->second || !wring_fabric_choose_next(fabric, peer))
+        return false;
+    now->second = true;
+    snprintf(now->first, sizeof(now->first), "%s: %s", from->name, why);
+    uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
+    uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
+    wring_log_line(
+        fabric->log, fabric->told_apart ? WRING_LOG_INFO : WRING_LOG_WARN, WRING_MODULE,
+        "ranks %" PRIu32 " and %" PRIu32 " %s %s: %s; they use %s, which is slower%s", low, high,
+        from->caps.same_host_only ? "are on one host and cannot use" : "cannot be connected over",
+        from->name, why, fabric->devices[peer->device].name,
+        from->caps.same_host_only
+            ? ". Run them as one user in one namespace, or give them different WRING_NODE"
+            : "");
+    fabric->told_apart = true;
+    return true;
+}
+
+/** Our dial ended. @param why  of the event that said so: void after the next call below */
+static void on_undialled(struct wring_fabric *fabric, struct wring_peer *peer,
+                         enum wring_status status, const char *why)
+{
+    struct wring_conn *spare = peer->dial->spare;
+    uint32_t spare_device = peer->dial->spare_device;
+    const char *remedy = "";
+
+    peer->dial->spare = NULL;
+    if (spare != NULL) {
+        take(fabric, peer, spare, spare_device);
         return;
     }
-    if (peer->device != device)
-        wring_fabric_take_device(fabric, peer, device);
-    event->conn->user = peer;
-    peer->conn = event->conn;
-    peer->connected = true;
-}
-
-static const char *text_of(const struct wring_event *event)
-{
-    return event->text != NULL ? event->text : "no reason given";
-}
-
-/**
- * A peer that counts as being on this host, and shares no memory with us: it is of another user, or
- * in another namespace than it seems. What leads to other hosts leads there, too. The higher rank,
- * which connects, decides it; the lower one sees it come by another device.
- * @return WRING_ERR_UNSUPPORTED where there is no other device in common
- */
-static enum wring_status fall_back(struct wring_fabric *fabric, struct wring_peer *peer,
-                                   struct wring_event *event, size_t n, struct mishap *mishap)
-{
-    const char *from = fabric->devices[peer->device].name;
-    char why[WRING_TEXT_MAX];
-
-    snprintf(why, sizeof(why), "%s", text_of(event));
-    if (!wring_fabric_choose_next(fabric, mishap->blobs, peer))
-        return WRING_ERR_UNSUPPORTED;
-    wring_log_line(
-        fabric->log, mishap->told_apart ? WRING_LOG_INFO : WRING_LOG_WARN, WRING_MODULE,
-        "ranks %" PRIu32 " and %" PRIu32
-        " are on one host and cannot use %s: %s; they use %s, which is slower. Run them as "
-        "one user in one namespace, or give them different WRING_NODE",
-        peer->rank, fabric->rank, from, why, fabric->devices[peer->device].name);
-    mishap->told_apart = true;
-    wring_events_refuse(event, n);
-    peer->conn = NULL;
-    return connect_peer(fabric, peer, mishap);
-}
-
-/** Did a connection of ours to a peer on this host not come to stand, for what it is, not for what
- *  it said? */
-static bool is_out_of_reach(const struct wring_fabric *fabric, const struct wring_peer *peer,
-                            const struct wring_event *event)
-{
-    return !peer->connected && peer->rank < fabric->rank &&
-           fabric->devices[peer->device].caps.same_host_only &&
-           (event->status == WRING_ERR_ADDRESS || event->status == WRING_ERR_PEER);
-}
-
-static enum wring_status on_event(struct wring_fabric *fabric, uint32_t device,
-                                  struct wring_event *event, size_t n, struct mishap *mishap)
-{
-    if (event->conn == NULL) /* refused meanwhile */
-        return WRING_OK;
-    struct wring_peer *peer = event->conn->user;
-    if (event->kind == WRING_EVENT_ACCEPTED) {
-        on_accepted(fabric, device, event, n);
-    } else if (event->kind == WRING_EVENT_CONNECTED) {
-        peer->connected = true;
-    } else if (event->kind == WRING_EVENT_CLOSED && peer != NULL) {
-        const char *remedy = "";
-        if (is_out_of_reach(fabric, peer, event)) {
-            enum wring_status status = fall_back(fabric, peer, event, n, mishap);
-            if (status != WRING_ERR_UNSUPPORTED)
-                return status;
+    if (peer->left) {
+        wring_peer_drop(peer);
+        return;
+    }
+    if (may_go_otherwise(status) && !peer->dial->second) {
+        bool near_only = fabric->devices[peer->device].caps.same_host_only;
+        if (go_otherwise(fabric, peer, why)) {
+            status = dial(fabric, peer);
+            if (status == WRING_OK)
+                return;
+            why = wring_status_text(status);
+        } else if (near_only) {
             remedy = "; there is no other provider that both have: see WRING_PROVIDER";
         }
-        bool told = event->status == WRING_ERR_AUTH || event->status == WRING_ERR_SYSTEM;
-        mishap->status = told ? event->status : WRING_ERR_PEER;
-        snprintf(mishap->text, sizeof(mishap->text),
-                 "no connection to rank %" PRIu32 " over %s: %s%s", peer->rank,
-                 fabric->devices[device].name, text_of(event), remedy);
-        return mishap->status;
     }
-    return WRING_OK;
+    give_up(fabric, peer, status, why, remedy);
 }
 
-static uint32_t first_missing(const struct wring_fabric *fabric)
+enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_peer *peer)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (i != fabric->rank && !fabric->peers[i].connected)
-            return i;
-    return fabric->size;
-}
-
-static enum wring_status poll_devices(struct wring_fabric *fabric, bool *any, struct mishap *mishap)
-{
-    struct wring_event events[EVENTS_PER_POLL];
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
-        struct wring_provider *provider = fabric->devices[i].provider;
-        size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
-        *any |= n > 0;
-        for (size_t e = 0; e < n; e++) {
-            enum wring_status status = on_event(fabric, i, &events[e], n - e, mishap);
-            if (status != WRING_OK)
-                return status;
-        }
-    }
-    return WRING_OK;
-}
-
-/** Nothing came: sleep until something does, but look after the other ranks too. */
-static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
-                              struct wring_wait_set *set, uint64_t deadline_ns)
-{
-    uint64_t now = wring_now_ns();
-    enum wring_status status = bootstrap->ops->check(bootstrap);
+    if (peer->state == WRING_PEER_CONNECTING)
+        return WRING_ERR_AGAIN;
+    if (peer->state == WRING_PEER_NONE && peer->left)
+        peer->state = WRING_PEER_GONE;
+    if (peer->state == WRING_PEER_GONE || fabric->state >= WRING_FABRIC_FAILING)
+        return WRING_ERR_CLOSED;
+    if (!begin_dial(peer))
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = dial(fabric, peer);
     if (status != WRING_OK)
-        return status;
-    if (now >= deadline_ns) {
-        wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
-                    first_missing(fabric));
-        return WRING_ERR_PEER;
-    }
-    if (set->deadline_ns > now + LOOK_NS)
-        set->deadline_ns = now + LOOK_NS;
-    wring_wait_set_sleep(set);
-    return WRING_OK;
+        on_undialled(fabric, peer, status, wring_status_text(status));
+    return peer->state == WRING_PEER_GONE ? WRING_ERR_CLOSED : WRING_ERR_AGAIN;
 }
 
-static enum wring_status await_mesh(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
-                                    uint64_t deadline_ns, struct mishap *mishap)
+/* ---- both ---- */
+
+static void stand(struct wring_fabric *fabric, struct wring_peer *peer)
 {
-    enum wring_status status = WRING_OK;
-    while (status == WRING_OK && first_missing(fabric) < fabric->size) {
-        bool any = false;
-        struct wring_wait_set set = {.deadline_ns = deadline_ns};
-        for (uint32_t i = 0; i < fabric->n_devices; i++)
-            fabric->devices[i].provider->ops->arm(fabric->devices[i].provider, &set);
-        status = poll_devices(fabric, &any, mishap);
-        if (status == WRING_OK && !any)
-            status = rest(fabric, bootstrap, &set, deadline_ns);
-    }
-    return status;
+    bool dialled = !peer->dial->taken;
+
+    end_dial(peer);
+    peer->state = WRING_PEER_READY;
+    peer->heard_ns = peer->sent_ns = fabric->tick_ns;
+    if (dialled) /* the other end waits for a word of ours */
+        wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_HEARTBEAT});
 }
 
-/**
- * A connection was lost: is its rank at fault, or did that one leave because another has ended?
- * The bootstrap knows who ended, and tells all ranks of the same one; who goes without waiting for
- * its word would look like the one at fault to others.
- */
-static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
-                               const struct mishap *mishap)
+/** The first of n. */
+static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
+                      struct wring_event *event, size_t n)
 {
-    uint64_t until_ns = wring_now_ns() + BLAME_NS;
-    while (wring_now_ns() < until_ns) {
-        struct wring_wait_set pause = {.deadline_ns = wring_now_ns() + LOOK_NS};
-        enum wring_status status = bootstrap->ops->check(bootstrap);
-        if (status != WRING_OK)
-            return status;
-        wring_wait_set_sleep(&pause);
+    enum wring_status status = event->status;
+    char why[WRING_TEXT_MAX];
+    snprintf(why, sizeof(why), "%s", event->text != NULL ? event->text : "no reason given");
+
+    bool spare = event->conn == peer->dial->spare;
+    refuse(event, n);
+    if (spare) {
+        peer->dial->spare = NULL;
+        return;
     }
-    wring_error(fabric->log, "%s", mishap->text);
-    return mishap->status;
+    peer->conn = NULL;
+    if (!peer->dial->taken)
+        on_undialled(fabric, peer, status, why);
+    else if (fabric->state == WRING_FABRIC_JOINING)
+        give_up(fabric, peer, WRING_ERR_PEER, why, "");
+    else
+        drop(peer, WRING_PEER_NONE); /* it has given up before it heard that we take it */
 }
 
-enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
-                                       struct wring_bootstrap *bootstrap,
-                                       const struct wring_blobs *blobs, uint64_t deadline_ns)
+bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
+                         size_t n)
 {
-    struct mishap mishap = {.status = WRING_OK, .blobs = blobs};
-
-    enum wring_status status = begin(fabric, blobs, &mishap);
-    if (status == WRING_OK)
-        status = await_mesh(fabric, bootstrap, deadline_ns, &mishap);
-    if (mishap.status != WRING_OK)
-        return blame(fabric, bootstrap, &mishap);
-    if (status != WRING_OK)
-        return status;
-
-    fabric->tick_ns = fabric->judged_ns = wring_now_ns();
-    for (uint32_t i = 0; i < fabric->size; i++)
-        fabric->peers[i].heard_ns = fabric->peers[i].sent_ns = fabric->tick_ns;
-    fabric->state = WRING_FABRIC_WORKING;
-    return WRING_OK;
+    struct wring_peer *peer = event->conn->user;
+    if (peer == NULL && event->kind == WRING_EVENT_ACCEPTED) {
+        on_accepted(fabric, device, event, n);
+        return false;
+    }
+    if (peer == NULL || peer->dial == NULL ||
+        (event->conn != peer->conn && event->conn != peer->dial->spare)) {
+        refuse(event, n);
+        return false;
+    }
+    if (event->kind == WRING_EVENT_CLOSED) {
+        on_closed(fabric, peer, event, n);
+        return false;
+    }
+    if (event->kind == WRING_EVENT_CONNECTED || event->conn == peer->dial->spare)
+        return false;
+    stand(fabric, peer);
+    return true;
 }

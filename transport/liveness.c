@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "transport/fabric_connect.h"
 
 #define WRING_MODULE "fabric"
 #define TELL_NS (500 * WRING_NS_PER_MS) /* how long a failure is told before connections close */
@@ -15,7 +16,7 @@
 
 static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
 {
-    return i != fabric->rank && fabric->peers[i].connected && !fabric->peers[i].gone;
+    return i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY;
 }
 
 static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
@@ -112,6 +113,8 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_CREDIT:
     case WRING_CONTROL_CALL:
     case WRING_CONTROL_STANDSTILL:
+    case WRING_CONTROL_WELCOME:
+    case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:
         heard_abort(fabric, peer, control);
@@ -145,13 +148,9 @@ static bool all_acked(const struct wring_fabric *fabric)
 
 static void disconnect_all(struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        struct wring_peer *peer = &fabric->peers[i];
-        if (peer->conn != NULL)
-            peer->conn->provider->ops->disconnect(peer->conn);
-        peer->conn = NULL;
-        peer->gone = true;
-    }
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (i != fabric->rank)
+            wring_peer_drop(&fabric->peers[i]);
     fabric->state = WRING_FABRIC_FAILED;
 }
 
@@ -255,7 +254,7 @@ static void say_owed_byes(struct wring_fabric *fabric)
         return;
     for (uint32_t i = 0; i < fabric->size; i++) {
         struct wring_peer *peer = &fabric->peers[i];
-        if (peer->owes_bye && !peer->gone)
+        if (peer->owes_bye && is_peer(fabric, i))
             peer->owes_bye = wring_control_send(peer, &bye) == WRING_ERR_AGAIN;
     }
 }

@@ -150,8 +150,6 @@ enum wring_status wring_session_connect(struct wring_session *session)
     status = wring_session_exchange_writer(session, &description, &blobs);
     if (status != WRING_OK)
         return status;
-    status = wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
-                                  wring_deadline_in(session->config.join_timeout_ns));
-    wring_blobs_finish(&blobs);
-    return status;
+    return wring_fabric_connect(session->fabric, session->bootstrap, &blobs,
+                                wring_deadline_in(session->config.join_timeout_ns));
 }

@@ -122,6 +122,7 @@ static void side_open(struct side *side, uint32_t me)
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct wire *wire = &side->wires[i];
         *wire = (struct wire){{&net, NULL}, {&wire->conn, 1 << 20}, me, i};
+        side->peers[ranks[i]].state = WRING_PEER_READY;
         side->peers[ranks[i]].conn = &wire->conn;
         side->peers[ranks[i]].window.limit = 2 << 20;
         struct wring_channel_out *out = &side->channel.out[i];

@@ -48,8 +48,9 @@ static void messages_come_back_as_they_went(void)
         {WRING_CONTROL_CLOCK_ACK, 0xdeadbeef, 0x12, 41, ""},
         {WRING_CONTROL_CALL, 3, 1, 12, "0123456789abcdef|barrier|seed=0"},
         {WRING_CONTROL_STANDSTILL, 3, 1, 12, "1 5 7 0 10 8 0 0 2 1 8"},
+        {WRING_CONTROL_WELCOME, 0, 0, 0, ""},
     };
-    struct wring_peer peer = {.conn = &conn};
+    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     send_answer = WRING_OK;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct wring_control got;
@@ -68,7 +69,7 @@ static void messages_come_back_as_they_went(void)
 static void a_credit_has_these_bytes(void)
 {
     static const uint8_t want[16] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0};
-    struct wring_peer peer = {.conn = &conn};
+    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     struct wring_control credit = {WRING_CONTROL_CREDIT, 3, 1, 6, ""};
     send_answer = WRING_OK;
     CHECK(wring_control_send(&peer, &credit) == WRING_OK, "send");
@@ -78,7 +79,7 @@ static void a_credit_has_these_bytes(void)
 static void the_longest_text_fits(void)
 {
     struct wring_control abort_it = {.kind = WRING_CONTROL_ABORT}, got;
-    struct wring_peer peer = {.conn = &conn};
+    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     memset(abort_it.text, 'x', sizeof(abort_it.text) - 1);
     send_answer = WRING_OK;
     CHECK(wring_control_send(&peer, &abort_it) == WRING_OK, "send");
@@ -88,12 +89,12 @@ static void the_longest_text_fits(void)
 
 static void what_cannot_be_sent_is_no_sign_of_life(void)
 {
-    struct wring_peer peer = {.conn = &conn};
+    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
     send_answer = WRING_ERR_AGAIN;
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_AGAIN && peer.sent_ns == 0, "full");
     send_answer = WRING_OK;
-    peer.gone = true;
+    peer.state = WRING_PEER_GONE;
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "gone");
     peer = (struct wring_peer){.conn = NULL};
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "never there");
@@ -103,13 +104,13 @@ static void what_cannot_be_sent_is_no_sign_of_life(void)
 static void others_are_refused(void)
 {
     uint8_t bytes[300];
-    for (uint32_t kind = 0; kind < 11; kind++)
+    for (uint32_t kind = 0; kind < 12; kind++)
         for (size_t n = 0; n <= sizeof(bytes); n++) {
             struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
             memset(bytes, 'a', sizeof(bytes));
             memset(bytes, 0, 16);
             bytes[0] = (uint8_t)kind;
-            bool known = kind >= WRING_CONTROL_HEARTBEAT && kind <= WRING_CONTROL_STANDSTILL;
+            bool known = kind >= WRING_CONTROL_HEARTBEAT && kind < WRING_CONTROL_END;
             bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
                            kind == WRING_CONTROL_STANDSTILL) &&
                           n > 16 && n <= WRING_SEND_MAX;

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * How one connection comes about, at any time of a session's life. Part of the fabric.
+ *
+ * Either side dials. Who accepts says WELCOME over the connection that it takes; who dialled
+ * answers with a sign of life. Each side uses the connection once it has heard that, so nothing is
+ * ever put into one that the other side drops. Where both dial, the one that the higher rank
+ * dialled stays: the lower one takes it and closes its own, and the higher one keeps the lower
+ * one's unanswered meanwhile, and takes that if its own comes to nothing.
+ */
+#ifndef WRING_TRANSPORT_FABRIC_CONNECT_H
+#define WRING_TRANSPORT_FABRIC_CONNECT_H
+
+#include "transport/fabric.h"
+
+/**
+ * There is something to be sent to a peer that no connection stands to: dial, unless somebody has.
+ * Errors: WRING_ERR_AGAIN, until it stands; WRING_ERR_CLOSED: it never will.
+ */
+enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_peer *peer);
+
+/**
+ * The first of n events; it is about none of the connections that stand.
+ * @return true if its connection stands with it, and the event is to be handled as any other
+ */
+bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
+                         size_t n);
+
+/** Tell those that were taken and could not be told yet. */
+void wring_connect_welcome(struct wring_fabric *fabric);
+
+/** A peer cannot be reached: the job's failure, or, while the session opens, its mishap. */
+__attribute__((format(printf, 4, 5))) void wring_connect_failed(struct wring_fabric *fabric,
+                                                                enum wring_status status,
+                                                                const struct wring_peer *peer,
+                                                                const char *format, ...);
+
+/** Close what leads to it. It is gone. */
+void wring_peer_drop(struct wring_peer *peer);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the mesh comes to stand as a session opens: the higher rank dials the lower one. */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "transport/fabric_connect.h"
+
+#define WRING_MODULE "fabric"
+#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
+#define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
+
+static uint32_t first_missing(const struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (i != fabric->rank && fabric->peers[i].state != WRING_PEER_READY)
+            return i;
+    return fabric->size;
+}
+
+/** Nothing came: sleep until something does, but look after the other ranks too. */
+static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                              struct wring_wait_set *set, uint64_t deadline_ns)
+{
+    uint64_t now = wring_now_ns();
+    enum wring_status status = bootstrap->ops->check(bootstrap);
+    if (status != WRING_OK)
+        return status;
+    if (now >= deadline_ns) {
+        wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
+                    first_missing(fabric));
+        return WRING_ERR_PEER;
+    }
+    if (set->deadline_ns > now + LOOK_NS)
+        set->deadline_ns = now + LOOK_NS;
+    wring_wait_set_sleep(set);
+    return WRING_OK;
+}
+
+/** What has become of it so far. */
+static enum wring_status status_of(const struct wring_fabric *fabric)
+{
+    enum wring_status status = wring_fabric_status(fabric);
+    return status != WRING_OK ? status : fabric->mishap.status;
+}
+
+static enum wring_status await_mesh(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                                    uint64_t deadline_ns)
+{
+    enum wring_status status = status_of(fabric);
+    while (status == WRING_OK && first_missing(fabric) < fabric->size) {
+        struct wring_wait_set set = {.deadline_ns = deadline_ns};
+        wring_fabric_arm(fabric, &set);
+        bool any = wring_fabric_poll(fabric);
+        status = status_of(fabric);
+        if (status == WRING_OK && !any)
+            status = rest(fabric, bootstrap, &set, deadline_ns);
+    }
+    return status;
+}
+
+/**
+ * A connection was lost: is its rank at fault, or did that one leave because another has ended?
+ * The bootstrap knows who ended, and tells all ranks of the same one; who goes without waiting for
+ * its word would look like the one at fault to others.
+ */
+static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap)
+{
+    uint64_t until_ns = wring_now_ns() + BLAME_NS;
+    while (wring_now_ns() < until_ns) {
+        struct wring_wait_set pause = {.deadline_ns = wring_now_ns() + LOOK_NS};
+        enum wring_status status = bootstrap->ops->check(bootstrap);
+        if (status != WRING_OK)
+            return status;
+        wring_wait_set_sleep(&pause);
+    }
+    wring_error(fabric->log, "%s", fabric->mishap.text);
+    return fabric->mishap.status;
+}
+
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
+                                       struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
+                                       uint64_t deadline_ns)
+{
+    fabric->blobs = *blobs;
+    *blobs = (struct wring_blobs){0};
+    enum wring_status status = wring_fabric_choose(fabric, &fabric->blobs);
+    for (uint32_t i = 0; status == WRING_OK && i < fabric->rank; i++)
+        if (wring_connect_dial(fabric, &fabric->peers[i]) == WRING_ERR_NO_MEMORY)
+            status = WRING_ERR_NO_MEMORY;
+    if (status == WRING_OK)
+        status = await_mesh(fabric, bootstrap, deadline_ns);
+    if (fabric->mishap.status != WRING_OK)
+        return blame(fabric, bootstrap);
+    if (status != WRING_OK)
+        return status;
+
+    fabric->tick_ns = fabric->judged_ns = wring_now_ns();
+    for (uint32_t i = 0; i < fabric->size; i++)
+        fabric->peers[i].heard_ns = fabric->peers[i].sent_ns = fabric->tick_ns;
+    fabric->state = WRING_FABRIC_WORKING;
+    return WRING_OK;
+}
