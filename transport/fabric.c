@@ -204,7 +204,7 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
     if (!wring_put_window_admits(&peer->window, bytes))
         return WRING_ERR_AGAIN;
 
-    enum wring_status status = peer->conn->provider->ops->put(peer->conn, 0, region, local, remote,
+    enum wring_status status = peer->conn->provider->ops->put(peer->conn, region, local, remote,
                                                               remote_offset, bytes, imm, cookie);
     if (status != WRING_OK)
         return status;

@@ -20,10 +20,10 @@ static bool lies_there(struct wring_remote *remote, uint64_t offset, const void 
     return ops->remote_map(remote, &map) == WRING_OK && local == (uint8_t *)map + offset;
 }
 
-static enum wring_status strict_put(struct wring_conn *conn, unsigned lane,
-                                    struct wring_region *region, const void *local,
-                                    struct wring_remote *remote, uint64_t remote_offset,
-                                    size_t bytes, uint32_t imm, uint64_t cookie)
+static enum wring_status strict_put(struct wring_conn *conn, struct wring_region *region,
+                                    const void *local, struct wring_remote *remote,
+                                    uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                    uint64_t cookie)
 {
     uintptr_t at = (uintptr_t)local, base = region != NULL ? (uintptr_t)region->base : 0;
     bool inside = region != NULL && region->provider == conn->provider && at >= base &&
@@ -32,7 +32,7 @@ static enum wring_status strict_put(struct wring_conn *conn, unsigned lane,
     CHECK(inside || bytes == 0 || lies_there(remote, remote_offset, local),
           "%zu bytes are put from memory that is not registered", bytes);
     return wring_provider_find(conn->provider->ops->name)
-        ->put(conn, lane, region, local, remote, remote_offset, bytes, imm, cookie);
+        ->put(conn, region, local, remote, remote_offset, bytes, imm, cookie);
 }
 
 static void make_strict(void)

@@ -30,12 +30,11 @@ struct rig {
     bool failed;                     /* something was refused */
 };
 
-static enum wring_status take_put(struct wring_conn *conn, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie)
+static enum wring_status take_put(struct wring_conn *conn, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote, uint64_t offset,
+                                  size_t bytes, uint32_t imm, uint64_t cookie)
 {
-    (void)conn, (void)lane, (void)region, (void)local, (void)imm, (void)cookie;
+    (void)conn, (void)region, (void)local, (void)imm, (void)cookie;
     FUZZ_CHECK(offset <= remote->bytes && bytes <= remote->bytes - offset,
                "%zu bytes at %llu of a peer's slots", bytes, (unsigned long long)offset);
     return WRING_OK;

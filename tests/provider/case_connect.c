@@ -61,7 +61,6 @@ static void capabilities_make_sense(void)
     struct wring_provider_caps caps = {0};
     REQUIRE(end_open(&a, 1, 4096, 16), "open");
     a.provider->ops->capabilities(a.provider, &caps);
-    CHECK(caps.lanes >= 1 && caps.lanes <= WRING_LANES_MAX, "%u lanes", caps.lanes);
     CHECK(caps.put_max_bytes >= 1 << 20, "puts of %zu bytes", caps.put_max_bytes);
     CHECK(caps.put_depth >= 1, "no puts");
     end_close(&a);

@@ -179,7 +179,7 @@ static void post_some(struct node *node)
         uint32_t seed = seed_of(node->index, i, link->posted);
         const uint8_t *source = (uint8_t *)node->source.base + slot_of(i, link->posted);
         enum wring_status status = link->conn->provider->ops->put(
-            link->conn, 0, node->source_region, source, link->remote,
+            link->conn, node->source_region, source, link->remote,
             slot_of(node->index, link->posted), bytes_of(seed), link->posted, link->posted);
         CHECK(status == WRING_OK || status == WRING_ERR_AGAIN, "%s", wring_status_text(status));
         link->posted += status == WRING_OK;

@@ -54,7 +54,7 @@ static void regions_come_and_go(void)
         size_t n = ops->region_export(region, key);
         REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import %u", i);
         fill_pattern(b.base, BYTES, i);
-        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, BYTES, i, i) == WRING_OK, "put");
+        CHECK(ops->put(b.conn, b.region, b.base, remote, 0, BYTES, i, i) == WRING_OK, "put");
         UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
         ops->remote_release(remote);
         ops->region_destroy(region);
@@ -105,7 +105,7 @@ static void put_next(struct end *a, struct end *b, struct wring_region *region, 
 {
     unsigned n = a->arrived;
     enum wring_status status =
-        b->provider->ops->put(b->conn, 0, region, local, remote, 0, bytes, n, n);
+        b->provider->ops->put(b->conn, region, local, remote, 0, bytes, n, n);
     CHECK(status == WRING_OK, "%s", wring_status_text(status));
     UNTIL(a, b, a->arrived == n + 1 && b->done == n + 1);
 }
@@ -181,7 +181,7 @@ static void sources_come_and_go(void)
         REQUIRE(ops->region_create(b.provider, &memory, &both[1]) == WRING_OK, "region %u", i);
         ops->region_destroy(both[i % 2]);
         fill_pattern(source, BYTES, i);
-        CHECK(ops->put(b.conn, 0, both[(i + 1) % 2], source, b.remote, 0, BYTES, i, i) == WRING_OK,
+        CHECK(ops->put(b.conn, both[(i + 1) % 2], source, b.remote, 0, BYTES, i, i) == WRING_OK,
               "put");
         UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
         CHECK(has_pattern(a.base, BYTES, i), "round %u", i);
@@ -211,7 +211,7 @@ static void host_memory_can_be_put_into(void)
         size_t n = ops->region_export(region, key);
         REQUIRE(ops->remote_import(b.conn, key, n, &remote) == WRING_OK, "import");
         fill_pattern(b.base, 10000, 3);
-        CHECK(ops->put(b.conn, 0, b.region, b.base, remote, 0, 10000, 0, 0) == WRING_OK, "put");
+        CHECK(ops->put(b.conn, b.region, b.base, remote, 0, 10000, 0, 0) == WRING_OK, "put");
         UNTIL(&a, &b, a.arrived == 1 && b.done == 1);
         CHECK(has_pattern(host, 10000, 3), "other bytes");
         ops->remote_release(remote);
@@ -230,7 +230,7 @@ static void local_any_is_as_promised(void)
     const struct wring_provider_ops *ops = b.provider->ops;
     ops->capabilities(b.provider, &caps);
     fill_pattern(source, 5000, 4);
-    enum wring_status status = ops->put(b.conn, 0, NULL, source, b.remote, 0, 5000, 0, 0);
+    enum wring_status status = ops->put(b.conn, NULL, source, b.remote, 0, 5000, 0, 0);
     CHECK(status == (caps.local_any ? WRING_OK : WRING_ERR_INVALID), "%s",
           wring_status_text(status));
     if (status == WRING_OK) {

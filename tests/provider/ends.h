@@ -66,7 +66,7 @@ bool end_connect(struct end *end, const uint8_t *address, size_t bytes, const ch
 /** Have `end` know the region of `other`. */
 void end_import(struct end *end, const struct end *other);
 
-/** Put from the end's region on lane 0. */
+/** Put from the end's region. */
 enum wring_status end_put(struct end *from, const void *local, uint64_t offset, size_t bytes,
                           uint32_t imm, uint64_t cookie);
 

@@ -53,7 +53,7 @@ static void star_close(struct star *star)
 static enum wring_status post(struct star *star, unsigned leaf, size_t bytes)
 {
     enum wring_status status =
-        star->hub.provider->ops->put(star->conns[leaf], 0, star->hub.region, star->hub.base,
+        star->hub.provider->ops->put(star->conns[leaf], star->hub.region, star->hub.base,
                                      star->remotes[leaf], 0, bytes, star->posted[leaf], 0);
     star->posted[leaf] += status == WRING_OK;
     return status;

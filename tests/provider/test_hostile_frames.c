@@ -124,7 +124,7 @@ static void malformed_messages_end_it(void)
     rig_close(&rig);
 }
 
-/** The first eight bytes of a header: magic, kind, lane, flags. */
+/** The first eight bytes of a header: magic, kind, zero, flags. */
 static void malformed_headers_end_it(void)
 {
     static const struct {
@@ -133,7 +133,7 @@ static void malformed_headers_end_it(void)
         uint8_t value;
     } bad[] = {
         {"magic", 0, 0},      {"magic, too", 1, 0},   {"kind 0", 2, 0},     {"kind 3", 2, 3},
-        {"kind 255", 2, 255}, {"lane 1", 3, 1},       {"lane 255", 3, 255}, {"flag 1 alone", 4, 1},
+        {"kind 255", 2, 255}, {"zero 1", 3, 1},       {"zero 255", 3, 255}, {"flag 1 alone", 4, 1},
         {"flag 2", 4, 2},     {"flag 2^31", 7, 0x80},
     };
     struct rig rig;
@@ -239,12 +239,12 @@ static void peers_that_read_nothing_block_nobody(void)
     REQUIRE(fd >= 0 && rig.evil != NULL, "not let in");
     memset(key, 0xFF, sizeof(key));
     REQUIRE(ops->remote_import(rig.evil, key, sizeof(key), &remote) == WRING_OK, "import");
-    CHECK(ops->put(rig.evil, 0, rig.victim.region, rig.victim.base, remote, UINT64_MAX, 1, 0, 0) ==
+    CHECK(ops->put(rig.evil, rig.victim.region, rig.victim.base, remote, UINT64_MAX, 1, 0, 0) ==
               WRING_ERR_INVALID,
           "wraps");
     enum wring_status status = WRING_OK;
     for (unsigned i = 0; i < 100000 && status == WRING_OK; i++) {
-        status = ops->put(rig.evil, 0, rig.victim.region, rig.victim.base, remote,
+        status = ops->put(rig.evil, rig.victim.region, rig.victim.base, remote,
                           UINT64_MAX - RIG_BYTES, RIG_BYTES, i, i);
         rig_turn(&rig);
     }

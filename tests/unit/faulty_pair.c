@@ -107,6 +107,6 @@ bool faulty_pair_open(struct faulty_end *a, struct faulty_end *b, const char *pr
 
 enum wring_status faulty_end_put(struct faulty_end *from, size_t bytes, uint32_t imm)
 {
-    return from->provider->ops->put(from->conn, 0, from->region, from->memory.base, from->remote, 0,
+    return from->provider->ops->put(from->conn, from->region, from->memory.base, from->remote, 0,
                                     bytes, imm, imm);
 }

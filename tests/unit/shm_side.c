@@ -89,5 +89,5 @@ bool shm_side_join(struct shm_side *a, struct shm_side *b)
 
 enum wring_status shm_side_put(struct shm_side *side, size_t offset, const char *text, uint32_t imm)
 {
-    return OPS->put(side->conn, 0, NULL, text, side->remote, offset, strlen(text), imm, imm);
+    return OPS->put(side->conn, NULL, text, side->remote, offset, strlen(text), imm, imm);
 }

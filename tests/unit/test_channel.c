@@ -85,15 +85,14 @@ static enum wring_status post(const struct parcel *parcel, const void *data)
     return WRING_OK;
 }
 
-static enum wring_status take_put(struct wring_conn *conn, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie)
+static enum wring_status take_put(struct wring_conn *conn, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote, uint64_t offset,
+                                  size_t bytes, uint32_t imm, uint64_t cookie)
 {
     const struct wire *wire = (const struct wire *)conn;
     struct parcel parcel = {true, wire->from, wire->to, imm, offset, bytes, {0}};
     (void)region, (void)cookie;
-    CHECK(lane == 0 && remote == &wire->remote, "put elsewhere");
+    CHECK(remote == &wire->remote, "put elsewhere");
     return post(&parcel, local);
 }
 

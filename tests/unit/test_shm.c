@@ -64,8 +64,8 @@ static void a_put_may_go_without_a_word(void)
         char text[SHM_INSIDE_MAX + 8];
         size_t bytes = i % sizeof(text);
         memset(text, (int)i, sizeof(text));
-        CHECK(OPS->put(b.conn, 0, NULL, text, b.remote, 64 * (i % 7), bytes, i,
-                       WRING_NO_PUT_DONE) == WRING_OK,
+        CHECK(OPS->put(b.conn, NULL, text, b.remote, 64 * (i % 7), bytes, i, WRING_NO_PUT_DONE) ==
+                  WRING_OK,
               "put %u", i);
         memset(text, 0, sizeof(text)); /* ours again */
         CHECK(shm_side_await(&a, &b, WRING_EVENT_ARRIVED, i + 1), "%u does not arrive", i);

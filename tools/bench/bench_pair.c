@@ -121,7 +121,7 @@ enum wring_status wring_bench_pair_put(struct wring_bench_pair *pair, size_t off
 
     for (;;) {
         enum wring_status status =
-            pair->provider->ops->put(pair->conn, 0, pair->region, from, pair->remote, remote_offset,
+            pair->provider->ops->put(pair->conn, pair->region, from, pair->remote, remote_offset,
                                      bytes, (uint32_t)pair->sent, pair->sent);
         if (status == WRING_OK) {
             pair->sent++;

@@ -94,7 +94,6 @@ static void unix_capabilities(struct wring_provider *base, struct wring_provider
 {
     (void)base;
     *out = (struct wring_provider_caps){
-        .lanes = 1,
         .put_max_bytes = UNIX_PUT_MAX,
         .put_depth = UNIX_PUTS,
         .local_any = true,

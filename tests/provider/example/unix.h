@@ -138,10 +138,10 @@ __attribute__((format(printf, 3, 4))) void wring_unix_fail(struct unix_conn *con
                                                            const char *format, ...);
 
 /* unix_stream.c: what goes over an open connection */
-enum wring_status wring_unix_put(struct wring_conn *base, unsigned lane,
-                                 struct wring_region *region, const void *local,
-                                 struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                 uint32_t imm, uint64_t cookie);
+enum wring_status wring_unix_put(struct wring_conn *base, struct wring_region *region,
+                                 const void *local, struct wring_remote *remote,
+                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                 uint64_t cookie);
 enum wring_status wring_unix_send(struct wring_conn *base, const void *data, size_t bytes);
 void wring_unix_begin_frame(struct unix_conn *conn); /* expect a header next */
 void wring_unix_exchange(struct unix_conn *conn, struct unix_events *events);

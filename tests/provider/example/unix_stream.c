@@ -171,13 +171,13 @@ static bool is_in_bounds(const struct wring_region *region, const void *local,
     return region == NULL || bytes == 0 || lies_in(region, local, bytes);
 }
 
-enum wring_status wring_unix_put(struct wring_conn *base, unsigned lane,
-                                 struct wring_region *region, const void *local,
-                                 struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                 uint32_t imm, uint64_t cookie)
+enum wring_status wring_unix_put(struct wring_conn *base, struct wring_region *region,
+                                 const void *local, struct wring_remote *remote,
+                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                 uint64_t cookie)
 {
     struct unix_conn *conn = (struct unix_conn *)base;
-    if (lane != 0 || bytes > UNIX_PUT_MAX || remote->conn != base ||
+    if (bytes > UNIX_PUT_MAX || remote->conn != base ||
         !is_in_bounds(region, local, remote, remote_offset, bytes))
         return WRING_ERR_INVALID;
     enum wring_status status = check_open(conn);

@@ -36,7 +36,6 @@ extern "C" {
 #define WRING_HELLO_MAX 32      /* bytes a connecting side says about itself */
 #define WRING_SEND_MAX 256      /* bytes of a control message */
 #define WRING_SECRET_BYTES 32
-#define WRING_LANES_MAX 16
 #define WRING_NO_PUT_DONE \
     UINT64_MAX /* the cookie of a put that raises no PUT_DONE, for providers */
                /* with caps.put_copies: its source is free at once */
@@ -85,10 +84,9 @@ struct wring_provider_params {
 };
 
 struct wring_provider_caps {
-    unsigned lanes;       /* independent orders per connection, 1..WRING_LANES_MAX */
     size_t put_max_bytes; /* largest single put, 1 MiB or more */
-    unsigned put_depth;   /* puts that may be under way per connection and lane; so many can be
-                             posted without a poll in between */
+    unsigned put_depth;   /* puts that may be under way per connection; so many can be posted
+                             without a poll in between */
     bool local_any;       /* put takes any local pointer: region may be NULL */
     bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
     bool put_acked;       /* PUT_DONE waits for the peer's acknowledgement, a round trip */
@@ -107,7 +105,7 @@ enum wring_event_kind {
     WRING_EVENT_CONNECTED, /* a connect of ours succeeded */
     WRING_EVENT_ACCEPTED,  /* a peer connected: conn is new, data/bytes is its hello */
     WRING_EVENT_PUT_DONE,  /* the source of the put with that cookie may be used again */
-    WRING_EVENT_ARRIVED,   /* a peer's put lies in our memory: imm, bytes, lane */
+    WRING_EVENT_ARRIVED,   /* a peer's put lies in our memory: imm, bytes */
     WRING_EVENT_MESSAGE,   /* a peer's send: data/bytes */
     WRING_EVENT_CLOSED,    /* the connection is dead: status, text. Its last event: what came whole
                               before the peer ended it is told first; puts that had no PUT_DONE
@@ -121,7 +119,6 @@ struct wring_event {
     struct wring_conn *conn;
     uint64_t cookie;
     uint32_t imm;
-    uint32_t lane;
     size_t bytes;
     const void *data; /* valid until the next call into this provider; each event has its own */
     enum wring_status status;
@@ -240,13 +237,14 @@ struct wring_provider_ops {
      * Copy bytes (0 is fine) from `local` to `remote_offset` of the peer's region, then raise
      * ARRIVED there and PUT_DONE here. `local` lies in `region`, which may be NULL only where
      * caps.local_any, where there are no bytes, or where they lie there already, as remote_map
-     * told; it is left alone until PUT_DONE. Order holds per lane only, for PUT_DONE too. With
+     * told; it is left alone until PUT_DONE. Puts of one connection
+     * arrive in their order, and so do their PUT_DONE. With
      * caps.put_copies the cookie may be WRING_NO_PUT_DONE. Errors: WRING_ERR_AGAIN (queue full:
-     * poll first), WRING_ERR_INVALID (out of bounds on either side, no such lane, a remote of
+     * poll first), WRING_ERR_INVALID (out of bounds on either side, a remote of
      * another connection), WRING_ERR_CLOSED (it is dead, perhaps before CLOSED was given). Nothing
      * has happened then.
      */
-    enum wring_status (*put)(struct wring_conn *conn, unsigned lane, struct wring_region *region,
+    enum wring_status (*put)(struct wring_conn *conn, struct wring_region *region,
                              const void *local, struct wring_remote *remote, uint64_t remote_offset,
                              size_t bytes, uint32_t imm, uint64_t cookie);
 

@@ -18,14 +18,10 @@ struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
                                            struct wring_conn *inner)
 {
     const struct wring_provider_caps *caps = &provider->caps;
-    size_t head = sizeof(struct fault_conn) + caps->lanes * sizeof(struct fault_lane);
     struct fault_conn *conn =
-        calloc(1, head + (size_t)caps->lanes * caps->put_depth * sizeof(struct fault_put));
+        calloc(1, sizeof(*conn) + (size_t)caps->put_depth * sizeof(struct fault_put));
     if (conn == NULL)
         return NULL;
-    for (unsigned i = 0; i < caps->lanes; i++)
-        conn->lanes[i].puts =
-            (struct fault_put *)((char *)conn + head) + (size_t)i * caps->put_depth;
     conn->base.provider = &provider->base;
     conn->inner = inner;
     conn->next = provider->conns;

@@ -112,9 +112,8 @@ void wring_fault_copies_free(struct fault_provider *provider, const struct fault
 static enum wring_status put_inner(const struct fault_conn *conn, const struct fault_put *put,
                                    struct wring_region *region, const void *local)
 {
-    return conn->inner->provider->ops->put(conn->inner, put->lane, region, local,
-                                           put->remote->inner, put->remote_offset, put->bytes,
-                                           put->imm, put->cookie);
+    return conn->inner->provider->ops->put(conn->inner, region, local, put->remote->inner,
+                                           put->remote_offset, put->bytes, put->imm, put->cookie);
 }
 
 static enum wring_status put_spoiled(struct fault_provider *provider, struct fault_conn *conn,

@@ -26,14 +26,7 @@ struct fault_put {
     uint64_t remote_offset, cookie, due_ns;
     uint64_t number; /* of all puts, in the order in which they took the link */
     size_t bytes;
-    uint32_t lane, imm;
-};
-
-/** Puts that wait, in their order. */
-struct fault_lane {
-    struct fault_put *puts; /* [caps.put_depth], a ring */
-    uint32_t first, n;
-    bool blocked; /* the inner provider had no room for the first one, when it was last tried */
+    uint32_t imm;
 };
 
 struct fault_conn {
@@ -45,7 +38,9 @@ struct fault_conn {
     char text[FAULT_TEXT];
     uint64_t arrived_due_ns, heard_due_ns; /* the last ones': later ones do not overtake them */
     uint32_t n_held;                       /* events about it, of both queues */
-    struct fault_lane lanes[];             /* [caps.lanes] */
+    uint32_t first, n;                     /* puts that wait, in their order */
+    bool blocked;            /* the inner provider had no room for the first one, when last tried */
+    struct fault_put puts[]; /* [caps.put_depth], a ring */
 };
 
 /** An event that the layer above has not seen yet. */
@@ -117,10 +112,10 @@ size_t wring_fault_region_export(struct wring_region *region, void *key);
 enum wring_status wring_fault_remote_import(struct wring_conn *base, const void *key,
                                             size_t key_bytes, struct wring_remote **out);
 void wring_fault_remote_release(struct wring_remote *base);
-enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie);
+enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote,
+                                  uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                  uint64_t cookie);
 
 /** A put that waited for it has left, or never will. */
 void wring_fault_remote_drop(struct fault_remote *remote);

@@ -77,11 +77,11 @@ static bool lies_in(const struct wring_region *region, const void *local, size_t
 }
 
 /** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
-static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
-                         const struct wring_region *region, const void *local,
-                         const struct wring_remote *remote, uint64_t offset, size_t bytes)
+static bool put_is_sound(const struct wring_provider_caps *caps, const struct wring_region *region,
+                         const void *local, const struct wring_remote *remote, uint64_t offset,
+                         size_t bytes)
 {
-    if (lane >= caps->lanes || bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
+    if (bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
         return false;
     if (offset > remote->bytes || bytes > remote->bytes - offset)
         return false;
@@ -90,15 +90,15 @@ static bool put_is_sound(const struct wring_provider_caps *caps, unsigned lane,
     return region != NULL ? lies_in(region, local, bytes) : caps->local_any;
 }
 
-enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie)
+enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote,
+                                  uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                  uint64_t cookie)
 {
     struct fault_provider *provider = fault_of(base->provider);
     struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
     if (remote->conn != base ||
-        !put_is_sound(&provider->caps, lane, region, local, inner_remote, remote_offset, bytes))
+        !put_is_sound(&provider->caps, region, local, inner_remote, remote_offset, bytes))
         return WRING_ERR_INVALID;
     if (fault_conn_of(base)->closed)
         return WRING_ERR_CLOSED;
@@ -109,7 +109,6 @@ enum wring_status wring_fault_put(struct wring_conn *base, unsigned lane,
         .remote_offset = remote_offset,
         .cookie = cookie,
         .bytes = bytes,
-        .lane = lane,
         .imm = imm,
     };
     return wring_fault_queue_put(provider, fault_conn_of(base), &put);

@@ -101,7 +101,6 @@ static void provider_capabilities(struct wring_provider *provider, struct wring_
 {
     (void)provider;
     *out = (struct wring_provider_caps){
-        .lanes = 1,
         .put_max_bytes = SIZE_MAX / 2,
         .put_depth = SHM_RING_ENTRIES,
         .local_any = true,

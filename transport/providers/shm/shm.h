@@ -190,7 +190,7 @@ void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, in
 bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns);
 
 /* shm_traffic.c */
-enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
+enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
                                 uint64_t cookie);

@@ -19,7 +19,7 @@ static enum wring_status room_for_entry(struct shm_conn *conn)
     return WRING_ERR_CLOSED;
 }
 
-enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
+enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
 {
@@ -27,7 +27,7 @@ enum wring_status wring_shm_put(struct wring_conn *base, unsigned lane, struct w
     const struct shm_mapping *mapping = ((struct shm_remote *)remote)->mapping;
     size_t at = region == NULL ? 0 : (size_t)((uintptr_t)local - (uintptr_t)region->base);
 
-    if (lane != 0 || remote->conn != base || remote_offset > mapping->bytes ||
+    if (remote->conn != base || remote_offset > mapping->bytes ||
         bytes > mapping->bytes - remote_offset)
         return WRING_ERR_INVALID;
     if (region != NULL && bytes > 0 && (at > region->bytes || bytes > region->bytes - at))

@@ -89,7 +89,6 @@ static void tcp_capabilities(struct wring_provider *provider, struct wring_provi
 {
     (void)provider;
     *out = (struct wring_provider_caps){
-        .lanes = 1,
         .put_max_bytes = TCP_PUT_MAX,
         .put_depth = TCP_PUT_DEPTH,
         .local_any = true,

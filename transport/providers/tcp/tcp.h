@@ -68,7 +68,7 @@ static inline size_t tcp_padding(size_t payload_bytes)
 
 /** A frame's header in host form. */
 struct tcp_frame {
-    uint8_t kind, lane;
+    uint8_t kind;
     uint32_t region, generation; /* 0 in a message */
     uint64_t offset;             /* 0 in a message */
     uint32_t bytes, imm;
@@ -318,7 +318,7 @@ __attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,
                                                           const char *format, ...);
 
 /* tcp_send.c */
-enum wring_status wring_tcp_put(struct wring_conn *conn, unsigned lane, struct wring_region *region,
+enum wring_status wring_tcp_put(struct wring_conn *conn, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
                                 uint64_t cookie);

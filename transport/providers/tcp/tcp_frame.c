@@ -6,7 +6,7 @@
 /* where the fields lie; all little-endian */
 #define MAGIC_AT 0
 #define KIND_AT 2
-#define LANE_AT 3
+#define ZERO_AT 3
 #define FLAGS_AT 4
 #define REGION_AT 8
 #define GENERATION_AT 12
@@ -36,7 +36,7 @@ size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_cr
     out[MAGIC_AT] = TCP_FRAME_MAGIC & 0xFF;
     out[MAGIC_AT + 1] = TCP_FRAME_MAGIC >> 8;
     out[KIND_AT] = frame->kind;
-    out[LANE_AT] = frame->lane;
+    out[ZERO_AT] = 0;
     put_u32(out + FLAGS_AT, frame->checked ? FLAG_CHECKED : 0);
     put_u32(out + REGION_AT, frame->region);
     put_u32(out + GENERATION_AT, frame->generation);
@@ -54,7 +54,7 @@ size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_cr
 
 static bool is_checked(const uint8_t *in)
 {
-    return (get_u32(in + FLAGS_AT) & FLAG_CHECKED) != 0;
+    return in[ZERO_AT] == 0 && (get_u32(in + FLAGS_AT) & FLAG_CHECKED) != 0;
 }
 
 size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have)
@@ -66,7 +66,7 @@ size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have)
 static bool unused_are_zero(const uint8_t *in)
 {
     static const uint8_t zeros[HEADER_CRC_AT - ZEROS_AT];
-    return (get_u32(in + FLAGS_AT) & ~FLAG_CHECKED) == 0 &&
+    return in[ZERO_AT] == 0 && (get_u32(in + FLAGS_AT) & ~FLAG_CHECKED) == 0 &&
            (!is_checked(in) || memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0);
 }
 
@@ -75,11 +75,10 @@ static bool is_sound(const struct tcp_frame *frame)
 {
     switch (frame->kind) {
     case TCP_FRAME_PUT:
-        return frame->lane == 0 && frame->bytes <= TCP_PUT_MAX;
+        return frame->bytes <= TCP_PUT_MAX;
     case TCP_FRAME_MESSAGE:
-        return frame->lane == 0 && frame->bytes >= 1 && frame->bytes <= WRING_SEND_MAX &&
-               frame->region == 0 && frame->generation == 0 && frame->offset == 0 &&
-               frame->imm == 0;
+        return frame->bytes >= 1 && frame->bytes <= WRING_SEND_MAX && frame->region == 0 &&
+               frame->generation == 0 && frame->offset == 0 && frame->imm == 0;
     default:
         return false;
     }
@@ -90,7 +89,6 @@ const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c 
 {
     struct tcp_frame frame = {
         .kind = in[KIND_AT],
-        .lane = in[LANE_AT],
         .region = get_u32(in + REGION_AT),
         .generation = get_u32(in + GENERATION_AT),
         .offset = get_u32(in + OFFSET_AT) | (uint64_t)get_u32(in + OFFSET_AT + 4) << 32,

@@ -87,7 +87,6 @@ static bool deliver_put(struct tcp_conn *conn, struct tcp_events *events)
         return false;
     event->imm = conn->receiver.frame.imm;
     event->bytes = conn->receiver.frame.bytes;
-    event->lane = conn->receiver.frame.lane;
     return true;
 }
 

@@ -175,10 +175,10 @@ static bool lies_in(const struct wring_region *region, const void *local, size_t
     return at >= base && at - base <= region->bytes && bytes <= region->bytes - (at - base);
 }
 
-static bool put_is_sound(unsigned lane, const struct wring_region *region, const void *local,
+static bool put_is_sound(const struct wring_region *region, const void *local,
                          const struct wring_remote *remote, uint64_t offset, size_t bytes)
 {
-    if (lane != 0 || bytes > TCP_PUT_MAX || (bytes > 0 && local == NULL))
+    if (bytes > TCP_PUT_MAX || (bytes > 0 && local == NULL))
         return false;
     if (offset > remote->bytes || bytes > remote->bytes - offset)
         return false;
@@ -220,7 +220,7 @@ static void spoil_put(struct tcp_sender *sender, struct tcp_put *put)
     sender->spoil_mask = 0;
 }
 
-enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct wring_region *region,
+enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
 {
@@ -228,7 +228,7 @@ enum wring_status wring_tcp_put(struct wring_conn *base, unsigned lane, struct w
     struct tcp_sender *sender = &conn->sender;
     const struct tcp_remote *target = (const struct tcp_remote *)remote;
 
-    if (!put_is_sound(lane, region, local, remote, remote_offset, bytes) || remote->conn != base)
+    if (!put_is_sound(region, local, remote, remote_offset, bytes) || remote->conn != base)
         return WRING_ERR_INVALID;
     enum wring_status status = check_open(conn);
     if (status != WRING_OK)

@@ -129,7 +129,6 @@ static void provider_capabilities(struct wring_provider *base, struct wring_prov
 {
     const struct verbs_provider *verbs = (struct verbs_provider *)base;
     *out = (struct wring_provider_caps){
-        .lanes = 1,
         .put_max_bytes = verbs->put_max_bytes,
         .put_depth = VERBS_PUTS,
         .put_acked = true,

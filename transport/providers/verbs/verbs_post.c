@@ -211,17 +211,17 @@ static bool lies_in(const struct wring_region *region, const void *local, size_t
     return at <= region->bytes && bytes <= region->bytes - at;
 }
 
-enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie)
+enum wring_status wring_verbs_put(struct wring_conn *base, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote,
+                                  uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                  uint64_t cookie)
 {
     struct verbs_conn *conn = (struct verbs_conn *)base;
     struct verbs_provider *verbs = wring_verbs_of(conn);
     const struct verbs_remote *to = (const struct verbs_remote *)remote;
     bool there = remote->conn == base && remote_offset <= remote->bytes &&
                  bytes <= remote->bytes - remote_offset;
-    if (lane != 0 || !there || bytes > verbs->put_max_bytes || !lies_in(region, local, bytes))
+    if (!there || bytes > verbs->put_max_bytes || !lies_in(region, local, bytes))
         return WRING_ERR_INVALID;
     enum wring_status status = room_for(conn, bytes);
     if (status != WRING_OK)

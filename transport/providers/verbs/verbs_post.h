@@ -23,10 +23,10 @@ void wring_verbs_give_credits(struct verbs_conn *conn);
 /** What the peer was told of them may be lost with a path: it is told anew. */
 void wring_verbs_forget_credits(struct verbs_conn *conn);
 
-enum wring_status wring_verbs_put(struct wring_conn *base, unsigned lane,
-                                  struct wring_region *region, const void *local,
-                                  struct wring_remote *remote, uint64_t remote_offset, size_t bytes,
-                                  uint32_t imm, uint64_t cookie);
+enum wring_status wring_verbs_put(struct wring_conn *base, struct wring_region *region,
+                                  const void *local, struct wring_remote *remote,
+                                  uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                  uint64_t cookie);
 enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, size_t bytes);
 
 /** A message over a dead path, which the peer takes for nothing: does it come through? @return

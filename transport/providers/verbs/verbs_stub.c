@@ -33,7 +33,7 @@ static void provider_close(struct wring_provider *provider)
 static void capabilities(struct wring_provider *provider, struct wring_provider_caps *out)
 {
     (void)provider;
-    *out = (struct wring_provider_caps){.lanes = 1};
+    *out = (struct wring_provider_caps){0};
 }
 
 static enum wring_status provider_listen(struct wring_provider *provider, void *address,
@@ -86,11 +86,11 @@ static void remote_release(struct wring_remote *remote)
     (void)remote;
 }
 
-static enum wring_status put(struct wring_conn *conn, unsigned lane, struct wring_region *region,
+static enum wring_status put(struct wring_conn *conn, struct wring_region *region,
                              const void *local, struct wring_remote *remote, uint64_t remote_offset,
                              size_t bytes, uint32_t imm, uint64_t cookie)
 {
-    (void)conn, (void)lane, (void)region, (void)local, (void)remote, (void)remote_offset;
+    (void)conn, (void)region, (void)local, (void)remote, (void)remote_offset;
     (void)bytes, (void)imm, (void)cookie;
     return WRING_ERR_UNSUPPORTED;
 }
