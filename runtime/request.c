@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "runtime/sized.h"
 
 #define WRING_MODULE "group"
 
@@ -28,6 +29,7 @@ static void set_running(struct wring_group *group, struct wring_request *request
     group->running = request;
     group->collective.finished = on_finished;
     group->collective.work = request->work;
+    group->collective.priority = request->work.priority;
     if (wring_collective_is_mapped(&group->collective))
         wring_mapped_prepare(&group->collective);
 }
@@ -201,43 +203,83 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
     return WRING_OK;
 }
 
-static enum wring_status test(struct wring_request *request)
+static const struct wring_sized result_sized = {
+    "struct wring_result",
+    sizeof(struct wring_result),
+    sizeof(struct wring_result),
+};
+
+/** Can the caller be told how its request ended? */
+static enum wring_status check_result(const struct wring_request *request,
+                                      const struct wring_result *result)
 {
+    if (result == NULL || wring_sized_takes(&result_sized, result))
+        return WRING_OK;
+    return wring_sized_refuse(&result_sized, result, &request->group->session->log);
+}
+
+/** A request that has ended otherwise than well ended with its session. */
+static void write_result(const struct wring_request *request, enum wring_status status,
+                         struct wring_result *result)
+{
+    struct wring_failure failure = {.rank = -1};
+    struct wring_result ended = {.status = status, .rank = -1};
+
+    if (result == NULL)
+        return;
+    if (status == WRING_OK)
+        ended.bytes = request->work.result_bytes;
+    else if (wring_fabric_failure(request->group->session->fabric, &failure) == status)
+        ended.rank = failure.rank;
+    wring_sized_write(&result_sized, &ended, result);
+}
+
+static enum wring_status test(struct wring_request *request, struct wring_result *result)
+{
+    if (check_result(request, result) != WRING_OK)
+        return WRING_ERR_INVALID;
     int status = atomic_load_explicit(&request->status, memory_order_acquire);
     if (status == WRING_ERR_AGAIN) {
         wring_progress_nudge(request->group->session->progress);
         status = atomic_load_explicit(&request->status, memory_order_acquire);
     }
-    if (status != WRING_ERR_AGAIN)
+    if (status != WRING_ERR_AGAIN) {
+        write_result(request, (enum wring_status)status, result);
         release(request);
+    }
     return (enum wring_status)status;
 }
 
-enum wring_status wring_request_test(struct wring_request *request)
+enum wring_status wring_request_test(struct wring_request *request, struct wring_result *result)
 {
     struct wring_session *session = request->group->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, test(request));
+    return wring_session_leave(session, test(request, result));
 }
 
-static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns)
+static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns,
+                              struct wring_result *result)
 {
+    if (check_result(request, result) != WRING_OK)
+        return WRING_ERR_INVALID;
     enum wring_status status = wait_for_end(request, wring_deadline_in(timeout_ns));
     if (status == WRING_ERR_AGAIN)
         return WRING_ERR_TIMEOUT;
+    write_result(request, status, result);
     release(request);
     return status;
 }
 
-enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns)
+enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns,
+                                     struct wring_result *result)
 {
     struct wring_session *session = request->group->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, wait(request, timeout_ns));
+    return wring_session_leave(session, wait(request, timeout_ns, result));
 }
 
 /** Keep a codec for later calls, or take the one of the same spec that is there. */

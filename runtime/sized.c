@@ -33,6 +33,11 @@ bool wring_sized_read(const struct wring_sized *sized, const void *theirs, void 
     return bytes > 0;
 }
 
+bool wring_sized_takes(const struct wring_sized *sized, const void *theirs)
+{
+    return said(sized, theirs) > 0;
+}
+
 enum wring_status wring_sized_refuse(const struct wring_sized *sized, const void *theirs,
                                      const struct wring_log *log)
 {

@@ -30,7 +30,10 @@ struct wring_sized {
  */
 bool wring_sized_read(const struct wring_sized *sized, const void *theirs, void *ours);
 
-/** Say why wring_sized_read() failed. @return WRING_ERR_INVALID */
+/** Can a caller's struct be written to? Its size is one. */
+bool wring_sized_takes(const struct wring_sized *sized, const void *theirs);
+
+/** Say why wring_sized_read() or wring_sized_takes() failed. @return WRING_ERR_INVALID */
 enum wring_status wring_sized_refuse(const struct wring_sized *sized, const void *theirs,
                                      const struct wring_log *log);
 

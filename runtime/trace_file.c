@@ -67,7 +67,8 @@ enum wring_status wring_session_trace_clocks(struct wring_session *session)
     if (session->rank != 0)
         wring_progress_drive(session->progress, (struct wring_goal){has_answers, clocks},
                              wring_deadline_in(ANSWERS_WITHIN_NS));
-    return wring_barrier(session->world); /* in which rank 0 answers, whoever makes its progress */
+    return wring_barrier(session->world, NULL,
+                         NULL); /* in which rank 0 answers, whoever makes its progress */
 }
 
 static const char *const kinds[] = {"step", "encode", "reduce", "decode", "send", "arrive", "wait"};

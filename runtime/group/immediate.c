@@ -3,6 +3,7 @@
 #include "runtime/buffer.h"
 #include "runtime/group/immediate_scheme.h"
 #include "runtime/request.h"
+#include "runtime/sized.h"
 
 #include <inttypes.h>
 
@@ -17,44 +18,91 @@ struct call {
     uint64_t elems;
     enum wring_dtype dtype;
     enum wring_op op;
-    const char *codec; /* spec or NULL */
-    bool sends_back;   /* what was reduced is encoded once more */
+    uint32_t root;      /* broadcast; else 0 */
+    uint64_t in_elems;  /* of all that `in` holds */
+    uint64_t out_elems; /* of all that `out` does */
+    const void *alias;  /* where in `out` `in` may lie, exactly; NULL: nowhere */
+    struct wring_call how;
 };
+
+static const struct wring_sized call_sized = {
+    "struct wring_call",
+    sizeof(struct wring_call),
+    sizeof(struct wring_call),
+};
+
+/** The options of a call; NULL stands for none. */
+static enum wring_status read_how(struct call *call, const struct wring_call *how)
+{
+    if (how == NULL || wring_sized_read(&call_sized, how, &call->how))
+        return WRING_OK;
+    return wring_sized_refuse(&call_sized, how, &call->group->session->log);
+}
 
 static bool is_placed(const void *data, enum wring_dtype dtype)
 {
     return data != NULL && (uintptr_t)data % wring_dtype_bytes(dtype) == 0;
 }
 
-static enum wring_status check_call(const struct call *call)
+static enum wring_status check_count(const struct call *call, uint64_t elems)
+{
+    if (elems <= UINT64_MAX / 64 / call->group->members.n)
+        return WRING_OK;
+    wring_error(&call->group->session->log,
+                "immediate call: %" PRIu64 " elements of %zu bytes for each of %" PRIu32
+                " members are more than memory can hold",
+                elems, wring_dtype_bytes(call->dtype), call->group->members.n);
+    return WRING_ERR_INVALID;
+}
+
+/** Does memory of so many elements begin where other memory has not ended? */
+static bool overlap(const struct call *call)
+{
+    uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
+    size_t size = wring_dtype_bytes(call->dtype);
+    bool apart = in < out ? out - in >= call->in_elems * size : in - out >= call->out_elems * size;
+
+    return !apart && call->in != call->alias && call->in_elems > 0 && call->out_elems > 0;
+}
+
+static enum wring_status check_memory(const struct call *call)
 {
     const struct wring_log *log = &call->group->session->log;
 
-    if (wring_dtype_bytes(call->dtype) == 0 || (unsigned)call->op >= WRING_OPS) {
-        wring_error(log, "immediate call: unknown dtype or op");
-        return WRING_ERR_INVALID;
-    }
-    if (call->elems > UINT64_MAX / 64 / call->group->members.n) {
-        wring_error(log,
-                    "immediate call: %" PRIu64 " elements of %zu bytes for each of %" PRIu32
-                    " members are more than memory can hold",
-                    call->elems, wring_dtype_bytes(call->dtype), call->group->members.n);
-        return WRING_ERR_INVALID;
-    }
-    if (call->elems > 0 &&
-        (!is_placed(call->in, call->dtype) || !is_placed(call->out, call->dtype))) {
+    if ((call->in_elems > 0 && !is_placed(call->in, call->dtype)) ||
+        (call->out_elems > 0 && !is_placed(call->out, call->dtype))) {
         wring_error(log, "immediate call: memory must be %zu-byte aligned and not NULL",
                     wring_dtype_bytes(call->dtype));
         return WRING_ERR_INVALID;
     }
-    return WRING_OK;
+    if (!overlap(call))
+        return WRING_OK;
+    wring_error(log, "%s: in and out overlap otherwise than the call allows: give memory apart",
+                wring_call_name(call->kind));
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status check_call(const struct call *call)
+{
+    if (wring_dtype_bytes(call->dtype) == 0 || (unsigned)call->op >= WRING_OPS) {
+        wring_error(&call->group->session->log, "immediate call: unknown dtype or op");
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = check_count(call, call->elems);
+    return status == WRING_OK ? check_memory(call) : status;
+}
+
+/** Is what was reduced encoded once more? */
+static bool sends_back(const struct call *call)
+{
+    return call->kind == WRING_CALL_ALLREDUCE;
 }
 
 static enum wring_status find_codec(const struct call *call, const struct wring_codec **out)
 {
     enum wring_status status =
-        wring_group_codec(call->group, call->codec, call->dtype, call->op, out);
-    if (status != WRING_OK || *out == NULL || call->sends_back ||
+        wring_group_codec(call->group, call->how.codec, call->dtype, call->op, out);
+    if (status != WRING_OK || *out == NULL || sends_back(call) ||
         !(wring_codec_info(*out)->flags & WRING_CODEC_TWO_WAYS))
         return status;
     wring_error(&call->group->session->log,
@@ -84,32 +132,40 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
 }
 
 /** What the other members are to call as well. */
-static struct wring_call describe(const struct call *call, const struct wring_work *work)
+static struct wring_op_check describe(const struct call *call, const struct wring_work *work)
 {
-    return (struct wring_call){
+    return (struct wring_op_check){
         .kind = call->kind,
         .dtype = call->dtype,
         .op = call->op,
+        .root = call->root,
         .elems = call->elems,
         .codec = work->codec != NULL ? wring_codec_info(work->codec)->spec : "none",
     };
 }
 
-/** Where pieces of our contribution can be sent from. @param bytes of all of it */
-static void find_memory(struct wring_session *session, struct wring_work *work, size_t bytes)
+/** Registered memory in which so many elements lie. @return whether pieces have to be staged */
+static bool find_block(const struct call *call, const void *data, uint64_t elems,
+                       const struct wring_block **out)
 {
+    struct wring_session *session = call->group->session;
+
+    *out = NULL;
     if (wring_block_sendable(session->fabric, NULL))
-        return; /* from anywhere */
-    work->block = wring_buffer_find(session, work->in, bytes);
-    work->staged = !wring_block_sendable(session->fabric, work->block);
+        return false; /* from anywhere */
+    *out = wring_buffer_find(session, data, elems * wring_dtype_bytes(call->dtype));
+    return !wring_block_sendable(session->fabric, *out);
 }
 
-/**
- * What all calls have in common.
- * @param contributed  elements of our contribution
- */
-static enum wring_status begin(const struct call *call, uint64_t contributed,
-                               struct wring_work *work)
+/** Where pieces of our contribution, and of sums, can be sent from. */
+static void find_memory(const struct call *call, struct wring_work *work)
+{
+    work->in_staged = find_block(call, call->in, call->in_elems, &work->in_block);
+    work->out_staged = find_block(call, call->out, call->out_elems, &work->out_block);
+}
+
+/** What all calls have in common. */
+static enum wring_status begin(struct call *call, struct wring_work *work)
 {
     *work = (struct wring_work){
         .dtype = call->dtype,
@@ -117,6 +173,8 @@ static enum wring_status begin(const struct call *call, uint64_t contributed,
         .in = call->in,
         .out = call->out,
         .root = WRING_EVERYBODY,
+        .priority = call->how.priority,
+        .result_bytes = call->out_elems * wring_dtype_bytes(call->dtype),
     };
     enum wring_status status = check_call(call);
     if (status == WRING_OK)
@@ -126,7 +184,7 @@ static enum wring_status begin(const struct call *call, uint64_t contributed,
     if (status != WRING_OK)
         return status;
     work->call = describe(call, work);
-    find_memory(call->group->session, work, contributed * wring_dtype_bytes(call->dtype));
+    find_memory(call, work);
     return WRING_OK;
 }
 
@@ -137,138 +195,97 @@ static void copy_alone(const struct call *call)
         memmove(call->out, call->in, call->elems * wring_dtype_bytes(call->dtype));
 }
 
-static enum wring_status allreduce(struct wring_group *group, void *buf, uint64_t elems,
-                                   enum wring_dtype dtype, enum wring_op op, const char *codec,
-                                   struct wring_request **out)
+static enum wring_status begin_allreduce(struct call *call, struct wring_work *work)
 {
-    struct call call = {WRING_CALL_ALLREDUCE, group, buf, buf, elems, dtype, op, codec, true};
-    struct wring_work work;
-    enum wring_status status = begin(&call, elems, &work);
+    call->in_elems = call->out_elems = call->elems;
+    call->alias = call->out;
+    enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work.ops = wring_immediate_choose(group, &work);
-    return wring_request_start(group, &work, out);
+    work->ops = wring_immediate_choose(call->group, work);
+    copy_alone(call);
+    return WRING_OK;
 }
 
-enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
-                                  enum wring_dtype dtype, enum wring_op op, const char *codec,
-                                  struct wring_request **out)
+/** A member's run in memory of all. */
+static const void *own_run(const struct call *call, const void *all)
 {
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, allreduce(group, buf, elems, dtype, op, codec, out));
+    const struct wring_members *members = &call->group->members;
+    return all != NULL
+               ? (const uint8_t *)all + call->elems * members->me * wring_dtype_bytes(call->dtype)
+               : NULL;
 }
 
-static enum wring_status reduce_scatter(struct wring_group *group, const void *in, void *out,
-                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
-                                        const char *codec, struct wring_request **request)
+static enum wring_status begin_reduce_scatter(struct call *call, struct wring_work *work)
 {
-    struct call call = {WRING_CALL_REDUCE_SCATTER, group, in, out, elems, dtype, op, codec, false};
-    struct wring_work work;
-    enum wring_status status = begin(&call, elems * group->members.n, &work);
+    call->in_elems = call->elems * call->group->members.n;
+    call->out_elems = call->elems;
+    call->alias = own_run(call, call->in) == call->out ? call->in : NULL;
+    enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work.ops = &wring_sharded;
-    work.keep = true;
-    work.geometry.each = true;
-    work.out_origin = elems * group->members.me;
-    copy_alone(&call);
-    return wring_request_start(group, &work, request);
+    work->ops = &wring_sharded;
+    work->keep = true;
+    work->geometry.each = true;
+    work->out_origin = call->elems * call->group->members.me;
+    copy_alone(call);
+    return WRING_OK;
 }
 
-enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
-                                       uint64_t elems, enum wring_dtype dtype, enum wring_op op,
-                                       const char *codec, struct wring_request **request)
+static enum wring_status begin_allgather(struct call *call, struct wring_work *work)
 {
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session,
-                               reduce_scatter(group, in, out, elems, dtype, op, codec, request));
-}
-
-static enum wring_status allgather(struct wring_group *group, const void *in, void *out,
-                                   uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                   struct wring_request **request)
-{
-    struct call call = {
-        WRING_CALL_ALLGATHER, group, in, out, elems, dtype, WRING_SUM, codec, false};
-    struct wring_work work;
-    enum wring_status status = begin(&call, elems, &work);
+    call->in_elems = call->elems;
+    call->out_elems = call->elems * call->group->members.n;
+    call->alias = own_run(call, call->out);
+    enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work.ops = &wring_exchange;
-    work.to_all = true;
-    work.geometry.each = true;
-    work.in_origin = elems * group->members.me;
-    copy_alone(&call);
-    return wring_request_start(group, &work, request);
+    work->ops = &wring_exchange;
+    work->to_all = true;
+    work->geometry.each = true;
+    work->in_origin = call->elems * call->group->members.me;
+    copy_alone(call);
+    return WRING_OK;
 }
 
-enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
-                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                  struct wring_request **request)
+static enum wring_status begin_alltoall(struct call *call, struct wring_work *work)
 {
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, allgather(group, in, out, elems, dtype, codec, request));
-}
-
-static enum wring_status alltoall(struct wring_group *group, const void *in, void *out,
-                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                  struct wring_request **request)
-{
-    struct call call = {WRING_CALL_ALLTOALL, group, in, out, elems, dtype, WRING_SUM, codec, false};
-    struct wring_work work;
-    enum wring_status status = begin(&call, elems * group->members.n, &work);
+    call->in_elems = call->out_elems = call->elems * call->group->members.n;
+    call->alias = call->group->members.n == 1 ? call->out : NULL;
+    enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    if (in == out && elems > 0 && group->members.n > 1) {
-        wring_error(&group->session->log, "alltoall: in and out must not overlap");
-        return WRING_ERR_INVALID;
-    }
-    work.ops = &wring_exchange;
-    work.geometry.each = true;
-    copy_alone(&call);
-    return wring_request_start(group, &work, request);
+    work->ops = &wring_exchange;
+    work->geometry.each = true;
+    copy_alone(call);
+    return WRING_OK;
 }
 
-enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
-                                 uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                 struct wring_request **request)
+static enum wring_status check_root(const struct call *call)
 {
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, alltoall(group, in, out, elems, dtype, codec, request));
+    if (call->root < call->group->members.n)
+        return WRING_OK;
+    wring_error(&call->group->session->log,
+                "%s: there is no root %" PRIu32 " in a group of %" PRIu32,
+                wring_call_name(call->kind), call->root, call->group->members.n);
+    return WRING_ERR_INVALID;
 }
 
-static enum wring_status check_broadcast(const struct call *call, uint64_t bytes, uint32_t root)
+static enum wring_status check_broadcast(const struct call *call, uint64_t bytes)
 {
-    if (bytes > UINT64_MAX / 64 / call->group->members.n) {
-        wring_error(&call->group->session->log,
-                    "immediate call: a broadcast of %" PRIu64 " bytes is more than memory can hold",
-                    bytes);
-        return WRING_ERR_INVALID;
-    }
     const struct wring_log *log = &call->group->session->log;
 
-    if (root >= call->group->members.n) {
-        wring_error(log, "broadcast: there is no root %" PRIu32 " in a group of %" PRIu32, root,
-                    call->group->members.n);
+    if (bytes > UINT64_MAX / 64 / call->group->members.n) {
+        wring_error(log,
+                    "immediate call: a broadcast of %" PRIu64 " bytes is more than memory can hold",
+                    bytes);
         return WRING_ERR_INVALID;
     }
     if (bytes > 0 && call->out == NULL) {
         wring_error(log, "broadcast: memory must not be NULL");
         return WRING_ERR_INVALID;
     }
-    return WRING_OK;
+    return check_root(call);
 }
 
 /** With a codec a broadcast's bytes are float32; else they are of any kind, at any place. */
@@ -292,54 +309,156 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
     return status;
 }
 
-static enum wring_status broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                   uint32_t root, const char *codec, struct wring_request **request)
+/** Its elements are bytes, until a codec makes float32 of them. */
+static enum wring_status begin_broadcast(struct call *call, struct wring_work *work)
 {
-    uint64_t floats = bytes / sizeof(float);
-    struct call call = {
-        WRING_CALL_BROADCAST, group, buf, buf, floats, WRING_F32, WRING_SUM, codec, false};
-    struct wring_work work = {
+    uint64_t bytes = call->elems;
+
+    call->elems = call->in_elems = call->out_elems = bytes / sizeof(float);
+    call->dtype = WRING_F32;
+    call->alias = call->out;
+    *work = (struct wring_work){
         .ops = &wring_exchange,
-        .in = buf,
-        .out = buf,
-        .root = root,
+        .in = call->in,
+        .out = call->out,
+        .root = call->root,
         .to_all = true,
+        .priority = call->how.priority,
+        .result_bytes = bytes,
     };
-    enum wring_status status = check_broadcast(&call, bytes, root);
+    enum wring_status status = check_broadcast(call, bytes);
     if (status == WRING_OK)
-        status = find_codec(&call, &work.codec);
+        status = find_codec(call, &work->codec);
     if (status == WRING_OK)
-        status = cut_broadcast(&call, bytes, &work);
+        status = cut_broadcast(call, bytes, work);
     if (status != WRING_OK)
         return status;
-    work.call = describe(&call, &work);
-    work.call.elems = bytes;
-    work.call.root = root;
-    find_memory(group->session, &work, bytes);
-    return wring_request_start(group, &work, request);
+    work->call = describe(call, work);
+    work->call.elems = bytes;
+    call->in_elems = call->out_elems = (bytes + sizeof(float) - 1) / sizeof(float);
+    find_memory(call, work);
+    return WRING_OK;
 }
 
-enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, const char *codec, struct wring_request **request)
+static enum wring_status begin_barrier(struct call *call, struct wring_work *work)
 {
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, broadcast(group, buf, bytes, root, codec, request));
-}
+    struct wring_group *group = call->group;
 
-enum wring_status wring_barrier(struct wring_group *group)
-{
-    struct wring_session *session = group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    struct wring_work work = {
+    if (call->how.codec != NULL && strcmp(call->how.codec, "none") != 0) {
+        wring_error(&group->session->log, "barrier: it has nothing that codec %s could encode",
+                    call->how.codec);
+        return WRING_ERR_INVALID;
+    }
+    *work = (struct wring_work){
         .ops = wring_immediate_flat(group),
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
+        .root = WRING_EVERYBODY,
+        .priority = call->how.priority,
         .sync = true,
     };
-    return wring_session_leave(session, wring_request_start(group, &work, NULL));
+    return WRING_OK;
+}
+
+static enum wring_status start(struct call *call, const struct wring_call *how,
+                               struct wring_request **request)
+{
+    static enum wring_status (*const begins[])(struct call *, struct wring_work *) = {
+        [WRING_CALL_ALLREDUCE] = begin_allreduce,
+        [WRING_CALL_REDUCE_SCATTER] = begin_reduce_scatter,
+        [WRING_CALL_ALLGATHER] = begin_allgather,
+        [WRING_CALL_ALLTOALL] = begin_alltoall,
+        [WRING_CALL_BROADCAST] = begin_broadcast,
+        [WRING_CALL_BARRIER] = begin_barrier,
+    };
+    struct wring_work work;
+    enum wring_status status = read_how(call, how);
+
+    if (status == WRING_OK)
+        status = begins[call->kind](call, &work);
+    return status == WRING_OK ? wring_request_start(call->group, &work, request) : status;
+}
+
+static enum wring_status run(struct call call, const struct wring_call *how,
+                             struct wring_request **request)
+{
+    struct wring_session *session = call.group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, start(&call, how, request));
+}
+
+enum wring_status wring_allreduce(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                  const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_ALLREDUCE,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype,
+                        .op = op};
+    return run(call, how, request);
+}
+
+enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
+                                       uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                       const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_REDUCE_SCATTER,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype,
+                        .op = op};
+    return run(call, how, request);
+}
+
+enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype,
+                                  const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_ALLGATHER,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype};
+    return run(call, how, request);
+}
+
+enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
+                                 uint64_t elems, enum wring_dtype dtype,
+                                 const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_ALLTOALL,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype};
+    return run(call, how, request);
+}
+
+enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
+                                  uint32_t root, const struct wring_call *how,
+                                  struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_BROADCAST,
+                        .group = group,
+                        .in = buf,
+                        .out = buf,
+                        .elems = bytes,
+                        .root = root};
+    return run(call, how, request);
+}
+
+enum wring_status wring_barrier(struct wring_group *group, const struct wring_call *how,
+                                struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_BARRIER, .group = group};
+    return run(call, how, request);
 }

@@ -126,8 +126,8 @@ static void check_conserved(struct wring_session *session, struct tensors *tenso
         float *held = calloc(sizes[t], sizeof(float));
         if (in->residual != NULL)
             memcpy(held, in->residual + bucket->joined_at, sizes[t] * sizeof(float));
-        CHECK(wring_allreduce(wring_session_world(session), held, sizes[t], WRING_F32, WRING_SUM,
-                              NULL, NULL) == WRING_OK,
+        CHECK(wring_allreduce(wring_session_world(session), held, held, sizes[t], WRING_F32,
+                              WRING_SUM, NULL, NULL) == WRING_OK,
               "allreduce");
         double worst = 0;
         for (uint64_t i = 0; i < sizes[t]; i++)

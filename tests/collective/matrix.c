@@ -97,16 +97,21 @@ static enum wring_status call(struct wring_group *group, const struct wring_matr
 {
     switch (c->what) {
     case WRING_MATRIX_ALLREDUCE:
-        return wring_allreduce(group, in, c->elems, c->dtype, c->op, c->codec, request);
+        return wring_allreduce(group, in, out, c->elems, c->dtype, c->op,
+                               &(struct wring_call){.codec = c->codec}, request);
     case WRING_MATRIX_REDUCE_SCATTER:
-        return wring_reduce_scatter(group, in, out, c->elems, c->dtype, c->op, c->codec, request);
+        return wring_reduce_scatter(group, in, out, c->elems, c->dtype, c->op,
+                                    &(struct wring_call){.codec = c->codec}, request);
     case WRING_MATRIX_ALLGATHER:
-        return wring_allgather(group, in, out, c->elems, c->dtype, c->codec, request);
+        return wring_allgather(group, in, out, c->elems, c->dtype,
+                               &(struct wring_call){.codec = c->codec}, request);
     case WRING_MATRIX_ALLTOALL:
-        return wring_alltoall(group, in, out, c->elems, c->dtype, c->codec, request);
+        return wring_alltoall(group, in, out, c->elems, c->dtype,
+                              &(struct wring_call){.codec = c->codec}, request);
     case WRING_MATRIX_BROADCAST:
         return wring_broadcast(group, in, c->elems * wring_dtype_bytes(c->dtype),
-                               wring_matrix_root(c, step), c->codec, request);
+                               wring_matrix_root(c, step), &(struct wring_call){.codec = c->codec},
+                               request);
     case WRING_MATRIX_BUCKET:
     case WRING_MATRIX_WHATS:
         break;
@@ -124,7 +129,7 @@ static enum wring_status immediate_step(struct wring_session *session,
     if (step % 2 == 0)
         return call(world, c, step, in, out, NULL);
     enum wring_status status = call(world, c, step, in, out, &request);
-    return status == WRING_OK ? wring_request_wait(request, WAIT_NS) : status;
+    return status == WRING_OK ? wring_request_wait(request, WAIT_NS, NULL) : status;
 }
 
 static enum wring_status make_bucket(struct wring_session *session,
@@ -140,6 +145,19 @@ static enum wring_status make_bucket(struct wring_session *session,
                                          .scheme = c->scheme};
     enum wring_status status = wring_bucket_register(session, &params, out);
     return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+/** What goes out of place is only read. */
+static void check_kept(const struct wring_matrix_case *c, uint32_t rank, const void *in)
+{
+    size_t bytes = wring_matrix_in_elems(c) * wring_dtype_bytes(c->dtype);
+    void *want = calloc(1, bytes + 1);
+    char text[512];
+
+    wring_matrix_input(c, rank, c->steps - 1, want);
+    CHECK(bytes == 0 || memcmp(in, want, bytes) == 0, "rank %u: its input was written to: %s", rank,
+          wring_matrix_text(c, text, sizeof(text)));
+    free(want);
 }
 
 enum wring_status wring_matrix_steps(struct wring_session *session,
@@ -166,6 +184,8 @@ enum wring_status wring_matrix_steps(struct wring_session *session,
     }
     CHECK(status == WRING_OK, "rank %u step %u: %s: %s", rank, step, wring_status_text(status),
           wring_matrix_text(c, text, sizeof(text)));
+    if (in != out && !c->in_place && c->steps > 0)
+        check_kept(c, rank, in);
     return status;
 }
 
@@ -205,11 +225,10 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
     uint8_t *in = get_memory(session, c, wring_matrix_in_elems(c), &foreign[0]);
     uint8_t *out = get_memory(session, c, wring_matrix_out_elems(c), &foreign[1]);
     uint8_t *used_in = in, *used_out = out;
-    bool same = c->what != WRING_MATRIX_REDUCE_SCATTER && c->what != WRING_MATRIX_ALLGATHER &&
-                c->what != WRING_MATRIX_ALLTOALL;
 
     if (c->strict)
         wring_test_be_strict(session);
+    bool same = c->what == WRING_MATRIX_BROADCAST || c->what == WRING_MATRIX_BUCKET;
     if (same || c->in_place)
         overlay(c, rank, &used_in, &used_out);
     wring_matrix_steps(session, c, used_in, used_out);

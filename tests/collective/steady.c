@@ -49,8 +49,8 @@ enum wring_status steady_ask(struct wring_session *session, struct wring_bucket 
                              bool wanted, bool *any)
 {
     float votes = wanted;
-    enum wring_status status = wring_allreduce(wring_session_world(session), &votes, 1, WRING_F32,
-                                               WRING_SUM, "none", NULL);
+    enum wring_status status = wring_allreduce(wring_session_world(session), &votes, &votes, 1,
+                                               WRING_F32, WRING_SUM, NULL, NULL);
     *any = votes > 0;
     return status == WRING_OK ? steady_run(buckets, 1, 0) : status;
 }

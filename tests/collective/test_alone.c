@@ -136,7 +136,7 @@ static void interrupt(struct wring_session *session, uint32_t rank, void *arg)
         post(&pair, 0);
         if (rank > 0)
             wait(&pair, 0);
-        CHECK(wring_barrier(world) == WRING_OK, "barrier");
+        CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
         if (rank == 0)
             wait(&pair, 0);
     }
@@ -149,7 +149,7 @@ static void post_twice(const struct pair *pair, uint32_t rank)
         post(pair, 0);
         CHECK(wring_bucket_post(pair->buckets[0]) == WRING_ERR_BUSY, "posted twice");
     }
-    CHECK(wring_barrier(wring_session_world(pair->session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(pair->session), NULL, NULL) == WRING_OK, "barrier");
     if (rank > 0)
         post(pair, 0);
     wait(pair, 0);

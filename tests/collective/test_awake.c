@@ -133,7 +133,7 @@ static enum wring_status watch_steps(struct wring_session *session, const struct
         status = watch_rounds(session, buckets, task, ledger);
     for (int s = 0; s < BURSTS && status == WRING_OK; s++)
         status = watch_posts(session, buckets, ledger);
-    return status == WRING_OK ? wring_barrier(wring_session_world(session)) : status;
+    return status == WRING_OK ? wring_barrier(wring_session_world(session), NULL, NULL) : status;
 }
 
 static int run_rank(struct procs_rank *rank, void *arg)

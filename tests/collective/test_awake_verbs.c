@@ -139,7 +139,7 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
             status = steady_ask(session, buckets, wanted, &again);
     }
     CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
 }
 
 static void expect_none(const char *what, const struct ledger *ledger)

@@ -53,7 +53,7 @@ static void first_done(struct wring_session *session, uint32_t rank, void *arg)
     } else {
         CHECK(wring_bucket_wait(both[2], WAIT_NS) == WRING_OK, "early");
     }
-    CHECK(wring_barrier(world) == WRING_OK, "barrier");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     if (rank != 0)
         REQUIRE(wring_bucket_post(both[0]) == WRING_OK, "post late");
     both[2] = NULL;
@@ -108,7 +108,7 @@ static void dropped_by_one(struct wring_session *session, uint32_t rank, void *a
 static uint64_t sum_of(struct wring_session *session, uint64_t value)
 {
     double sum = (double)value;
-    CHECK(wring_allreduce(wring_session_world(session), &sum, 1, WRING_F64, WRING_SUM, NULL,
+    CHECK(wring_allreduce(wring_session_world(session), &sum, &sum, 1, WRING_F64, WRING_SUM, NULL,
                           NULL) == WRING_OK,
           "allreduce");
     return (uint64_t)sum;

@@ -41,7 +41,9 @@ static float sum(uint64_t i)
 /** From here on SPEC means the codec with seals in calls of the whole session. */
 static void seal_calls(struct wring_group *world)
 {
-    CHECK(wring_allreduce(world, NULL, 0, WRING_F32, WRING_SUM, SPEC, NULL) == WRING_OK, "empty");
+    CHECK(wring_allreduce(world, NULL, NULL, 0, WRING_F32, WRING_SUM,
+                          &(struct wring_call){.codec = SPEC}, NULL) == WRING_OK,
+          "empty");
     REQUIRE(world->codecs[0] != NULL, "no codec is kept");
     wring_test_seal(world->codecs[0]);
 }
@@ -49,19 +51,24 @@ static void seal_calls(struct wring_group *world)
 static void exchange(struct wring_group *world, uint32_t rank, float *in, float *out)
 {
     fill(in, rank, ELEMS);
-    CHECK(wring_allgather(world, in, out, ELEMS, WRING_F32, SPEC, NULL) == WRING_OK, "allgather");
+    CHECK(wring_allgather(world, in, out, ELEMS, WRING_F32, &(struct wring_call){.codec = SPEC},
+                          NULL) == WRING_OK,
+          "allgather");
     for (uint64_t i = 0; i < ALL; i++)
         REQUIRE(out[i] == value((uint32_t)(i / ELEMS), i % ELEMS), "gathered %d", (int)i);
 
     fill(in, rank, ALL);
-    CHECK(wring_alltoall(world, in, out, ELEMS, WRING_F32, SPEC, NULL) == WRING_OK, "alltoall");
+    CHECK(wring_alltoall(world, in, out, ELEMS, WRING_F32, &(struct wring_call){.codec = SPEC},
+                         NULL) == WRING_OK,
+          "alltoall");
     for (uint64_t i = 0; i < ALL; i++)
         REQUIRE(out[i] == value((uint32_t)(i / ELEMS), rank * (uint64_t)ELEMS + i % ELEMS),
                 "alltoall %d", (int)i);
 
     for (uint32_t root = 0; root < RANKS; root++) {
         fill(in, rank, ALL);
-        CHECK(wring_broadcast(world, in, ALL * sizeof(*in), root, SPEC, NULL) == WRING_OK,
+        CHECK(wring_broadcast(world, in, ALL * sizeof(*in), root,
+                              &(struct wring_call){.codec = SPEC}, NULL) == WRING_OK,
               "broadcast");
         for (uint64_t i = 0; i < ALL; i++)
             REQUIRE(in[i] == value(root, i), "broadcast %d", (int)i);
@@ -71,11 +78,13 @@ static void exchange(struct wring_group *world, uint32_t rank, float *in, float 
 static void reduce(struct wring_group *world, uint32_t rank, float *in, float *out)
 {
     fill(in, rank, ALL);
-    CHECK(wring_reduce_scatter(world, in, out, ELEMS, WRING_F32, WRING_SUM, SPEC, NULL) == WRING_OK,
+    CHECK(wring_reduce_scatter(world, in, out, ELEMS, WRING_F32, WRING_SUM,
+                               &(struct wring_call){.codec = SPEC}, NULL) == WRING_OK,
           "reduce-scatter");
     for (uint64_t i = 0; i < ELEMS; i++)
         REQUIRE(out[i] == sum(rank * (uint64_t)ELEMS + i), "scattered %d", (int)i);
-    CHECK(wring_allreduce(world, in, ALL, WRING_F32, WRING_SUM, SPEC, NULL) == WRING_OK,
+    CHECK(wring_allreduce(world, in, in, ALL, WRING_F32, WRING_SUM,
+                          &(struct wring_call){.codec = SPEC}, NULL) == WRING_OK,
           "allreduce");
     for (uint64_t i = 0; i < ALL; i++)
         REQUIRE(in[i] == sum(i), "sum %d", (int)i);

@@ -192,8 +192,8 @@ static enum wring_status fill_and_run(struct wring_session *session, struct wrin
     for (uint64_t i = 0; i < ELEMS; i++)
         data[i] = (float)(i % 1000) + (float)rank;
     if (bucket == NULL)
-        return wring_allreduce(wring_session_world(session), data, ELEMS, WRING_F32, WRING_SUM,
-                               the.codec, NULL);
+        return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
+                               WRING_SUM, &(struct wring_call){.codec = the.codec}, NULL);
     enum wring_status status = wring_bucket_post(bucket);
     return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
 }
@@ -221,20 +221,20 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
     else
         the.places[rank] = (struct places){.data = the.own[rank]};
     uint64_t before = count_copied(session);
-    CHECK(wring_barrier(world) == WRING_OK, "barrier");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     if (rank == 0)
         begin_to_look();
-    CHECK(wring_barrier(world) == WRING_OK, "barrier");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     for (int s = 0; s < STEPS; s++)
         CHECK(fill_and_run(session, bucket, rank) == WRING_OK, "step %d", s);
-    CHECK(wring_barrier(world) == WRING_OK, "barrier");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     if (rank == 0)
         end_looking();
     the.counted[rank] = count_copied(session) - before;
     expect_sum(bucket != NULL ? bucket->data : the.own[rank]);
     if (rank == 0)
         the.placed = bucket != NULL && bucket->placed;
-    CHECK(wring_barrier(world) == WRING_OK, "barrier");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
 }
 
 static void run(uint32_t ranks, const char *codec, enum memory memory)

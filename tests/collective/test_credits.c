@@ -95,7 +95,7 @@ static void make_and_destroy_group(struct wring_session *session)
     struct wring_group *group = NULL;
 
     REQUIRE(wring_group_create(session, all, RANKS, &group) == WRING_OK, "group");
-    CHECK(wring_barrier(group) == WRING_OK, "barrier");
+    CHECK(wring_barrier(group, NULL, NULL) == WRING_OK, "barrier");
     wring_group_destroy(group);
 }
 

@@ -67,8 +67,8 @@ static enum wring_status reduce_once(struct wring_bucket *bucket, float *data, u
 static enum wring_status check_naps(struct wring_session *session, uint64_t naps)
 {
     int64_t all = (int64_t)naps;
-    enum wring_status status =
-        wring_allreduce(wring_session_world(session), &all, 1, WRING_I64, WRING_SUM, NULL, NULL);
+    enum wring_status status = wring_allreduce(wring_session_world(session), &all, &all, 1,
+                                               WRING_I64, WRING_SUM, NULL, NULL);
     CHECK(all > 0, "nobody slept through a large step");
     return status;
 }

@@ -22,7 +22,7 @@ static void immediate(struct wring_session *session, uint32_t rank, void *arg)
         for (uint64_t i = 0; i < counts[c]; i++)
             data[i] = (float)(rank + i % 13);
         enum wring_status status =
-            wring_allreduce(world, data, counts[c], WRING_F32, WRING_SUM, NULL, NULL);
+            wring_allreduce(world, data, data, counts[c], WRING_F32, WRING_SUM, NULL, NULL);
         CHECK(status == WRING_OK, "allreduce of %llu: %s", (unsigned long long)counts[c],
               wring_status_text(status));
         for (uint64_t i = 0; i < counts[c]; i++) {
@@ -42,7 +42,7 @@ static void immediate(struct wring_session *session, uint32_t rank, void *arg)
                 CHECK(false, "broadcast byte %llu", (unsigned long long)i);
                 break;
             }
-        CHECK(wring_barrier(world) == WRING_OK, "barrier");
+        CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
         free(data);
     }
 }
@@ -57,13 +57,13 @@ static void several_at_once(struct wring_session *session, uint32_t rank, void *
         for (int k = 0; k < 5000; k++)
             data[i][k] = (float)(rank * 6 + (uint32_t)i);
         const char *codec = i % 2 ? "bf16" : NULL;
-        CHECK(wring_allreduce(world, data[i], 5000, WRING_F32, WRING_AVG, codec, &requests[i]) ==
-                  WRING_OK,
+        CHECK(wring_allreduce(world, data[i], data[i], 5000, WRING_F32, WRING_AVG,
+                              &(struct wring_call){.codec = codec}, &requests[i]) == WRING_OK,
               "post %d", i);
     }
     float mean = (float)(wring_session_size(session) - 1) * 3;
     for (int i = 5; i >= 0; i--) {
-        CHECK(wring_request_wait(requests[i], WAIT_NS) == WRING_OK, "wait %d", i);
+        CHECK(wring_request_wait(requests[i], WAIT_NS, NULL) == WRING_OK, "wait %d", i);
         CHECK(data[i][4999] == mean + (float)i, "%d: %g", i, data[i][4999]);
     }
 }
@@ -81,17 +81,17 @@ static void overlapping_groups(struct wring_session *session, uint32_t rank, voi
     CHECK((a != NULL) == (rank <= 2) && (b != NULL) == (rank >= 2), "membership of %u", rank);
     if (a != NULL) {
         float y = x;
-        CHECK(wring_allreduce(a, &y, 1, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "a");
+        CHECK(wring_allreduce(a, &y, &y, 1, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "a");
         CHECK(y == 7, "%g", y);
     }
     if (b != NULL) {
         float y = x;
-        CHECK(wring_allreduce(b, &y, 1, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "b");
+        CHECK(wring_allreduce(b, &y, &y, 1, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "b");
         CHECK(y == 12, "%g", y);
     }
     if (c != NULL)
-        CHECK(wring_barrier(c) == WRING_OK, "c");
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "world");
+        CHECK(wring_barrier(c, NULL, NULL) == WRING_OK, "c");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "world");
     wring_group_destroy(a);
     wring_group_destroy(b);
     wring_group_destroy(c);
@@ -124,8 +124,8 @@ static enum wring_status begin(struct share *share, int k, uint32_t rank)
         share->in[k][i] = (int32_t)(rank * 1000 + i % 7 + (uint32_t)k);
     switch (k % 4) {
     case 0:
-        return wring_allreduce(share->group, share->in[k], RUN, WRING_I32, WRING_MAX, NULL,
-                               &share->requests[k]);
+        return wring_allreduce(share->group, share->in[k], share->in[k], RUN, WRING_I32, WRING_MAX,
+                               NULL, &share->requests[k]);
     case 1:
         return wring_reduce_scatter(share->group, share->in[k], share->out[k], RUN, WRING_I32,
                                     WRING_MIN, NULL, &share->requests[k]);
@@ -199,7 +199,7 @@ static void all_groups_at_once(struct wring_session *session, uint32_t rank, voi
             int k = IN_FLIGHT - 1 - (int)(step / GROUPS);
             if (shares[g].group == NULL)
                 continue;
-            CHECK(wring_request_wait(shares[g].requests[k], WAIT_NS) == WRING_OK, "wait");
+            CHECK(wring_request_wait(shares[g].requests[k], WAIT_NS, NULL) == WRING_OK, "wait");
             check_share(&shares[g], lists[g], k);
         }
         if (bucket != NULL) {
@@ -207,7 +207,7 @@ static void all_groups_at_once(struct wring_session *session, uint32_t rank, voi
             CHECK(grad[0] == 6 && grad[RUN - 1] == 6, "bucket: %g", grad[0]);
         }
     }
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
     for (uint32_t g = 0; g < 4; g++) /* the last one has the bucket */
         wring_group_destroy(shares[g].group);
     free(shares);
@@ -340,7 +340,8 @@ static void many_members(struct wring_session *session, uint32_t rank, void *arg
     CHECK(world->slots.memory.bytes <= MANY_BYTES, "%zu bytes of slots", world->slots.memory.bytes);
     for (uint64_t i = 0; i < elems; i++)
         data[i] = (float)(rank + i % 1000);
-    CHECK(wring_allreduce(world, data, elems, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK, "sum");
+    CHECK(wring_allreduce(world, data, data, elems, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK,
+          "sum");
     for (uint64_t i = 0; i < elems; i++)
         REQUIRE(data[i] == (float)(28 + 8 * (i % 1000)), "element %d is %g", (int)i, data[i]);
     free(data);

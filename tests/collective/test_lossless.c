@@ -89,7 +89,7 @@ static void gather(struct wring_session *session, uint32_t rank)
     fill(in[rank], rank, true);
     for (int i = 0; i < 2; i++)
         CHECK(wring_allgather(wring_session_world(session), in[rank], out[rank][i], N, WRING_F32,
-                              codecs[i], NULL) == WRING_OK,
+                              &(struct wring_call){.codec = codecs[i]}, NULL) == WRING_OK,
               "%s", codecs[i]);
     CHECK(memcmp(out[rank][0], out[rank][1], ranks * sizeof(in[0])) == 0, "%u ranks gather others",
           ranks);

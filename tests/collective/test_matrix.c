@@ -133,8 +133,8 @@ static void mend(void *arg, uint32_t *choice)
         choice[OP] = WRING_SUM;
     if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG)
         choice[CODEC] = 0;
-    if (what != WRING_MATRIX_REDUCE_SCATTER && what != WRING_MATRIX_ALLGATHER)
-        choice[IN_PLACE] = what != WRING_MATRIX_ALLTOALL;
+    if (what == WRING_MATRIX_BROADCAST || what == WRING_MATRIX_ALLTOALL)
+        choice[IN_PLACE] = what == WRING_MATRIX_BROADCAST;
     if (choice[STRICT] && strchr(providers[choice[PROVIDER]], '+') != NULL)
         choice[STRICT] = 0; /* the wrapped device is out of the test's reach */
 }

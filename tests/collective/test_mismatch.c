@@ -101,18 +101,22 @@ static enum wring_status start(struct wring_group *group, const struct call *cal
 {
     switch (call->what) {
     case ALLREDUCE:
-        return wring_allreduce(group, in, call->elems, call->dtype, call->op, call->codec, request);
+        return wring_allreduce(group, in, in, call->elems, call->dtype, call->op,
+                               &(struct wring_call){.codec = call->codec}, request);
     case REDUCE_SCATTER:
-        return wring_reduce_scatter(group, in, out, call->elems, call->dtype, call->op, call->codec,
-                                    request);
+        return wring_reduce_scatter(group, in, out, call->elems, call->dtype, call->op,
+                                    &(struct wring_call){.codec = call->codec}, request);
     case ALLGATHER:
-        return wring_allgather(group, in, out, call->elems, call->dtype, call->codec, request);
+        return wring_allgather(group, in, out, call->elems, call->dtype,
+                               &(struct wring_call){.codec = call->codec}, request);
     case ALLTOALL:
-        return wring_alltoall(group, in, out, call->elems, call->dtype, call->codec, request);
+        return wring_alltoall(group, in, out, call->elems, call->dtype,
+                              &(struct wring_call){.codec = call->codec}, request);
     case BROADCAST:
-        return wring_broadcast(group, in, call->elems, call->root, call->codec, request);
+        return wring_broadcast(group, in, call->elems, call->root,
+                               &(struct wring_call){.codec = call->codec}, request);
     case BARRIER:
-        return wring_barrier(group);
+        return wring_barrier(group, NULL, NULL);
     case NOTHING:
         break;
     }
@@ -126,8 +130,8 @@ static enum wring_status call_and_wait(struct wring_group *group, const struct c
     struct wring_request *request = NULL;
     enum wring_status status = start(group, call, in, out, &request);
     if (status == WRING_OK && request != NULL)
-        status = wring_request_wait(request, WAIT_NS);
-    return status == WRING_OK ? wring_barrier(group) : status;
+        status = wring_request_wait(request, WAIT_NS, NULL);
+    return status == WRING_OK ? wring_barrier(group, NULL, NULL) : status;
 }
 
 static void disagree(struct wring_session *session, uint32_t rank, void *arg)
@@ -144,7 +148,7 @@ static void disagree(struct wring_session *session, uint32_t rank, void *arg)
             "memory");
     enum wring_status status = WRING_OK;
     for (int i = 0; i < 3 && status == WRING_OK; i++) /* the others may be ahead, and at odds */
-        status = wring_allreduce(world, in, 10, WRING_F32, WRING_SUM, NULL, NULL);
+        status = wring_allreduce(world, in, in, 10, WRING_F32, WRING_SUM, NULL, NULL);
     if (status == WRING_OK)
         status = call_and_wait(world, call, in, out);
     CHECK(status == WRING_ERR_MISMATCH, "rank %u, %s: %s", rank, d->named[0],
@@ -203,9 +207,10 @@ static void dawdle(struct wring_session *session, uint32_t rank, void *arg)
         }
         for (int i = 0; i < 6; i++)
             wring_broadcast(world, data, i % 2 * sizeof(data), root, NULL, NULL);
-        wring_allreduce(world, data, 64, WRING_F32, WRING_SUM, "bf16", NULL);
+        wring_allreduce(world, data, data, 64, WRING_F32, WRING_SUM,
+                        &(struct wring_call){.codec = "bf16"}, NULL);
     }
-    wring_barrier(world);
+    wring_barrier(world, NULL, NULL);
     CHECK(wring_session_error(session, &detail) == WRING_OK, "rank %u: %s", rank, detail.text);
 }
 

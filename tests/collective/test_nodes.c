@@ -100,12 +100,12 @@ static void run_calls(struct wring_session *session, uint32_t rank, void *arg)
     REQUIRE(wring_group_create(session, all, ranks, &groups[1]) == WRING_OK, "group");
     for (int call = 0; call < 4; call++) {
         fill(data, rank);
-        CHECK(wring_allreduce(groups[call % 2], data, elems, WRING_F32, WRING_SUM, NULL, NULL) ==
-                  WRING_OK,
+        CHECK(wring_allreduce(groups[call % 2], data, data, elems, WRING_F32, WRING_SUM, NULL,
+                              NULL) == WRING_OK,
               "allreduce");
         check_sums(data, elems, ranks);
     }
-    CHECK(wring_barrier(groups[0]) == WRING_OK, "barrier");
+    CHECK(wring_barrier(groups[0], NULL, NULL) == WRING_OK, "barrier");
     wring_group_destroy(groups[1]);
 }
 

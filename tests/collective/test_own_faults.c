@@ -72,7 +72,7 @@ static void exchange_with_fault(struct wring_session *session, uint32_t rank, vo
         status = wring_bucket_wait(bucket, WRING_FOREVER);
     /* what rank 1 decodes last is its own affair: others may be through, and hear of it next */
     if (status == WRING_OK && rank != 1 && fault->kind == WRING_JOB_DECODE)
-        status = wring_barrier(wring_session_world(session));
+        status = wring_barrier(wring_session_world(session), NULL, NULL);
     CHECK(status != WRING_OK, "rank %u: all is well", rank);
     CHECK(wring_session_error(session, &detail) != WRING_OK && detail.rank == 1,
           "rank %u blames %d: %s", rank, (int)detail.rank, detail.text);
@@ -152,7 +152,7 @@ static void exchange_greedily(struct wring_session *session, uint32_t rank, void
               "rank %u, step %u: %g", rank, step, data[ELEMS - 1]);
     }
     CHECK(atomic_load(&greedy.first) >= 1, "a provider comes before what wakes the library");
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
     free(data);
 }
 

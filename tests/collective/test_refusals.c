@@ -18,24 +18,27 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_group *world = wring_session_world(session);
     struct wring_bucket *bucket;
-    float x[16] = {0};
+    float x[16] = {0}, y[16] = {0};
     int32_t i[16] = {0};
     struct wring_bucket_params params = {
         .name = "b", .data = i, .elems = 4, .dtype = WRING_I32, .codec = "int8"};
     (void)rank, (void)arg;
 
-    CHECK(wring_allreduce(world, i, 4, WRING_I32, WRING_SUM, "int8:block=64", NULL) ==
-                  WRING_ERR_UNSUPPORTED &&
+    CHECK(wring_allreduce(world, i, i, 4, WRING_I32, WRING_SUM,
+                          &(struct wring_call){.codec = "int8:block=64"},
+                          NULL) == WRING_ERR_UNSUPPORTED &&
               strstr(line, "int8:block=64") && strstr(line, "i32") && strstr(line, "none"),
           "a codec of integers: %s", line);
-    CHECK(wring_allreduce(world, x, 4, WRING_F32, WRING_MAX, "bf16", NULL) ==
-                  WRING_ERR_UNSUPPORTED &&
+    CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_MAX,
+                          &(struct wring_call){.codec = "bf16"}, NULL) == WRING_ERR_UNSUPPORTED &&
               strstr(line, "max"),
           "the greatest of codes: %s", line);
-    CHECK(wring_allgather(world, x, x, 4, WRING_F32, "bf16+ef", NULL) == WRING_ERR_UNSUPPORTED,
+    CHECK(wring_allgather(world, x, y, 4, WRING_F32, &(struct wring_call){.codec = "bf16+ef"},
+                          NULL) == WRING_ERR_UNSUPPORTED,
           "a residual in an immediate call");
-    CHECK(wring_reduce_scatter(world, x, x, 4, WRING_F32, WRING_SUM, "fp16>bf16", NULL) ==
-                  WRING_ERR_UNSUPPORTED &&
+    CHECK(wring_reduce_scatter(world, x, y, 4, WRING_F32, WRING_SUM,
+                               &(struct wring_call){.codec = "fp16>bf16"},
+                               NULL) == WRING_ERR_UNSUPPORTED &&
               strstr(line, "use fp16"),
           "a way back where there is none: %s", line);
     CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_UNSUPPORTED &&
@@ -46,32 +49,37 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_bucket_register(session, &params, &bucket) ==
               ((uintptr_t)x % 8 == 0 ? WRING_ERR_INVALID : WRING_OK),
           "a float64 at four bytes");
-    CHECK(wring_allreduce(world, (char *)i + 2, 1, WRING_I32, WRING_SUM, NULL, NULL) ==
-              WRING_ERR_INVALID,
+    CHECK(wring_allreduce(world, (char *)i + 2, (char *)i + 2, 1, WRING_I32, WRING_SUM, NULL,
+                          NULL) == WRING_ERR_INVALID,
           "an integer at two bytes");
-    CHECK(wring_allreduce(world, NULL, 1, WRING_I32, WRING_SUM, NULL, NULL) == WRING_ERR_INVALID,
+    CHECK(wring_allreduce(world, NULL, NULL, 1, WRING_I32, WRING_SUM, NULL, NULL) ==
+              WRING_ERR_INVALID,
           "nowhere");
     CHECK(wring_reduce_scatter(world, x, x, UINT64_MAX / 8, WRING_F32, WRING_SUM, NULL, NULL) ==
               WRING_ERR_INVALID,
           "more than there is");
-    CHECK(wring_allreduce(world, x, 1, (enum wring_dtype)WRING_DTYPES, WRING_SUM, NULL, NULL) ==
+    CHECK(wring_allreduce(world, x, x, 1, (enum wring_dtype)WRING_DTYPES, WRING_SUM, NULL, NULL) ==
                   WRING_ERR_INVALID &&
-              wring_allreduce(world, x, 1, WRING_F32, (enum wring_op)WRING_OPS, NULL, NULL) ==
+              wring_allreduce(world, x, x, 1, WRING_F32, (enum wring_op)WRING_OPS, NULL, NULL) ==
                   WRING_ERR_INVALID,
           "no such type or operation");
     CHECK(wring_alltoall(world, x, x, 2, WRING_F32, NULL, NULL) == WRING_ERR_INVALID,
           "alltoall in place");
     CHECK(wring_broadcast(world, x, 4, 2, NULL, NULL) == WRING_ERR_INVALID, "no such root");
-    CHECK(wring_broadcast(world, x, 16, 0, "bf16+ef", NULL) == WRING_ERR_UNSUPPORTED &&
+    CHECK(wring_broadcast(world, x, 16, 0, &(struct wring_call){.codec = "bf16+ef"}, NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
               strstr(line, "register a bucket"),
           "a residual in a broadcast: %s", line);
-    CHECK(wring_broadcast(world, x, 16, 0, "fp16>bf16", NULL) == WRING_ERR_UNSUPPORTED &&
+    CHECK(wring_broadcast(world, x, 16, 0, &(struct wring_call){.codec = "fp16>bf16"}, NULL) ==
+                  WRING_ERR_UNSUPPORTED &&
               strstr(line, "use fp16"),
           "a way back from a broadcast: %s", line);
-    CHECK(wring_broadcast(world, x, 15, 0, "bf16", NULL) == WRING_ERR_INVALID &&
+    CHECK(wring_broadcast(world, x, 15, 0, &(struct wring_call){.codec = "bf16"}, NULL) ==
+                  WRING_ERR_INVALID &&
               strstr(line, "15 bytes"),
           "a broadcast of three floats and three quarters: %s", line);
-    CHECK(wring_broadcast(world, (char *)i + 2, 8, 0, "bf16", NULL) == WRING_ERR_INVALID,
+    CHECK(wring_broadcast(world, (char *)i + 2, 8, 0, &(struct wring_call){.codec = "bf16"},
+                          NULL) == WRING_ERR_INVALID,
           "floats at two bytes");
     CHECK(wring_broadcast(world, NULL, 1, 0, NULL, NULL) == WRING_ERR_INVALID, "from nowhere");
     char name[WRING_NAME_MAX + 1];
@@ -87,7 +95,39 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
               wring_buffer_register(session, x, 0) == WRING_ERR_INVALID,
           "no memory");
     wring_buffer_free(session, x); /* not known: left alone */
-    CHECK(wring_barrier(world) == WRING_OK, "the session goes on");
+    CHECK(wring_barrier(world, &(struct wring_call){.codec = "bf16"}, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "bf16"),
+          "a barrier with a codec: %s", line);
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "the session goes on");
+}
+
+/** in and out are the same memory in the way that a call names, or apart. */
+static void overlaps(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session);
+    float x[16] = {0};
+    (void)arg;
+
+#define OVERLAP(call)                                                                              \
+    do {                                                                                           \
+        line[0] = '\0';                                                                            \
+        CHECK((call) == WRING_ERR_INVALID && strstr(line, "overlap") != NULL, #call ": %s", line); \
+    } while (0)
+    OVERLAP(wring_allreduce(world, x, x + 3, 4, WRING_F32, WRING_SUM, NULL, NULL));
+    OVERLAP(wring_allreduce(world, x + 3, x, 4, WRING_F32, WRING_SUM, NULL, NULL));
+    OVERLAP(
+        wring_reduce_scatter(world, x, x + 4 * (1 - rank), 4, WRING_F32, WRING_SUM, NULL, NULL));
+    OVERLAP(wring_allgather(world, x + 4 * (1 - rank), x, 4, WRING_F32, NULL, NULL));
+    OVERLAP(wring_alltoall(world, x, x, 2, WRING_F32, NULL, NULL));
+    CHECK(wring_allreduce(world, x + 4, x, 4, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK,
+          "side by side");
+    CHECK(wring_alltoall(world, x, x, 0, WRING_F32, NULL, NULL) == WRING_OK, "nothing at all");
+}
+
+static void overlaps_are_refused(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = overlaps, .log = keep_line};
+    wring_test_run_ranks(&job);
 }
 
 /** Sizes that overflow are told from places that are wrong. */
@@ -113,7 +153,7 @@ static void overflows(struct wring_session *session, uint32_t rank, void *arg)
         CHECK((call) == WRING_ERR_INVALID && strstr(line, "more than memory can hold") != NULL, \
               #call ", %llu: %s", (unsigned long long)n, line);                                 \
     } while (0)
-        TOO_MUCH(wring_allreduce(world, x, n, WRING_F32, WRING_SUM, NULL, NULL));
+        TOO_MUCH(wring_allreduce(world, x, x, n, WRING_F32, WRING_SUM, NULL, NULL));
         TOO_MUCH(wring_reduce_scatter(world, x, y, n, WRING_F32, WRING_SUM, NULL, NULL));
         TOO_MUCH(wring_allgather(world, x, y, n, WRING_F32, NULL, NULL));
         TOO_MUCH(wring_alltoall(world, x, y, n, WRING_F32, NULL, NULL));
@@ -127,7 +167,7 @@ static void overflows(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_buffer_register(session, x, SIZE_MAX - 64) == WRING_ERR_INVALID &&
               strstr(line, "more than memory can hold") != NULL,
           "memory past its end: %s", line);
-    CHECK(wring_barrier(world) == WRING_OK, "the session goes on");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "the session goes on");
 }
 
 static void overflows_are_named(void)
@@ -147,13 +187,22 @@ static void other_count(struct wring_session *session, uint32_t rank, void *arg)
 {
     const char *codec = arg;
     struct wring_group *world = wring_session_world(session);
+    const struct wring_call how = {.codec = codec};
     struct wring_error_detail detail = {.rank = -2};
+    struct wring_result result = {.rank = -2, .bytes = 7};
+    struct wring_request *request;
     static _Thread_local float in[1000], out[3000];
 
     enum wring_status status =
-        wring_allgather(world, in, out, rank == 1 ? 999 : 1000, WRING_F32, codec, NULL);
+        wring_allgather(world, in, out, rank == 1 ? 999 : 1000, WRING_F32, &how, &request);
+    if (status == WRING_OK)
+        status = wring_request_wait(request, WRING_FOREVER, &result);
+    CHECK(result.status == status && result.rank == -1 &&
+              result.bytes == (status == WRING_OK ? (rank == 1 ? 2997 : 3000) * sizeof(float) : 0),
+          "rank %u: %s, %llu bytes", rank, wring_status_text(result.status),
+          (unsigned long long)result.bytes);
     if (status == WRING_OK) /* a rank may have had all it wants before the others found out */
-        status = wring_barrier(world);
+        status = wring_barrier(world, NULL, NULL);
     CHECK(status == WRING_ERR_MISMATCH, "rank %u: %s", rank, wring_status_text(status));
     CHECK(wring_session_error(session, &detail) == status && detail.rank == -1 &&
               strstr(detail.text, "rank 1 ") && strstr(detail.text, "allgather of 999 f32") &&
@@ -174,6 +223,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"refused_calls", refused_calls},
+        {"overlaps_are_refused", overlaps_are_refused},
         {"overflows_are_named", overflows_are_named},
         {"counts_that_differ", counts_that_differ},
         {NULL, NULL},

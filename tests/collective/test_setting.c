@@ -36,8 +36,8 @@ static void run_step(struct wring_session *session, struct rank *own)
 static void run_immediate(struct wring_session *session, struct rank *own)
 {
     fill(own->data, wring_session_rank(session));
-    CHECK(wring_allreduce(wring_session_world(session), own->data, ELEMS, WRING_F32, WRING_SUM,
-                          CODEC, NULL) == WRING_OK,
+    CHECK(wring_allreduce(wring_session_world(session), own->data, own->data, ELEMS, WRING_F32,
+                          WRING_SUM, &(struct wring_call){.codec = CODEC}, NULL) == WRING_OK,
           "allreduce");
 }
 

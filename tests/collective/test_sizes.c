@@ -110,7 +110,7 @@ static void outputs_of_any_size(void)
     params.size = 1;
     REQUIRE(wring_session_open(&params, &session) == WRING_OK, "a job of one");
     for (int i = 0; i < 3; i++)
-        wring_barrier(wring_session_world(session));
+        wring_barrier(wring_session_world(session), NULL, NULL);
 
     const size_t known = sizeof(struct wring_session_stats);
     for (size_t bytes = sizeof(size_t); bytes <= known + MORE; bytes += sizeof(size_t)) {
@@ -131,12 +131,45 @@ static void outputs_of_any_size(void)
     wring_test_free_guarded();
 }
 
+/** Options of calls, and results of requests. */
+static void calls_of_any_size(void)
+{
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    struct wring_call how = WRING_CALL_INIT;
+    struct wring_request *request;
+    struct wring_session *session;
+    float x = 1;
+    params.size = 1;
+    params.log = keep_line;
+    REQUIRE(wring_session_open(&params, &session) == WRING_OK, "a job of one");
+    struct wring_group *world = wring_session_world(session);
+
+    how.struct_bytes = 3;
+    CHECK(wring_allreduce(world, &x, &x, 1, WRING_F32, WRING_SUM, &how, &request) ==
+                  WRING_ERR_INVALID &&
+              strstr(line, "struct wring_call"),
+          "no size: %s", line);
+    how.struct_bytes = 0;
+    REQUIRE(wring_allreduce(world, &x, &x, 1, WRING_F32, WRING_SUM, &how, &request) == WRING_OK,
+            "a literal without a size");
+    struct wring_result unset = {.struct_bytes = 5, .bytes = 77};
+    CHECK(wring_request_wait(request, WRING_FOREVER, &unset) == WRING_ERR_INVALID &&
+              wring_request_test(request, &unset) == WRING_ERR_INVALID && unset.bytes == 77,
+          "no size: nothing is written, and the request is left");
+    struct wring_result result = WRING_RESULT_INIT;
+    CHECK(wring_request_wait(request, WRING_FOREVER, &result) == WRING_OK && result.rank == -1 &&
+              result.status == WRING_OK && result.bytes == sizeof(x),
+          "%llu bytes", (unsigned long long)result.bytes);
+    wring_session_close(session);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"params_of_any_size", params_of_any_size},
         {"buckets_of_any_size", buckets_of_any_size},
         {"outputs_of_any_size", outputs_of_any_size},
+        {"calls_of_any_size", calls_of_any_size},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

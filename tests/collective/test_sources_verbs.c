@@ -62,7 +62,7 @@ static enum wring_status commit_once(struct wring_session *session, unsigned i)
         the.alive[i] = counts.mrs;
         the.of_all = counts.local_registrations;
     }
-    status = wring_barrier(wring_session_world(session));
+    status = wring_barrier(wring_session_world(session), NULL, NULL);
     if (status == WRING_OK)
         status = wring_bucket_post(bucket);
     if (status == WRING_OK)
@@ -72,7 +72,7 @@ static enum wring_status commit_once(struct wring_session *session, unsigned i)
     if (status == WRING_OK)
         status = wring_session_commit(session); /* of nothing: it is gone now */
     wring_buffer_free(session, params.data);
-    return status == WRING_OK ? wring_barrier(wring_session_world(session)) : status;
+    return status == WRING_OK ? wring_barrier(wring_session_world(session), NULL, NULL) : status;
 }
 
 static void run_rank(struct wring_session *session, uint32_t rank, void *arg)

@@ -210,13 +210,18 @@ static void others(void *arg)
     for (size_t c = 0; c < sizeof(codecs) / sizeof(codecs[0]); c++)
         for (uint64_t n = 2; n <= ELEMS / RANKS; n = n * 200) {
             const char *codec = codecs[c];
-            CHECK(wring_allreduce(group, x, n, WRING_F32, WRING_SUM, codec, NULL) == WRING_OK &&
-                      wring_reduce_scatter(world, x, y, n, WRING_F32, WRING_SUM, codec, NULL) ==
-                          WRING_OK &&
-                      wring_allgather(world, y, x, n, WRING_F32, codec, NULL) == WRING_OK &&
-                      wring_alltoall(world, x, y, n, WRING_F32, codec, NULL) == WRING_OK &&
-                      wring_broadcast(world, x, n * sizeof(float), 1, codec, NULL) == WRING_OK &&
-                      wring_barrier(world) == WRING_OK,
+            CHECK(wring_allreduce(group, x, x, n, WRING_F32, WRING_SUM,
+                                  &(struct wring_call){.codec = codec}, NULL) == WRING_OK &&
+                      wring_reduce_scatter(world, x, y, n, WRING_F32, WRING_SUM,
+                                           &(struct wring_call){.codec = codec},
+                                           NULL) == WRING_OK &&
+                      wring_allgather(world, y, x, n, WRING_F32,
+                                      &(struct wring_call){.codec = codec}, NULL) == WRING_OK &&
+                      wring_alltoall(world, x, y, n, WRING_F32,
+                                     &(struct wring_call){.codec = codec}, NULL) == WRING_OK &&
+                      wring_broadcast(world, x, n * sizeof(float), 1,
+                                      &(struct wring_call){.codec = codec}, NULL) == WRING_OK &&
+                      wring_barrier(world, NULL, NULL) == WRING_OK,
                   "calls of %llu by %s", (unsigned long long)n, codec);
         }
     wring_group_destroy(group);

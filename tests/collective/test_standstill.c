@@ -63,8 +63,8 @@ static enum wring_status one_step(struct wring_session *session, const struct lo
                                   struct wring_bucket *bucket, float *data)
 {
     if (loss->call)
-        return wring_allreduce(wring_session_world(session), data, ELEMS, WRING_F32, WRING_SUM,
-                               loss->codec, NULL);
+        return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
+                               WRING_SUM, &(struct wring_call){.codec = loss->codec}, NULL);
     enum wring_status status = wring_bucket_post(bucket);
     return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS) : status;
 }
@@ -78,7 +78,7 @@ static void lose(struct wring_session *session, uint32_t rank, void *arg)
     enum wring_status status = one_step(session, loss, bucket, data);
 
     CHECK(status == WRING_OK, "before: %s", wring_status_text(status));
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
     if (rank == loss->loser)
         wring_test_lose_credits(session);
     for (int step = 0; step < 20 && status == WRING_OK; step++)
@@ -180,13 +180,14 @@ static void run_step(struct wring_session *session, const struct wait *wait,
     if (late && (wait->late == POSTS_LATE || wait->late == OLDER_STATE))
         compute();
     enum wring_status status = wait->call
-                                   ? wring_allreduce(wring_session_world(session), data, ELEMS,
-                                                     WRING_F32, WRING_SUM, NULL, &request)
+                                   ? wring_allreduce(wring_session_world(session), data, data,
+                                                     ELEMS, WRING_F32, WRING_SUM, NULL, &request)
                                    : wring_bucket_post(bucket);
     CHECK(status == WRING_OK, "post: %s", wring_status_text(status));
     if (late && wait->late == WAITS_LATE)
         compute();
-    status = wait->call ? wring_request_wait(request, WAIT_NS) : wring_bucket_wait(bucket, WAIT_NS);
+    status = wait->call ? wring_request_wait(request, WAIT_NS, NULL)
+                        : wring_bucket_wait(bucket, WAIT_NS);
     CHECK(status == WRING_OK, "rank %u, step %d: %s", rank, step, wring_status_text(status));
     if (status == WRING_OK)
         check_sums(data, wait->ranks, step);

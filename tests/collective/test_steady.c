@@ -88,7 +88,7 @@ static int run_rank(struct procs_rank *rank, void *arg)
               wring_status_text(status), counted.allocations,
               counted_callers(&counted, callers, sizeof(callers)), counted.kernel_calls,
               counted.last, quick);
-    if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
+    if (status == WRING_OK && wring_barrier(wring_session_world(session), NULL, NULL) != WRING_OK)
         return 3;
     wring_session_close(session);
     bool clean = counted.allocations == 0 &&
@@ -199,7 +199,7 @@ static int run_from_the_start(struct procs_rank *rank, void *arg)
         status = step(bucket);
     faults = page_faults() - before;
     procs_say(rank, "%s; %ld page faults", wring_status_text(status), faults);
-    if (status == WRING_OK && wring_barrier(wring_session_world(session)) != WRING_OK)
+    if (status == WRING_OK && wring_barrier(wring_session_world(session), NULL, NULL) != WRING_OK)
         return 3;
     wring_session_close(session);
     return status == WRING_OK && faults <= FAULTS_MAX ? 0 : 1;

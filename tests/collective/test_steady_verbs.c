@@ -64,7 +64,7 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
     if (status == WRING_OK)
         status = run_step(buckets); /* what the others do next is not counted */
     CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
 }
 
 static void nothing_is_allocated_or_registered(void)

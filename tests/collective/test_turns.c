@@ -68,8 +68,8 @@ static void be_rank(struct wring_session *session, uint32_t rank, void *arg)
     for (int i = 0; i < TRIES && all_seen == 0 && wring_test_failures() == 0; i++) {
         seen |= run_step(session, buckets);
         all_seen = seen;
-        REQUIRE(wring_allreduce(wring_session_world(session), &all_seen, 1, WRING_I64, WRING_MIN,
-                                NULL, NULL) == WRING_OK,
+        REQUIRE(wring_allreduce(wring_session_world(session), &all_seen, &all_seen, 1, WRING_I64,
+                                WRING_MIN, NULL, NULL) == WRING_OK,
                 "allreduce");
     }
     CHECK(seen, "rank %u: most had always left before the first bucket was done", rank);

@@ -38,14 +38,15 @@ static void sum_at_once(struct wring_session *session, uint32_t rank, void *arg)
 
     for (int i = 0; i < N; i++)
         x[i] = (float)(i % 2 + (int)rank);
-    enum wring_status status =
-        wring_allreduce(world, x, N, WRING_F32, WRING_SUM, "bf16>none", NULL);
+    enum wring_status status = wring_allreduce(world, x, x, N, WRING_F32, WRING_SUM,
+                                               &(struct wring_call){.codec = "bf16>none"}, NULL);
     CHECK(status == WRING_OK, "%s", wring_status_text(status));
     for (int i = 0; i < N; i++) {
         float want = (float)(i % 2) * (float)ranks + (float)(ranks * (ranks - 1) / 2);
         REQUIRE(x[i] == want, "%u ranks: element %d is %g, not %g", ranks, i, x[i], want);
     }
-    status = wring_allreduce(world, x, N, WRING_F32, WRING_SUM, "bf16+ef>none", NULL);
+    status = wring_allreduce(world, x, x, N, WRING_F32, WRING_SUM,
+                             &(struct wring_call){.codec = "bf16+ef>none"}, NULL);
     CHECK(status == WRING_ERR_UNSUPPORTED, "an immediate call keeps a residual");
 }
 
@@ -58,8 +59,9 @@ static void back_codec_counts(struct wring_session *session, uint32_t rank, void
 
     for (int i = 0; i < N; i++)
         x[i] = (float)(i % 2) + 1; /* ranks, or 2 ranks, in turn: their mean is 1.5 ranks */
-    enum wring_status status = wring_allreduce(wring_session_world(session), x, 1024, WRING_F32,
-                                               WRING_SUM, "none>onebit", NULL);
+    enum wring_status status =
+        wring_allreduce(wring_session_world(session), x, x, 1024, WRING_F32, WRING_SUM,
+                        &(struct wring_call){.codec = "none>onebit"}, NULL);
     CHECK(status == WRING_OK, "%s", wring_status_text(status));
     for (int i = 0; i < 1024; i++)
         REQUIRE(x[i] == 1.5f * (float)ranks, "%u ranks: element %d is %g", ranks, i, x[i]);

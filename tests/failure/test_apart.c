@@ -110,8 +110,8 @@ static int run_steps(struct procs_rank *rank, void *arg)
             hash = hash_of(data[b], hash);
         }
     float one = 0.1f * (float)(1 + rank->rank);
-    if (wring_allreduce(wring_session_world(session), &one, 1, WRING_F32, WRING_SUM, NULL, NULL) !=
-        WRING_OK)
+    if (wring_allreduce(wring_session_world(session), &one, &one, 1, WRING_F32, WRING_SUM, NULL,
+                        NULL) != WRING_OK)
         return 6;
     procs_say(rank, "hash %016llx %a", (unsigned long long)hash, (double)one);
     wring_session_close(session);

@@ -146,18 +146,19 @@ static enum wring_status wait_for_any(struct waiter *waiter)
 
 static enum wring_status wait_for_request(struct waiter *waiter)
 {
-    return wring_request_wait(waiter->request, WRING_FOREVER);
+    return wring_request_wait(waiter->request, WRING_FOREVER, NULL);
 }
 
 static enum wring_status meet(struct waiter *waiter)
 {
     (void)waiter;
-    return wring_barrier(wring_session_world(ranks[0].session));
+    return wring_barrier(wring_session_world(ranks[0].session), NULL, NULL);
 }
 
 static enum wring_status call_at_once(struct waiter *waiter)
 {
-    return wring_allreduce(ranks[0].group, waiter->call, 8, WRING_F32, WRING_SUM, NULL, NULL);
+    return wring_allreduce(ranks[0].group, waiter->call, waiter->call, 8, WRING_F32, WRING_SUM,
+                           NULL, NULL);
 }
 
 static enum wring_status make_group(struct waiter *waiter)
@@ -254,8 +255,9 @@ static void pause_before(struct waiter *waiters, size_t n, unsigned round)
 static void start_requests(struct waiter *waiters, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        enum wring_status status = wring_allreduce(ranks[0].group, waiters[i].call, 64, WRING_F32,
-                                                   WRING_SUM, NULL, &waiters[i].request);
+        enum wring_status status =
+            wring_allreduce(ranks[0].group, waiters[i].call, waiters[i].call, 64, WRING_F32,
+                            WRING_SUM, NULL, &waiters[i].request);
         REQUIRE(status == WRING_OK, "request %zu: %s", i, wring_status_text(status));
     }
 }

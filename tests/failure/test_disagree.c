@@ -115,10 +115,10 @@ static int run_call(struct procs_rank *rank, void *arg)
         rank->settings[2] = arg; /* after the provider */
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
-    enum wring_status status = wring_allreduce(wring_session_world(session), data, 20000, WRING_F32,
-                                               WRING_SUM, NULL, NULL);
+    enum wring_status status = wring_allreduce(wring_session_world(session), data, data, 20000,
+                                               WRING_F32, WRING_SUM, NULL, NULL);
     if (status == WRING_OK)
-        status = wring_barrier(wring_session_world(session));
+        status = wring_barrier(wring_session_world(session), NULL, NULL);
     procs_say(rank, "allreduce %s", wring_status_text(status));
     wring_session_close(session);
     return status == WRING_ERR_MISMATCH ? 3 : 4;

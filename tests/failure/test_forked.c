@@ -216,15 +216,16 @@ static int call_everything(struct wring_request *request)
         wring_group_create(work.session, ranks, RANKS, &group),
         wring_buffer_alloc(work.session, 100, &memory),
         wring_buffer_register(work.session, own, sizeof(own)),
-        wring_request_test(request),
-        wring_request_wait(request, WRING_FOREVER),
-        wring_allreduce(work.group, own, 3, WRING_F32, WRING_SUM, NULL, NULL),
-        wring_allreduce(work.group, own, 3, WRING_F32, WRING_SUM, "int8", NULL),
+        wring_request_test(request, NULL),
+        wring_request_wait(request, WRING_FOREVER, NULL),
+        wring_allreduce(work.group, own, own, 3, WRING_F32, WRING_SUM, NULL, NULL),
+        wring_allreduce(work.group, own, own, 3, WRING_F32, WRING_SUM,
+                        &(struct wring_call){.codec = "int8"}, NULL),
         wring_reduce_scatter(work.group, all, own, 3, WRING_F32, WRING_SUM, NULL, NULL),
         wring_allgather(work.group, own, all, 3, WRING_F32, NULL, NULL),
         wring_alltoall(work.group, all, all, 3, WRING_F32, NULL, NULL),
         wring_broadcast(work.group, own, 12, 0, NULL, NULL),
-        wring_barrier(work.group),
+        wring_barrier(work.group, NULL, NULL),
         wring_session_stats(work.session, &stats),
         wring_bucket_stats(work.large, &one),
         wring_session_save_state(work.session, state, &bytes),
@@ -264,8 +265,8 @@ static int run_loaders(struct procs_rank *rank, void *arg)
         status = post_both();
         fill(summed, FLOATS, round);
         if (status == WRING_OK)
-            status =
-                wring_allreduce(work.group, summed, FLOATS, WRING_F32, WRING_SUM, NULL, &request);
+            status = wring_allreduce(work.group, summed, summed, FLOATS, WRING_F32, WRING_SUM, NULL,
+                                     &request);
         if (status != WRING_OK)
             break;
         pid_t child = fork_child();
@@ -273,7 +274,7 @@ static int run_loaders(struct procs_rank *rank, void *arg)
             be_loader(request);
         status = end_both();
         if (status == WRING_OK)
-            status = wring_request_wait(request, WRING_FOREVER);
+            status = wring_request_wait(request, WRING_FOREVER, NULL);
         if (status == WRING_OK && !is_sum(summed, FLOATS, round))
             status = WRING_ERR_FRAME;
         if (!child_ended_well(child)) {
@@ -497,7 +498,7 @@ static int run_on_ports(struct procs_rank *rank, void *arg)
     if (status == WRING_OK && arg != NULL)
         leave_child(rank);
     if (status == WRING_OK)
-        status = wring_barrier(work.group);
+        status = wring_barrier(work.group, NULL, NULL);
     procs_say(rank, "end %s", wring_status_text(status));
     if (work.session != NULL)
         wring_session_close(work.session);

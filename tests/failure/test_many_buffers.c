@@ -142,8 +142,8 @@ static bool call(struct wring_session *session, struct all *all)
 {
     for (uint32_t i = 0; i < BUFFERS; i += 97) {
         all->data[i][0] = 1;
-        if (wring_allreduce(wring_session_world(session), all->data[i], 1, WRING_F32, WRING_SUM,
-                            NULL, NULL) != WRING_OK ||
+        if (wring_allreduce(wring_session_world(session), all->data[i], all->data[i], 1, WRING_F32,
+                            WRING_SUM, NULL, NULL) != WRING_OK ||
             all->data[i][0] != RANKS)
             return false;
     }

@@ -26,8 +26,8 @@ static int run_barrier(struct procs_rank *rank, void *arg)
         return 2;
     }
     float one = 1;
-    status =
-        wring_allreduce(wring_session_world(session), &one, 1, WRING_F32, WRING_SUM, "none", NULL);
+    status = wring_allreduce(wring_session_world(session), &one, &one, 1, WRING_F32, WRING_SUM,
+                             NULL, NULL);
     wring_session_close(session);
     return status == WRING_OK && one == (float)rank->size ? 0 : 3;
 }

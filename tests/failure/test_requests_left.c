@@ -29,8 +29,8 @@ struct held {
 static size_t start(struct wring_group *group, struct held *held)
 {
     for (size_t i = 0; i < REQUESTS; i++) {
-        enum wring_status status = wring_allreduce(group, held->data[i], 4, WRING_F32, WRING_SUM,
-                                                   NULL, &held->requests[i]);
+        enum wring_status status = wring_allreduce(group, held->data[i], held->data[i], 4,
+                                                   WRING_F32, WRING_SUM, NULL, &held->requests[i]);
         CHECK(status == WRING_OK || status == WRING_ERR_PEER, "request %zu: %s", i,
               wring_status_text(status));
         if (status != WRING_OK)
@@ -41,7 +41,7 @@ static size_t start(struct wring_group *group, struct held *held)
 
 static void wait_for(struct held *held, size_t i, enum wring_status want)
 {
-    enum wring_status status = wring_request_wait(held->requests[i], DEADLINE_NS);
+    enum wring_status status = wring_request_wait(held->requests[i], DEADLINE_NS, NULL);
     CHECK(status == want, "request %zu: %s", i, wring_status_text(status));
 }
 
@@ -89,7 +89,7 @@ static void leave_done(struct wring_session *session, uint32_t rank, void *arg)
     wait_for(held, REQUESTS - 1, WRING_OK); /* so all have ended, as they run in turn */
     for (size_t i = 0; i < REQUESTS / 4; i++)
         wait_for(held, 2 * i, WRING_OK); /* some are waited for */
-    wring_barrier(wring_session_world(session));
+    wring_barrier(wring_session_world(session), NULL, NULL);
 }
 
 static void done(void)
@@ -131,7 +131,7 @@ static void destroy_early(struct wring_session *session, uint32_t rank, void *ar
         CHECK(held->data[i][0] == (float)(2 * i + 1), "request %zu", i);
     }
     REQUIRE(wring_group_create(session, both, 2, &next) == WRING_OK, "group after it");
-    CHECK(wring_barrier(next) == WRING_OK, "barrier");
+    CHECK(wring_barrier(next, NULL, NULL) == WRING_OK, "barrier");
     wring_group_destroy(next);
 }
 

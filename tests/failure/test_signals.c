@@ -113,11 +113,11 @@ static int run_with_signals(struct procs_rank *rank, void *arg)
     for (unsigned i = 0; i < ROUNDS && status == WRING_OK; i++) {
         struct wring_request *request;
         int number = i % 2 == 0 ? SIGUSR1 : SIGTERM;
-        status = wring_allreduce(wring_session_world(session), data, ELEMS, WRING_F32, WRING_SUM,
-                                 "bf16", &request);
+        status = wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
+                                 WRING_SUM, &(struct wring_call){.codec = "bf16"}, &request);
         int came = take_signal(fd, number);
         if (status == WRING_OK)
-            status = wring_request_wait(request, WRING_FOREVER);
+            status = wring_request_wait(request, WRING_FOREVER, NULL);
         if (came != number) {
             procs_say(rank, "signal %d of round %u: %d came", number, i, came);
             return 5;
@@ -158,8 +158,8 @@ static int run_unheard(struct procs_rank *rank, void *arg)
     rank->params.log = NULL;
     enum wring_status status = wring_session_open(&rank->params, &session);
     if (status == WRING_OK)
-        status = wring_allreduce(wring_session_world(session), data, ELEMS, WRING_F32, WRING_SUM,
-                                 NULL, NULL);
+        status = wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
+                                 WRING_SUM, NULL, NULL);
     procs_say(rank, "end %s", wring_status_text(status));
     if (status == WRING_OK)
         wring_session_close(session);

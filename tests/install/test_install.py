@@ -33,7 +33,7 @@ int main()
     if (wring_session_open(&params, &session) != WRING_OK)
         return 1;
     bool both = wring_session_size(session) == 2;
-    bool met = wring_barrier(wring_session_world(session)) == WRING_OK;
+    bool met = wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK;
     wring_session_close(session);
     return both && met && functions[0] != nullptr ? 0 : 1;
 }

@@ -171,22 +171,25 @@ static enum wring_status make_call(struct run *run, struct event *event,
 
     switch (c->kind) {
     case PROGRAM_ALLREDUCE:
-        return wring_allreduce(group, event->out, c->elems, c->dtype, c->op, c->codec, request);
+        return wring_allreduce(group, event->out, event->out, c->elems, c->dtype, c->op,
+                               &(struct wring_call){.codec = c->codec}, request);
     case PROGRAM_REDUCE_SCATTER:
         return wring_reduce_scatter(group, event->in, event->out, c->elems, c->dtype, c->op,
-                                    c->codec, request);
+                                    &(struct wring_call){.codec = c->codec}, request);
     case PROGRAM_ALLGATHER:
-        return wring_allgather(group, event->in, event->out, c->elems, c->dtype, c->codec, request);
+        return wring_allgather(group, event->in, event->out, c->elems, c->dtype,
+                               &(struct wring_call){.codec = c->codec}, request);
     case PROGRAM_ALLTOALL:
-        return wring_alltoall(group, event->in, event->out, c->elems, c->dtype, c->codec, request);
+        return wring_alltoall(group, event->in, event->out, c->elems, c->dtype,
+                              &(struct wring_call){.codec = c->codec}, request);
     case PROGRAM_BROADCAST:
         return wring_broadcast(group, event->out, c->elems * wring_dtype_bytes(c->dtype), c->root,
-                               c->codec, request);
+                               &(struct wring_call){.codec = c->codec}, request);
     case PROGRAM_BARRIER:
     case PROGRAM_CALL_KINDS:
         break;
     }
-    return wring_barrier(group);
+    return wring_barrier(group, NULL, NULL);
 }
 
 static enum wring_status begin_call(struct run *run, const struct program_phase *phase,
@@ -250,7 +253,7 @@ static enum wring_status poll_until(struct run *run, struct event *event)
     uint64_t deadline = wring_deadline_in(WAIT_NS);
     for (;;) {
         enum wring_status status = event->call != NULL
-                                       ? wring_request_test(event->request)
+                                       ? wring_request_test(event->request, NULL)
                                        : wring_bucket_test(run->buckets[event->bucket]);
         if (status != WRING_ERR_AGAIN)
             return status;
@@ -269,7 +272,7 @@ static enum wring_status wait_one(struct run *run, struct event *event)
         return poll_until(run, event);
     for (uint32_t i = 0; i < 2 && status == WRING_ERR_TIMEOUT; i++) {
         uint64_t limit = way == 1 && i == 0 ? below(run, 1000000) : WAIT_NS;
-        status = event->call != NULL ? wring_request_wait(event->request, limit)
+        status = event->call != NULL ? wring_request_wait(event->request, limit, NULL)
                                      : wring_bucket_wait(run->buckets[event->bucket], limit);
     }
     return status;

@@ -70,7 +70,7 @@ static void open_rank(void)
     n_sent = 0;
 }
 
-static uint32_t begin(struct wring_call call)
+static uint32_t begin(struct wring_op_check call)
 {
     if (call.codec == NULL)
         call.codec = "none";
@@ -81,7 +81,7 @@ static uint32_t begin(struct wring_call call)
     return scatter.tag;
 }
 
-static const struct wring_call some = {.kind = WRING_CALL_ALLREDUCE, .elems = 1000};
+static const struct wring_op_check some = {.kind = WRING_CALL_ALLREDUCE, .elems = 1000};
 
 /** What collides by chance elsewhere never does here, whatever was called before. */
 static void kind_type_and_operation_are_told_apart(void)
@@ -93,10 +93,10 @@ static void kind_type_and_operation_are_told_apart(void)
                 for (int op = 0; op < WRING_OPS; op++) {
                     open_rank();
                     begin(some);
-                    uint32_t tag = begin((struct wring_call){.kind = (enum wring_call_kind)kind,
-                                                             .dtype = (enum wring_dtype)dtype,
-                                                             .op = (enum wring_op)op,
-                                                             .elems = elems});
+                    uint32_t tag = begin((struct wring_op_check){.kind = (enum wring_call_kind)kind,
+                                                                 .dtype = (enum wring_dtype)dtype,
+                                                                 .op = (enum wring_op)op,
+                                                                 .elems = elems});
                     CHECK(!seen[tag], "kind %d, type %d, op %d", kind, dtype, op);
                     seen[tag] = true;
                 }
@@ -112,10 +112,10 @@ static void the_rest_is_told_apart_nearly_always(void)
         open_rank();
         if (i % 2 == 1)
             begin(some);
-        counts[begin((struct wring_call){.kind = WRING_CALL_BROADCAST,
-                                         .elems = i / 2 % 100,
-                                         .root = i / 200 % 20,
-                                         .codec = codecs[i / 4000]})]++;
+        counts[begin((struct wring_op_check){.kind = WRING_CALL_BROADCAST,
+                                             .elems = i / 2 % 100,
+                                             .root = i / 200 % 20,
+                                             .codec = codecs[i / 4000]})]++;
     }
     for (unsigned t = 0; t < TAGS; t++)
         same += counts[t] > 3 * n / TAGS;
@@ -137,7 +137,7 @@ static void hear(uint32_t number, const char *text)
 }
 
 /** What a rank that has made these calls states. */
-static struct wring_control statement_of(const struct wring_call *made, unsigned n)
+static struct wring_control statement_of(const struct wring_op_check *made, unsigned n)
 {
     open_rank();
     for (unsigned i = 0; i < n; i++)
@@ -160,8 +160,9 @@ static void expect(const char *part, int32_t rank)
 
 static void statements_are_compared(void)
 {
-    static const struct wring_call other = {.kind = WRING_CALL_ALLREDUCE, .elems = 1200};
-    const struct wring_call both[] = {some, some}, late[] = {some, other}, early[] = {other, some};
+    static const struct wring_op_check other = {.kind = WRING_CALL_ALLREDUCE, .elems = 1200};
+    const struct wring_op_check both[] = {some, some}, late[] = {some, other},
+                                early[] = {other, some};
 
     struct wring_control right = statement_of(both, 2);
     hear(1, right.text);
@@ -180,7 +181,7 @@ static void statements_are_compared(void)
 
 static void who_is_ahead_hears_where_we_are(void)
 {
-    const struct wring_call both[] = {some, some};
+    const struct wring_op_check both[] = {some, some};
     statement_of(both, 2);
     n_sent = 0;
     hear(2, "0123456789abcdef|barrier");
@@ -235,11 +236,12 @@ static void noise_is_no_danger(void)
 static void descriptions(void)
 {
     char text[WRING_CALL_TEXT], codec[WRING_CODEC_SPEC_MAX];
-    wring_call_describe(&(struct wring_call){.kind = WRING_CALL_BARRIER, .codec = "none"}, text);
+    wring_call_describe(&(struct wring_op_check){.kind = WRING_CALL_BARRIER, .codec = "none"},
+                        text);
     CHECK(strcmp(text, "barrier") == 0, "%s", text);
     memset(codec, 'x', sizeof(codec) - 1);
     codec[sizeof(codec) - 1] = '\0';
-    struct wring_call longest = {
+    struct wring_op_check longest = {
         WRING_CALL_REDUCE_SCATTER, WRING_BF16, WRING_AVG, 0, UINT64_MAX, codec};
     wring_call_describe(&longest, text);
     CHECK(strlen(text) == WRING_CALL_TEXT - 1, "%zu", strlen(text));

@@ -38,7 +38,7 @@ static uint64_t count_doorbells(const struct wring_session *session)
 static enum wring_status watch_steps(struct wring_group *world, struct wring_bucket **buckets,
                                      bool watches)
 {
-    enum wring_status status = wring_barrier(world);
+    enum wring_status status = wring_barrier(world, NULL, NULL);
     uint64_t began_ns = wring_now_ns();
     if (watches)
         kernel_calls_start();
@@ -47,7 +47,7 @@ static enum wring_status watch_steps(struct wring_group *world, struct wring_buc
     if (watches)
         the.calls = kernel_calls_stop();
     the.took_ns = watches ? wring_now_ns() - began_ns : the.took_ns;
-    return status == WRING_OK ? wring_barrier(world) : status;
+    return status == WRING_OK ? wring_barrier(world, NULL, NULL) : status;
 }
 
 static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
@@ -64,7 +64,7 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
     the.doorbells[rank] = count_doorbells(session) - rung;
     the.sleeps[rank] = wring_progress_sleeps(session->progress) - slept;
     CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
-    CHECK(wring_barrier(wring_session_world(session)) == WRING_OK, "barrier");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
 }
 
 static void a_batch_is_one_call(void)

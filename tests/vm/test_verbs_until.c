@@ -45,8 +45,8 @@ static enum wring_status run_step(struct wring_session *session, int32_t *data, 
                                   bool ended)
 {
     fill(data, wring_session_rank(session), step, ended);
-    enum wring_status status = wring_allreduce(wring_session_world(session), data, ELEMS, WRING_I32,
-                                               WRING_SUM, NULL, NULL);
+    enum wring_status status = wring_allreduce(wring_session_world(session), data, data, ELEMS,
+                                               WRING_I32, WRING_SUM, NULL, NULL);
     CHECK(status == WRING_OK, "step %u: %s", step, wring_status_text(status));
     if (status == WRING_OK) {
         unsigned wrong = count_wrong(data, wring_session_size(session), step);

@@ -23,8 +23,8 @@ static enum wring_status call(struct wring_allreduce_bench *bench,
                               const struct wring_allreduce_case *this)
 {
     if (this->bucket == NULL)
-        return wring_allreduce(bench->world, bench->data, this->elems, WRING_F32, bench->params->op,
-                               this->codec, NULL);
+        return wring_allreduce(bench->world, bench->data, bench->data, this->elems, WRING_F32,
+                               bench->params->op, &(struct wring_call){.codec = this->codec}, NULL);
     enum wring_status status = wring_bucket_post(this->bucket);
     return status != WRING_OK ? status : wring_bucket_wait(this->bucket, WRING_FOREVER);
 }
@@ -34,7 +34,7 @@ static enum wring_status timed_call(struct wring_allreduce_bench *bench,
                                     const struct wring_allreduce_case *this, double *us)
 {
     write_input(bench, this->elems);
-    enum wring_status status = wring_barrier(bench->world);
+    enum wring_status status = wring_barrier(bench->world, NULL, NULL);
     if (status != WRING_OK)
         return status;
     uint64_t begin = wring_now_ns();
@@ -79,8 +79,8 @@ static enum wring_status sum_up(struct wring_allreduce_bench *bench,
                                 struct wring_allreduce_case *this)
 {
     struct wring_allreduce_result *result = &this->result;
-    enum wring_status status =
-        wring_allreduce(bench->world, this->times, this->timed, WRING_F64, WRING_MAX, NULL, NULL);
+    enum wring_status status = wring_allreduce(bench->world, this->times, this->times, this->timed,
+                                               WRING_F64, WRING_MAX, NULL, NULL);
 
     if (status != WRING_OK)
         return status;

@@ -61,7 +61,8 @@ static enum wring_status ask_all_same(struct wring_allreduce_bench *bench,
     int64_t differs = mine != first;
 
     if (status == WRING_OK)
-        status = wring_allreduce(bench->world, &differs, 1, WRING_I64, WRING_MAX, NULL, NULL);
+        status =
+            wring_allreduce(bench->world, &differs, &differs, 1, WRING_I64, WRING_MAX, NULL, NULL);
     *same = differs == 0;
     return status;
 }

@@ -148,7 +148,7 @@ static int measure_all(struct wring_p2p *p2p, wring_p2p_report_fn report, void *
             report(arg, &result);
     }
     /* who leaves first must not look lost to the other */
-    enum wring_status status = wring_barrier(wring_session_world(p2p->pair.session));
+    enum wring_status status = wring_barrier(wring_session_world(p2p->pair.session), NULL, NULL);
     return status == WRING_OK ? WRING_EXIT_OK : fail(p2p, status);
 }
 

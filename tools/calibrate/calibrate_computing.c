@@ -131,7 +131,7 @@ static enum wring_status exchange(struct bench *bench, struct subject *subject, 
     struct wring_bucket *bucket = subject->buckets[subject->size];
 
     memcpy(bench->data, bench->source, wring_measure_size(subject->size) * sizeof(float));
-    enum wring_status status = wring_barrier(bench->job->world);
+    enum wring_status status = wring_barrier(bench->job->world, NULL, NULL);
     uint64_t began = wring_now_ns();
     if (status == WRING_OK)
         status = wring_bucket_post(bucket);

@@ -14,7 +14,7 @@
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
                                             uint64_t n)
 {
-    return wring_allreduce(job->world, times, n, WRING_F64, WRING_MAX, NULL, NULL);
+    return wring_allreduce(job->world, times, times, n, WRING_F64, WRING_MAX, NULL, NULL);
 }
 
 enum wring_status wring_calibration_agree(struct wring_calibration *job, bool *more)

@@ -50,7 +50,8 @@ static enum wring_status agree_on_sizes(struct wring_calibration *job)
 {
     job->max_elems = wring_measure_fit_memory(job->params->max_elems, job->wants.codecs.n,
                                               job->machine.ranks_per_node);
-    return wring_allreduce(job->world, &job->max_elems, 1, WRING_I64, WRING_MIN, NULL, NULL);
+    return wring_allreduce(job->world, &job->max_elems, &job->max_elems, 1, WRING_I64, WRING_MIN,
+                           NULL, NULL);
 }
 
 void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise)

@@ -35,8 +35,8 @@ static enum wring_status run(const struct wring_link_bench *bench, enum wring_li
 
     switch (step) {
     case WRING_LINK_ALLREDUCE: /* passes the link twice */
-        return wring_allreduce(bench->group, bench->data, half * bench->members, WRING_F32,
-                               WRING_SUM, NULL, NULL);
+        return wring_allreduce(bench->group, bench->data, bench->data, half * bench->members,
+                               WRING_F32, WRING_SUM, NULL, NULL);
     case WRING_LINK_REDUCE_SCATTER:
         return wring_reduce_scatter(bench->group, bench->data, own, elems, WRING_F32, WRING_SUM,
                                     NULL, NULL);
@@ -56,7 +56,7 @@ static enum wring_status run(const struct wring_link_bench *bench, enum wring_li
 static enum wring_status time_one(struct wring_link_bench *bench, enum wring_link_step step,
                                   uint32_t size, double *us)
 {
-    enum wring_status status = wring_barrier(bench->job->world);
+    enum wring_status status = wring_barrier(bench->job->world, NULL, NULL);
     uint64_t began = wring_now_ns();
 
     if (status == WRING_OK && bench->group != NULL)

@@ -93,7 +93,7 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
     atomic_store(&worker->wanted, works);
     if (works)
         sem_post(&worker->go);
-    enum wring_status status = wring_barrier(job->world);
+    enum wring_status status = wring_barrier(job->world, NULL, NULL);
     uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
     uint64_t used_ns = cpu_ns(worker);
     out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
@@ -102,7 +102,7 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
                     (double)(cpu_ns(worker) - used_ns) / out->ns};
     atomic_store(&worker->wanted, false);
     if (status == WRING_OK)
-        status = wring_allreduce(job->world, had, 2, WRING_F64, WRING_SUM, NULL, NULL);
+        status = wring_allreduce(job->world, had, had, 2, WRING_F64, WRING_SUM, NULL, NULL);
     out->turns_per_ns = had[0];
     out->processors = had[1];
     return status;
@@ -119,8 +119,8 @@ static enum wring_status take(struct wring_calibration *job, const struct window
 
     out->wake_us[out->rounds] = lost * woken->ns / 1e3 / woken->woken;
     out->core_share[out->rounds] = all > 0 ? asleep->processors / all : 1;
-    return wring_allreduce(job->world, &out->wake_us[out->rounds++], 1, WRING_F64, WRING_AVG, NULL,
-                           NULL);
+    double *mean_us = &out->wake_us[out->rounds++];
+    return wring_allreduce(job->world, mean_us, mean_us, 1, WRING_F64, WRING_AVG, NULL, NULL);
 }
 
 static enum wring_status run_round(struct wring_calibration *job, struct worker *worker,

@@ -81,7 +81,7 @@ static enum wring_status combine(struct wring_session *session, struct demo_run_
     enum wring_status status = wring_broadcast(world, &root_hash, sizeof(root_hash), 0, NULL, NULL);
     numbers[3] = root_hash != hash;
     if (status == WRING_OK)
-        status = wring_allreduce(world, numbers, 4, WRING_F32, WRING_AVG, NULL, NULL);
+        status = wring_allreduce(world, numbers, numbers, 4, WRING_F32, WRING_AVG, NULL, NULL);
     result->step_us = numbers[0];
     result->wire_bytes = numbers[1];
     result->cpu_per_s = numbers[2];
@@ -123,7 +123,7 @@ static int run(struct measuring *m, const struct demo_config *config, const char
              evaluate       ? "loss"
              : link != NULL ? link
                             : "alone");
-    enum wring_status status = wring_barrier(wring_session_world(m->control));
+    enum wring_status status = wring_barrier(wring_session_world(m->control), NULL, NULL);
     if (status == WRING_OK && demo_train(&run, result) != 0)
         return 1;
     if (status == WRING_OK)

@@ -119,8 +119,8 @@ static double evaluate(struct trainer *trainer)
         demo_batch_held_out(run, model, b);
         mean += (float)(demo_model_forward(model, model->batch) / batches);
     }
-    enum wring_status status = wring_allreduce(wring_session_world(trainer->session), &mean, 1,
-                                               WRING_F32, WRING_AVG, NULL, NULL);
+    enum wring_status status = wring_allreduce(wring_session_world(trainer->session), &mean, &mean,
+                                               1, WRING_F32, WRING_AVG, NULL, NULL);
     if (status != WRING_OK)
         trainer->failed = true;
     return (double)mean;
@@ -265,7 +265,7 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
 static int all_done(const struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
-    enum wring_status status = wring_barrier(wring_session_world(run->control));
+    enum wring_status status = wring_barrier(wring_session_world(run->control), NULL, NULL);
     return status == WRING_OK ? 0 : demo_fail(run->control, run->rank, "end of a run", status);
 }
 

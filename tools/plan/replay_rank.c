@@ -93,7 +93,8 @@ static enum wring_status gather(struct replay *replay)
 
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
         status = wring_allreduce(replay->sides[i].world, replay->sides[i].times_us,
-                                 replay->params->iterations, WRING_F64, WRING_MAX, NULL, NULL);
+                                 replay->sides[i].times_us, replay->params->iterations, WRING_F64,
+                                 WRING_MAX, NULL, NULL);
     return status;
 }
 
@@ -137,7 +138,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
         status = gather(replay);
     double means[2] = {first->wire_bytes / n, first->cpu_us / n}; /* of an iteration */
     if (status == WRING_OK)
-        status = wring_allreduce(first->world, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
+        status = wring_allreduce(first->world, means, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
         status = wring_replay_side_check(&replay->sides[i], &out->wrong);
     if (status != WRING_OK)

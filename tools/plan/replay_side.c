@@ -87,10 +87,10 @@ static void run_optimizer(const struct wring_replay_side *side)
 enum wring_status wring_replay_side_run(struct wring_replay_side *side, double *us)
 {
     /* who shares a core with another writes nothing while that one is still at its last one */
-    enum wring_status status = wring_barrier(side->world);
+    enum wring_status status = wring_barrier(side->world, NULL, NULL);
     if (status == WRING_OK) {
         write_gradients(side);
-        status = wring_barrier(side->world);
+        status = wring_barrier(side->world, NULL, NULL);
     }
     if (status != WRING_OK)
         return status;
@@ -117,10 +117,11 @@ enum wring_status wring_replay_side_check(struct wring_replay_side *side, uint64
                                       side->round);
     }
     if (status == WRING_OK)
-        status = wring_allreduce(side->world, least, side->n, WRING_I64, WRING_MIN, NULL, NULL);
+        status =
+            wring_allreduce(side->world, least, least, side->n, WRING_I64, WRING_MIN, NULL, NULL);
     if (status == WRING_OK)
-        status = wring_allreduce(side->world, most, 2 * (uint64_t)side->n, WRING_I64, WRING_MAX,
-                                 NULL, NULL);
+        status = wring_allreduce(side->world, most, most, 2 * (uint64_t)side->n, WRING_I64,
+                                 WRING_MAX, NULL, NULL);
     for (uint32_t i = 0; i < side->n && status == WRING_OK; i++)
         *wrong += bad[i] != 0 || least[i] != most[i];
     free(least);

@@ -33,19 +33,24 @@ static uint64_t fold_text(uint64_t hash, const char *text)
     return hash;
 }
 
-static bool reduces(const struct wring_call *call)
+static bool reduces(const struct wring_op_check *call)
 {
     return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
 }
 
-void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT])
+const char *wring_call_name(enum wring_call_kind kind)
 {
     static const char *const names[] = {
         [WRING_CALL_ALLREDUCE] = "allreduce", [WRING_CALL_REDUCE_SCATTER] = "reduce-scatter",
         [WRING_CALL_ALLGATHER] = "allgather", [WRING_CALL_ALLTOALL] = "alltoall",
         [WRING_CALL_BROADCAST] = "broadcast", [WRING_CALL_BARRIER] = "barrier",
     };
-    const char *name = names[call->kind];
+    return names[kind];
+}
+
+void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL_TEXT])
+{
+    const char *name = wring_call_name(call->kind);
     bool raw = strcmp(call->codec, "none") == 0;
 
     if (call->kind == WRING_CALL_BARRIER)
@@ -64,7 +69,7 @@ void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEX
  * Calls that differ in nothing but kind, type or operation never have the same tag; others by a
  * chance of 2^-WRING_TAG_BITS, and then the tags of all calls that follow tell.
  */
-static uint32_t add_call(struct wring_calls *calls, const struct wring_call *call)
+static uint32_t add_call(struct wring_calls *calls, const struct wring_op_check *call)
 {
     uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
     uint64_t hash = fold(fold(calls->history, call->root), call->elems);

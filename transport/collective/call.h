@@ -31,7 +31,7 @@ enum wring_call_kind { /* values are part of the wire format */
 };
 
 /** What must be the same on all members. */
-struct wring_call {
+struct wring_op_check {
     enum wring_call_kind kind;
     enum wring_dtype dtype;
     enum wring_op op;
@@ -45,15 +45,18 @@ struct wring_calls {
     uint64_t begun;   /* how many; the one under way is call begun - 1 */
     uint64_t history; /* hash of all of them */
     struct {
-        struct wring_call call;
+        struct wring_op_check call;
         uint64_t history; /* up to and with this one */
     } kept[WRING_CALLS_KEPT];
     uint64_t look_ns; /* when to see next whether the one under way gets on */
     uint32_t stated;  /* how often it was stated */
 };
 
+/** "allreduce"; a static string. */
+const char *wring_call_name(enum wring_call_kind kind);
+
 /** "allreduce of 1000 f32, sum, bf16" */
-void wring_call_describe(const struct wring_call *call, char text[WRING_CALL_TEXT]);
+void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL_TEXT]);
 
 /** The collective's work is a new call: tag its pieces. @return the tag */
 uint32_t wring_calls_begin(struct wring_collective *collective);

@@ -111,8 +111,10 @@ void wring_collective_free_task(struct wring_task *task)
 void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes)
 {
     struct wring_collective *collective = task->collective;
+    bool sum = task->kind == WRING_TASK_REDUCE;
+    bool staged = sum ? collective->work.out_staged : collective->work.in_staged;
 
-    if (collective->work.staged && piece != task->slot && bytes > 0)
+    if (staged && piece != task->slot && bytes > 0)
         piece = memcpy(task->slot, piece, bytes);
     task->state = WRING_TASK_SENDING;
     task->piece = piece;
@@ -127,8 +129,11 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
 static struct wring_region *region_for(const struct wring_task *task, const struct wring_peer *peer)
 {
     const struct wring_collective *collective = task->collective;
+    const struct wring_work *work = &collective->work;
     const struct wring_block *block =
-        task->piece == task->slot ? collective->slots : collective->work.block;
+        task->kind == WRING_TASK_REDUCE ? work->out_block : work->in_block;
+    if (task->piece == task->slot)
+        block = collective->slots;
     return block != NULL ? block->regions[peer->device] : NULL;
 }
 

@@ -83,26 +83,31 @@ struct wring_collective_ops {
 /** What a step works on; set before a post if it changes. */
 struct wring_work {
     const struct wring_collective_ops *ops;
-    struct wring_call call; /* if the collective has calls */
+    struct wring_op_check call; /* if the collective has calls */
     struct wring_geometry geometry;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
     enum wring_op op;
     struct wring_memory_place place; /* of in and out */
     const void *in;                  /* what we contribute, from element in_origin on */
-    void *out; /* what we end with, from element out_origin on; allreduce: the same as in */
+    void *out; /* what we end with, from element out_origin on; in place: the same as in */
     uint64_t in_origin, out_origin;
-    const struct wring_block *block; /* where pieces sent as they are lie, if registered */
-    uint32_t root;  /* exchange: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;    /* exchange: one piece goes to all, not one to each */
-    uint32_t ranks; /* that an average is over; 0: the members */
-    bool keep;      /* sharded: the owners keep the sums */
-    bool sync;      /* flat: exchange something even if there are no elements */
-    bool placed;    /* the sum of each shard, of an exchange what each contributes, goes straight
-                       into everyone's data */
-    bool direct;    /* sharded, and everyone's data is mapped: owners read contributions there, and
-                       a member sends each of them no more than the word that its own is ready */
-    bool staged;    /* raw pieces are copied into slots: a device cannot send from where they lie */
+    const struct wring_block *in_block,
+        *out_block;        /* registered memory that pieces are sent from as
+                              they are: what we contribute, sums; or NULL */
+    uint64_t result_bytes; /* of out, for the call's result */
+    int32_t priority;      /* of a call */
+    uint32_t root;         /* exchange: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;           /* exchange: one piece goes to all, not one to each */
+    uint32_t ranks;        /* that an average is over; 0: the members */
+    bool keep;             /* sharded: the owners keep the sums */
+    bool sync;             /* flat: exchange something even if there are no elements */
+    bool placed; /* the sum of each shard, of an exchange what each contributes, goes straight
+                    into everyone's data */
+    bool direct; /* sharded, and everyone's data is mapped: owners read contributions there, and
+                    a member sends each of them no more than the word that its own is ready */
+    bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
+                                   they lie */
 };
 
 /** What the steps so far took. Written by the thread that makes progress. */

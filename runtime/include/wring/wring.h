@@ -285,16 +285,38 @@ void wring_group_destroy(struct wring_group *group);
 /** The group of all ranks; lives as long as the session. */
 struct wring_group *wring_session_world(struct wring_session *session);
 
+/** How an operation ended. Start from WRING_RESULT_INIT. */
+struct wring_result {
+    size_t struct_bytes;
+    enum wring_status status;
+    int32_t rank;   /* whose fault it was; -1: no rank's */
+    uint64_t tag;   /* 0: collectives have none */
+    uint64_t bytes; /* of the result that this member has in memory now; 0 after an error */
+};
+#define WRING_RESULT_INIT WRING_SIZED(struct wring_result)
+
+/** Options of an immediate call; NULL stands for the defaults. Start from WRING_CALL_INIT. The call
+ * copies what it needs. */
+struct wring_call {
+    size_t struct_bytes;
+    const char *codec; /* spec; NULL: "none" */
+    int32_t priority;  /* smaller leaves first, among groups; calls of one group keep their order */
+};
+#define WRING_CALL_INIT WRING_SIZED(struct wring_call)
+
 /*
  * Immediate calls. All members of a group call the same ones, with the same counts, types,
  * operations and codecs, in the same order. Several may be under way: those of one group run one
  * after the other, those of different groups side by side. Buffers may be any memory (foreign
  * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
- * request is done. NULL request: the call waits.
+ * request is done. A call with request NULL waits for its end.
  *
- * codec is a spec without +ef, NULL = "none"; others take f32 only, and of the reductions sums and
- * averages; "in>out" has a meaning for allreduce alone. Where all members end with the same
- * elements (allreduce, allgather, broadcast) they end with the same bits.
+ * Where a call has in and out, they are the same memory in one way only, which each call states;
+ * else they do not overlap. wring never writes to an in that is not also the call's out.
+ *
+ * A codec takes f32 only, and of the reductions sums and averages, and keeps no residual (no +ef).
+ * "in>out" has a meaning for wring_allreduce() and wring_reduce() alone. Where all members end with
+ * the same elements (allreduce, allgather, broadcast) they end with the same bits.
  *
  * A call chooses its scheme by size and codec. It never goes hierarchically: WRING_SCHEME is for
  * buckets, and the first allreduce that it would otherwise be for logs that, once in a session.
@@ -308,15 +330,19 @@ struct wring_group *wring_session_world(struct wring_session *session);
  * elements where the others have some may hear of it in a later call only.
  *
  * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation, or one that keeps a residual), WRING_ERR_MISMATCH (see above; or a setting that
- * members have otherwise: then nothing has begun and the session goes on), WRING_ERR_NO_MEMORY,
- * WRING_ERR_PEER.
+ * operation, or one that keeps a residual; an operation for that type), WRING_ERR_MISMATCH (see
+ * above; or a setting that members have otherwise: then nothing has begun and the session goes on),
+ * WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
  */
 
-/** buf, [elems], becomes the reduction of all members' buf, with the same bits on each. */
-enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t elems,
-                                  enum wring_dtype dtype, enum wring_op op, const char *codec,
-                                  struct wring_request **request);
+/**
+ * out becomes the reduction of all members' in, with the same bits on each.
+ * @param in   [elems]
+ * @param out  [elems]; may be `in`, else it does not overlap
+ */
+enum wring_status wring_allreduce(struct wring_group *group, const void *in, void *out,
+                                  uint64_t elems, enum wring_dtype dtype, enum wring_op op,
+                                  const struct wring_call *how, struct wring_request **request);
 
 /**
  * Member m ends with the reduction of everyone's m-th run of elems. What a member contributes to
@@ -326,7 +352,8 @@ enum wring_status wring_allreduce(struct wring_group *group, void *buf, uint64_t
  */
 enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
-                                       const char *codec, struct wring_request **request);
+                                       const struct wring_call *how,
+                                       struct wring_request **request);
 
 /**
  * Everyone ends with all contributions, in rank order, with the same bits on each: with a codec a
@@ -335,8 +362,8 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
  * @param out  [members * elems]
  */
 enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
-                                  uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                  struct wring_request **request);
+                                  uint64_t elems, enum wring_dtype dtype,
+                                  const struct wring_call *how, struct wring_request **request);
 
 /**
  * Run m of a member's in goes to member m, where it becomes the run of that member in out. What
@@ -344,8 +371,8 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
  * @param in, out  [members * elems] each, not overlapping
  */
 enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
-                                 uint64_t elems, enum wring_dtype dtype, const char *codec,
-                                 struct wring_request **request);
+                                 uint64_t elems, enum wring_dtype dtype,
+                                 const struct wring_call *how, struct wring_request **request);
 
 /**
  * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
@@ -355,16 +382,22 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
  * @param bytes  with a codec a multiple of 4
  */
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
-                                  uint32_t root, const char *codec, struct wring_request **request);
+                                  uint32_t root, const struct wring_call *how,
+                                  struct wring_request **request);
 
-/** Returns when all members have called it. */
-enum wring_status wring_barrier(struct wring_group *group);
+/** Done when all members have called it. A codec is refused: WRING_ERR_INVALID. */
+enum wring_status wring_barrier(struct wring_group *group, const struct wring_call *how,
+                                struct wring_request **request);
 
-/** Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
+/**
+ * Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
  * must not be used again; WRING_ERR_AGAIN and WRING_ERR_TIMEOUT leave it. Requests that nobody
- * waits for to their end are freed by wring_session_close(). */
-enum wring_status wring_request_test(struct wring_request *request);
-enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns);
+ * waits for to their end are freed by wring_session_close().
+ * @param result  out, once the request has ended; its struct_bytes is set before. May be NULL
+ */
+enum wring_status wring_request_test(struct wring_request *request, struct wring_result *result);
+enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns,
+                                     struct wring_result *result);
 
 /** Why the session failed. Start from WRING_ERROR_DETAIL_INIT. */
 struct wring_error_detail {
