@@ -5,17 +5,21 @@
 
 #define HEAD_BYTES 16
 
+size_t wring_control_pack(const struct wring_control *control, uint8_t *out)
+{
+    size_t text_bytes = strlen(control->text);
+    wring_put_u32(out, control->kind);
+    wring_put_u32(out + 4, control->a);
+    wring_put_u32(out + 8, control->b);
+    wring_put_u32(out + 12, control->c);
+    memcpy(out + HEAD_BYTES, control->text, text_bytes);
+    return HEAD_BYTES + text_bytes;
+}
+
 enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
 {
     uint8_t message[WRING_SEND_MAX];
-    size_t text_bytes = strlen(control->text);
-
-    wring_put_u32(message, control->kind);
-    wring_put_u32(message + 4, control->a);
-    wring_put_u32(message + 8, control->b);
-    wring_put_u32(message + 12, control->c);
-    memcpy(message + HEAD_BYTES, control->text, text_bytes);
-    return conn->provider->ops->send(conn, message, HEAD_BYTES + text_bytes);
+    return conn->provider->ops->send(conn, message, wring_control_pack(control, message));
 }
 
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)

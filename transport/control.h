@@ -28,6 +28,9 @@ struct wring_control {
 /** Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);
 
+/** @param out  [WRING_SEND_MAX] @return bytes */
+size_t wring_control_pack(const struct wring_control *control, uint8_t *out);
+
 /** Over a connection, whether it counts as standing or not. Errors: those of the provider's send.
  */
 enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control);

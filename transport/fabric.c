@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "transport/control.h"
+#include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
 #include "transport/liveness.h"
 
@@ -51,6 +52,7 @@ void wring_fabric_destroy(struct wring_fabric *fabric)
         wring_peer_drop(&fabric->peers[i]);
     for (uint32_t i = 0; i < fabric->n_devices; i++)
         fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
+    wring_control_tree_destroy(fabric->tree);
     free(fabric->peers);
     wring_blobs_finish(&fabric->blobs);
     free(fabric);
@@ -147,31 +149,43 @@ static void tick(struct wring_fabric *fabric)
     fabric->tick_ns = wring_now_ns();
 }
 
+/** What few polls have to do. @return true if anything came */
+static bool do_chores(struct wring_fabric *fabric)
+{
+    bool armed = fabric->armed, owes_welcomes = fabric->owes_welcomes;
+    fabric->has_chores = fabric->armed = fabric->owes_welcomes = false;
+    if (owes_welcomes)
+        wring_connect_welcome(fabric);
+    return armed && wring_liveness_look(fabric);
+}
+
 bool wring_fabric_poll(struct wring_fabric *fabric)
 {
     struct wring_event events[EVENTS_PER_POLL];
+    uint32_t n_devices = fabric->state == WRING_FABRIC_FAILED ? 0 : fabric->n_devices;
     bool any = false;
 
     tick(fabric);
-    if (fabric->state == WRING_FABRIC_FAILED)
-        return false;
     fabric->round++;
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+    for (uint32_t i = 0; i < n_devices; i++) {
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         for (size_t e = 0; e < n; e++)
             dispatch(fabric, i, &events[e], n - e);
         any |= n > 0;
     }
-    if (fabric->owes_welcomes)
-        wring_connect_welcome(fabric);
-    wring_liveness_tick(fabric);
+    if (fabric->has_chores)
+        any |= do_chores(fabric);
+    any |= wring_liveness_tick(fabric);
     fabric->moving = any;
     return any;
 }
 
 void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set)
 {
+    fabric->armed = fabric->has_chores = true;
+    if (fabric->tree != NULL)
+        wring_control_tree_arm(fabric->tree, set);
     if (fabric->state == WRING_FABRIC_FAILED)
         return;
     for (uint32_t i = 0; i < fabric->n_devices; i++)

@@ -70,7 +70,7 @@ enum wring_fabric_state {
     WRING_FABRIC_JOINING,
     WRING_FABRIC_WORKING,
     WRING_FABRIC_FAILING, /* the abort is being told, a short while at most */
-    WRING_FABRIC_FAILED,  /* all connections are closed */
+    WRING_FABRIC_FAILED,  /* all connections are closed, but for the tree's */
 };
 
 /** Why the job failed. */
@@ -99,6 +99,8 @@ struct wring_mishap {
     char text[3 * WRING_TEXT_MAX];
 };
 
+struct wring_control_tree;
+
 struct wring_fabric {
     const struct wring_config *config;
     const struct wring_log *log;
@@ -112,16 +114,19 @@ struct wring_fabric {
     struct wring_blobs blobs;   /* what all ranks said of themselves */
     enum wring_fabric_state state;
     struct wring_mishap mishap;
-    bool told_apart;    /* of a peer on this host that shares no memory with us */
-    bool owes_welcomes; /* some peer has not heard that it was taken */
-    bool crowded;       /* ranks of this machine have fewer cores than they are */
-    bool told_pages;    /* what buffers lie on was logged */
-    uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
-    unsigned unticked;  /* polls since */
-    bool ticked;        /* the last one read the clock */
-    bool moving;        /* the last one brought something */
-    uint64_t round;     /* how often they were */
-    uint64_t judged_ns; /* when peers' silence was last looked at */
+    struct wring_control_tree *tree; /* NULL: there is but one rank */
+    bool told_apart;                 /* of a peer on this host that shares no memory with us */
+    bool has_chores;                 /* for the next poll: one of these two */
+    bool owes_welcomes;              /* some peer has not heard that it was taken */
+    bool armed;                      /* somebody may sleep after it */
+    bool crowded;                    /* ranks of this machine have fewer cores than they are */
+    bool told_pages;                 /* what buffers lie on was logged */
+    uint64_t tick_ns;                /* when events were polled, about: see wring_fabric_poll() */
+    unsigned unticked;               /* polls since */
+    bool ticked;                     /* the last one read the clock */
+    bool moving;                     /* the last one brought something */
+    uint64_t round;                  /* how often they were */
+    uint64_t judged_ns;              /* when the tree and peers' silence were last looked at */
     uint64_t failing_until_ns;
     struct wring_failure failure;
     atomic_int failed;           /* enum wring_status; set after failure was written */
@@ -178,7 +183,7 @@ void wring_fabric_renew_windows(struct wring_fabric *fabric);
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**
- * Connect to all ranks; blocks until the mesh stands.
+ * Connect to all ranks, and in the control tree; blocks until both stand.
  * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile
  * @param blobs      everyone's description; becomes the fabric's
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks

@@ -87,12 +87,12 @@ static void say_welcome(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     const struct wring_control welcome = {.kind = WRING_CONTROL_WELCOME};
     peer->owes_welcome = wring_control_say(peer->conn, &welcome) == WRING_ERR_AGAIN;
-    fabric->owes_welcomes |= peer->owes_welcome;
+    if (peer->owes_welcome)
+        fabric->owes_welcomes = fabric->has_chores = true;
 }
 
 void wring_connect_welcome(struct wring_fabric *fabric)
 {
-    fabric->owes_welcomes = false;
     for (uint32_t i = 0; i < fabric->size; i++)
         if (fabric->peers[i].owes_welcome)
             say_welcome(fabric, &fabric->peers[i]);

@@ -54,6 +54,10 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
         wring_write_sized(out, device->address, device->address_bytes);
     }
     wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
+    struct wring_control_tree_place place = {NULL, 0};
+    if (fabric->tree != NULL)
+        place = wring_control_tree_place(fabric->tree);
+    wring_write_sized(out, place.address, place.bytes);
 }
 
 bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
@@ -72,6 +76,7 @@ bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
         out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
     }
     wring_read_text(&reader, out->lacks, sizeof(out->lacks));
+    out->tree.address = wring_read_sized(&reader, &out->tree.bytes);
     return !reader.failed && reader.bytes == 0;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the mesh comes to stand as a session opens: the higher rank dials the lower one. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "transport/fabric_connect.h"
+#include "transport/fabric_describe.h"
 
 #define WRING_MODULE "fabric"
 #define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
@@ -14,7 +16,7 @@ static uint32_t first_missing(const struct wring_fabric *fabric)
     for (uint32_t i = 0; i < fabric->size; i++)
         if (i != fabric->rank && fabric->peers[i].state != WRING_PEER_READY)
             return i;
-    return fabric->size;
+    return fabric->tree != NULL ? wring_control_tree_missing(fabric->tree) : fabric->size;
 }
 
 /** Nothing came: sleep until something does, but look after the other ranks too. */
@@ -77,6 +79,27 @@ static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstr
     return fabric->mishap.status;
 }
 
+/** Begin with the control tree. */
+static enum wring_status join_tree(struct wring_fabric *fabric)
+{
+    struct wring_description *one = calloc(1, sizeof(*one));
+    struct wring_control_tree_place *places = calloc(fabric->size, sizeof(*places));
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+    bool read = one != NULL && places != NULL;
+
+    for (uint32_t i = 0; i < fabric->size && read; i++) {
+        read = wring_description_read(&fabric->blobs, i, one);
+        places[i] = one->tree;
+    }
+    if (read && fabric->tree != NULL)
+        status = wring_control_tree_join(fabric->tree, places);
+    else if (read)
+        status = WRING_OK;
+    free(places);
+    free(one);
+    return status;
+}
+
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
                                        uint64_t deadline_ns)
@@ -84,6 +107,8 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
     fabric->blobs = *blobs;
     *blobs = (struct wring_blobs){0};
     enum wring_status status = wring_fabric_choose(fabric, &fabric->blobs);
+    if (status == WRING_OK)
+        status = join_tree(fabric);
     for (uint32_t i = 0; status == WRING_OK && i < fabric->rank; i++)
         if (wring_connect_dial(fabric, &fabric->peers[i]) == WRING_ERR_NO_MEMORY)
             status = WRING_ERR_NO_MEMORY;

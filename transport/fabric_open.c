@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "transport/control_tree.h"
 #include "transport/fabric.h"
 #include "transport/interface.h"
+#include "transport/liveness.h"
 #include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
@@ -157,6 +159,23 @@ static enum wring_status open_named(struct wring_fabric *fabric,
     return WRING_ERR_UNSUPPORTED;
 }
 
+/** By the rendezvous' addresses, whatever providers are used. */
+static enum wring_status open_tree(struct wring_fabric *fabric,
+                                   const struct wring_fabric_params *params)
+{
+    struct wring_control_tree_params tree = {
+        .config = fabric->config,
+        .log = fabric->log,
+        .rank = params->rank,
+        .size = params->size,
+        .bind = params->bind[0] != '\0' ? params->bind : NULL,
+        .handler = {fabric, wring_liveness_told, wring_liveness_lost},
+    };
+    memcpy(tree.secret, params->secret, sizeof(tree.secret));
+    memcpy(tree.job, params->job, sizeof(tree.job));
+    return wring_control_tree_create(&tree, &fabric->tree);
+}
+
 enum wring_status wring_fabric_open(struct wring_fabric *fabric,
                                     const struct wring_fabric_params *params)
 {
@@ -174,5 +193,7 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
         else if (list_names(params->provider, (*ops)->name))
             status = open_named(fabric, *ops, params, bind);
     }
+    if (status == WRING_OK && params->size > 1)
+        status = open_tree(fabric, params);
     return status;
 }

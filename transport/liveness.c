@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
 
 #define WRING_MODULE "fabric"
-#define TELL_NS (500 * WRING_NS_PER_MS) /* how long a failure is told before connections close */
-#define LOOK_EVERY_NS (1 * WRING_NS_PER_MS)
+#define TELL_NS (500 * WRING_NS_PER_MS)  /* how long a failure is told before connections close */
 #define LEAVE_NS (500 * WRING_NS_PER_MS) /* how long a good-bye waits to be heard */
 
 static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
@@ -19,7 +19,7 @@ static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
     return i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY;
 }
 
-static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
+static struct wring_control make_abort(const struct wring_fabric *fabric)
 {
     struct wring_control control = {
         .kind = WRING_CONTROL_ABORT,
@@ -28,6 +28,12 @@ static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
     };
     snprintf(control.text, sizeof(control.text), "%.*s", (int)sizeof(control.text) - 1,
              fabric->failure.text);
+    return control;
+}
+
+static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    const struct wring_control control = make_abort(fabric);
     peer->owes_abort = wring_control_send(peer, &control) == WRING_ERR_AGAIN;
 }
 
@@ -50,6 +56,9 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     for (uint32_t i = 0; i < fabric->size; i++)
         if (is_peer(fabric, i))
             send_abort(fabric, &fabric->peers[i]);
+    const struct wring_control control = make_abort(fabric);
+    if (fabric->tree != NULL)
+        wring_control_tree_tell(fabric->tree, &control);
 }
 
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out)
@@ -66,7 +75,7 @@ static bool is_local(enum wring_status status)
     return status == WRING_ERR_SYSTEM || status == WRING_ERR_NO_MEMORY;
 }
 
-static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
+static void heard_abort(struct wring_fabric *fabric, uint32_t from,
                         const struct wring_control *control)
 {
     enum wring_status status = (enum wring_status)control->a;
@@ -76,10 +85,9 @@ static void heard_abort(struct wring_fabric *fabric, struct wring_peer *peer,
     if (rank < -1 || rank >= (int32_t)fabric->size)
         rank = -1;
 
-    peer->acked = true;
     if (rank == (int32_t)fabric->rank)
         wring_fabric_fail(fabric, WRING_ERR_PEER, rank, "rank %" PRIu32 " gave up on this rank: %s",
-                          peer->rank, control->text);
+                          from, control->text);
     else
         wring_fabric_fail(fabric, status, rank, "%s", control->text);
 }
@@ -117,7 +125,8 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:
-        heard_abort(fabric, peer, control);
+        peer->acked = true;
+        heard_abort(fabric, peer->rank, control);
         return;
     case WRING_CONTROL_BYE:
         peer->left = true;
@@ -135,6 +144,41 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
                                   control->a | (uint64_t)control->b << 32, wring_now_ns());
         return;
     }
+}
+
+void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *control)
+{
+    struct wring_fabric *fabric = arg;
+    if (control->kind == WRING_CONTROL_ABORT)
+        heard_abort(fabric, from, control);
+    else if (control->kind == WRING_CONTROL_BYE)
+        fabric->peers[from].left = true;
+}
+
+static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
+{
+    wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)rank,
+                      "rank %" PRIu32 " gave no sign of life for %.3g s (WRING_PEER_TIMEOUT): "
+                      "it hangs, is stopped, or is cut off",
+                      rank, (double)fabric->config->peer_timeout_ns / 1e9);
+}
+
+void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text)
+{
+    struct wring_fabric *fabric = arg;
+    const struct wring_peer *peer = &fabric->peers[rank];
+
+    if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
+        return;
+    if (fabric->state == WRING_FABRIC_JOINING)
+        wring_connect_failed(fabric, WRING_ERR_PEER, peer,
+                             "no connection to rank %" PRIu32 " over tcp, for control: %s", rank,
+                             text);
+    else if (status == WRING_ERR_TIMEOUT)
+        fail_silent(fabric, rank);
+    else
+        wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)rank,
+                          "rank %" PRIu32 " is lost (control over tcp): %s", rank, text);
 }
 
 /** All peers have heard, or are gone. */
@@ -182,32 +226,48 @@ static void judge(struct wring_fabric *fabric, struct wring_peer *peer)
     if (peer->left)
         return;
     if (now > peer->heard_ns && now - peer->heard_ns > fabric->config->peer_timeout_ns) {
-        wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)peer->rank,
-                          "rank %" PRIu32 " gave no sign of life for %.3g s (WRING_PEER_TIMEOUT): "
-                          "it hangs, is stopped, or is cut off",
-                          peer->rank, (double)fabric->config->peer_timeout_ns / 1e9);
+        fail_silent(fabric, peer->rank);
         return;
     }
     if (now - peer->sent_ns >= fabric->config->heartbeat_ns)
         wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_HEARTBEAT});
 }
 
-void wring_liveness_tick(struct wring_fabric *fabric)
+bool wring_liveness_look(struct wring_fabric *fabric)
 {
-    uint64_t previous_ns = fabric->judged_ns;
+    return fabric->tree != NULL && wring_control_tree_poll(fabric->tree, fabric->tick_ns);
+}
 
-    if (fabric->state == WRING_FABRIC_FAILING) {
-        tick_failing(fabric);
-        return;
-    }
-    if (fabric->state != WRING_FABRIC_WORKING || fabric->tick_ns - previous_ns < LOOK_EVERY_NS)
-        return;
-    fabric->judged_ns = fabric->tick_ns;
+static void judge_all(struct wring_fabric *fabric, uint64_t previous_ns)
+{
     forgive_own_absence(fabric, previous_ns);
     for (uint32_t i = 0; i < fabric->size; i++)
         if (is_peer(fabric, i))
             judge(fabric, &fabric->peers[i]);
     ask_time(fabric);
+}
+
+/** The job has not begun, or is over. @return true if the tree is to be looked at each time */
+static bool tick_otherwise(struct wring_fabric *fabric)
+{
+    if (fabric->state == WRING_FABRIC_FAILING)
+        tick_failing(fabric);
+    return fabric->state == WRING_FABRIC_JOINING;
+}
+
+bool wring_liveness_tick(struct wring_fabric *fabric)
+{
+    uint64_t previous_ns = fabric->judged_ns;
+
+    if (fabric->state != WRING_FABRIC_WORKING && tick_otherwise(fabric))
+        return wring_liveness_look(fabric);
+    if (fabric->tick_ns - previous_ns < WRING_CONTROL_TREE_LOOK_NS)
+        return false;
+    fabric->judged_ns = fabric->tick_ns;
+    bool any = wring_liveness_look(fabric);
+    if (fabric->state == WRING_FABRIC_WORKING)
+        judge_all(fabric, previous_ns);
+    return any;
 }
 
 uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
@@ -220,7 +280,8 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
     if (fabric->clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(fabric->clocks) >= next)
         return next;
     /* soon, but not before it is looked at again */
-    uint64_t look = fabric->judged_ns + LOOK_EVERY_NS, ask = wring_clocks_next(fabric->clocks);
+    uint64_t look = fabric->judged_ns + WRING_CONTROL_TREE_LOOK_NS,
+             ask = wring_clocks_next(fabric->clocks);
     return ask > look ? ask : look;
 }
 
@@ -268,13 +329,20 @@ void wring_fabric_turn_deaf(struct wring_fabric *fabric)
         fabric->peers[i].owes_bye = is_peer(fabric, i);
     }
     say_owed_byes(fabric);
+    if (fabric->tree != NULL)
+        wring_control_tree_leave(fabric->tree);
+}
+
+static bool tree_left(const struct wring_fabric *fabric)
+{
+    return fabric->tree == NULL || wring_control_tree_has_left(fabric->tree);
 }
 
 void wring_fabric_leave(struct wring_fabric *fabric)
 {
     uint64_t deadline = wring_deadline_in(LEAVE_NS);
 
-    while (fabric->state == WRING_FABRIC_WORKING && !all_acked(fabric)) {
+    while (fabric->state == WRING_FABRIC_WORKING && !(all_acked(fabric) && tree_left(fabric))) {
         say_owed_byes(fabric);
         if (wring_fabric_poll(fabric))
             continue;

@@ -9,8 +9,16 @@
 void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
                           const struct wring_control *control);
 
-/** Send what is due, give up on who is silent, end the telling of a failure. */
-void wring_liveness_tick(struct wring_fabric *fabric);
+/** Over the control tree: a rank speaks, or a neighbour there is lost. @param arg  the fabric */
+void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *control);
+void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text);
+
+/** Look at the control tree, which enters the kernel. @return true if anything came */
+bool wring_liveness_look(struct wring_fabric *fabric);
+
+/** Look at the tree now and then, send what is due, give up on who is silent, end the telling of a
+ *  failure. @return true if anything came by the tree */
+bool wring_liveness_tick(struct wring_fabric *fabric);
 
 /** When wring_liveness_tick() has something to do next. */
 uint64_t wring_liveness_deadline(const struct wring_fabric *fabric);

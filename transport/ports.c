@@ -133,7 +133,7 @@ int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage 
     if (fd < 0 && errno == EADDRINUSE && ports->first != 0)
         snprintf(why, bytes,
                  "all ports from %u to %u are in use: widen WRING_PORTS, every rank of a host "
-                 "takes one",
+                 "takes two or more",
                  ports->first, ports->last);
     else if (fd < 0 && errno == EADDRNOTAVAIL) {
         char have[160];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who need not sleep does not enter the kernel over shared memory: neither the thread that posts
- * and waits nor the session's own. Who did sleep is woken by one call.
+ * Who need not sleep does not enter the kernel over shared memory, but to look at the control tree
+ * now and then: neither the thread that posts and waits nor the session's own. Who did sleep is
+ * woken by one call.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include "tests/collective/steady.h"
 #include "tests/lib/procs.h"
 #include "tests/lib/test.h"
+#include "transport/control_tree.h"
 
 #define RANKS 2
 #define STEPS 100
@@ -19,14 +21,17 @@
 #define DEADLINE_S 120
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 #define BURSTS 50
+#define BEATS "WRING_HEARTBEAT=900s" /* each a call of its own */
 #define EDGE 8 /* sleeps that began before calls were counted, and ended after */
 
 /** What the steps of a rank took, for the parent to see. */
 struct ledger {
     struct kernel_calls calls; /* of all steps */
     uint64_t sleeps;           /* that the session knows of, from the first step to the last */
-    unsigned awake;  /* steps of a round in which nobody slept, or was kept waiting for long */
-    unsigned broken; /* of these, in all rounds, steps with a call into the kernel */
+    unsigned awake;      /* steps of a round in which nobody slept, or was kept waiting for long */
+    unsigned broken;     /* of these, in all rounds, steps with a call into the kernel */
+    unsigned long looks; /* at the control tree; in all rounds, which took ... */
+    uint64_t took_ns;    /* ... so long */
     struct kernel_calls first; /* in the first of these */
     unsigned woken;            /* bursts of posts that woke the thread */
     unsigned too_often;        /* and those that did so more often than it slept */
@@ -86,10 +91,13 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
     slept = wring_progress_sleeps(session->progress) - slept;
     add_calls(&ledger->calls, &step);
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
-    if (slept > 0 || step.yields > 0 || wring_now_ns() - began_ns > STEADY_LONG_NS)
+    uint64_t took_ns = wring_now_ns() - began_ns;
+    ledger->took_ns += took_ns;
+    if (slept > 0 || step.yields > 0 || took_ns > STEADY_LONG_NS)
         return status;
     ledger->awake++;
-    if (kernel_calls_sum(&step) > 0 && ledger->broken++ == 0)
+    ledger->looks += step.reads;
+    if (kernel_calls_sum(&step) > step.reads && ledger->broken++ == 0)
         ledger->first = step;
     return status;
 }
@@ -186,7 +194,8 @@ static struct ledger *ledgers_new(void)
 
 static void nobody_sleeps(const char *progress)
 {
-    const char *const settings[] = {"WRING_PROVIDER=shm", progress, "WRING_SPIN=1s", NULL};
+    const char *const settings[] = {"WRING_PROVIDER=shm",       progress, "WRING_SPIN=1s",
+                                    "WRING_PEER_TIMEOUT=1000s", BEATS,    NULL};
     struct ledger *ledgers = ledgers_new();
     REQUIRE(ledgers != NULL, "no shared memory");
     run_job(settings, true, ledgers);
@@ -199,6 +208,9 @@ static void nobody_sleeps(const char *progress)
               "%lu wakes, %lu writes, %lu sends, %lu reads, %lu yields, call %ld",
               progress, r, ledgers[r].broken, first->sleeps, first->futex_waits, first->futex_wakes,
               first->writes, first->sends, first->reads, first->yields, first->other);
+        CHECK(ledgers[r].looks <= ledgers[r].took_ns / WRING_CONTROL_TREE_LOOK_NS + 1,
+              "%s, rank %u: %lu looks at the control tree in %.3f s", progress, r, ledgers[r].looks,
+              (double)ledgers[r].took_ns / 1e9);
     }
     munmap(ledgers, RANKS * sizeof(*ledgers));
 }

@@ -13,6 +13,7 @@
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "tests/provider/mock/mock.h"
+#include "transport/control_tree.h"
 
 #define RANKS 2
 #define SMALL_STEPS 1000 /* of the one bucket that is a message, each */
@@ -24,6 +25,7 @@
  * something. */
 #define LOOK_NS (100 * WRING_NS_PER_MS)
 #define OWED_NS (2 * WRING_NS_PER_MS)
+#define BEATS "WRING_HEARTBEAT=900s" /* each a call of its own */
 
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {
@@ -31,6 +33,8 @@ struct ledger {
     unsigned late;         /* of these, that only woke somebody: the end of an earlier sleep */
     unsigned broken;       /* and, in all rounds, those with any other call into the kernel */
     struct kernel_calls first;
+    unsigned long looks; /* at control trees; in all rounds, which took ... */
+    uint64_t took_ns;    /* ... so long */
 };
 
 static struct {
@@ -93,7 +97,9 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     the.disturbed = !quiet;
     ledger->steps++;
     ledger->awake += awake;
-    unsigned long sum = kernel_calls_sum(&calls);
+    ledger->took_ns += took_ns;
+    ledger->looks += awake ? calls.reads : 0;
+    unsigned long sum = kernel_calls_sum(&calls) - calls.reads;
     /* who gives a contended lock back, and loses its processor before it has told the next one,
      * does so any number of steps later */
     bool late = sum > 0 && sum == calls.futex_wakes;
@@ -156,12 +162,20 @@ static void expect_none(const char *what, const struct ledger *ledger)
           "%lu writes, %lu sends, %lu reads, %lu yields, %lu others (%ld)",
           what, ledger->broken, first->sleeps, first->futex_waits, first->futex_wakes,
           first->writes, first->sends, first->reads, first->yields, first->others, first->other);
+    CHECK(ledger->looks <= RANKS * (ledger->took_ns / WRING_CONTROL_TREE_LOOK_NS + 1),
+          "%s: %lu looks at control trees in %.3f s", what, ledger->looks,
+          (double)ledger->took_ns / 1e9);
 }
 
 static void nobody_sleeps(const char *progress)
 {
-    const char *const settings[] = {"WRING_PROVIDER=verbs", "WRING_SPIN=1s",
-                                    "WRING_CHUNK_BYTES=16k", progress, NULL};
+    const char *const settings[] = {"WRING_PROVIDER=verbs",
+                                    "WRING_SPIN=1s",
+                                    "WRING_CHUNK_BYTES=16k",
+                                    progress,
+                                    BEATS,
+                                    "WRING_PEER_TIMEOUT=1000s",
+                                    NULL};
     struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = run_rank};
     the.small = the.all = (struct ledger){0};
     the.disturbed = the.slow = false;

@@ -509,9 +509,9 @@ static void ports_are_free_though_children_live(void)
 {
     char ports[64];
     const char *settings[] = {"WRING_PROVIDER=tcp", ports, NULL};
-    unsigned first = find_ports(RANKS);
+    unsigned first = find_ports(2 * RANKS); /* for tcp, and for control */
     REQUIRE(first != 0 && pipe2(life, O_CLOEXEC) == 0, "ports and a pipe");
-    snprintf(ports, sizeof(ports), "WRING_PORTS=%u-%u", first, first + RANKS - 1);
+    snprintf(ports, sizeof(ports), "WRING_PORTS=%u-%u", first, first + 2 * RANKS - 1);
     for (int i = 0; i < 3; i++) {
         start(RANKS, settings, run_on_ports);
         job.arg = i < 2 ? &ports : NULL;

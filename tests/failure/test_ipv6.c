@@ -75,9 +75,10 @@ static void all_goes_over_ipv6(void)
     REQUIRE(error == 0, "%s", strerror(error));
     start(3, tcp, run_on_ipv6);
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
-    SAID(0, 0, "0 of IPv4, 4 of IPv6", "closed"); /* two ranks, each by rendezvous and tcp */
+    /* two ranks, each by rendezvous, the control tree and tcp */
+    SAID(0, 0, "0 of IPv4, 6 of IPv6", "closed");
     for (uint32_t i = 1; i < 3; i++)
-        SAID(i, 0, "0 of IPv4, 3 of IPv6", "closed");
+        SAID(i, 0, "0 of IPv4, 4 of IPv6", "closed");
     close(listen_fd);
 }
 

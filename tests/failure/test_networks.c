@@ -92,7 +92,7 @@ static void too_few_ports_are_told(void)
     snprintf(ports, sizeof(ports), "WRING_PORTS=%u-%u", first, first + 1);
     snprintf(line, sizeof(line),
              "all ports from %u to %u are in use: widen WRING_PORTS, every rank of a host takes "
-             "one",
+             "two or more",
              first, first + 1);
     run(settings, false, 2, "address cannot be used");
     for (uint32_t i = 0; i < job.ranks; i++)

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Control trees of many ranks in one thread. One that is dropped without a good-bye has died. */
+#include "transport/control_tree.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tests/lib/test.h"
+
+#define RANKS_MAX 100
+#define PATIENCE_NS (20 * WRING_NS_PER_S)
+
+struct rank {
+    struct wring_control_tree *tree; /* NULL: it is gone */
+    uint32_t heard, aborts, byes;
+    struct wring_control last;
+    uint32_t last_from;
+    uint32_t n_lost;
+    uint32_t lost;
+    enum wring_status lost_status;
+};
+
+static struct rank ranks[RANKS_MAX];
+static uint8_t addresses[RANKS_MAX][WRING_ADDRESS_MAX]; /* outlive who listens there */
+static uint32_t n_ranks;
+static struct wring_config config;
+static const struct wring_log quiet = {NULL, NULL, WRING_LOG_ERROR};
+
+static void on_heard(void *arg, uint32_t from, const struct wring_control *control)
+{
+    struct rank *rank = arg;
+    rank->heard++;
+    rank->aborts += control->kind == WRING_CONTROL_ABORT;
+    rank->byes += control->kind == WRING_CONTROL_BYE;
+    rank->last = *control;
+    rank->last_from = from;
+}
+
+static void on_lost(void *arg, uint32_t lost, enum wring_status status, const char *text)
+{
+    struct rank *rank = arg;
+    (void)text;
+    rank->n_lost++;
+    rank->lost = lost;
+    rank->lost_status = status;
+}
+
+static void set(const char *name, const char *value)
+{
+    REQUIRE(wring_config_set(&config, &quiet, name, value) == WRING_OK, "%s", name);
+}
+
+static void open_one(uint32_t i, uint8_t job)
+{
+    struct wring_control_tree_params params = {
+        .config = &config,
+        .log = &quiet,
+        .rank = i,
+        .size = n_ranks,
+        .secret = {7},
+        .job = {job},
+        .handler = {&ranks[i], on_heard, on_lost},
+    };
+    REQUIRE(wring_control_tree_create(&params, &ranks[i].tree) == WRING_OK, "create");
+}
+
+static void poll_all(void)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        if (ranks[i].tree != NULL)
+            wring_control_tree_poll(ranks[i].tree, wring_now_ns());
+}
+
+/* waits for what the condition says */
+#define UNTIL(condition)                                       \
+    do {                                                       \
+        uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS); \
+        while (!(condition) && wring_now_ns() < deadline_ns)   \
+            poll_all();                                        \
+        CHECK(condition, "in vain");                           \
+    } while (0)
+
+static bool all_stand(void)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        if (ranks[i].tree != NULL && wring_control_tree_missing(ranks[i].tree) != n_ranks)
+            return false;
+    return true;
+}
+
+static void open_all(uint32_t n)
+{
+    struct wring_control_tree_place places[RANKS_MAX];
+    memset(ranks, 0, sizeof(ranks));
+    n_ranks = n;
+    for (uint32_t i = 0; i < n; i++) {
+        open_one(i, 1);
+        places[i] = wring_control_tree_place(ranks[i].tree);
+        memcpy(addresses[i], places[i].address, places[i].bytes);
+        places[i].address = addresses[i];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        REQUIRE(wring_control_tree_join(ranks[i].tree, places) == WRING_OK, "join");
+    UNTIL(all_stand());
+}
+
+static void drop(uint32_t i)
+{
+    wring_control_tree_destroy(ranks[i].tree);
+    ranks[i].tree = NULL;
+}
+
+static void close_all(void)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        drop(i);
+}
+
+static uint32_t neighbours_of(uint32_t rank)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_ranks; i++)
+        n += i != rank && wring_control_tree_is_neighbour(ranks[rank].tree, i);
+    return n;
+}
+
+/** Of all that are there but one. */
+static bool all_heard(uint32_t but, uint32_t n)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        if (i != but && ranks[i].tree != NULL && ranks[i].heard != n)
+            return false;
+    return true;
+}
+
+static void tell(uint32_t from, const char *text)
+{
+    struct wring_control control = {.kind = WRING_CONTROL_ABORT, .a = WRING_ERR_PEER, .b = 3};
+    snprintf(control.text, sizeof(control.text), "%s", text);
+    wring_control_tree_tell(ranks[from].tree, &control);
+}
+
+static void a_rank_has_nine_connections_at_most(void)
+{
+    open_all(100);
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        uint32_t n = neighbours_of(i);
+        CHECK(n >= 1 && n <= WRING_CONTROL_TREE_FAN + 1, "rank %u has %u", i, n);
+    }
+    CHECK(neighbours_of(0) == 8 && neighbours_of(1) == 9 && neighbours_of(99) == 1, "others");
+    close_all();
+}
+
+static void all_hear_of_a_failure_once(void)
+{
+    open_all(100);
+    tell(57, "rank 3 is lost");
+    tell(57, "and again");
+    UNTIL(all_heard(57, 1));
+    for (uint32_t i = 0; i < n_ranks; i++)
+        CHECK(i == 57 || (ranks[i].aborts == 1 && ranks[i].last_from == 57 &&
+                          strcmp(ranks[i].last.text, "rank 3 is lost") == 0),
+              "rank %u heard '%s' of %u", i, ranks[i].last.text, ranks[i].last_from);
+    CHECK(ranks[57].heard == 0, "it hears itself");
+    close_all();
+}
+
+static void each_can_speak_to_each(void)
+{
+    open_all(30);
+    for (uint32_t from = 0; from < n_ranks; from++)
+        for (uint32_t to = 0; to < n_ranks; to++) {
+            struct wring_control control = {.kind = WRING_CONTROL_CALL, .a = from, .b = to};
+            uint32_t before = ranks[to].heard;
+            if (from == to)
+                continue;
+            REQUIRE(wring_control_tree_send(ranks[from].tree, to, &control) == WRING_OK, "send");
+            UNTIL(ranks[to].heard > before);
+            CHECK(ranks[to].last.a == from && ranks[to].last.b == to && ranks[to].last_from == from,
+                  "from %u to %u", from, to);
+        }
+    struct wring_control longest = {.kind = WRING_CONTROL_CALL};
+    memset(longest.text, 'x', sizeof(longest.text) - 1);
+    CHECK(wring_control_tree_send(ranks[0].tree, 29, &longest) == WRING_ERR_INVALID, "too long");
+    close_all();
+}
+
+static bool is_attached(uint32_t child, uint32_t parent)
+{
+    return wring_control_tree_is_neighbour(ranks[child].tree, parent) &&
+           wring_control_tree_is_neighbour(ranks[parent].tree, child);
+}
+
+static bool children_attached(uint32_t of, uint32_t parent)
+{
+    for (uint32_t i = of * 8 + 1; i <= of * 8 + 8 && i < n_ranks; i++)
+        if (i != parent && !is_attached(i, parent))
+            return false;
+    return true;
+}
+
+static void who_loses_its_parent_goes_to_the_grandparent(void)
+{
+    open_all(100);
+    drop(1); /* of 9 to 16, of which each has eight itself */
+    UNTIL(children_attached(1, 0));
+    for (uint32_t i = 0; i < n_ranks; i++)
+        if (ranks[i].tree != NULL)
+            CHECK(ranks[i].n_lost == (i == 0 || (i >= 9 && i <= 16)) &&
+                      (ranks[i].n_lost == 0 || ranks[i].lost == 1),
+                  "rank %u lost %u", i, ranks[i].lost);
+    tell(99, "told below"); /* 99 is a child of 12 */
+    UNTIL(all_heard(99, 1));
+    close_all();
+}
+
+static void a_root_that_dies_is_replaced(void)
+{
+    open_all(30);
+    drop(0);
+    UNTIL(children_attached(0, 1));
+    tell(29, "told below");
+    UNTIL(all_heard(29, 1));
+    drop(1);
+    UNTIL(is_attached(9, 2) && is_attached(16, 2) && is_attached(8, 2));
+    close_all();
+}
+
+static void good_byes_are_no_loss(void)
+{
+    open_all(30);
+    wring_control_tree_leave(ranks[1].tree);
+    UNTIL(wring_control_tree_has_left(ranks[1].tree) && all_heard(1, 1));
+    drop(1);
+    UNTIL(children_attached(1, 0));
+    for (uint32_t i = 0; i < n_ranks; i++)
+        CHECK(i == 1 || (ranks[i].n_lost == 0 && ranks[i].byes == 1), "rank %u", i);
+    struct wring_control control = {.kind = WRING_CONTROL_CALL};
+    CHECK(wring_control_tree_send(ranks[5].tree, 1, &control) == WRING_ERR_CLOSED,
+          "to one that left");
+    close_all();
+}
+
+/** What happened while it was on its way to another parent it hears there. */
+static void who_comes_late_misses_nothing(void)
+{
+    open_all(30);
+    drop(1);
+    for (int i = 0; i < 1000 && ranks[9].n_lost == 0; i++)
+        wring_control_tree_poll(ranks[9].tree, wring_now_ns());
+    tell(5, "meanwhile"); /* before 0 has let it in */
+    UNTIL(ranks[9].aborts == 1 && ranks[29].aborts == 1);
+    close_all();
+}
+
+/** Those that look after a death are told: how often has each looked by then? */
+static unsigned looks_until_all_know(uint32_t dies)
+{
+    unsigned looks = 0;
+    uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
+    bool told[RANKS_MAX] = {false};
+
+    open_all(100);
+    drop(dies);
+    for (bool all = false; !all && wring_now_ns() < deadline_ns; looks++) {
+        all = true;
+        for (uint32_t i = n_ranks; i-- > 0;) {
+            if (ranks[i].tree == NULL)
+                continue;
+            wring_control_tree_poll(ranks[i].tree, wring_now_ns());
+            if (ranks[i].n_lost > 0 && !told[i])
+                tell(i, "lost");
+            told[i] |= ranks[i].n_lost > 0;
+            all &= told[i] || ranks[i].aborts > 0;
+        }
+    }
+    close_all();
+    return looks;
+}
+
+/** Each rank looks every WRING_CONTROL_TREE_LOOK_NS. Children look first here, so it is one look up
+ * to the root, and one for each of the three levels below it; and two for what the system delivers
+ * late, which may take more on a busy machine. */
+static void a_death_passes_a_level_with_each_look(void)
+{
+    unsigned best = UINT32_MAX;
+    for (int i = 0; i < 20 && best > 6; i++) {
+        unsigned looks = looks_until_all_know(99);
+        best = looks < best ? looks : best;
+    }
+    CHECK(best <= 6, "%u looks", best);
+}
+
+static void who_is_silent_is_lost(void)
+{
+    set("WRING_PEER_TIMEOUT", "400ms");
+    set("WRING_HEARTBEAT", "50ms");
+    open_all(3);
+    struct wring_control_tree *stopped = ranks[2].tree;
+    ranks[2].tree = NULL; /* nobody polls it */
+    UNTIL(ranks[0].n_lost == 1);
+    CHECK(ranks[0].lost == 2 && ranks[0].lost_status == WRING_ERR_TIMEOUT && ranks[1].n_lost == 0,
+          "lost %u", ranks[0].lost);
+    wring_control_tree_destroy(stopped);
+    close_all();
+    set("WRING_PEER_TIMEOUT", "30s");
+    set("WRING_HEARTBEAT", "1s");
+}
+
+static void another_job_is_refused(void)
+{
+    open_all(2);
+    struct wring_control_tree_place places[2] = {wring_control_tree_place(ranks[0].tree),
+                                                 {NULL, 0}};
+    struct rank kept = ranks[1];
+    open_one(1, 2); /* the same secret, another job */
+    struct wring_control_tree *other = ranks[1].tree;
+    ranks[1] = kept;
+    places[1] = wring_control_tree_place(other);
+    REQUIRE(wring_control_tree_join(other, places) == WRING_OK, "join");
+    uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
+    uint32_t gone = 0;
+    for (; gone < 1 && wring_now_ns() < deadline_ns; gone = ranks[1].n_lost) {
+        poll_all();
+        wring_control_tree_poll(other, wring_now_ns());
+    }
+    CHECK(gone == 1 && is_attached(1, 0), "the stranger is in, or the friend is out");
+    wring_control_tree_destroy(other);
+    close_all();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"a_rank_has_nine_connections_at_most", a_rank_has_nine_connections_at_most},
+        {"all_hear_of_a_failure_once", all_hear_of_a_failure_once},
+        {"each_can_speak_to_each", each_can_speak_to_each},
+        {"who_loses_its_parent_goes_to_the_grandparent",
+         who_loses_its_parent_goes_to_the_grandparent},
+        {"a_root_that_dies_is_replaced", a_root_that_dies_is_replaced},
+        {"good_byes_are_no_loss", good_byes_are_no_loss},
+        {"who_comes_late_misses_nothing", who_comes_late_misses_nothing},
+        {"a_death_passes_a_level_with_each_look", a_death_passes_a_level_with_each_look},
+        {"who_is_silent_is_lost", who_is_silent_is_lost},
+        {"another_job_is_refused", another_job_is_refused},
+        {NULL, NULL},
+    };
+    CHECK(wring_config_load(&config, &quiet) == WRING_OK, "config");
+    return wring_test_main(argc, argv, cases);
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/control_tree.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "transport/providers/providers.h"
+
+#define WRING_MODULE "tree"
+#define EVENTS_PER_POLL 32
+#define HEAD_BYTES 8 /* from, to */
+#define LOOK_EVERY_NS (1 * WRING_NS_PER_MS)
+#define REDIAL_NS (50 * WRING_NS_PER_MS)
+#define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
+
+/** A message that a connection had no room for. */
+struct frame {
+    struct frame *next;
+    size_t bytes;
+    uint8_t data[WRING_SEND_MAX];
+};
+
+struct link {
+    struct link *next;
+    struct wring_conn *conn;
+    uint32_t rank;
+    bool up;    /* to our parent, dialled by us */
+    bool open;  /* it stands */
+    bool heard; /* and the other end has said so */
+    bool bye;   /* which has left */
+    bool acked; /* and has heard that we have */
+    uint64_t heard_ns, sent_ns;
+    struct frame *first, **last;
+};
+
+/** What has become of a rank. */
+enum fate {
+    ALIVE = 0,
+    LEFT,
+    LOST
+};
+
+struct wring_control_tree {
+    const struct wring_config *config;
+    const struct wring_log *log;
+    struct wring_control_tree_handler handler;
+    struct wring_provider *provider;
+    uint32_t rank, size;
+    uint8_t job[16], address[WRING_ADDRESS_MAX];
+    size_t address_bytes;
+    struct wring_control_tree_place *places; /* [size]; NULL: not joined yet */
+    uint8_t *fates;                          /* [size], enum fate */
+    struct link *links;
+    uint64_t looked_ns;
+    uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
+    bool leaving, failed;
+    struct wring_control failure; /* told to all, and to whoever comes */
+    uint32_t failure_from;
+};
+
+/* ---- who is where ---- */
+
+static uint32_t parent_of(uint32_t rank)
+{
+    return (rank - 1) / WRING_CONTROL_TREE_FAN;
+}
+
+/** Whom to go to now; our own rank: to nobody, we are the root. */
+static uint32_t choose_parent(const struct wring_control_tree *tree)
+{
+    uint32_t rank = tree->rank;
+    while (rank != 0) {
+        rank = parent_of(rank);
+        if (tree->fates[rank] == ALIVE)
+            return rank;
+    }
+    for (rank = 0; rank < tree->rank; rank++)
+        if (tree->fates[rank] == ALIVE)
+            break;
+    return rank;
+}
+
+static struct link *find_link(const struct wring_control_tree *tree, uint32_t rank)
+{
+    struct link *link = tree->links;
+    while (link != NULL && link->rank != rank)
+        link = link->next;
+    return link;
+}
+
+static struct link *find_up(const struct wring_control_tree *tree)
+{
+    struct link *link = tree->links;
+    while (link != NULL && !link->up)
+        link = link->next;
+    return link;
+}
+
+/** The neighbour by which a rank is reached: the child under which it began, or the parent. */
+static struct link *find_way(const struct wring_control_tree *tree, uint32_t to)
+{
+    for (uint32_t at = to;; at = parent_of(at)) {
+        struct link *link = at != tree->rank ? find_link(tree, at) : NULL;
+        if (link != NULL)
+            return link;
+        if (at == 0 || at == tree->rank)
+            return find_up(tree);
+    }
+}
+
+/* ---- sending ---- */
+
+static bool push(struct link *link, const uint8_t *data, size_t bytes)
+{
+    struct frame *frame = malloc(sizeof(*frame));
+    if (frame == NULL)
+        return false;
+    frame->next = NULL;
+    frame->bytes = bytes;
+    memcpy(frame->data, data, bytes);
+    *link->last = frame;
+    link->last = &frame->next;
+    return true;
+}
+
+static void flush(struct link *link, uint64_t now_ns)
+{
+    while (link->first != NULL && link->open) {
+        struct frame *frame = link->first;
+        if (link->conn->provider->ops->send(link->conn, frame->data, frame->bytes) != WRING_OK)
+            return;
+        link->sent_ns = now_ns;
+        link->first = frame->next;
+        if (link->first == NULL)
+            link->last = &link->first;
+        free(frame);
+    }
+}
+
+static enum wring_status send_on(struct link *link, uint32_t from, uint32_t to,
+                                 const struct wring_control *control)
+{
+    uint8_t data[HEAD_BYTES + WRING_SEND_MAX];
+    wring_put_u32(data, from);
+    wring_put_u32(data + 4, to);
+    size_t bytes = HEAD_BYTES + wring_control_pack(control, data + HEAD_BYTES);
+    if (bytes > WRING_SEND_MAX)
+        return WRING_ERR_INVALID;
+    uint64_t now_ns = wring_now_ns();
+    flush(link, now_ns);
+    if (link->open && link->first == NULL &&
+        link->conn->provider->ops->send(link->conn, data, bytes) == WRING_OK) {
+        link->sent_ns = now_ns;
+        return WRING_OK;
+    }
+    return push(link, data, bytes) ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+/** @param except  who told us; NULL: nobody did */
+static void spread(struct wring_control_tree *tree, uint32_t from,
+                   const struct wring_control *control, const struct link *except)
+{
+    for (struct link *link = tree->links; link != NULL; link = link->next)
+        if (link != except && link->open)
+            send_on(link, from, WRING_CONTROL_TREE_ALL, control);
+}
+
+/** @return false: it is known already */
+static bool note(struct wring_control_tree *tree, uint32_t from,
+                 const struct wring_control *control)
+{
+    if (control->kind == WRING_CONTROL_BYE) {
+        bool first = tree->fates[from] == ALIVE;
+        if (first)
+            tree->fates[from] = LEFT;
+        return first;
+    }
+    if (control->kind != WRING_CONTROL_ABORT || tree->failed)
+        return false;
+    tree->failed = true;
+    tree->failure = *control;
+    tree->failure_from = from;
+    tree->failure.text[sizeof(control->text) - 1 - HEAD_BYTES] = '\0'; /* as long as has room */
+    return true;
+}
+
+void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring_control *control)
+{
+    if (note(tree, tree->rank, control))
+        spread(tree, tree->rank, control->kind == WRING_CONTROL_ABORT ? &tree->failure : control,
+               NULL);
+}
+
+enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
+                                          const struct wring_control *control)
+{
+    struct link *way = tree->fates[to] == ALIVE ? find_way(tree, to) : NULL;
+    return way != NULL ? send_on(way, tree->rank, to, control) : WRING_ERR_CLOSED;
+}
+
+/* ---- links ---- */
+
+static struct link *add_link(struct wring_control_tree *tree, uint32_t rank, bool up)
+{
+    struct link *link = calloc(1, sizeof(*link));
+    if (link == NULL)
+        return NULL;
+    *link = (struct link){.next = tree->links, .rank = rank, .up = up};
+    link->last = &link->first;
+    tree->links = link;
+    return link;
+}
+
+static void remove_link(struct wring_control_tree *tree, struct link *link)
+{
+    struct link **at = &tree->links;
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    if (link->conn != NULL)
+        link->conn->provider->ops->disconnect(link->conn);
+    while (link->first != NULL) {
+        struct frame *frame = link->first;
+        link->first = frame->next;
+        free(frame);
+    }
+    free(link);
+}
+
+static void dial_parent(struct wring_control_tree *tree)
+{
+    uint8_t hello[sizeof(uint32_t) + sizeof(tree->job) + sizeof(MARK) - 1];
+    uint32_t parent = choose_parent(tree);
+
+    tree->redial_ns = 0;
+    if (parent == tree->rank || tree->leaving)
+        return;
+    struct link *link = add_link(tree, parent, true);
+    wring_put_u32(hello, tree->rank);
+    memcpy(hello + sizeof(uint32_t), tree->job, sizeof(tree->job));
+    memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), MARK, sizeof(MARK) - 1);
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+    if (link != NULL)
+        status = tree->provider->ops->connect(tree->provider, tree->places[parent].address,
+                                              tree->places[parent].bytes, hello, sizeof(hello),
+                                              &link->conn);
+    if (status == WRING_OK) {
+        link->conn->user = link;
+        return;
+    }
+    if (link != NULL)
+        remove_link(tree, link);
+    tree->redial_ns = wring_deadline_in(REDIAL_NS);
+}
+
+/** It stands: say so, and all that has happened so far. */
+static void open_link(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+{
+    const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
+    const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
+
+    link->open = true;
+    link->heard_ns = now_ns;
+    send_on(link, tree->rank, link->rank, &beat);
+    for (uint32_t i = 0; i < tree->size; i++)
+        if (tree->fates[i] == LEFT && i != link->rank)
+            send_on(link, i, WRING_CONTROL_TREE_ALL, &bye);
+    if (tree->failed)
+        send_on(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
+}
+
+/** Nobody is behind a connection that has never said anything: it was given up before it stood. */
+static void lose(struct wring_control_tree *tree, struct link *link, enum wring_status status,
+                 const char *text)
+{
+    uint32_t rank = link->rank;
+    bool up = link->up, missed = (link->heard || up) && !link->bye && !tree->leaving;
+
+    remove_link(tree, link);
+    if (missed && tree->fates[rank] == ALIVE) {
+        tree->fates[rank] = LOST;
+        tree->handler.lost(tree->handler.arg, rank, status, text);
+    }
+    if (!up)
+        return;
+    tree->dialled_ns = wring_now_ns();
+    dial_parent(tree);
+}
+
+/** Our dial came to nothing. Nobody is there: go on to the next one. It does not answer in time:
+ *  again, as it may be one whose application calls seldom. */
+static void on_undialled(struct wring_control_tree *tree, struct link *link,
+                         enum wring_status status, const char *text)
+{
+    uint32_t rank = link->rank;
+    uint64_t now_ns = wring_now_ns();
+    bool again = status != WRING_ERR_ADDRESS && status != WRING_ERR_AUTH &&
+                 now_ns - tree->dialled_ns < tree->config->peer_timeout_ns;
+    bool joins = rank == parent_of(tree->rank) && !tree->failed && !tree->leaving;
+
+    remove_link(tree, link);
+    if (again && !tree->leaving) {
+        tree->redial_ns = now_ns + REDIAL_NS;
+        return;
+    }
+    if (tree->fates[rank] == ALIVE) {
+        tree->fates[rank] = LOST; /* or it has left, and we have missed it: then nobody is lost */
+        if (joins)
+            tree->handler.lost(tree->handler.arg, rank, status, text);
+    }
+    tree->dialled_ns = now_ns;
+    dial_parent(tree);
+}
+
+/* ---- events ---- */
+
+/** @return the rank, or the tree's size: it is none of this job's, or there already */
+static uint32_t read_hello(const struct wring_control_tree *tree, const struct wring_event *event)
+{
+    struct wring_reader hello = {event->data, event->bytes, false};
+    uint32_t rank = wring_read_u32(&hello);
+    const void *job = wring_read(&hello, sizeof(tree->job));
+    const void *mark = wring_read(&hello, sizeof(MARK) - 1);
+
+    if (hello.failed || memcmp(job, tree->job, sizeof(tree->job)) != 0 ||
+        memcmp(mark, MARK, sizeof(MARK) - 1) != 0 || rank <= tree->rank || rank >= tree->size)
+        return tree->size;
+    struct link *link = find_link(tree, rank);
+    return link == NULL || !link->heard ? rank : tree->size;
+}
+
+/** Events of a connection that is about to go lose their conn. */
+static void forget(struct wring_event *events, size_t n, const struct wring_conn *conn)
+{
+    for (size_t i = 0; i < n; i++)
+        if (events[i].conn == conn)
+            events[i].conn = NULL;
+}
+
+/** The first of n events. */
+static void on_accepted(struct wring_control_tree *tree, struct wring_event *events, size_t n,
+                        uint64_t now_ns)
+{
+    struct wring_conn *conn = events[0].conn;
+    uint32_t rank = read_hello(tree, &events[0]);
+    struct link *link = rank < tree->size ? find_link(tree, rank) : NULL;
+
+    if (link != NULL) { /* given up before it stood */
+        forget(events, n, link->conn);
+        remove_link(tree, link);
+    }
+    link = rank < tree->size ? add_link(tree, rank, false) : NULL;
+    if (link == NULL) {
+        wring_warn(tree->log, "refused a connection that is not one of this job's");
+        forget(events, n, conn);
+        conn->provider->ops->disconnect(conn);
+        return;
+    }
+    conn->user = link;
+    link->conn = conn;
+    open_link(tree, link, now_ns);
+}
+
+static void on_told_all(struct wring_control_tree *tree, struct link *link, uint32_t from,
+                        const struct wring_control *control)
+{
+    if (control->kind == WRING_CONTROL_BYE && from == link->rank) {
+        link->bye = true;
+        send_on(link, tree->rank, from, &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+    }
+    if (!note(tree, from, control))
+        return;
+    spread(tree, from, control, link);
+    tree->handler.heard(tree->handler.arg, from, control);
+}
+
+static void on_told_us(struct wring_control_tree *tree, struct link *link, uint32_t from,
+                       const struct wring_control *control)
+{
+    if (control->kind == WRING_CONTROL_BYE_ACK)
+        link->acked |= from == link->rank;
+    else if (control->kind != WRING_CONTROL_HEARTBEAT)
+        tree->handler.heard(tree->handler.arg, from, control);
+}
+
+/** @return false: malformed */
+static bool on_message(struct wring_control_tree *tree, struct link *link,
+                       const struct wring_event *event, uint64_t now_ns)
+{
+    struct wring_reader reader = {event->data, event->bytes, false};
+    uint32_t from = wring_read_u32(&reader), to = wring_read_u32(&reader);
+    struct wring_control control;
+
+    if (reader.failed || from >= tree->size ||
+        !wring_control_parse(reader.data, reader.bytes, &control))
+        return false;
+    link->heard = true;
+    link->heard_ns = now_ns;
+    if (to == WRING_CONTROL_TREE_ALL) {
+        on_told_all(tree, link, from, &control);
+    } else if (to == tree->rank) {
+        on_told_us(tree, link, from, &control);
+    } else if (to < tree->size) {
+        struct link *way = find_way(tree, to);
+        if (way != NULL && way != link)
+            send_on(way, from, to, &control);
+    }
+    return true;
+}
+
+/** The first of n events. */
+static void on_event(struct wring_control_tree *tree, struct wring_event *events, size_t n,
+                     uint64_t now_ns)
+{
+    struct wring_event *event = &events[0];
+    struct link *link = event->conn != NULL ? event->conn->user : NULL;
+
+    if (event->conn == NULL)
+        return;
+    if (event->kind == WRING_EVENT_ACCEPTED) {
+        on_accepted(tree, events, n, now_ns);
+    } else if (event->kind == WRING_EVENT_CONNECTED) {
+        open_link(tree, link, now_ns);
+    } else if (event->kind == WRING_EVENT_CLOSED) {
+        char text[WRING_TEXT_MAX];
+        enum wring_status status = event->status;
+        snprintf(text, sizeof(text), "%s", event->text != NULL ? event->text : "no reason given");
+        forget(events, n, link->conn);
+        if (link->open)
+            lose(tree, link, status, text);
+        else
+            on_undialled(tree, link, status, text);
+    } else if (event->kind == WRING_EVENT_MESSAGE && !on_message(tree, link, event, now_ns)) {
+        forget(events, n, link->conn);
+        lose(tree, link, WRING_ERR_FRAME, "it sent a malformed control message");
+    }
+}
+
+/** @return false: it is gone */
+static bool judge(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+{
+    const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
+    if (!link->open)
+        return true;
+    if (now_ns > link->heard_ns && now_ns - link->heard_ns > tree->config->peer_timeout_ns) {
+        lose(tree, link, WRING_ERR_TIMEOUT, "");
+        return false;
+    }
+    flush(link, now_ns);
+    if (now_ns > link->sent_ns && now_ns - link->sent_ns >= tree->config->heartbeat_ns &&
+        link->first == NULL)
+        send_on(link, tree->rank, link->rank, &beat);
+    return true;
+}
+
+/** If nobody made progress for a while, the others' silence is ours. */
+static void look(struct wring_control_tree *tree, uint64_t now_ns)
+{
+    uint64_t absent = now_ns - tree->looked_ns;
+    bool changed = false;
+
+    tree->looked_ns = now_ns;
+    for (struct link *link = tree->links; link != NULL; link = link->next)
+        link->heard_ns += absent >= tree->config->heartbeat_ns ? absent : 0;
+    for (struct link *link = tree->links, *next; link != NULL && !changed; link = next) {
+        next = link->next;
+        changed = !judge(tree, link, now_ns); /* the others next time */
+    }
+    if (tree->redial_ns != 0 && now_ns >= tree->redial_ns)
+        dial_parent(tree);
+}
+
+bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
+{
+    struct wring_event events[EVENTS_PER_POLL];
+    size_t n = tree->provider->ops->poll(tree->provider, events, EVENTS_PER_POLL);
+
+    for (size_t i = 0; i < n; i++)
+        on_event(tree, &events[i], n - i, now_ns);
+    if (now_ns - tree->looked_ns >= LOOK_EVERY_NS)
+        look(tree, now_ns);
+    return n > 0;
+}
+
+static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
+{
+    if (deadline_ns < set->deadline_ns)
+        set->deadline_ns = deadline_ns;
+}
+
+void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_set *set)
+{
+    tree->provider->ops->arm(tree->provider, set);
+    wake_by(set, tree->looked_ns + tree->config->heartbeat_ns / 2);
+    if (tree->redial_ns != 0)
+        wake_by(set, tree->redial_ns);
+    for (const struct link *link = tree->links; link != NULL; link = link->next)
+        if (link->first != NULL && link->open)
+            wake_by(set, tree->looked_ns + LOOK_EVERY_NS);
+}
+
+/* ---- the tree's life ---- */
+
+enum wring_status wring_control_tree_create(const struct wring_control_tree_params *params,
+                                            struct wring_control_tree **out)
+{
+    struct wring_control_tree *tree = calloc(1, sizeof(*tree));
+    if (tree == NULL)
+        return WRING_ERR_NO_MEMORY;
+    tree->config = params->config;
+    tree->log = params->log;
+    tree->handler = params->handler;
+    tree->rank = params->rank;
+    tree->size = params->size;
+    memcpy(tree->job, params->job, sizeof(tree->job));
+    tree->fates = calloc(params->size, sizeof(*tree->fates));
+    struct wring_provider_params provider = {
+        .log = params->log,
+        .config = params->config,
+        .bind = params->bind,
+        .rank = params->rank,
+        .size = params->size,
+    };
+    memcpy(provider.secret, params->secret, WRING_SECRET_BYTES);
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+    if (tree->fates != NULL)
+        status = wring_provider_tcp.open(&provider, &tree->provider);
+    if (status == WRING_OK)
+        status = tree->provider->ops->listen(tree->provider, tree->address, &tree->address_bytes);
+    if (status != WRING_OK) {
+        wring_control_tree_destroy(tree);
+        return status;
+    }
+    *out = tree;
+    return WRING_OK;
+}
+
+struct wring_control_tree_place wring_control_tree_place(const struct wring_control_tree *tree)
+{
+    return (struct wring_control_tree_place){tree->address, tree->address_bytes};
+}
+
+enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
+                                          const struct wring_control_tree_place *places)
+{
+    tree->places = malloc(tree->size * sizeof(*places));
+    if (tree->places == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memcpy(tree->places, places, tree->size * sizeof(*places));
+    tree->dialled_ns = tree->looked_ns = wring_now_ns();
+    dial_parent(tree);
+    return WRING_OK;
+}
+
+uint32_t wring_control_tree_missing(const struct wring_control_tree *tree)
+{
+    const struct link *up = find_up(tree);
+    if (tree->rank != 0 && (up == NULL || !up->heard))
+        return parent_of(tree->rank);
+    uint64_t first = (uint64_t)tree->rank * WRING_CONTROL_TREE_FAN + 1;
+    for (uint64_t i = first; i < first + WRING_CONTROL_TREE_FAN && i < tree->size; i++) {
+        const struct link *link = find_link(tree, (uint32_t)i);
+        if (link == NULL || !link->heard)
+            return (uint32_t)i;
+    }
+    return tree->size;
+}
+
+bool wring_control_tree_is_neighbour(const struct wring_control_tree *tree, uint32_t rank)
+{
+    const struct link *link = find_link(tree, rank);
+    return link != NULL && link->heard;
+}
+
+void wring_control_tree_leave(struct wring_control_tree *tree)
+{
+    tree->leaving = true;
+    wring_control_tree_tell(tree, &(struct wring_control){.kind = WRING_CONTROL_BYE});
+}
+
+bool wring_control_tree_has_left(const struct wring_control_tree *tree)
+{
+    for (const struct link *link = tree->links; link != NULL; link = link->next)
+        if (link->open && !link->acked)
+            return false;
+    return true;
+}
+
+void wring_control_tree_destroy(struct wring_control_tree *tree)
+{
+    if (tree == NULL)
+        return;
+    while (tree->links != NULL)
+        remove_link(tree, tree->links);
+    if (tree->provider != NULL)
+        tree->provider->ops->close(tree->provider);
+    free(tree->places);
+    free(tree->fates);
+    free(tree);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The control tree: from the time that a session opens to the end of its life every rank has a tcp
+ * connection to its parent, rank (r - 1) / 8, and to at most eight children; all others it knows by
+ * address. What all are to hear, deaths, failures and good-byes, goes from neighbour to neighbour;
+ * what is for one rank goes along the tree. A failure ends calls, not the tree.
+ *
+ * Whoever loses its parent goes to the nearest ancestor that is left, or, where none is, to the
+ * lowest rank that is; that one is the root then. The two tell each other what has happened, so
+ * that nothing is missed meanwhile. A parent's rank is always lower than its child's: no circles.
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_CONTROL_TREE_H
+#define WRING_TRANSPORT_CONTROL_TREE_H
+
+#include "base/clock.h"
+#include "transport/control.h"
+
+#define WRING_CONTROL_TREE_FAN 8
+#define WRING_CONTROL_TREE_ALL UINT32_MAX
+#define WRING_CONTROL_TREE_LOOK_NS \
+    (1 * WRING_NS_PER_MS) /* between looks of a rank that does not sleep */
+
+struct wring_control_tree;
+
+/** What the fabric hears. */
+struct wring_control_tree_handler {
+    void *arg;
+    /** A rank speaks to us, or to all. */
+    void (*heard)(void *arg, uint32_t from, const struct wring_control *control);
+    /** A neighbour's connection has ended without a good-bye, or it is silent for too long. */
+    void (*lost)(void *arg, uint32_t rank, enum wring_status status, const char *text);
+};
+
+struct wring_control_tree_params {
+    const struct wring_config *config; /* borrowed */
+    const struct wring_log *log;       /* borrowed */
+    uint32_t rank, size;
+    const char *bind; /* NULL: loopback */
+    uint8_t secret[WRING_SECRET_BYTES];
+    uint8_t job[16];
+    struct wring_control_tree_handler handler;
+};
+
+/** Where a rank's control connections are accepted. */
+struct wring_control_tree_place {
+    const void *address;
+    size_t bytes;
+};
+
+/** Listen. Errors: those of the tcp provider. */
+enum wring_status wring_control_tree_create(const struct wring_control_tree_params *params,
+                                            struct wring_control_tree **out);
+
+/** Where we do. */
+struct wring_control_tree_place wring_control_tree_place(const struct wring_control_tree *tree);
+
+/** Begin to connect. @param places  [size], copied; what they point to is borrowed */
+enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
+                                          const struct wring_control_tree_place *places);
+
+/** The first neighbour whose connection does not stand yet, or `size`. */
+uint32_t wring_control_tree_missing(const struct wring_control_tree *tree);
+
+/** Is there a connection between that rank and us? */
+bool wring_control_tree_is_neighbour(const struct wring_control_tree *tree, uint32_t rank);
+
+/** @return whether anything came */
+bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns);
+
+void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_set *set);
+
+/** Tell all ranks. Of a rank's failures and good-byes the first one is told. */
+void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring_control *control);
+
+/** Tell one. Errors: WRING_ERR_NO_MEMORY; WRING_ERR_CLOSED: there is no way to it, or it has left;
+ *  WRING_ERR_INVALID: too long a text. */
+enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
+                                          const struct wring_control *control);
+
+/** Say good-bye. Nothing that ends from now on is a loss. */
+void wring_control_tree_leave(struct wring_control_tree *tree);
+
+/** Have all neighbours heard it? */
+bool wring_control_tree_has_left(const struct wring_control_tree *tree);
+
+/** Drops all connections at once. NULL is fine. */
+void wring_control_tree_destroy(struct wring_control_tree *tree);
+
+#endif
