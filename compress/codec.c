@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/codec.h"
 
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/own.h"
 #include "compress/pair.h"
 #include "compress/spec.h"
 
@@ -39,9 +41,27 @@ static enum wring_status set_tier(struct wring_codec *codec, const char *name, c
     return WRING_ERR_INVALID;
 }
 
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+}
+
+static enum wring_status make_own(struct wring_codec *codec)
+{
+    size_t bytes = round_up(codec->ops->own_bytes);
+
+    if (bytes == 0)
+        return WRING_OK;
+    codec->own = aligned_alloc(ROOM_ALIGN, bytes);
+    if (codec->own == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memset(codec->own, 0, bytes);
+    return WRING_OK;
+}
+
 static enum wring_status make_room(struct wring_codec *codec)
 {
-    size_t bytes = (codec->ops->scratch_bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+    size_t bytes = round_up(codec->ops->scratch_bytes);
 
     if (bytes == 0)
         return WRING_OK;
@@ -52,42 +72,65 @@ static enum wring_status make_room(struct wring_codec *codec)
     return WRING_OK;
 }
 
+/** The library's codecs have no versions: the wire's is theirs. */
+static void name_identity(struct wring_codec *codec)
+{
+    bool own = codec->ops == &codec->read;
+
+    snprintf(codec->identity, sizeof(codec->identity), own ? "%s (version %" PRIu32 ")" : "%s",
+             codec->spec, codec->ops->version);
+    codec->info.identity = codec->identity;
+}
+
+static enum wring_status init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    return codec->ops->init != NULL ? codec->ops->init(codec, why, why_bytes) : WRING_OK;
+}
+
 static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
-                                char *why, size_t why_bytes)
+                                const struct wring_codec_ops *const *own, char *why,
+                                size_t why_bytes)
 {
     enum wring_status status = set_tier(codec, tier, why, why_bytes);
     if (status == WRING_OK)
-        status = wring_spec_parse(codec, spec, why, why_bytes);
+        status = wring_codec_check_own(own, why, why_bytes);
     if (status == WRING_OK)
-        status = codec->ops->init(codec, why, why_bytes);
+        status = wring_spec_parse(codec, spec, own, why, why_bytes);
+    if (status == WRING_OK)
+        status = make_own(codec);
+    if (status == WRING_OK)
+        status = init(codec, why, why_bytes);
+    if (status == WRING_OK)
+        status = wring_spec_write(codec, why, why_bytes);
     if (status != WRING_OK)
         return status;
 
-    wring_spec_write(codec);
     codec->info.name = codec->ops->name;
     codec->info.spec = codec->spec;
+    name_identity(codec);
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.rounds = codec->ops->rounds;
     codec->info.unit = codec->ops->unit(codec);
     return make_room(codec);
 }
 
-enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
+enum wring_status wring_codec_create(const char *spec, const char *tier,
+                                     const struct wring_codec_ops *const *own, char *why,
                                      size_t why_bytes, struct wring_codec **out)
 {
     if (why == NULL)
         why_bytes = 0;
     if (strchr(spec, '>') != NULL)
-        return wring_pair_create(spec, tier, why, why_bytes, out);
+        return wring_pair_create(spec, tier, own, why, why_bytes, out);
     struct wring_codec *codec = calloc(1, sizeof(*codec));
     if (codec == NULL) {
         snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
         return WRING_ERR_NO_MEMORY;
     }
 
-    enum wring_status status = set_up(codec, spec, tier, why, why_bytes);
+    enum wring_status status = set_up(codec, spec, tier, own, why, why_bytes);
     if (status != WRING_OK) {
-        free(codec);
+        wring_codec_destroy(codec);
         return status;
     }
     *out = codec;
@@ -100,6 +143,7 @@ void wring_codec_destroy(struct wring_codec *codec)
         return;
     wring_pair_finish(codec);
     free(codec->room);
+    free(codec->own);
     free(codec);
 }
 
@@ -112,6 +156,16 @@ const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint3
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec)
 {
     return &codec->info;
+}
+
+double wring_codec_param(const struct wring_codec *codec, size_t index)
+{
+    return codec->params[index];
+}
+
+void *wring_codec_own(const struct wring_codec *codec)
+{
+    return codec->own;
 }
 
 size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)

@@ -9,13 +9,18 @@
 #include "compress/kernels/kernels.h"
 #include <wring/codec.h>
 
+#define WRING_CODEC_IDENTITY_MAX (WRING_CODEC_SPEC_MAX + 64) /* the versions of two */
+
 struct wring_codec {
     const struct wring_codec_ops *ops;
+    struct wring_codec_ops read; /* a program's own table, in this release's form: `ops` */
     struct wring_codec_info info;
     char spec[WRING_CODEC_SPEC_MAX];
+    char identity[WRING_CODEC_IDENTITY_MAX];
     enum wring_cpu_tier tier;              /* highest allowed; init lowers it to what it took */
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
+    void *own;                             /* [ops->own_bytes]; NULL: none */
     struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; else NULL */
     struct wring_codec_room *room;         /* for encodes outside of jobs; NULL: none is needed */
 };

@@ -50,13 +50,14 @@ static const struct wring_codec_ops pair_ops = {
 };
 
 /** The codec that spec[0, length) names. */
-static enum wring_status create_way(const char *spec, size_t length, const char *tier, char *why,
+static enum wring_status create_way(const char *spec, size_t length, const char *tier,
+                                    const struct wring_codec_ops *const *own, char *why,
                                     size_t why_bytes, struct wring_codec **out)
 {
     char text[WRING_CODEC_SPEC_MAX];
     memcpy(text, spec, length);
     text[length] = '\0';
-    return wring_codec_create(text, tier, why, why_bytes, out);
+    return wring_codec_create(text, tier, own, why, why_bytes, out);
 }
 
 /** Shards and chunks begin at units of both. */
@@ -89,6 +90,7 @@ static void describe(struct wring_codec *codec)
     codec->tier = in->tier < out->tier ? in->tier : out->tier;
     codec->info.name = pair_ops.name;
     codec->info.spec = codec->spec;
+    codec->info.identity = codec->identity;
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.flags =
         WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) | (either & WRING_CODEC_FEEDBACK);
@@ -98,21 +100,24 @@ static void describe(struct wring_codec *codec)
 
 /** Both ways, each owned by the pair. */
 static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
-                                char *why, size_t why_bytes)
+                                const struct wring_codec_ops *const *own, char *why,
+                                size_t why_bytes)
 {
     size_t length = strcspn(spec, ">");
     const char *back = spec + length + 1;
 
-    enum wring_status status = create_way(spec, length, tier, why, why_bytes, &codec->ways[0]);
+    enum wring_status status = create_way(spec, length, tier, own, why, why_bytes, &codec->ways[0]);
     if (status == WRING_OK)
-        status = create_way(back, strlen(back), tier, why, why_bytes, &codec->ways[1]);
+        status = create_way(back, strlen(back), tier, own, why, why_bytes, &codec->ways[1]);
     if (status == WRING_OK)
         status = check_units(codec, why, why_bytes);
     if (status != WRING_OK)
         return status;
     int bytes = snprintf(codec->spec, sizeof(codec->spec), "%s>%s", codec->ways[0]->spec,
                          codec->ways[1]->spec);
-    if ((size_t)bytes < sizeof(codec->spec))
+    int identity = snprintf(codec->identity, sizeof(codec->identity), "%s>%s",
+                            codec->ways[0]->identity, codec->ways[1]->identity);
+    if ((size_t)bytes < sizeof(codec->spec) && (size_t)identity < sizeof(codec->identity))
         return WRING_OK;
     snprintf(why, why_bytes, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
     return WRING_ERR_INVALID;
@@ -137,8 +142,9 @@ static enum wring_status check_form(const char *spec, char *why, size_t why_byte
     return WRING_ERR_INVALID;
 }
 
-enum wring_status wring_pair_create(const char *spec, const char *tier, char *why, size_t why_bytes,
-                                    struct wring_codec **out)
+enum wring_status wring_pair_create(const char *spec, const char *tier,
+                                    const struct wring_codec_ops *const *own, char *why,
+                                    size_t why_bytes, struct wring_codec **out)
 {
     enum wring_status status = check_form(spec, why, why_bytes);
     if (status != WRING_OK)
@@ -148,7 +154,7 @@ enum wring_status wring_pair_create(const char *spec, const char *tier, char *wh
         snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
         return WRING_ERR_NO_MEMORY;
     }
-    status = set_up(codec, spec, tier, why, why_bytes);
+    status = set_up(codec, spec, tier, own, why, why_bytes);
     if (status == WRING_OK && strcmp(codec->ways[0]->spec, codec->ways[1]->spec) != 0) {
         describe(codec);
         *out = codec;

@@ -10,8 +10,9 @@
  *
  * Arguments and errors as of wring_codec_create().
  */
-enum wring_status wring_pair_create(const char *spec, const char *tier, char *why, size_t why_bytes,
-                                    struct wring_codec **out);
+enum wring_status wring_pair_create(const char *spec, const char *tier,
+                                    const struct wring_codec_ops *const *own, char *why,
+                                    size_t why_bytes, struct wring_codec **out);
 
 /** Destroy what a pair is made of; a plain codec has nothing such. */
 void wring_pair_finish(struct wring_codec *codec);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "compress/own.h"
 
 #define FRACTION_DIGITS 15 /* a decimal of so many digits is exact in both directions */
 
@@ -184,25 +185,46 @@ static enum wring_status parse_suffix(struct parser *parser, const char **rest)
     return WRING_OK;
 }
 
-static enum wring_status refuse_codec(const struct parser *parser, struct piece name)
+/** Add the names of a list to a text that may become full. */
+static void add_names(char *known, size_t bytes, const struct wring_codec_ops *const *list)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        size_t used = strlen(known);
+        snprintf(known + used, bytes - used, "%s%s", used > 0 ? ", " : "", (*list)->name);
+    }
+}
+
+static enum wring_status refuse_codec(const struct parser *parser, struct piece name,
+                                      const struct wring_codec_ops *const *own)
 {
     char known[WRING_CODEC_SPEC_MAX] = "";
-    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s%s", used > 0 ? ", " : "", (*ops)->name);
-    }
+    add_names(known, sizeof(known), wring_codec_list());
+    add_names(known, sizeof(known), own);
     return refuse(parser, "no codec '%.*s'; there are %s", name.length, name.text, known);
 }
 
-static const struct wring_codec_ops *find_ops(struct piece name)
+static const struct wring_codec_ops *find_in(const struct wring_codec_ops *const *list,
+                                             struct piece name)
 {
-    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++)
-        if (is(name, (*ops)->name))
-            return *ops;
+    for (; list != NULL && *list != NULL; list++)
+        if (is(name, (*list)->name))
+            return *list;
     return NULL;
 }
 
-enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, char *why,
+/** @return the library's table, or this codec's copy of an own one; NULL: there is none */
+static const struct wring_codec_ops *find_ops(struct wring_codec *codec, struct piece name,
+                                              const struct wring_codec_ops *const *own)
+{
+    const struct wring_codec_ops *ops = find_in(wring_codec_list(), name);
+    if (ops != NULL)
+        return ops;
+    ops = find_in(own, name);
+    return ops != NULL && wring_own_read(ops, &codec->read) ? &codec->read : NULL;
+}
+
+enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
+                                   const struct wring_codec_ops *const *own, char *why,
                                    size_t why_bytes)
 {
     struct parser parser = {.codec = codec, .why = why, .why_bytes = why_bytes};
@@ -212,9 +234,9 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, 
 
     const char *rest = spec;
     struct piece name = cut(&rest, ":+");
-    codec->ops = find_ops(name);
+    codec->ops = find_ops(codec, name, own);
     if (codec->ops == NULL)
-        return refuse_codec(&parser, name);
+        return refuse_codec(&parser, name, own);
     codec->info.flags = codec->ops->flags;
     for (size_t i = 0; i < codec->ops->n_params; i++)
         codec->params[i] = codec->ops->params[i].fallback;
@@ -248,10 +270,23 @@ static void write_word(char *text, size_t bytes, const char *words, double value
     snprintf(text, bytes, "%.*s", word.length, word.text);
 }
 
-void wring_spec_write(struct wring_codec *codec)
+/** Append to codec->spec. @return false: there is no room */
+__attribute__((format(printf, 2, 3))) static bool append(struct wring_codec *codec,
+                                                         const char *format, ...)
+{
+    size_t used = strlen(codec->spec), room = sizeof(codec->spec) - used;
+    va_list args;
+
+    va_start(args, format);
+    int bytes = vsnprintf(codec->spec + used, room, format, args);
+    va_end(args);
+    return (size_t)bytes < room;
+}
+
+enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     const struct wring_codec_ops *ops = codec->ops;
-    size_t used = (size_t)snprintf(codec->spec, sizeof(codec->spec), "%s", ops->name);
+    bool fits = append(codec, "%s", ops->name);
 
     for (size_t i = 0; i < ops->n_params; i++) {
         char value[40];
@@ -261,9 +296,12 @@ void wring_spec_write(struct wring_codec *codec)
             write_word(value, sizeof(value), ops->params[i].words, codec->params[i]);
         else
             write_decimal(value, sizeof(value), codec->params[i]);
-        used += (size_t)snprintf(codec->spec + used, sizeof(codec->spec) - used, ":%s=%s",
-                                 ops->params[i].name, value);
+        fits = fits && append(codec, ":%s=%s", ops->params[i].name, value);
     }
     if (codec->info.flags & WRING_CODEC_FEEDBACK)
-        snprintf(codec->spec + used, sizeof(codec->spec) - used, "+ef");
+        fits = fits && append(codec, "+ef");
+    if (fits)
+        return WRING_OK;
+    snprintf(why, why_bytes, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
+    return WRING_ERR_INVALID;
 }

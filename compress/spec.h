@@ -8,14 +8,17 @@
 /**
  * Fill codec->ops, codec->params and the feedback flag from a spec.
  *
+ * @param own  a program's own codecs, which wring_codec_check_own() has seen; NULL: none
  * @param why  out, [why_bytes], one line that names fault and remedy, on failure
  *
  * Errors: WRING_ERR_INVALID.
  */
-enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec, char *why,
+enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
+                                   const struct wring_codec_ops *const *own, char *why,
                                    size_t why_bytes);
 
-/** Write codec->spec: parameters in the table's order, defaults left out. */
-void wring_spec_write(struct wring_codec *codec);
+/** Write codec->spec: parameters in the table's order, defaults left out. Errors:
+ *  WRING_ERR_INVALID (it is too long). */
+enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes);
 
 #endif

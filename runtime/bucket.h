@@ -56,6 +56,7 @@ struct wring_bucket {
     char name[WRING_NAME_MAX];
     void *data;
     uint64_t elems;
+    uint64_t rows, columns; /* of the tensor; 0: it is no matrix */
     enum wring_dtype dtype;
     enum wring_op op;
     enum wring_scheme scheme;

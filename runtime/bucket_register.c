@@ -41,6 +41,15 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, elem_bytes);
         return WRING_ERR_INVALID;
     }
+    uint64_t rows = params->shape.rows, columns = params->shape.columns;
+    if ((rows != 0 || columns != 0) &&
+        (rows == 0 || params->elems / rows != columns || params->elems % rows != 0)) {
+        wring_error(&session->log,
+                    "bucket '%s': a shape of %" PRIu64 " x %" PRIu64 " has not its %" PRIu64
+                    " elements: give rows and columns of all of it, or zeros",
+                    params->name, rows, columns, params->elems);
+        return WRING_ERR_INVALID;
+    }
     if (wring_bucket_find(session, params->name) != NULL) {
         wring_error(&session->log, "two buckets are called '%s'", params->name);
         return WRING_ERR_INVALID;
@@ -88,8 +97,9 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                                    const char *spec)
 {
     char why[WRING_TEXT_MAX], what[WRING_NAME_MAX + 16];
-    enum wring_status status = wring_codec_create(spec != NULL ? spec : "none", session->config.cpu,
-                                                  why, sizeof(why), &bucket->codec);
+    enum wring_status status =
+        wring_codec_create(spec != NULL ? spec : "none", session->config.cpu, session->codecs, why,
+                           sizeof(why), &bucket->codec);
     if (status != WRING_OK) {
         wring_error(&session->log, "bucket '%s': %s", bucket->name, why);
         return status;
@@ -131,6 +141,8 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     snprintf(bucket->name, sizeof(bucket->name), "%s", params->name);
     bucket->data = params->data;
     bucket->elems = params->elems;
+    bucket->rows = params->shape.rows;
+    bucket->columns = params->shape.columns;
     bucket->dtype = params->dtype;
     bucket->op = params->op;
     bucket->scheme = params->scheme;

@@ -330,7 +330,7 @@ enum wring_status wring_group_codec(struct wring_group *group, const char *spec,
     if (spec == NULL || strcmp(spec, "none") == 0)
         return WRING_OK;
     enum wring_status status =
-        wring_codec_create(spec, session->config.cpu, why, sizeof(why), &codec);
+        wring_codec_create(spec, session->config.cpu, session->codecs, why, sizeof(why), &codec);
     if (status != WRING_OK) {
         wring_error(&session->log, "%s", why);
         return status;

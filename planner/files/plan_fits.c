@@ -93,7 +93,7 @@ static bool has_codec(const char *spec)
     struct wring_codec *codec = NULL;
     char why[100];
 
-    if (wring_codec_create(spec, "best", why, sizeof(why), &codec) != WRING_OK)
+    if (wring_codec_create(spec, "best", NULL, why, sizeof(why), &codec) != WRING_OK)
         return false;
     wring_codec_destroy(codec);
     return true;

@@ -54,6 +54,8 @@ static void fill_leg(struct wring_bucket *leg)
 
     collective->whole = &leg->whole->collective;
     collective->first = leg->first;
+    collective->rows = whole->rows;
+    collective->columns = whole->columns;
     collective->bucket = wring_bucket_id(whole->name);
     collective->label = label_leg(leg);
     collective->finished = wring_leg_finished;
@@ -74,6 +76,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct wring_shap
         .label = wring_trace_label(session->trace, bucket->name),
         .name = bucket->whole != NULL ? bucket->whole->name : bucket->name,
         .seed = session->seed,
+        .rows = bucket->rows,
+        .columns = bucket->columns,
         .priority = bucket->priority,
         .scatter = shape->scatters ? &bucket->scatter : NULL,
         .gather = shape->gathers ? &bucket->gather : NULL,

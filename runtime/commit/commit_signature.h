@@ -7,7 +7,7 @@
 #include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
-#define WRING_SIGNATURE_MAX 512
+#define WRING_SIGNATURE_MAX 768
 
 /** A line `field=value` for each thing; transport/WIRE.md, "Joining". @param text out,
  *  [WRING_SIGNATURE_MAX] */

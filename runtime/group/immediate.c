@@ -140,7 +140,7 @@ static struct wring_op_check describe(const struct call *call, const struct wrin
         .op = call->op,
         .root = call->root,
         .elems = call->elems,
-        .codec = work->codec != NULL ? wring_codec_info(work->codec)->spec : "none",
+        .codec = work->codec != NULL ? wring_codec_info(work->codec)->identity : "none",
     };
 }
 

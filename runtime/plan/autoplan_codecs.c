@@ -15,7 +15,7 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
     struct wring_codec *codec;
     char why[WRING_TEXT_MAX];
     enum wring_status status =
-        wring_codec_create(spec, session->config.cpu, why, sizeof(why), &codec);
+        wring_codec_create(spec, session->config.cpu, session->codecs, why, sizeof(why), &codec);
 
     if (status != WRING_OK) {
         wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);

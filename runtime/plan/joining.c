@@ -111,6 +111,10 @@ static enum wring_status make_carrier(struct wring_session *session, struct wrin
         .group = first->group,
     };
 
+    if (joined->n == 1) {
+        params.shape.rows = first->rows;
+        params.shape.columns = first->columns;
+    }
     for (uint32_t i = 0; i < joined->n; i++)
         params.elems += joined->members[i]->elems;
     enum wring_status status = find_room(session, joined, params.elems, &params.data);

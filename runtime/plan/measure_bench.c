@@ -66,7 +66,8 @@ static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t co
     const struct wring_measure_params *params = bench->params;
     struct wring_codec *made;
     enum wring_status status =
-        wring_codec_create(params->codecs.specs[codec], bench->session->config.cpu, NULL, 0, &made);
+        wring_codec_create(params->codecs.specs[codec], bench->session->config.cpu,
+                           bench->session->codecs, NULL, 0, &made);
 
     if (status != WRING_OK)
         return status;

@@ -169,7 +169,8 @@ static enum wring_status put_codec(const struct wring_measure_bench *bench,
 
     if (out == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_codec_create(spec, NULL, NULL, 0, &codec);
+    enum wring_status status =
+        wring_codec_create(spec, NULL, bench->session->codecs, NULL, 0, &codec);
     if (status != WRING_OK)
         return status;
     out->feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;

@@ -13,13 +13,15 @@
 #define WRING_MODULE "plan"
 
 /** Does this build have the group's codec? @param why out, [bytes] */
-static bool has_codec(const struct wring_plan_group *group, char *why, size_t bytes)
+static bool has_codec(const struct wring_session *session, const struct wring_plan_group *group,
+                      char *why, size_t bytes)
 {
     struct wring_codec *codec = NULL;
 
     if (strcmp(group->codec, "none") == 0)
         return true;
-    bool has = wring_codec_create(group->codec, NULL, why, bytes, &codec) == WRING_OK;
+    bool has =
+        wring_codec_create(group->codec, NULL, session->codecs, why, bytes, &codec) == WRING_OK;
     wring_codec_destroy(codec);
     return has;
 }
@@ -56,7 +58,7 @@ static enum wring_status check_runnable(const struct wring_session *session,
                         group->where, group->scheme);
             return WRING_ERR_UNSUPPORTED;
         }
-        if (!has_codec(group, why, sizeof(why))) {
+        if (!has_codec(session, group, why, sizeof(why))) {
             wring_error(&session->log, "WRING_PLAN=%s: groups[%" PRIu32 "].codec: %s",
                         session->config.plan, g, why);
             return WRING_ERR_UNSUPPORTED;

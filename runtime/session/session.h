@@ -31,6 +31,7 @@ struct wring_session {
     struct wring_launched launched; /* who started this process, and as what */
     uint32_t rank, size;
     uint64_t seed;
+    const struct wring_codec_ops *const *codecs; /* the program's own; NULL: none */
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
     int root_fd; /* rank 0's listening socket while it is this session's; -1: there is none */

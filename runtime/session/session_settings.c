@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "transport/bootstrap/job_key.h"
+#include <wring/codec.h>
 
 #define WRING_MODULE "session"
 
@@ -56,6 +57,17 @@ static enum wring_status apply_params(struct wring_session *session,
     return status;
 }
 
+static enum wring_status check_codecs(const struct wring_session *session,
+                                      const struct wring_session_params *params)
+{
+    char why[WRING_TEXT_MAX];
+    enum wring_status status = wring_codec_check_own(params->codecs, why, sizeof(why));
+
+    if (status != WRING_OK)
+        wring_error(&session->log, "%s", why);
+    return status;
+}
+
 enum wring_status wring_session_configure(struct wring_session *session,
                                           const struct wring_session_params *params)
 {
@@ -67,7 +79,9 @@ enum wring_status wring_session_configure(struct wring_session *session,
     if (status != WRING_OK)
         return status;
     session->log.level = wring_config_log_level(config);
-    status = apply_params(session, params);
+    status = check_codecs(session, params);
+    if (status == WRING_OK)
+        status = apply_params(session, params);
     if (status != WRING_OK)
         return status;
     if (params->bootstrap != NULL)
@@ -83,5 +97,6 @@ enum wring_status wring_session_configure(struct wring_session *session,
     session->rank = session->launched.rank;
     session->size = session->launched.size;
     session->seed = params->seed;
+    session->codecs = params->codecs;
     return status;
 }

@@ -318,7 +318,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     uint64_t in_elems = wring_matrix_in_elems(c);
     size_t bytes = wring_dtype_bytes(c->dtype);
 
-    REQUIRE(wring_codec_create(c->codec, "scalar", NULL, 0, &o.codec) == WRING_OK, "codec");
+    REQUIRE(wring_codec_create(c->codec, "scalar", NULL, NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_EXACT) != 0; /* as without a codec, bit for bit */
     o.nodes = count_nodes(c);

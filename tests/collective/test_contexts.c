@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every code is decoded under the context under which it was encoded, in all collectives: a codec
- * that would not decode it otherwise takes the place of another one. It loses nothing, so results
- * are those without a codec.
+ * of the program's own would not decode it otherwise. It loses nothing, so results are those
+ * without a codec.
  */
 #include <string.h>
 
-#include "runtime/bucket.h"
-#include "runtime/group/group.h"
-#include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/sealed.h"
 #include "tests/lib/test.h"
@@ -16,7 +13,7 @@
 #define RANKS 3
 #define ELEMS 5003 /* of a run: several chunks, the last unit short */
 #define ALL (RANKS * ELEMS)
-#define SPEC "bf16" /* whose place the codec takes */
+#define SPEC "sealed"
 
 static float value(uint32_t rank, uint64_t i)
 {
@@ -36,16 +33,6 @@ static float sum(uint64_t i)
     for (uint32_t r = 0; r < RANKS; r++)
         total += value(r, i);
     return total;
-}
-
-/** From here on SPEC means the codec with seals in calls of the whole session. */
-static void seal_calls(struct wring_group *world)
-{
-    CHECK(wring_allreduce(world, NULL, NULL, 0, WRING_F32, WRING_SUM,
-                          &(struct wring_call){.codec = SPEC}, NULL) == WRING_OK,
-          "empty");
-    REQUIRE(world->codecs[0] != NULL, "no codec is kept");
-    wring_test_seal(world->codecs[0]);
 }
 
 static void exchange(struct wring_group *world, uint32_t rank, float *in, float *out)
@@ -95,7 +82,6 @@ static void calls(struct wring_session *session, uint32_t rank, void *arg)
     static _Thread_local float in[ALL], out[ALL];
     struct wring_group *world = wring_session_world(session);
     (void)arg;
-    seal_calls(world);
     for (int round = 0; round < 2; round++) { /* another step */
         exchange(world, rank, in, out);
         reduce(world, rank, in, out);
@@ -106,12 +92,15 @@ static void bucket(struct wring_session *session, uint32_t rank, void *arg)
 {
     const enum wring_scheme *scheme = arg;
     static _Thread_local float data[ALL];
-    struct wring_bucket_params params = {
-        .name = "b", .data = data, .elems = ALL, .codec = SPEC, .scheme = *scheme};
+    struct wring_bucket_params params = {.name = "b",
+                                         .data = data,
+                                         .elems = ALL,
+                                         .codec = SPEC,
+                                         .scheme = *scheme,
+                                         .shape = {3, ELEMS}};
     struct wring_bucket *bucket = NULL;
 
     REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
-    wring_test_seal(bucket->codec);
     CHECK(wring_session_commit(session) == WRING_OK, "commit");
     for (int step = 0; step < 2; step++) {
         fill(data, rank, ALL);
@@ -126,7 +115,8 @@ static void bucket(struct wring_session *session, uint32_t rank, void *arg)
 static void in_calls(void)
 {
     static const char *const settings[] = {"WRING_CHUNK_BYTES=4k", NULL};
-    struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = calls};
+    struct wring_test_job job = {
+        .ranks = RANKS, .settings = settings, .run = calls, .codecs = wring_test_sealed};
     wring_test_run_ranks(&job);
 }
 
@@ -134,8 +124,11 @@ static void in_buckets(void)
 {
     static const char *const settings[] = {"WRING_CHUNK_BYTES=4k", NULL};
     enum wring_scheme scheme = WRING_SCHEME_DIVISIBLE;
-    struct wring_test_job job = {
-        .ranks = RANKS, .settings = settings, .run = bucket, .arg = &scheme};
+    struct wring_test_job job = {.ranks = RANKS,
+                                 .settings = settings,
+                                 .run = bucket,
+                                 .arg = &scheme,
+                                 .codecs = wring_test_sealed};
     wring_test_run_ranks(&job);
     scheme = WRING_SCHEME_INDIVISIBLE;
     wring_test_run_ranks(&job);

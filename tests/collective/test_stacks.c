@@ -87,7 +87,8 @@ static void code(void *arg)
     struct wring_codec *codec;
     char why[128];
 
-    REQUIRE(wring_codec_create(coding->spec, coding->tier, why, sizeof(why), &codec) == WRING_OK,
+    REQUIRE(wring_codec_create(coding->spec, coding->tier, NULL, why, sizeof(why), &codec) ==
+                WRING_OK,
             "%s: %s", coding->spec, why);
     bool fed = (wring_codec_info(wring_codec_way(codec, 0))->flags & WRING_CODEC_FEEDBACK) != 0;
     for (uint64_t n = 1; n <= ELEMS; n = n < ELEMS && n * 19 > ELEMS ? ELEMS : n * 19) {

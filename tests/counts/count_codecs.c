@@ -65,7 +65,7 @@ static void count_spec(const char *spec, const char *tier)
 {
     struct wring_codec *codec;
     char why[256];
-    enum wring_status status = wring_codec_create(spec, tier, why, sizeof(why), &codec);
+    enum wring_status status = wring_codec_create(spec, tier, NULL, why, sizeof(why), &codec);
     REQUIRE(status == WRING_OK, "%s: %s", spec, why);
     bool feeds = wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK;
     struct subject subject = {

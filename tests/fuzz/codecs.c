@@ -49,9 +49,9 @@ const struct fuzz_codec *fuzz_codec(uint32_t number)
     for (int tier = 0; tier < WRING_CPU_TIERS && codec->tiers[0] == NULL; tier++)
         if (tier != WRING_CPU_SCALAR && wring_cpu_has((enum wring_cpu_tier)tier))
             wring_codec_create(specs[number], wring_cpu_tier_name((enum wring_cpu_tier)tier), NULL,
-                               0, &codec->tiers[tier]);
+                               NULL, 0, &codec->tiers[tier]);
     if (codec->tiers[0] == NULL)
-        FUZZ_CHECK(wring_codec_create(specs[number], "scalar", NULL, 0, &codec->tiers[0]) ==
+        FUZZ_CHECK(wring_codec_create(specs[number], "scalar", NULL, NULL, 0, &codec->tiers[0]) ==
                        WRING_OK,
                    "%s", specs[number]);
     return codec;

@@ -12,7 +12,7 @@ static struct wring_codec *create(const char *spec)
     FUZZ_CHECK(why != NULL, "out of memory");
     memset(why, 'x', WHY);
 
-    enum wring_status status = wring_codec_create(spec, "scalar", why, WHY, &codec);
+    enum wring_status status = wring_codec_create(spec, "scalar", NULL, why, WHY, &codec);
     FUZZ_CHECK((status == WRING_OK) == (codec != NULL), "%s: status %d", spec, status);
     FUZZ_CHECK(codec != NULL || (status == WRING_ERR_INVALID && memchr(why, '\0', WHY) != NULL &&
                                  why[0] != '\0'),

@@ -169,7 +169,7 @@ static void check_record(const struct record *record)
         char why[200] = "";
         if (!wring_cpu_has((enum wring_cpu_tier)tier))
             continue;
-        wring_codec_create(record->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), why,
+        wring_codec_create(record->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), NULL, why,
                            sizeof(why), &codec);
         REQUIRE(codec != NULL, "%s:%u: %s", file_name, line_number, why);
         if (record->refused.data != NULL) {

@@ -36,6 +36,7 @@ static void *rank_main(void *arg)
     const struct rank_thread *self = arg;
     const char *settings[SETTINGS_MAX + 1];
     uint32_t per_node = self->job->ranks_per_node > 0 ? self->job->ranks_per_node : 1;
+    bool last = self->rank == self->job->ranks - 1;
     char node[32];
     struct wring_session *session = NULL;
     struct wring_session_params params = {
@@ -44,6 +45,8 @@ static void *rank_main(void *arg)
         .seed = 1234,
         .log = self->job->log,
         .log_arg = self->job->log_arg,
+        .codecs =
+            last && self->job->last_codecs != NULL ? self->job->last_codecs : self->job->codecs,
     };
     snprintf(node, sizeof(node), "WRING_NODE=%u", self->rank / per_node);
     fill_settings(self->job, node, settings);

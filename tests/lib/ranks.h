@@ -14,6 +14,8 @@ struct wring_test_job {
     void (*run)(struct wring_session *session, uint32_t rank, void *arg);
     wring_log_fn log; /* NULL: standard error */
     void *log_arg;
+    const struct wring_codec_ops *const *codecs;      /* of its own; NULL: none */
+    const struct wring_codec_ops *const *last_codecs; /* the last rank's; NULL: the same */
 };
 
 /** Returns when all ranks are done. A session that does not open is a failed check. */

@@ -6,10 +6,9 @@
 #include <wring/codec.h>
 
 /**
- * Make this codec of one that was created from any spec of one way. Each unit of 32 elements
- * travels as it is, after 8 bytes that depend on all of the context; under another one it is
- * malformed.
+ * "sealed", for wring_session_params.codecs. Each unit of 32 elements travels as it is, after 8
+ * bytes that depend on all of the context; under another one it is malformed.
  */
-void wring_test_seal(struct wring_codec *codec);
+extern const struct wring_codec_ops *const wring_test_sealed[];
 
 #endif

@@ -57,7 +57,7 @@ static struct batch *batch_create(void)
     struct batch *batch = calloc(1, sizeof(*batch));
     uint32_t random = 77;
 
-    wring_codec_create("int8", NULL, NULL, 0, &batch->codec);
+    wring_codec_create("int8", NULL, NULL, NULL, 0, &batch->codec);
     size_t bound = wring_codec_bound(batch->codec, ELEMS);
     batch->src = malloc(ELEMS * sizeof(float));
     batch->want = malloc(bound);

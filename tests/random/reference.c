@@ -450,7 +450,7 @@ static void check_call(struct reference *r, const struct program_phase *phase,
     struct wring_codec *codec = NULL;
     struct party party;
 
-    CHECK(wring_codec_create(call->codec, "scalar", NULL, 0, &codec) == WRING_OK, "codec");
+    CHECK(wring_codec_create(call->codec, "scalar", NULL, NULL, 0, &codec) == WRING_OK, "codec");
     make_party(r, call->group, phase, &call->result, call->dtype, program_call_in(r->p, call),
                &party);
     for (uint32_t i = 0; i < party.n; i++) {
@@ -474,7 +474,8 @@ static void begin_bucket(struct reference *r, uint32_t index)
     const struct program_bucket *b = &r->p->buckets[index];
     struct bucket_state *state = &r->buckets[index];
 
-    CHECK(wring_codec_create(b->codec, "scalar", NULL, 0, &state->codec) == WRING_OK, "codec");
+    CHECK(wring_codec_create(b->codec, "scalar", NULL, NULL, 0, &state->codec) == WRING_OK,
+          "codec");
     for (uint32_t rank = 0; rank < r->p->ranks; rank++) {
         state->residuals[rank] = calloc(b->elems + 1, sizeof(float));
         state->saved[rank] = calloc(b->elems + 1, sizeof(float));

@@ -38,7 +38,7 @@ struct wring_codec *codec_make(const char *spec, const char *tier)
 {
     struct wring_codec *codec = NULL;
     char why[200] = "";
-    enum wring_status status = wring_codec_create(spec, tier, why, sizeof(why), &codec);
+    enum wring_status status = wring_codec_create(spec, tier, NULL, why, sizeof(why), &codec);
     CHECK(status == WRING_OK, "%s: %s", spec, why);
     return codec;
 }

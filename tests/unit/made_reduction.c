@@ -3,13 +3,15 @@
 
 #include <stdlib.h>
 
+#include "tests/lib/sealed.h"
 #include "tests/lib/test.h"
 
 static struct wring_codec *make(const char *spec)
 {
     struct wring_codec *codec = NULL;
     char why[200] = "";
-    if (spec != NULL && wring_codec_create(spec, NULL, why, sizeof(why), &codec) != WRING_OK)
+    if (spec != NULL &&
+        wring_codec_create(spec, NULL, wring_test_sealed, why, sizeof(why), &codec) != WRING_OK)
         CHECK(false, "%s: %s", spec, why);
     return codec;
 }

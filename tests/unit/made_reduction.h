@@ -22,7 +22,7 @@ struct made_reduction {
 /** With scratch of its own. */
 void made_reduction_run(struct wring_job *job);
 
-/** Fill sources with codes of the given specs (NULL: raw). */
+/** Fill sources with codes of the given specs (NULL: raw; "sealed" is one, too). */
 struct made_reduction *made_reduction_set_up(const char *const specs[SOURCES],
                                              const char *spec_out);
 

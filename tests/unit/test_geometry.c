@@ -165,8 +165,8 @@ static void shards_and_chunks_are_partitions(void)
         struct subject subject = {.spec = specs[i], .elem_bytes = 4};
         char why[128];
         if (specs[i] != NULL)
-            REQUIRE(wring_codec_create(specs[i], "scalar", why, sizeof(why), &subject.codec) ==
-                        WRING_OK,
+            REQUIRE(wring_codec_create(specs[i], "scalar", NULL, why, sizeof(why),
+                                       &subject.codec) == WRING_OK,
                     "%s: %s", specs[i], why);
         check_counts(&subject);
         check_tight_chunks(&subject);
@@ -180,7 +180,8 @@ static void runs_of_each_member(void)
 {
     static const uint64_t runs[] = {0, 1, 31, 32, 100, 513, 10007};
     struct wring_codec *codec;
-    REQUIRE(wring_codec_create("int8:block=64", "scalar", NULL, 0, &codec) == WRING_OK, "codec");
+    REQUIRE(wring_codec_create("int8:block=64", "scalar", NULL, NULL, 0, &codec) == WRING_OK,
+            "codec");
     for (size_t r = 0; r < sizeof(runs) / sizeof(runs[0]); r++) {
         struct wring_geometry g = wring_geometry_make(runs[r], 4, 5, codec, 4096);
         uint64_t begin = 0, taken = 0;

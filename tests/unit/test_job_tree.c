@@ -33,7 +33,7 @@ static void contribute(uint32_t index, const char *spec, uint32_t *random)
     if (spec == NULL)
         return;
     struct wring_codec_context context = {0};
-    REQUIRE(wring_codec_create(spec, NULL, NULL, 0, &c->codec) == WRING_OK, "%s", spec);
+    REQUIRE(wring_codec_create(spec, NULL, NULL, NULL, 0, &c->codec) == WRING_OK, "%s", spec);
     c->code = malloc(wring_codec_bound(c->codec, N));
     size_t bytes = wring_codec_encode(c->codec, &context, c->raw, N, NULL, c->code);
     CHECK(wring_codec_decode(c->codec, &context, c->code, bytes, c->decoded, N, false) == WRING_OK,

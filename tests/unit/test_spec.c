@@ -46,7 +46,7 @@ static void canonical_form(void)
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct wring_codec *codec = NULL;
         char why[200] = "";
-        wring_codec_create(good[i].spec, NULL, why, sizeof(why), &codec);
+        wring_codec_create(good[i].spec, NULL, NULL, why, sizeof(why), &codec);
         REQUIRE(codec != NULL, "%s: %s", good[i].spec, why);
         const struct wring_codec_info *info = wring_codec_info(codec);
         CHECK(strcmp(info->spec, good[i].canonical) == 0, "%s became %s", good[i].spec, info->spec);
@@ -101,7 +101,8 @@ static void refusals(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct wring_codec *codec = NULL;
         char why[200] = "";
-        enum wring_status status = wring_codec_create(bad[i].spec, NULL, why, sizeof(why), &codec);
+        enum wring_status status =
+            wring_codec_create(bad[i].spec, NULL, NULL, why, sizeof(why), &codec);
         CHECK(status == WRING_ERR_INVALID && codec == NULL, "'%s' was taken", bad[i].spec);
         CHECK(strcmp(why, bad[i].why) == 0, "'%s' is refused with: %s", bad[i].spec, why);
     }
@@ -116,8 +117,8 @@ static void two_ways(void)
     unsigned char code[16];
     struct wring_codec *pair = NULL, *plain = NULL;
 
-    wring_codec_create("onebit+ef>fp16", NULL, NULL, 0, &pair);
-    wring_codec_create("int8+ef", NULL, NULL, 0, &plain);
+    wring_codec_create("onebit+ef>fp16", NULL, NULL, NULL, 0, &pair);
+    wring_codec_create("int8+ef", NULL, NULL, NULL, 0, &plain);
     REQUIRE(pair != NULL && plain != NULL, "not made");
     const struct wring_codec *ways[] = {wring_codec_way(pair, 0), wring_codec_way(pair, 1)};
     CHECK(strcmp(wring_codec_info(ways[0])->spec, "onebit+ef") == 0, "in is another");
@@ -141,11 +142,15 @@ static void long_and_silent(void)
 
     memset(spec, 'x', sizeof(spec) - 1);
     spec[sizeof(spec) - 1] = '\0';
-    CHECK(wring_codec_create(spec, NULL, NULL, 0, &codec) == WRING_ERR_INVALID, "long text taken");
+    CHECK(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_ERR_INVALID,
+          "long text taken");
     spec[4] = '>';
-    CHECK(wring_codec_create(spec, NULL, NULL, 0, &codec) == WRING_ERR_INVALID, "long pair taken");
-    CHECK(wring_codec_create("none", "sse9", NULL, 0, &codec) == WRING_ERR_INVALID, "tier taken");
-    CHECK(wring_codec_create("none", "scalar", NULL, 0, &codec) == WRING_OK, "scalar refused");
+    CHECK(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_ERR_INVALID,
+          "long pair taken");
+    CHECK(wring_codec_create("none", "sse9", NULL, NULL, 0, &codec) == WRING_ERR_INVALID,
+          "tier taken");
+    CHECK(wring_codec_create("none", "scalar", NULL, NULL, 0, &codec) == WRING_OK,
+          "scalar refused");
     CHECK(strcmp(wring_codec_info(codec)->tier, "scalar") == 0, "other tier");
     wring_codec_destroy(codec);
     wring_codec_destroy(NULL);

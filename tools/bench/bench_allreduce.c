@@ -199,7 +199,8 @@ static bool is_sensible(const struct wring_allreduce_params *params)
     }
     for (size_t i = 0; i < params->n_codecs; i++) {
         struct wring_codec *codec;
-        if (wring_codec_create(params->codecs[i], NULL, why, sizeof(why), &codec) != WRING_OK) {
+        if (wring_codec_create(params->codecs[i], NULL, NULL, why, sizeof(why), &codec) !=
+            WRING_OK) {
             wring_fail(params->name, "%s", why);
             return false;
         }

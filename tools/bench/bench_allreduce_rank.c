@@ -33,7 +33,7 @@ static enum wring_status run_together(struct wring_allreduce_bench *bench,
 static enum wring_status is_raw(const char *spec, bool *raw)
 {
     struct wring_codec *codec;
-    enum wring_status status = wring_codec_create(spec, NULL, NULL, 0, &codec);
+    enum wring_status status = wring_codec_create(spec, NULL, NULL, NULL, 0, &codec);
 
     if (status != WRING_OK)
         return status;

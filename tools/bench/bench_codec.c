@@ -113,7 +113,7 @@ static struct wring_codec *create(const struct command *command, const char *spe
     struct wring_codec *codec;
     char why[256];
 
-    if (wring_codec_create(spec, command->tier, why, sizeof(why), &codec) != WRING_OK) {
+    if (wring_codec_create(spec, command->tier, NULL, why, sizeof(why), &codec) != WRING_OK) {
         wring_fail(command->bench.name, "%s", why);
         return NULL;
     }

@@ -193,7 +193,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     if (bench == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_calibration_tell(job, "codecs: %s", spec);
-    enum wring_status status = wring_codec_create(spec, NULL, NULL, 0, &codec);
+    enum wring_status status = wring_codec_create(spec, NULL, NULL, NULL, 0, &codec);
     *bench = (struct bench){.job = job,
                             .codec = codec,
                             .copies = copies,

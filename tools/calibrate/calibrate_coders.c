@@ -229,7 +229,8 @@ static enum wring_status measure(const struct wring_calibration *job, const char
         return WRING_ERR_NO_MEMORY;
     while (n_sizes < SIZES && sizes[n_sizes] <= job->max_elems)
         n_sizes++;
-    enum wring_status status = wring_codec_create(spec, variant->tier, NULL, 0, &bench->codec);
+    enum wring_status status =
+        wring_codec_create(spec, variant->tier, NULL, NULL, 0, &bench->codec);
     if (status == WRING_OK)
         status = create_executor(variant->cores, &bench->executor);
     if (status == WRING_OK)

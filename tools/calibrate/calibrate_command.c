@@ -188,7 +188,7 @@ static bool are_codecs(const struct wring_calibrate_params *params)
     for (size_t i = 0; i < params->n_coded; i++) {
         struct wring_codec *codec;
         char reason[256] = "";
-        if (wring_codec_create(params->coded[i], NULL, reason, sizeof(reason), &codec) !=
+        if (wring_codec_create(params->coded[i], NULL, NULL, reason, sizeof(reason), &codec) !=
             WRING_OK) {
             wring_fail(params->name, "--codec %s: %s", params->coded[i], reason);
             return false;

@@ -238,7 +238,7 @@ static enum wring_status measure_all(const struct wring_gradients *gradients,
 
     for (uint32_t i = 0; i < profile->n_codecs && status == WRING_OK; i++) {
         struct wring_codec *codec;
-        if (wring_codec_create(profile->codecs[i].spec, NULL, NULL, 0, &codec) != WRING_OK)
+        if (wring_codec_create(profile->codecs[i].spec, NULL, NULL, NULL, 0, &codec) != WRING_OK)
             continue;
         memcpy(errors->codecs[n].spec, profile->codecs[i].spec, sizeof(errors->codecs[n].spec));
         status =

@@ -15,7 +15,7 @@ static void name_tier(const char *spec, const char *ceiling, char *text, size_t 
     struct wring_codec *codec;
 
     text[0] = '\0';
-    if (wring_codec_create(spec, ceiling, NULL, 0, &codec) != WRING_OK)
+    if (wring_codec_create(spec, ceiling, NULL, NULL, 0, &codec) != WRING_OK)
         return;
     snprintf(text, bytes, "%s", wring_codec_info(codec)->tier);
     wring_codec_destroy(codec);

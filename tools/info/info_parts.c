@@ -61,7 +61,7 @@ static json_t *describe_codec(const struct wring_codec_ops *ops, const char *tie
     struct wring_codec *codec;
     json_t *params = json_array();
 
-    if (wring_codec_create(ops->name, tier, NULL, 0, &codec) != WRING_OK) {
+    if (wring_codec_create(ops->name, tier, NULL, NULL, 0, &codec) != WRING_OK) {
         json_decref(params);
         return NULL;
     }

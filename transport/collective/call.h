@@ -37,7 +37,7 @@ struct wring_op_check {
     enum wring_op op;
     uint32_t root;     /* broadcast; else 0 */
     uint64_t elems;    /* broadcast: bytes */
-    const char *codec; /* spec, "none" for raw; lives as long as the group */
+    const char *codec; /* identity, "none" for raw; lives as long as the group */
 };
 
 /** The calls of one group. Zeroed at first. */

@@ -134,6 +134,7 @@ struct wring_collective {
     struct wring_levels *levels;    /* hierarchical: its legs; else NULL */
     struct wring_collective *whole; /* that it is a leg of: costs count there; NULL: it is none */
     uint64_t first;                 /* of the bucket's elements, that is its own first one */
+    uint64_t rows, columns;         /* of the whole bucket; 0: it is no matrix */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
     size_t slot_bytes;         /* of one piece that is encoded or staged */
     struct wring_block *slots; /* registered memory for pieces to be sent */

@@ -14,6 +14,10 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .step = collective->step,
         .element =
             collective->first + wring_geometry_element(&collective->work.geometry, span.begin),
+        .first = collective->first,
+        .elems = collective->work.geometry.elems,
+        .rows = collective->rows,
+        .columns = collective->columns,
     };
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Codecs: how a run of float32 gradients becomes fewer bytes, and back.
+ * Codecs: how a run of float32 gradients becomes fewer bytes, and back. For callers of codecs, and
+ * for authors: a program may bring codecs of its own (docs/add-a-codec.md).
  *
  * A codec cuts a bucket into *units*, counted from element 0 of the bucket; each unit is encoded
  * by itself, and the code of a run of units is the concatenation of the codes of its units. So a
@@ -29,6 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* the library exports what follows */
 
 #define WRING_CODEC_SPEC_MAX 128 /* bytes of a spec, its NUL included */
+#define WRING_CODEC_NAME_MAX 24  /* of a name, its NUL included: [a-z][a-z0-9_-]* */
 #define WRING_CODEC_PARAMS_MAX 8
 
 struct wring_codec;
@@ -55,7 +57,9 @@ struct wring_codec_context {
     uint32_t phase;         /* 0: on the way in; 1: the sum's way back */
     uint64_t step;          /* how often this bucket was posted before */
     uint64_t element;       /* of the bucket, at which the run begins: a multiple of the unit */
-    uint64_t rows, columns; /* of the tensor; 0 where it is not a matrix */
+    uint64_t first, elems;  /* of the bucket, what is exchanged with it: all, or the part that this
+                               rank's node has; of a call that has a run for each member, one */
+    uint64_t rows, columns; /* of the tensor, row after row; 0: it is no matrix */
 };
 
 /** A parameter of a spec, as in "int8:block=512". */
@@ -70,35 +74,51 @@ struct wring_codec_param {
 
 /** What callers and planners need to know; borrowed from the codec. */
 struct wring_codec_info {
-    const char *name; /* "int8" */
-    const char *spec; /* canonical, defaults left out: "int8:block=256+ef" */
-    const char *tier; /* of the kernels chosen: "avx512" */
-    unsigned flags;   /* of enum wring_codec_flag */
-    unsigned rounds;  /* small all-reduced statistics rounds before the payload round */
-    uint64_t unit;    /* elements; 0: the whole bucket is one unit and cannot be cut */
+    const char *name;     /* "int8" */
+    const char *spec;     /* canonical, defaults left out: "int8:block=256+ef" */
+    const char *identity; /* what ranks compare: the spec, and the versions of codecs of a
+                             program's own, as in "mine:scale=2 (version 3)" */
+    const char *tier;     /* of the kernels chosen: "avx512" */
+    unsigned flags;       /* of enum wring_codec_flag */
+    unsigned rounds;      /* small all-reduced statistics rounds before the payload round */
+    uint64_t unit;        /* elements; 0: the whole bucket is one unit and cannot be cut */
 };
 
+#define WRING_CODEC_SCRATCH_MAX ((size_t)160 << 10)
+#define WRING_CODEC_OWN_MAX ((size_t)64 << 10)
+
 /**
- * For authors of codecs. One visible table of these stands in compress/codec.c.
+ * For authors of codecs. Those of the library stand in one visible table, in compress/codec.c; a
+ * program hands its own to wring_session_open().
  *
  * `code` sizes: encode never writes more than bound(elems) bytes; decode is given exactly what
- * encode said it wrote, or hostile bytes of any length.
+ * encode said it wrote, or hostile bytes of any length. All functions but init may run in several
+ * threads at once. They run with the caller's stack, of which a frame takes 16 KiB at most.
  */
-#define WRING_CODEC_SCRATCH_MAX ((size_t)160 << 10)
-
 struct wring_codec_ops {
-    const char *name;
-    const char *doc; /* one line */
-    unsigned flags;  /* RAW, SUMMABLE, UNBIASED, FIXED, EXACT */
+    size_t struct_bytes; /* sizeof(struct wring_codec_ops) as the author was compiled: later
+                            releases add entries at the end, and what is lacking counts as zero */
+    uint32_t version;    /* of the codes, the author's count: ranks whose versions differ do not
+                            commit, nor call, together */
+    const char *name;    /* as WRING_CODEC_NAME_MAX says, and unlike all others' */
+    const char *doc;     /* one line */
+    unsigned flags;      /* RAW, SUMMABLE, UNBIASED, FIXED, EXACT */
     unsigned rounds;
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
-    size_t scratch_bytes; /* what an encode works in, up to WRING_CODEC_SCRATCH_MAX: stacks of
-                             threads are small, so a frame has 16 KiB at most */
+    size_t scratch_bytes; /* what an encode works in, up to WRING_CODEC_SCRATCH_MAX */
+    size_t own_bytes;     /* of memory that each codec object has, up to WRING_CODEC_OWN_MAX: zeros,
+                             until init fills it. See wring_codec_own() */
 
-    /** Check the parameters against each other, pick kernels of at most codec->tier. */
+    /**
+     * Check the parameters against each other, fill what the object has of its own. NULL: nothing
+     * is to be done.
+     * @param why  out, [why_bytes], one line that names fault and remedy, on failure
+     * Errors: WRING_ERR_INVALID, WRING_ERR_NO_MEMORY.
+     */
     enum wring_status (*init)(struct wring_codec *codec, char *why, size_t why_bytes);
 
+    /** Elements of a unit; 0: the whole bucket is one. */
     uint64_t (*unit)(const struct wring_codec *codec);
 
     /** The most bytes that elems elements, whole units and perhaps a short last one, can take. */
@@ -132,12 +152,28 @@ struct wring_codec_ops {
  *
  * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "vbmi2", "neon", "best");
  *              NULL = best
+ * @param own   a program's own codecs, NULL-terminated, whose texts and functions live as long as
+ *              the codec; NULL = none
  * @param why   out, [why_bytes], one line that names the fault and the remedy; may be NULL
  *
- * Errors: WRING_ERR_INVALID (unknown name, parameter or range), WRING_ERR_NO_MEMORY.
+ * Errors: WRING_ERR_INVALID (unknown name, parameter or range; own codecs that
+ * wring_codec_check_own() refuses), WRING_ERR_NO_MEMORY.
  */
-enum wring_status wring_codec_create(const char *spec, const char *tier, char *why,
+enum wring_status wring_codec_create(const char *spec, const char *tier,
+                                     const struct wring_codec_ops *const *own, char *why,
                                      size_t why_bytes, struct wring_codec **out);
+
+/**
+ * Are these codecs that a program can bring: complete, of sizes that can be, and with names that no
+ * other codec has? wring_session_open() asks.
+ *
+ * @param own  NULL-terminated; NULL = none
+ * @param why  out, [why_bytes], one line that names codec, fault and remedy; may be NULL
+ *
+ * Errors: WRING_ERR_INVALID. Threads: safe.
+ */
+enum wring_status wring_codec_check_own(const struct wring_codec_ops *const *own, char *why,
+                                        size_t why_bytes);
 
 /** Free a codec that no call uses any more. NULL is fine. */
 void wring_codec_destroy(struct wring_codec *codec);
@@ -149,6 +185,38 @@ void wring_codec_destroy(struct wring_codec *codec);
  * way of context->phase does. Threads: safe.
  */
 const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase);
+
+/** For authors: the value of parameter `index` of ops->params. Threads: safe. */
+double wring_codec_param(const struct wring_codec *codec, size_t index);
+
+/**
+ * For authors: the [ops->own_bytes] that belong to the object, aligned to 64 bytes. init writes
+ * there; afterwards it is only read, as the object is shared by threads.
+ */
+void *wring_codec_own(const struct wring_codec *codec);
+
+/** Who draws the same random numbers. */
+enum wring_codec_draw {
+    WRING_DRAW_PRIVATE, /* each rank its own, as for stochastic rounding */
+    WRING_DRAW_SHARED,  /* all ranks the same, as for indices that do not travel */
+};
+
+/**
+ * Random bits for elements of a bucket: a function of the job's seed, the bucket, the step, the
+ * rank (or none), the phase and the element alone, whatever run or chunk the element is in.
+ *
+ *     words of block b: Philox4x32-10 of counter (b, step) under a key of all else
+ *     out[i] = word (element + i) % 4 of block (element + i) / 4
+ *
+ * @param context  whose seed, bucket, step, rank and phase count
+ * @param element  of the bucket
+ * @param out      [n]
+ *
+ * Threads: safe. Bits: same on every CPU; FORMAT.md, "Random numbers". Source: Salmon and others,
+ * Parallel random numbers: as easy as 1, 2, 3, 2011.
+ */
+void wring_codec_random(const struct wring_codec_context *context, enum wring_codec_draw draw,
+                        uint64_t element, uint32_t *out, size_t n);
 
 /** What callers and planners need to know of a codec; borrowed from it. Threads: safe. */
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec);
@@ -185,7 +253,7 @@ enum wring_status wring_codec_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add);
 
-/** The table of all codecs, NULL-terminated, in the order of documentation. */
+/** The table of the library's codecs, NULL-terminated, in the order of documentation. */
 const struct wring_codec_ops *const *wring_codec_list(void);
 
 #ifdef __cplusplus

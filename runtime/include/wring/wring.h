@@ -99,6 +99,7 @@ struct wring_session;
 struct wring_bucket;
 struct wring_group;
 struct wring_request;
+struct wring_codec_ops; /* see wring_session_params.codecs */
 struct wring_bootstrap; /* see wring_session_params.bootstrap */
 
 /**
@@ -121,6 +122,8 @@ struct wring_session_params {
     void *log_arg;
     const char *const *settings; /* further "WRING_X=value" texts, NULL-terminated, over the
                                     environment's; NULL: none */
+    const struct wring_codec_ops *const *codecs; /* the program's own, NULL-terminated; NULL: none.
+                                    Borrowed until the session is closed. See <wring/codec.h> */
 };
 #define WRING_SESSION_PARAMS_INIT WRING_SIZED(struct wring_session_params)
 
@@ -137,9 +140,9 @@ struct wring_session_params {
  * use, that is no regular file, or that has less than 16 bytes or more than 64 KiB.
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
- * Errors: WRING_ERR_INVALID (a setting), WRING_ERR_PEER (a rank never joined: the log line names
- * it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (a rank given twice, another size),
- * WRING_ERR_VERSION (another wire version), WRING_ERR_SYSTEM.
+ * Errors: WRING_ERR_INVALID (a setting, an own codec), WRING_ERR_PEER (a rank never joined: the log
+ * line names it), WRING_ERR_AUTH, WRING_ERR_ADDRESS, WRING_ERR_MISMATCH (a rank given twice,
+ * another size), WRING_ERR_VERSION (another wire version), WRING_ERR_SYSTEM.
  */
 enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out);
@@ -204,13 +207,17 @@ struct wring_bucket_params {
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
+    struct {
+        uint64_t rows, columns; /* of `elems` together, row after row; zeros: no matrix. Codecs are
+                                   told, but where a plan merges the bucket with others */
+    } shape;
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
 /**
  * Announce a bucket. Local; takes effect at the next commit.
- * Errors: WRING_ERR_INVALID (name, codec spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation), WRING_ERR_BUSY (a bucket is under way).
+ * Errors: WRING_ERR_INVALID (name, shape, codec spec), WRING_ERR_UNSUPPORTED (a codec for that type
+ * or operation), WRING_ERR_BUSY (a bucket is under way).
  */
 enum wring_status wring_bucket_register(struct wring_session *session,
                                         const struct wring_bucket_params *params,
