@@ -62,7 +62,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_VERBS_CACHE_BYTES", "1g", "bytes", "registered memory kept for its next use; 0 keeps none",         BYTES(0, 1ll << 40),              FIELD(verbs_cache_bytes), false },
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many; left out, WRING_PLAN=auto may choose",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket; more if they are small",                BYTES(2, 1024),                   FIELD(window), false },
-    { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed; raw buckets of two ranks, and of more in memory that all map, up to 8 times it, of two over tcp 64 times",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
+    { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed; raw sums of two ranks, and raw buckets in memory that all map, up to 8 times it, of two over tcp 64 times",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
     { "WRING_JOIN_TIMEOUT", "60",      "s",     "how long to wait for all ranks to join or to agree",            SECONDS(10 * MS, 86400 * S),      FIELD(join_timeout_ns), false },
     { "WRING_HEARTBEAT",    "1",       "s",     "sign of life to an otherwise silent peer",                      SECONDS(1 * MS, 3600 * S),        FIELD(heartbeat_ns), false },
     { "WRING_PEER_TIMEOUT", "30",      "s",     "a peer without a sign of life for so long is lost",             SECONDS(10 * MS, 86400 * S),      FIELD(peer_timeout_ns), false },

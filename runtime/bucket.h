@@ -4,6 +4,7 @@
 #define WRING_RUNTIME_BUCKET_H
 
 #include "runtime/commit/bypass.h"
+#include "runtime/commit/commit_shape.h"
 #include "runtime/session/callers.h"
 #include "transport/collective/hierarchical.h"
 #include <wring/wring.h>
@@ -78,6 +79,7 @@ struct wring_bucket {
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */
     struct wring_choice choice;      /* does the codec run? */
+    struct wring_shape shape;        /* of its exchange, since the last commit */
     struct wring_span owned[WRING_SLICES_MAX]; /* rising: elements whose sums we own and encode
                                                   again, when the codec runs */
     uint32_t n_owned;

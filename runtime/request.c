@@ -174,7 +174,7 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
 {
     struct wring_request request;
     init_request(&request, group, work);
-    if (work->ops != &wring_flat_mapped)
+    if (!wring_algorithm_has_board(work->algorithm))
         submit(&request);
     else if (run_mapped(&request))
         return (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed);

@@ -114,7 +114,7 @@ static void fill_measured(const struct wring_collective *collective,
 {
     const struct wring_measured *measured = &collective->measured;
     bool in = collective->work.codec != NULL && collective->members.n > 1;
-    bool back = in && encoder_of(collective)->work.ops == &wring_sharded;
+    bool back = in && wring_algorithm_has_owners(encoder_of(collective)->work.algorithm);
 
     stats->error = loss_of(&measured->ways[0], in);
     stats->error_last = measured->ways[0].pieces > 0 ? measured->ways[0].last : stats->error;
@@ -134,7 +134,7 @@ static double rms(const float *values, uint64_t n)
 
 static const char *hierarchical_scheme_of(const struct wring_collective *across)
 {
-    if (across->work.ops != &wring_sharded)
+    if (!wring_algorithm_has_owners(across->work.algorithm))
         return "hierarchical-indivisible";
     return across->work.codec != NULL ? "hierarchical-divisible" : "hierarchical-direct";
 }
@@ -145,7 +145,8 @@ static const char *scheme_of(const struct wring_collective *collective)
         return "none";
     if (collective->levels != NULL)
         return hierarchical_scheme_of(encoder_of(collective));
-    if (collective->work.ops != &wring_sharded && !collective->work.direct)
+    enum wring_algorithm algorithm = collective->work.algorithm;
+    if (!wring_algorithm_has_owners(algorithm) && !wring_algorithm_is_direct(algorithm))
         return "indivisible";
     return collective->work.codec != NULL ? "divisible" : "direct";
 }
@@ -177,7 +178,9 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
     struct wring_bucket_stats stats = {
         .codec = wring_bucket_spec(bucket),
         .scheme = scheme_of(collective),
-        .in_place = collective->work.placed,
+        .algorithm = wring_algorithms[collective->work.algorithm].name,
+        .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
+        .in_place = wring_algorithm_places(encoder_of(collective)->work.algorithm),
         .piece_elems = collective->work.geometry.chunk_elems < bucket->elems
                            ? collective->work.geometry.chunk_elems
                            : bucket->elems,

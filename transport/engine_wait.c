@@ -90,7 +90,7 @@ bool wring_engine_works_long(const struct wring_engine *engine)
     for (const struct wring_collective *at = engine->active; at != NULL && all;
          at = at->next_active)
         all = at->levels != NULL || /* its legs are asked */
-              (at->work.direct &&
+              (wring_algorithm_is_direct(at->work.algorithm) &&
                at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes);
     return all;
 }
@@ -99,7 +99,7 @@ bool wring_engine_works_long(const struct wring_engine *engine)
 static bool waits_beside(const struct wring_collective *collective)
 {
     const struct wring_peer *peers = collective->engine->fabric->peers;
-    if (collective->work.ops == &wring_flat || collective->work.ops == &wring_flat_mapped)
+    if (wring_algorithm_is_eager(collective->work.algorithm))
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && !peers[collective->members.ranks[i]].beside &&

@@ -183,16 +183,18 @@ static bool is_faster(const struct wring_building *building, uint32_t codec, con
     return wring_cost_at(&cost.busy, elems) < wring_cost_at(&other_cost.busy, elems);
 }
 
-/** A codec in one scheme, between all ranks and between nodes. */
+/** A codec in one scheme, between all ranks and, unless plans do without, between nodes. */
 static enum wring_status offer_both(struct wring_building *building, uint32_t codec,
                                     enum wring_scheme flat, bool baseline)
 {
     const char *all = wring_scheme_name(flat);
     const char *nodes = wring_scheme_name((enum wring_scheme)(flat + WRING_SCHEME_HIERARCHICAL));
-    bool in_nodes = is_faster(building, codec, nodes, all);
+    bool in_nodes = !building->params->flat && is_faster(building, codec, nodes, all);
     enum wring_status status = offer_way(building, codec, all, baseline && !in_nodes);
 
-    return status == WRING_OK ? offer_way(building, codec, nodes, baseline && in_nodes) : status;
+    if (status != WRING_OK || building->params->flat)
+        return status;
+    return offer_way(building, codec, nodes, baseline && in_nodes);
 }
 
 enum wring_status wring_building_ways(struct wring_building *building)

@@ -110,11 +110,11 @@ static enum wring_status exchange_places(struct wring_session *session)
 
 static void describe(const struct wring_session *session, const struct wring_bucket *bucket)
 {
-    const struct wring_work *work = &bucket->collective.work;
+    const struct wring_shape *shape = &bucket->shape;
     wring_debug(&session->log,
-                "bucket '%s': %" PRIu64 " elements, codec %s, %s%s, pieces of %" PRIu64,
-                bucket->name, bucket->elems, wring_bucket_spec(bucket), work->ops->name,
-                work->placed ? ", in place" : "", work->geometry.chunk_elems);
+                "bucket '%s': %" PRIu64 " elements, codec %s, %s, pieces of %" PRIu64, bucket->name,
+                bucket->elems, wring_bucket_spec(bucket), wring_algorithms[shape->algorithm].name,
+                shape->geometry.chunk_elems);
 }
 
 enum wring_status wring_commit_connect(struct wring_session *session)

@@ -12,13 +12,14 @@
 #define ALIGN WRING_BOARD_ALIGN
 
 /** Of what is shown on a board. */
-static size_t board_room(const struct wring_bucket *bucket, const struct wring_shape *shape)
+static size_t board_room(const struct wring_bucket *bucket)
 {
-    return shape->direct ? 1 : wring_bucket_bytes(bucket);
+    return wring_algorithm_is_direct(bucket->shape.algorithm) ? 1 : wring_bucket_bytes(bucket);
 }
 
-static size_t channel_bytes(const struct wring_bucket *bucket, const struct wring_shape *shape)
+static size_t channel_bytes(const struct wring_bucket *bucket)
 {
+    const struct wring_shape *shape = &bucket->shape;
     return wring_channel_memory(bucket->group->members.n, shape->window, shape->slot_bytes);
 }
 
@@ -64,11 +65,13 @@ static void fill_leg(struct wring_bucket *leg)
     fill_op(leg, &collective->work);
 }
 
-static void fill_collective(struct wring_bucket *bucket, const struct wring_shape *shape)
+static void fill_collective(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
-    bool staged =
-        shape->raw && !shape->mapped && !wring_block_sendable(session->fabric, bucket->block);
+    const struct wring_shape *shape = &bucket->shape;
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
+    bool staged = shape->raw && !wring_algorithm_has_board(shape->algorithm) &&
+                  !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
         .members = bucket->group->members,
@@ -79,8 +82,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct wring_shap
         .rows = bucket->rows,
         .columns = bucket->columns,
         .priority = bucket->priority,
-        .scatter = shape->scatters ? &bucket->scatter : NULL,
-        .gather = shape->gathers ? &bucket->gather : NULL,
+        .scatter = parts->scatters ? &bucket->scatter : NULL,
+        .gather = parts->gathers ? &bucket->gather : NULL,
         .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
         .residual = shape->raw ? NULL : bucket->residual,
         .send_tasks = shape->send_tasks,
@@ -88,7 +91,8 @@ static void fill_collective(struct wring_bucket *bucket, const struct wring_shap
         .decode_tasks = shape->decode_tasks,
         .slot_bytes = shape->raw && !staged ? 0 : shape->slot_bytes,
         .slots = &session->sources,
-        .work = {.ops = shape->ops,
+        .work = {.algorithm = shape->algorithm,
+                 .ops = parts->ops,
                  .geometry = shape->geometry,
                  .codec = shape->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,
@@ -99,9 +103,6 @@ static void fill_collective(struct wring_bucket *bucket, const struct wring_shap
                  .out_block = bucket->block,
                  .root = WRING_EVERYBODY,
                  .to_all = true,
-                 .keep = shape->keep,
-                 .placed = shape->placed,
-                 .direct = shape->direct,
                  .in_staged = staged,
                  .out_staged = staged},
         .step = bucket->collective.step,
@@ -121,20 +122,20 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
 {
     size_t total = 0;
     *sources = 0;
+    wring_shapes_choose(session);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        struct wring_shape shape = wring_shape_choose(at);
-        fill_collective(at, &shape);
+        fill_collective(at);
         at->n_owned = wring_shape_find_owned(at, at->owned);
         wring_residual_settle(at);
         at->idle = wring_residual_is_idle(at);
         total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
-        if (shape.mapped)
-            total += wring_mapped_memory(board_room(at, &shape));
+        if (wring_algorithm_has_board(at->shape.algorithm))
+            total += wring_mapped_memory(board_room(at));
         if (at->collective.scatter != NULL)
-            total += channel_bytes(at, &shape);
-        if (at->collective.gather != NULL && !at->collective.work.placed)
-            total += channel_bytes(at, &shape);
+            total += channel_bytes(at);
+        if (at->collective.gather != NULL && !wring_algorithm_places(at->shape.algorithm))
+            total += channel_bytes(at);
         at->sources_offset = *sources;
         *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
     }
@@ -156,26 +157,28 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
 
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
-    struct wring_shape shape = wring_shape_choose(bucket);
+    const struct wring_shape *shape = &bucket->shape;
     struct wring_collective *collective = &bucket->collective;
+    bool board = wring_algorithm_has_board(shape->algorithm);
     uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
     enum wring_status status = WRING_OK;
 
-    if (shape.mapped)
-        status = wring_mapped_create(collective->members, board_room(bucket, &shape), memory,
+    if (board)
+        status = wring_mapped_create(collective->members, board_room(bucket), memory,
                                      &collective->mapped);
     if (collective->scatter != NULL)
-        status = make_channel(bucket, &bucket->scatter, shape.window, shape.slot_bytes, &memory);
+        status = make_channel(bucket, &bucket->scatter, shape->window, shape->slot_bytes, &memory);
     if (status == WRING_OK && collective->gather != NULL)
-        status = make_channel(bucket, &bucket->gather, collective->work.placed ? 0 : shape.window,
-                              shape.slot_bytes, &memory);
+        status = make_channel(bucket, &bucket->gather,
+                              wring_algorithm_places(shape->algorithm) ? 0 : shape->window,
+                              shape->slot_bytes, &memory);
     collective->slots_base =
         collective->slot_bytes > 0
             ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
-    if (status == WRING_OK && shape.mapped) {
+    if (status == WRING_OK && board) {
         wring_mapped_prepare(collective);
         wring_stats_list(bucket->session, collective->mapped);
     }

@@ -126,7 +126,7 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
     enum wring_status status =
         wring_mapped_connect(mapped, member, place->slots.remote, place->gather_offset);
 
-    if (status != WRING_OK || !bucket->collective.work.direct)
+    if (status != WRING_OK || !wring_algorithm_is_direct(bucket->shape.algorithm))
         return status;
     status = place->data != NULL ? map_data(bucket, place, &data) : WRING_ERR_FRAME;
     if (status == WRING_OK)
@@ -212,7 +212,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;
     set_places(bucket, member, &place);
-    if (!bucket->collective.work.direct)
+    if (!wring_algorithm_is_direct(bucket->shape.algorithm))
         return WRING_OK;
     return map_data(bucket, &place, &bucket->gather.out[member].mapped);
 }

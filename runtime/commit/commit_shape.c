@@ -2,12 +2,11 @@
 #include "runtime/commit/commit_shape.h"
 
 #include "runtime/commit/legs.h"
+#include "runtime/group/group_nodes.h"
+#include "runtime/session/session.h"
 
 #define SEND_TASKS_MAX 16
 #define STAGE_TASKS 4
-#define FLAT_TIMES 8
-#define SHOWN_BYTES 1024
-#define PAIR_COPIED_TIMES 64
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
 
@@ -16,92 +15,69 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
-/**
- * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
- * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
- * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
- * is no engine in between, which tells up to about as many bytes.
- */
-static uint64_t flat_limit(const struct wring_bucket *bucket)
-{
-    const struct wring_fabric *fabric = bucket->session->fabric;
-    const struct wring_members *members = &bucket->group->members;
-    uint64_t limit = bucket->session->config.flat_bytes;
-
-    if (bucket->placed && bucket->mapped)
-        return at_most(limit * FLAT_TIMES, (uint32_t)bucket->session->config.chunk_bytes);
-    if (members->n != 2)
-        return limit;
-    const struct wring_peer *other = &fabric->peers[members->ranks[1 - members->me]];
-    const struct wring_provider_caps *caps = &fabric->devices[other->device].caps;
-    if (caps->remote_map)
-        return limit;
-    return limit * (caps->local_any ? PAIR_COPIED_TIMES : FLAT_TIMES);
-}
-
-static bool is_small(const struct wring_bucket *bucket)
-{
-    return wring_bucket_bytes(bucket) <= flat_limit(bucket);
-}
-
 static bool is_raw(const struct wring_bucket *bucket)
 {
     return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
 }
 
-static bool is_sharded(const struct wring_bucket *bucket, bool raw)
+struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw)
 {
-    const struct wring_codec_info *info = wring_codec_info(bucket->codec);
-    enum wring_scheme scheme = wring_scheme_across(bucket->scheme);
-    uint32_t n = bucket->group->members.n;
+    static const enum wring_call_kind kinds[] = {
+        [WRING_LEG_IN] = WRING_CALL_REDUCE_SCATTER,
+        [WRING_LEG_ACROSS] = WRING_CALL_ALLREDUCE,
+        [WRING_LEG_OUT] = WRING_CALL_ALLGATHER,
+    };
+    struct wring_group_nodes nodes = {.n = 0};
 
-    if (scheme != WRING_SCHEME_AUTO)
-        return scheme == WRING_SCHEME_DIVISIBLE;
-    if (!raw && info->flags & WRING_CODEC_TWO_WAYS)
-        return true;
-    if (raw)
-        return !is_small(bucket);
-    return n > 2 && info->unit != 0; /* two ranks send as much either way, and round once less */
+    if (wring_scheme_is_hierarchical(bucket->scheme)) /* others have no use for them */
+        nodes = wring_group_count_nodes(bucket->group);
+    return (struct wring_operation){
+        .kind = bucket->whole != NULL ? kinds[bucket->leg] : WRING_CALL_ALLREDUCE,
+        .dtype = bucket->dtype,
+        .op = bucket->op,
+        .elems = bucket->elems,
+        .elem_bytes = (uint32_t)wring_dtype_bytes(bucket->dtype),
+        .members = bucket->group->members.n,
+        .nodes = nodes.n,
+        .node_members = nodes.least == nodes.most ? nodes.least : 0,
+        .scheme = bucket->scheme,
+        .code = raw ? NULL : wring_codec_info(bucket->codec),
+    };
 }
 
-static bool is_flat(const struct wring_bucket *bucket, const struct wring_shape *shape)
+/** Does the first other member's provider copy what is put? */
+static bool puts_copy(const struct wring_bucket *bucket)
 {
-    return shape->raw && is_small(bucket) &&
-           wring_flat_takes(&shape->geometry, bucket->group->members.n);
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+    uint32_t other = members->ranks[members->me == 0];
+
+    return members->n > 1 && fabric->devices[fabric->peers[other].device].caps.local_any;
 }
 
-/** Past the engine. Of a leg the engine sees to all. */
-static bool is_mapped(const struct wring_bucket *bucket)
+/** Of a leg the engine sees to all: it has no board. */
+static struct wring_reach reach_of(const struct wring_bucket *bucket, uint64_t piece_elems)
 {
-    return bucket->mapped && bucket->whole == NULL && bucket->group->members.n > 1 &&
-           bucket->elems > 0;
-}
+    const struct wring_config *config = &bucket->session->config;
 
-static const struct wring_collective_ops *choose_ops(const struct wring_bucket *bucket,
-                                                     const struct wring_shape *shape)
-{
-    if (is_sharded(bucket, shape->raw))
-        return &wring_sharded;
-    if (!is_flat(bucket, shape))
-        return &wring_gathered;
-    return is_mapped(bucket) ? &wring_flat_mapped : &wring_flat;
-}
-
-/**
- * From a few lines on shards are summed where the data lies: for every line that goes to another
- * core and back there is one that need not be shown, and one that each member need not read.
- */
-static bool is_in_place(const struct wring_bucket *bucket)
-{
-    return bucket->placed && wring_bucket_bytes(bucket) > SHOWN_BYTES;
+    return (struct wring_reach){
+        .eager_bytes = config->flat_bytes,
+        .chunk_bytes = config->chunk_bytes,
+        .piece_elems = piece_elems,
+        .placeable = bucket->placed,
+        .mappable = bucket->mapped,
+        .boards = bucket->mapped && bucket->whole == NULL && bucket->elems > 0,
+        .copies = puts_copy(bucket),
+    };
 }
 
 /** How many pieces, how large, and room for how many of them: of what moves whole, or in shards. */
-static void size_pieces(const struct wring_bucket *bucket, bool sharded, struct wring_shape *shape)
+static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
 {
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
     const struct wring_config *config = &bucket->session->config;
     struct wring_span span = {0, bucket->elems};
-    if (sharded)
+    if (shards)
         span = wring_geometry_shard(&shape->geometry, 0); /* none is larger */
     uint64_t pieces = wring_geometry_chunks(&shape->geometry, span);
     struct wring_span piece = wring_geometry_chunk(&shape->geometry, span, 0);
@@ -109,7 +85,7 @@ static void size_pieces(const struct wring_bucket *bucket, bool sharded, struct 
     if (pieces > 0)
         shape->slot_bytes = shape->raw ? wring_geometry_bytes(&shape->geometry, piece)
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
-    if (shape->direct && shape->scatters)
+    if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
         shape->slot_bytes = WRING_BOARD_ALIGN; /* a word has no bytes */
     shape->window = wring_channel_window(config->window, pieces + 1);
     while (shape->window < SMALL_WINDOW && shape->window * shape->slot_bytes < SMALL_BYTES)
@@ -117,81 +93,70 @@ static void size_pieces(const struct wring_bucket *bucket, bool sharded, struct 
 
     uint64_t peers = bucket->group->members.n - 1;
     shape->send_tasks =
-        shape->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, STAGE_TASKS);
-    shape->reduce_tasks = shape->ops != &wring_exchange ? at_most(pieces, STAGE_TASKS) : 0;
-    shape->decode_tasks = sharded ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
+        parts->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, STAGE_TASKS);
+    shape->reduce_tasks = parts->order != WRING_ORDER_NONE ? at_most(pieces, STAGE_TASKS) : 0;
+    shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
 }
 
-/** An allreduce over channels of its own. @param raw  without its codec, if it has one */
-static struct wring_shape shape_allreduce(const struct wring_bucket *bucket, bool raw)
+/** An exchange over channels of its own. @param raw  without its codec, if it has one */
+static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool raw)
 {
+    struct wring_operation operation = wring_shape_operation(bucket, raw);
+    bool leg = operation.kind != WRING_CALL_ALLREDUCE;
     struct wring_shape shape = {.raw = raw};
 
-    shape.geometry = wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
-                                         bucket->group->members.n, raw ? NULL : bucket->codec,
-                                         bucket->session->config.chunk_bytes);
-    shape.ops = choose_ops(bucket, &shape);
-    shape.scatters = shape.ops == &wring_sharded;
-    shape.mapped = shape.ops == &wring_flat_mapped;
-    shape.gathers = !shape.mapped;
-    shape.placed = shape.mapped ? is_in_place(bucket) : shape.scatters && raw && bucket->placed;
-    shape.direct = shape.placed && bucket->mapped;
-    size_pieces(bucket, shape.scatters, &shape);
-    return shape;
-}
-
-/** The first and the last leg: raw, and cut where codes may be. */
-static struct wring_shape shape_in_node(const struct wring_bucket *bucket)
-{
-    bool in = bucket->leg == WRING_LEG_IN;
-    struct wring_shape shape = {
-        .ops = in ? &wring_sharded : &wring_exchange,
-        .raw = true,
-        .keep = in,
-        .placed = bucket->placed && (!in || bucket->mapped),
-        .direct = in && bucket->placed && bucket->mapped,
-        .scatters = in,
-    };
-
-    shape.gathers = !in || shape.direct; /* which knows where everyone's data is */
     shape.geometry =
-        wring_geometry_make(bucket->elems, (uint32_t)wring_dtype_bytes(bucket->dtype),
-                            bucket->group->members.n, NULL, bucket->session->config.chunk_bytes);
-    shape.geometry.grain = wring_geometry_grain(bucket->elems, bucket->codec);
-    size_pieces(bucket, true, &shape);
+        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members,
+                            raw ? NULL : bucket->codec, bucket->session->config.chunk_bytes);
+    if (leg) /* raw, and cut where codes may be */
+        shape.geometry.grain = wring_geometry_grain(bucket->elems, bucket->codec);
+    struct wring_reach reach = reach_of(bucket, shape.geometry.chunk_elems);
+    shape.algorithm = wring_algorithm_select(&operation, &reach);
+    size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
     return shape;
 }
 
-static struct wring_shape shape_of(const struct wring_bucket *bucket, bool raw)
-{
-    if (bucket->whole != NULL && bucket->leg != WRING_LEG_ACROSS)
-        return shape_in_node(bucket);
-    if (bucket->levels == NULL)
-        return shape_allreduce(bucket, raw);
-    struct wring_shape shape = shape_allreduce(wring_leg_bucket(bucket, 0, WRING_LEG_ACROSS), raw);
-    return (struct wring_shape){
-        .ops = &wring_hierarchical,
-        .raw = raw,
-        .placed = shape.placed,
-        .geometry = shape.geometry, /* of what goes between nodes */
-    };
-}
-
-struct wring_shape wring_shape_choose(const struct wring_bucket *bucket)
+static void choose(struct wring_bucket *bucket)
 {
     const struct wring_bucket *chosen = bucket->whole != NULL ? bucket->whole : bucket;
-    return shape_of(bucket, chosen->choice.bypass || is_raw(bucket));
+    bool within = bucket->whole != NULL && bucket->leg != WRING_LEG_ACROSS;
+
+    bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || is_raw(bucket));
+}
+
+/** Of one that goes by legs: what it shows of itself is what goes between nodes. */
+static void choose_whole(struct wring_bucket *bucket)
+{
+    const struct wring_shape *across = &wring_leg_bucket(bucket, 0, WRING_LEG_ACROSS)->shape;
+
+    bucket->shape = (struct wring_shape){
+        .algorithm = WRING_ALLREDUCE_HIERARCHICAL,
+        .raw = across->raw,
+        .geometry = across->geometry,
+    };
+}
+
+void wring_shapes_choose(struct wring_session *session)
+{
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->levels == NULL)
+            choose(at);
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->levels != NULL)
+            choose_whole(at);
 }
 
 /** Of a bucket without legs. @return whether there are any */
 static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out)
 {
-    bool raw = is_raw(bucket);
-    struct wring_shape shape = shape_allreduce(bucket, raw);
+    struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
 
-    if (raw || !shape.scatters)
+    if (!wring_algorithm_encodes_sums(&operation))
         return false;
-    struct wring_span shard = wring_geometry_shard(&shape.geometry, bucket->group->members.me);
+    struct wring_geometry geometry =
+        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,
+                            bucket->session->config.chunk_bytes);
+    struct wring_span shard = wring_geometry_shard(&geometry, bucket->group->members.me);
     *out = (struct wring_span){bucket->first + shard.begin, bucket->first + shard.end};
     return true;
 }

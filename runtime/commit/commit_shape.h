@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a bucket's exchange looks like, before anything is allocated for it. */
+/** What a bucket's exchange looks like, before anything is allocated for it: settled once in a
+ * commit and kept in the bucket. */
 #ifndef WRING_RUNTIME_COMMIT_SHAPE_H
 #define WRING_RUNTIME_COMMIT_SHAPE_H
 
-#include "runtime/bucket.h"
-#include "runtime/group/group.h"
-#include "runtime/session/session.h"
+#include "transport/collective/collective.h"
+
+struct wring_bucket;
+struct wring_session;
 
 struct wring_shape {
-    const struct wring_collective_ops *ops;
+    enum wring_algorithm algorithm;
     bool raw;
-    bool keep;     /* sharded: owners keep the sums */
-    bool placed;   /* sums, of an exchange what each contributes, go straight into the data */
-    bool direct;   /* and sums are made of what lies in everyone's data */
-    bool mapped;   /* past the engine, over boards */
-    bool scatters; /* a channel to one member */
-    bool gathers;  /* one to all */
     struct wring_geometry geometry;
     size_t slot_bytes;
     uint32_t window;
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 
-/** As it was settled by all ranks, and whether its codec runs. */
-struct wring_shape wring_shape_choose(const struct wring_bucket *bucket);
+/** What a bucket is to transport/collective/algorithm_select.h. @param raw  without its codec */
+struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw);
+
+/** Settle those of all buckets, by what all ranks have agreed on and whether their codecs run. */
+void wring_shapes_choose(struct wring_session *session);
 
 /**
  * The elements whose sums we would encode again, if the codec runs.

@@ -163,7 +163,8 @@ static enum wring_status make(struct wring_bucket *bucket)
 
     if (nodes.least != nodes.most)
         return go_flat(bucket, &nodes);
-    if (!wring_group_nodes_fit(&nodes))
+    struct wring_operation operation = wring_shape_operation(bucket, false);
+    if (wring_algorithm_order(&operation) != WRING_ORDER_NODES)
         return WRING_OK;
     enum wring_status status = wring_group_split(bucket->group);
     return status == WRING_OK ? make_legs(bucket) : status;

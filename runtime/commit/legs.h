@@ -18,20 +18,6 @@ struct wring_bucket_levels {
     struct wring_bucket *legs[WRING_SLICES_MAX][WRING_LEGS];
 };
 
-/** Does a scheme want legs? */
-static inline bool wring_scheme_is_hierarchical(enum wring_scheme scheme)
-{
-    return scheme >= WRING_SCHEME_HIERARCHICAL;
-}
-
-/** What goes between nodes, or all of it where there are no legs. */
-static inline enum wring_scheme wring_scheme_across(enum wring_scheme scheme)
-{
-    if (!wring_scheme_is_hierarchical(scheme))
-        return scheme;
-    return (enum wring_scheme)(scheme - WRING_SCHEME_HIERARCHICAL);
-}
-
 static inline struct wring_bucket *wring_leg_bucket(const struct wring_bucket *whole,
                                                     uint32_t slice, enum wring_leg leg)
 {

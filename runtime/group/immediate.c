@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
 #include "runtime/buffer.h"
-#include "runtime/group/immediate_scheme.h"
+#include "runtime/group/immediate_select.h"
 #include "runtime/request.h"
 #include "runtime/sized.h"
 
@@ -202,7 +202,6 @@ static enum wring_status begin_allreduce(struct call *call, struct wring_work *w
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->ops = wring_immediate_choose(call->group, work);
     copy_alone(call);
     return WRING_OK;
 }
@@ -224,8 +223,6 @@ static enum wring_status begin_reduce_scatter(struct call *call, struct wring_wo
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->ops = &wring_sharded;
-    work->keep = true;
     work->geometry.each = true;
     work->out_origin = call->elems * call->group->members.me;
     copy_alone(call);
@@ -240,7 +237,6 @@ static enum wring_status begin_allgather(struct call *call, struct wring_work *w
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->ops = &wring_exchange;
     work->to_all = true;
     work->geometry.each = true;
     work->in_origin = call->elems * call->group->members.me;
@@ -255,7 +251,6 @@ static enum wring_status begin_alltoall(struct call *call, struct wring_work *wo
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->ops = &wring_exchange;
     work->geometry.each = true;
     copy_alone(call);
     return WRING_OK;
@@ -318,7 +313,6 @@ static enum wring_status begin_broadcast(struct call *call, struct wring_work *w
     call->dtype = WRING_F32;
     call->alias = call->out;
     *work = (struct wring_work){
-        .ops = &wring_exchange,
         .in = call->in,
         .out = call->out,
         .root = call->root,
@@ -350,7 +344,6 @@ static enum wring_status begin_barrier(struct call *call, struct wring_work *wor
         return WRING_ERR_INVALID;
     }
     *work = (struct wring_work){
-        .ops = wring_immediate_flat(group),
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
         .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .root = WRING_EVERYBODY,
@@ -376,7 +369,10 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
 
     if (status == WRING_OK)
         status = begins[call->kind](call, &work);
-    return status == WRING_OK ? wring_request_start(call->group, &work, request) : status;
+    if (status != WRING_OK)
+        return status;
+    wring_immediate_select(call->group, &work);
+    return wring_request_start(call->group, &work, request);
 }
 
 static enum wring_status run(struct call call, const struct wring_call *how,

@@ -160,6 +160,7 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
         .ranks_per_node = autoplan->machine.ranks_per_node,
         .budget_ns = session->config.plan_seconds_ns,
         .rounds_min = ROUNDS_MIN,
+        .flat = true,
         .placed = autoplan->tensors[0].bucket->placed,
     };
     struct wring_measure_codecs codecs;

@@ -102,6 +102,7 @@ static struct wring_cost_model_params params_of(const struct wring_autoplan_ques
         .places = 1u << WRING_PLACE_CPU,
         .chunk_bytes = autoplan->leeway.chunk_bytes,
         .runnable = true,
+        .flat = true, /* a hierarchy's sums have other bits: measurements do not choose it */
     };
 }
 

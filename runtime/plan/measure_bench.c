@@ -26,18 +26,18 @@ static void add_way(struct wring_measure_bench *bench, uint32_t codec, enum wrin
     way->n = bench->first;
 }
 
-/** Are there nodes that hierarchical schemes are made for? */
-static bool has_nodes(const struct wring_session *session)
+/** Are there nodes that hierarchical schemes are made for, and is that wanted? */
+static bool has_nodes(const struct wring_measure_bench *bench)
 {
-    struct wring_group_nodes nodes = wring_group_count_nodes(session->world);
-    return wring_group_nodes_fit(&nodes);
+    struct wring_group_nodes nodes = wring_group_count_nodes(bench->session->world);
+    return !bench->params->flat && wring_group_nodes_fit(&nodes);
 }
 
 /** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
 static void add_schemes(struct wring_measure_bench *bench, uint32_t codec, bool divisible,
                         bool indivisible)
 {
-    uint32_t hierarchical = has_nodes(bench->session) ? WRING_SCHEME_HIERARCHICAL : 0;
+    uint32_t hierarchical = has_nodes(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
 
     for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
         if (divisible)
@@ -56,7 +56,7 @@ static void add_raw(struct wring_measure_bench *bench, uint32_t codec)
     } else {
         add_way(bench, codec, WRING_SCHEME_AUTO);
     }
-    if (has_nodes(bench->session))
+    if (has_nodes(bench))
         add_way(bench, codec, WRING_SCHEME_HIERARCHICAL);
 }
 

@@ -52,6 +52,7 @@ struct wring_measure_params {
     uint64_t max_elems;  /* no size but the first two is larger */
     uint64_t budget_ns;  /* about */
     uint32_t rounds_min; /* at least, however long they take */
+    bool flat;           /* no hierarchies */
     bool placed;         /* in memory of wring's own, where sums are put into place */
     void (*tell)(void *arg, uint32_t round, bool noisy); /* before a round; NULL: nobody is told */
     void *arg;

@@ -104,7 +104,8 @@ static bool begin_here(struct wring_progress *progress, struct wring_collective 
     return idle;
 }
 
-/** To hand it to another thread takes longer than to begin it. */
+/** To hand it to another thread takes longer than to begin it. What goes in one hop may be longer
+ *  than that: then the session's thread copies it while the caller computes. */
 static bool is_urgent(const struct wring_progress *progress,
                       const struct wring_collective *collective)
 {

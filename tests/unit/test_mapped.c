@@ -52,7 +52,9 @@ static void make(uint32_t me, bool in_place)
     member->collective = (struct wring_collective){
         .engine = &engine,
         .step = 1, /* not one that is timed, for which tasks would be needed */
-        .work = {.ops = &wring_flat_mapped,
+        .work = {.algorithm =
+                     in_place ? WRING_ALLREDUCE_EAGER_IN_PLACE : WRING_ALLREDUCE_EAGER_BOARD,
+                 .ops = &wring_flat_mapped,
                  .geometry = {.elems = ELEMS,
                               .elem_bytes = sizeof(int64_t),
                               .grain = 4,
@@ -61,8 +63,7 @@ static void make(uint32_t me, bool in_place)
                  .dtype = WRING_I64,
                  .op = WRING_SUM,
                  .in = member->data,
-                 .out = member->data,
-                 .direct = in_place},
+                 .out = member->data},
     };
     enum wring_status status =
         wring_mapped_create((struct wring_members){MEMBERS, me, ranks}, in_place ? 1 : BYTES,

@@ -148,7 +148,8 @@ static enum wring_status put(struct wring_task *task, uint32_t member)
     if (channel->placed) {
         uint64_t offset = task->span.begin * collective->work.geometry.elem_bytes;
         const void *piece = task->piece;
-        if (collective->work.direct) { /* it lies there already: the word alone goes */
+        if (wring_algorithm_is_direct(
+                collective->work.algorithm)) { /* it lies there already: the word alone goes */
             piece = channel->out[member].mapped + offset;
             region = NULL;
         }

@@ -3,13 +3,13 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
- * waits for its status. Four state machines cover the schemes; codecs are in their path:
+ * waits for its status. Four state machines cover the algorithms (algorithm_select.h); codecs are
+ * in their path. "In order" is what compress/order.h makes of so many members.
  *
- *     sharded    every member sends each shard to its owner, which reduces it in rank order,
- *                encodes the sum and sends it to all       (divisible; raw: "direct"); or keeps it:
+ *     sharded    every member sends each shard to its owner, which reduces it in order, encodes the
+ *                sum and sends it to all           (divisible; raw: "direct"); or keeps it:
  *                reduce-scatter
- *     gathered   every member sends all it has to all, and each reduces in rank order
- *                (indivisible)
+ *     gathered   every member sends all it has to all, and each reduces in order (indivisible)
  *     flat       the same for what is small and raw, in one piece; also the barrier. Where members
  *                map each other's memory (mapped.h) the engine has nothing to do with most steps
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
@@ -20,6 +20,7 @@
 #ifndef WRING_TRANSPORT_COLLECTIVE_H
 #define WRING_TRANSPORT_COLLECTIVE_H
 
+#include "transport/collective/algorithm_select.h"
 #include "transport/collective/call.h"
 #include "transport/collective/geometry.h"
 #include "transport/collective/mapped.h"
@@ -82,8 +83,9 @@ struct wring_collective_ops {
 
 /** What a step works on; set before a post if it changes. */
 struct wring_work {
-    const struct wring_collective_ops *ops;
-    struct wring_op_check call; /* if the collective has calls */
+    enum wring_algorithm algorithm;
+    const struct wring_collective_ops *ops; /* that run it: wring_work_set_algorithm() */
+    struct wring_op_check call;             /* if the collective has calls */
     struct wring_geometry geometry;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     enum wring_dtype dtype;
@@ -93,22 +95,23 @@ struct wring_work {
     void *out; /* what we end with, from element out_origin on; in place: the same as in */
     uint64_t in_origin, out_origin;
     const struct wring_block *in_block,
-        *out_block;        /* registered memory that pieces are sent from as
-                              they are: what we contribute, sums; or NULL */
-    uint64_t result_bytes; /* of out, for the call's result */
-    int32_t priority;      /* of a call */
-    uint32_t root;         /* exchange: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;           /* exchange: one piece goes to all, not one to each */
-    uint32_t ranks;        /* that an average is over; 0: the members */
-    bool keep;             /* sharded: the owners keep the sums */
-    bool sync;             /* flat: exchange something even if there are no elements */
-    bool placed; /* the sum of each shard, of an exchange what each contributes, goes straight
-                    into everyone's data */
-    bool direct; /* sharded, and everyone's data is mapped: owners read contributions there, and
-                    a member sends each of them no more than the word that its own is ready */
+        *out_block;             /* registered memory that pieces are sent from as
+                                   they are: what we contribute, sums; or NULL */
+    uint64_t result_bytes;      /* of out, for the call's result */
+    int32_t priority;           /* of a call */
+    uint32_t root;              /* exchange: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;                /* exchange: one piece goes to all, not one to each */
+    uint32_t ranks;             /* that an average is over; 0: the members */
+    bool sync;                  /* flat: exchange something even if there are no elements */
     bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
                                    they lie */
 };
+
+static inline void wring_work_set_algorithm(struct wring_work *work, enum wring_algorithm algorithm)
+{
+    work->algorithm = algorithm;
+    work->ops = wring_algorithms[algorithm].ops;
+}
 
 /** What the steps so far took. Written by the thread that makes progress. */
 struct wring_steps_cost {
@@ -172,9 +175,6 @@ extern const struct wring_collective_ops wring_flat_mapped;
 extern const struct wring_collective_ops wring_exchange;
 extern const struct wring_collective_ops wring_hierarchical;
 
-/** Can wring_flat run it, where there is no codec? */
-bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members);
-
 /** Where its costs and losses count. */
 static inline struct wring_collective *wring_collective_whole(struct wring_collective *collective)
 {
@@ -187,15 +187,14 @@ void wring_collective_add_cost(struct wring_collective *collective);
 /** Does its work go past the engine, for the most part? */
 static inline bool wring_collective_is_mapped(const struct wring_collective *collective)
 {
-    return collective->work.ops == &wring_flat_mapped;
+    return wring_algorithm_has_board(collective->work.algorithm);
 }
 
 /** Are clocks to be read for the step that is about to begin? For all but small ones, and for a
  *  share of these. */
 static inline bool wring_collective_is_timed(const struct wring_collective *collective)
 {
-    const struct wring_collective_ops *ops = collective->work.ops;
-    return (ops != &wring_flat_mapped && ops != &wring_flat) ||
+    return !wring_algorithm_is_eager(collective->work.algorithm) ||
            collective->step % WRING_STEPS_PER_TIMED == 0 || collective->engine->trace != NULL;
 }
 

@@ -10,6 +10,11 @@
  */
 #include "transport/collective/collective.h"
 
+static bool places(const struct wring_collective *collective)
+{
+    return wring_algorithm_places(collective->work.algorithm);
+}
+
 static bool contributes(const struct wring_collective *collective, uint32_t member)
 {
     return collective->work.root == WRING_EVERYBODY || collective->work.root == member;
@@ -54,7 +59,7 @@ static void exchange_start(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = collective->decoded[i] = 0;
-        if (collective->work.placed && i != collective->members.me)
+        if (places(collective) && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
 }
@@ -110,7 +115,7 @@ static bool copy_own(struct wring_collective *collective)
 static bool take_next(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t i = 0; !collective->work.placed && i < collective->members.n; i++) {
+    for (uint32_t i = 0; !places(collective) && i < collective->members.n; i++) {
         struct wring_span shard = shard_of(collective, i);
         if (i == collective->members.me || !contributes(collective, i))
             continue;
@@ -129,7 +134,7 @@ static bool exchange_owes(const struct wring_collective *collective, uint32_t me
 
 static bool lacks(const struct wring_collective *collective, uint32_t member)
 {
-    if (collective->work.placed)
+    if (places(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
     return contributes(collective, member) &&
            collective->decoded[member] < chunks_of(collective, member);
@@ -189,7 +194,7 @@ static bool exchange_awaits(const struct wring_collective *collective, uint32_t 
 {
     size_t bytes;
     return lacks(collective, member) &&
-           (collective->work.placed ||
+           (places(collective) ||
             wring_channel_peek(channel_of(collective), member, &bytes) == NULL);
 }
 

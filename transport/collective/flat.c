@@ -5,13 +5,6 @@
  */
 #include "transport/collective/collective.h"
 
-#define MEMBERS_MAX 64 /* a sum of more needs scratch memory, which executors have */
-
-bool wring_flat_takes(const struct wring_geometry *geometry, uint32_t members)
-{
-    return geometry->elems <= geometry->chunk_elems && members <= MEMBERS_MAX;
-}
-
 static struct wring_span whole(const struct wring_collective *collective)
 {
     return (struct wring_span){0, collective->work.geometry.elems};

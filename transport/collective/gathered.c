@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allgather of whole contributions; every member reduces all of them in rank order. */
+/* Allgather of whole contributions; every member reduces all of them in order. */
 #include "transport/collective/collective.h"
 
 static struct wring_span whole(const struct wring_collective *collective)

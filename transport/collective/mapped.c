@@ -18,7 +18,7 @@ static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
     uint32_t n = mapped->members.n;
     struct wring_span span = {0, geometry->elems};
 
-    mapped->in_place = work->direct;
+    mapped->in_place = wring_algorithm_is_direct(work->algorithm);
     if (mapped->in_place)
         span = wring_geometry_shard(geometry, mapped->members.me);
     mapped->elems = span.end - span.begin;

@@ -235,12 +235,13 @@ static void copy_to_all(struct wring_task *task)
             task->copies[task->job.n_copies++] = mapped_at(task, i);
 }
 
-/** Everyone's pieces of a chunk, in rank order; of direct ones the data itself. */
+/** Everyone's pieces of a chunk, by member; of direct ones the data itself. */
 static void take_sources(struct wring_task *task, struct wring_channel *channel,
                          struct wring_source own)
 {
     const struct wring_collective *collective = task->collective;
     const struct wring_members *members = &collective->members;
+    bool direct = wring_algorithm_is_direct(collective->work.algorithm);
     for (uint32_t i = 0; i < members->n; i++) {
         struct wring_source *source = &task->sources[i];
         if (i == members->me) {
@@ -248,7 +249,7 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
             continue;
         }
         source->place = slots;
-        if (collective->work.direct) {
+        if (direct) {
             source->data = mapped_at(task, i);
             source->bytes = own.bytes;
             source->codec = own.codec;
@@ -272,7 +273,8 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
     job->places.dst = collective->work.place;
-    if (collective->work.direct && !collective->work.keep)
+    if (wring_algorithm_is_direct(collective->work.algorithm) &&
+        !wring_algorithm_keeps_sums(collective->work.algorithm))
         copy_to_all(task);
     if (encoded)
         encode_by(job, task, 1);

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Alltoall of shards and reduction in rank order at each shard's owner, who then sends the sum to
+ * Alltoall of shards and reduction in order at each shard's owner, who then sends the sum to
  * all (allreduce) or keeps it (reduce-scatter). Where everyone's data is mapped nothing is sent to
  * the owner but a word: it reads each contribution where it lies, alone, before it places the sum
  * there.
  */
 #include "transport/collective/collective.h"
+
+static bool is_direct(const struct wring_collective *collective)
+{
+    return wring_algorithm_is_direct(collective->work.algorithm);
+}
+
+static bool keeps(const struct wring_collective *collective)
+{
+    return wring_algorithm_keeps_sums(collective->work.algorithm);
+}
+
+static bool places(const struct wring_collective *collective)
+{
+    return wring_algorithm_places(collective->work.algorithm);
+}
 
 static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
 {
@@ -21,13 +36,13 @@ static uint64_t chunks_of(const struct wring_collective *collective, uint32_t me
 static uint64_t pieces_for(const struct wring_collective *collective, uint32_t member)
 {
     uint64_t chunks = chunks_of(collective, member);
-    return collective->work.direct && chunks > 1 ? 1 : chunks;
+    return is_direct(collective) && chunks > 1 ? 1 : chunks;
 }
 
 /** Do sums come in pieces that are decoded or copied into place? */
 static bool takes_sums(const struct wring_collective *collective)
 {
-    return !collective->work.keep && !collective->work.placed;
+    return !keeps(collective) && !places(collective);
 }
 
 static void sharded_start(struct wring_collective *collective)
@@ -37,7 +52,7 @@ static void sharded_start(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
-        if (collective->work.placed && !collective->work.keep && i != collective->members.me)
+        if (places(collective) && !keeps(collective) && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
 }
@@ -48,7 +63,7 @@ static bool send_shards(struct wring_collective *collective)
     bool any = false;
     for (uint32_t d = 1; d < collective->members.n; d++) {
         uint32_t member = (collective->members.me + d) % collective->members.n;
-        if (!collective->work.direct)
+        if (!is_direct(collective))
             any |= wring_collective_send_next(collective, member, shard_of(collective, member),
                                               chunks_of(collective, member)) != NULL;
         else if (pieces_for(collective, member) > 0)
@@ -72,8 +87,8 @@ static bool hear_words(struct wring_collective *collective)
 /** The next chunk of everyone's contribution can be reduced. */
 static bool contributions_are_there(struct wring_collective *collective)
 {
-    return collective->work.direct ? hear_words(collective)
-                                   : wring_collective_all_arrived(collective, collective->scatter);
+    return is_direct(collective) ? hear_words(collective)
+                                 : wring_collective_all_arrived(collective, collective->scatter);
 }
 
 static bool reduce_next(struct wring_collective *collective)
@@ -97,7 +112,7 @@ static bool reduce_next(struct wring_collective *collective)
             task->sequence = wring_channel_reserve(collective->gather, i);
     struct wring_source own = wring_collective_own(collective, span);
     wring_collective_reduce(task, collective->scatter, span, own,
-                            collective->work.codec != NULL && !collective->work.keep);
+                            collective->work.codec != NULL && !keeps(collective));
     return true;
 }
 
@@ -114,9 +129,9 @@ static bool take_sums(struct wring_collective *collective)
 /** The sums of a member's shard are not all here. */
 static bool lacks_sums(const struct wring_collective *collective, uint32_t member)
 {
-    if (collective->work.keep)
+    if (keeps(collective))
         return false;
-    if (collective->work.placed)
+    if (places(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
     return collective->decoded[member] < chunks_of(collective, member);
 }
@@ -151,9 +166,9 @@ static void reduced(struct wring_collective *collective, struct wring_task *task
 {
     const struct wring_job *job = &task->job;
 
-    if (!collective->work.direct)
+    if (!is_direct(collective))
         wring_collective_release_all(task, collective->scatter);
-    if (collective->work.keep)
+    if (keeps(collective))
         wring_collective_free_task(task);
     else if (job->codec_out != NULL)
         wring_collective_ready(task, task->slot, job->result.code_bytes);
@@ -191,8 +206,7 @@ static bool sharded_awaits(const struct wring_collective *collective, uint32_t m
         return !collective->all_ready &&
                wring_channel_peek(collective->scatter, member, &bytes) == NULL;
     return lacks_sums(collective, member) &&
-           (collective->work.placed ||
-            wring_channel_peek(collective->gather, member, &bytes) == NULL);
+           (places(collective) || wring_channel_peek(collective->gather, member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_sharded = {

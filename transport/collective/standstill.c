@@ -97,8 +97,9 @@ static bool is_about_sums(const struct wring_collective *collective)
 static const struct wring_channel *lacking_way(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
-    bool scatter = work->ops == &wring_sharded ? !is_about_sums(collective)
-                                               : work->ops == &wring_exchange && !work->to_all;
+    bool scatter = wring_algorithm_has_owners(work->algorithm)
+                       ? !is_about_sums(collective)
+                       : work->ops == &wring_exchange && !work->to_all;
     return scatter || collective->gather == NULL ? collective->scatter : collective->gather;
 }
 
@@ -106,7 +107,8 @@ static const struct wring_channel *lacking_way(const struct wring_collective *co
 static uint32_t find_creditor(const struct wring_collective *collective, int way)
 {
     const struct wring_channel *channel = way_of(collective, way);
-    bool sums = way == 1 && collective->work.ops == &wring_sharded; /* owed without being asked */
+    bool sums = way == 1 && wring_algorithm_has_owners(
+                                collective->work.algorithm); /* owed without being asked */
     uint32_t n = collective->members.n;
 
     if (channel == NULL || channel->placed || (sums && wring_collective_missing(collective) < n))

@@ -32,7 +32,8 @@ enum wring_dtype {
  * provider, chunk, executor or arrival. Up to 8 members: a left fold by rank. More than 8: the
  * binary tree over the member index; with p the largest power of two that is not more than n,
  * member p + i is first added to member i, then at level l the block with bit l clear takes the one
- * with bit l set. Hierarchical schemes do so within nodes, and then between them.
+ * with bit l set. Hierarchical schemes do so within nodes, and then between them: only a bucket, a
+ * plan file or WRING_SCHEME that names them chooses these.
  * compress/FORMAT.md, "Reductions", has examples and the rounding: 16-bit types add in float32 and
  * round once, integers wrap.
  */

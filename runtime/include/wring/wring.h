@@ -453,13 +453,17 @@ enum wring_status wring_session_stats(struct wring_session *session,
  * from WRING_BUCKET_STATS_INIT. */
 struct wring_bucket_stats {
     size_t struct_bytes;
-    const char *codec;    /* canonical spec of what runs: "none" where the codec is left out; lives
-                             as long as the bucket */
-    const char *scheme;   /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
-                             "hierarchical-direct", … where they are between nodes */
-    char provider[48];    /* "shm"; "shm,tcp" where members are reached in different ways */
-    bool in_place;        /* sums are written straight into the members' data */
-    uint64_t piece_elems; /* of a full piece */
+    const char *codec;     /* canonical spec of what runs: "none" where the codec is left out; lives
+                              as long as the bucket */
+    const char *scheme;    /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
+                              "hierarchical-direct", … where they are between nodes */
+    const char *algorithm; /* that runs it: "eager", "eager-board", "eager-in-place", "one-shot",
+                              "two-shot", "two-shot-placed", "two-shot-direct", "hierarchical" */
+    const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
+                              node, then over the nodes */
+    char provider[48];     /* "shm"; "shm,tcp" where members are reached in different ways */
+    bool in_place;         /* sums are written straight into the members' data */
+    uint64_t piece_elems;  /* of a full piece */
     uint64_t steps;
     uint64_t wire_bytes_sent; /* payload of puts; not what peers read where it lies */
     uint64_t exchange_ns;     /* from begin to end, all steps added up */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/group/immediate_select.h"
+
+#include "runtime/session/session.h"
+
+#define WRING_MODULE "group"
+
+/** Calls leave the scheme open: WRING_SCHEME is for buckets. */
+static struct wring_operation operation_of(const struct wring_group *group,
+                                           const struct wring_work *work)
+{
+    return (struct wring_operation){
+        .kind = work->call.kind,
+        .dtype = work->dtype,
+        .op = work->op,
+        .elems = work->geometry.elems,
+        .elem_bytes = work->geometry.elem_bytes,
+        .members = group->members.n,
+        .scheme = WRING_SCHEME_AUTO,
+        .code = work->codec != NULL ? wring_codec_info(work->codec) : NULL,
+    };
+}
+
+/** Where a call's data lies only its own member knows, so nobody else puts into it or reads it. */
+static struct wring_reach reach_of(const struct wring_group *group, const struct wring_work *work)
+{
+    const struct wring_session *session = group->session;
+    const struct wring_fabric *fabric = session->fabric;
+    const struct wring_members *members = &group->members;
+    bool board = group->collective.mapped != NULL;
+    uint32_t other = members->ranks[members->n > 1 && members->me == 0];
+
+    return (struct wring_reach){
+        .eager_bytes = session->config.flat_bytes,
+        .chunk_bytes = session->config.chunk_bytes,
+        .piece_elems = work->geometry.chunk_elems,
+        .mappable = board,
+        .boards = board,
+        .copies = members->n > 1 && fabric->devices[fabric->peers[other].device].caps.local_any,
+    };
+}
+
+/**
+ * Calls have no legs: a leg is a collective that all ranks have agreed on, with slots of its own,
+ * and which members call otherwise shows in the channels of their whole group only. Who wants legs
+ * registers a bucket, or makes the three calls in groups of its own. That is told once.
+ */
+static void tell_flat(struct wring_group *group)
+{
+    struct wring_session *session = group->session;
+
+    group->flat_untold = false;
+    if (!atomic_exchange(&session->told_flat, true))
+        wring_warn(&session->log,
+                   "WRING_SCHEME=%s is for buckets, and immediate calls go flat: register a bucket "
+                   "for what is to be summed within nodes first",
+                   session->config.scheme);
+}
+
+void wring_immediate_select(struct wring_group *group, struct wring_work *work)
+{
+    struct wring_operation operation = operation_of(group, work);
+    struct wring_reach reach = reach_of(group, work);
+
+    if (group->flat_untold && operation.kind == WRING_CALL_ALLREDUCE &&
+        operation.elems * operation.elem_bytes > wring_algorithm_eager_limit(&operation, &reach))
+        tell_flat(group);
+    wring_work_set_algorithm(work, wring_algorithm_select(&operation, &reach));
+}

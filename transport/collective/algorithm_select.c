@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/collective/algorithm_select.h"
+
+#include "transport/collective/collective.h"
+
+#define EAGER_MEMBERS_MAX                                                  \
+    WRING_REDUCTION_RUNS      /* a sum of more needs scratch memory, which \
+                                 executors have */
+#define EAGER_TIMES 8         /* of two ranks, and of data that all map */
+#define EAGER_COPIED_TIMES 64 /* of two ranks where a kernel copies anyway */
+#define SHOWN_BYTES                                        \
+    1024 /* what comes with a board's number; more is read \
+            where it lies */
+
+const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
+    /* clang-format off */
+    [WRING_ALLREDUCE_EAGER]           = {"eager",            &wring_flat,         WRING_ORDER_MEMBERS, false, true},
+    [WRING_ALLREDUCE_EAGER_BOARD]     = {"eager-board",      &wring_flat_mapped,  WRING_ORDER_MEMBERS, false, false},
+    [WRING_ALLREDUCE_EAGER_IN_PLACE]  = {"eager-in-place",   &wring_flat_mapped,  WRING_ORDER_MEMBERS, false, false},
+    [WRING_ALLREDUCE_ONE_SHOT]        = {"one-shot",         &wring_gathered,     WRING_ORDER_MEMBERS, false, true},
+    [WRING_ALLREDUCE_TWO_SHOT]        = {"two-shot",         &wring_sharded,      WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_TWO_SHOT_PLACED] = {"two-shot-placed",  &wring_sharded,      WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_TWO_SHOT_DIRECT] = {"two-shot-direct",  &wring_sharded,      WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_HIERARCHICAL]    = {"hierarchical",     &wring_hierarchical, WRING_ORDER_NODES,   false, false},
+    [WRING_REDUCE_SCATTER_OWNERS]     = {"owners",           &wring_sharded,      WRING_ORDER_MEMBERS, true,  false},
+    [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",    &wring_sharded,      WRING_ORDER_MEMBERS, true,  true},
+    [WRING_EXCHANGE_SLOTS]            = {"exchange",         &wring_exchange,     WRING_ORDER_NONE,    false, true},
+    [WRING_EXCHANGE_PLACED]           = {"exchange-placed",  &wring_exchange,     WRING_ORDER_NONE,    false, true},
+    /* clang-format on */
+};
+
+/**
+ * Who has an order of its own, and where: the first row that fits. A ring's or a hierarchy's bits
+ * are not those of the members' order, so nothing that was measured may add to this table: only
+ * scheme, nodes and size. Integers, whose order shows in no bit, go by it as well.
+ */
+static const struct {
+    enum wring_scheme least, most;
+    uint32_t nodes, node_members; /* or more; as many on each node */
+    uint64_t elems;               /* or more */
+    enum wring_reduction_order order;
+} orders[] = {
+    {WRING_SCHEME_HIERARCHICAL, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 2, 2, 1, WRING_ORDER_NODES},
+    {WRING_SCHEME_AUTO, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 0, 0, 0, WRING_ORDER_MEMBERS},
+};
+
+enum wring_reduction_order wring_algorithm_order(const struct wring_operation *operation)
+{
+    size_t i = 0;
+
+    if (operation->kind == WRING_CALL_REDUCE_SCATTER)
+        return WRING_ORDER_MEMBERS;
+    if (operation->kind != WRING_CALL_ALLREDUCE && operation->kind != WRING_CALL_BARRIER)
+        return WRING_ORDER_NONE;
+    while (operation->scheme < orders[i].least || operation->scheme > orders[i].most ||
+           operation->nodes < orders[i].nodes || operation->node_members < orders[i].node_members ||
+           operation->elems < orders[i].elems)
+        i++;
+    return orders[i].order;
+}
+
+const char *wring_reduction_order_name(enum wring_reduction_order order)
+{
+    switch (order) {
+    case WRING_ORDER_NONE:
+        return "none";
+    case WRING_ORDER_MEMBERS:
+        return "members";
+    case WRING_ORDER_NODES:
+        return "nodes";
+    }
+    return "?";
+}
+
+/** Of what is coded: the same on every link, since a sum that is encoded once more has other bits.
+ *  Two ranks send as much either way, and round once less without. */
+bool wring_algorithm_encodes_sums(const struct wring_operation *operation)
+{
+    const struct wring_codec_info *code = operation->code;
+    enum wring_scheme scheme = wring_scheme_across(operation->scheme);
+
+    if (code == NULL)
+        return false;
+    if (scheme != WRING_SCHEME_AUTO)
+        return scheme == WRING_SCHEME_DIVISIBLE;
+    return code->flags & WRING_CODEC_TWO_WAYS || (operation->members > 2 && code->unit != 0);
+}
+
+static uint64_t bytes_of(const struct wring_operation *operation)
+{
+    return operation->elems * operation->elem_bytes;
+}
+
+/**
+ * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
+ * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
+ * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
+ * is no engine in between, which tells up to about as many bytes.
+ */
+uint64_t wring_algorithm_eager_limit(const struct wring_operation *operation,
+                                     const struct wring_reach *reach)
+{
+    uint64_t limit = reach->eager_bytes;
+
+    if (reach->placeable && reach->mappable)
+        return limit * EAGER_TIMES < reach->chunk_bytes ? limit * EAGER_TIMES : reach->chunk_bytes;
+    if (operation->members != 2 || reach->mappable)
+        return limit;
+    return limit * (reach->copies ? EAGER_COPIED_TIMES : EAGER_TIMES);
+}
+
+/**
+ * From a few lines on shards are summed where the data lies: for every line that goes to another
+ * core and back there is one that need not be shown, and one that each member need not read.
+ */
+static enum wring_algorithm select_eager(const struct wring_operation *operation,
+                                         const struct wring_reach *reach)
+{
+    if (!reach->boards || operation->members == 1)
+        return WRING_ALLREDUCE_EAGER;
+    return reach->placeable && reach->mappable && bytes_of(operation) > SHOWN_BYTES
+               ? WRING_ALLREDUCE_EAGER_IN_PLACE
+               : WRING_ALLREDUCE_EAGER_BOARD;
+}
+
+static enum wring_algorithm select_two_shot(const struct wring_operation *operation,
+                                            const struct wring_reach *reach)
+{
+    if (operation->code != NULL || !reach->placeable)
+        return WRING_ALLREDUCE_TWO_SHOT;
+    return reach->mappable ? WRING_ALLREDUCE_TWO_SHOT_DIRECT : WRING_ALLREDUCE_TWO_SHOT_PLACED;
+}
+
+/** All of these give the same bits. */
+static enum wring_algorithm select_raw(const struct wring_operation *operation,
+                                       const struct wring_reach *reach)
+{
+    enum wring_scheme scheme = wring_scheme_across(operation->scheme);
+    bool small = bytes_of(operation) <= wring_algorithm_eager_limit(operation, reach);
+    bool fits = operation->elems <= reach->piece_elems && operation->members <= EAGER_MEMBERS_MAX;
+
+    if (scheme == WRING_SCHEME_DIVISIBLE || (scheme == WRING_SCHEME_AUTO && !small))
+        return select_two_shot(operation, reach);
+    return small && fits ? select_eager(operation, reach) : WRING_ALLREDUCE_ONE_SHOT;
+}
+
+static enum wring_algorithm select_allreduce(const struct wring_operation *operation,
+                                             const struct wring_reach *reach)
+{
+    if (wring_algorithm_order(operation) == WRING_ORDER_NODES)
+        return WRING_ALLREDUCE_HIERARCHICAL;
+    if (operation->code == NULL)
+        return select_raw(operation, reach);
+    return wring_algorithm_encodes_sums(operation) ? WRING_ALLREDUCE_TWO_SHOT
+                                                   : WRING_ALLREDUCE_ONE_SHOT;
+}
+
+enum wring_algorithm wring_algorithm_select(const struct wring_operation *operation,
+                                            const struct wring_reach *reach)
+{
+    bool raw = operation->code == NULL;
+
+    switch (operation->kind) {
+    case WRING_CALL_ALLREDUCE:
+        return select_allreduce(operation, reach);
+    case WRING_CALL_BARRIER:
+        return reach->boards ? WRING_ALLREDUCE_EAGER_BOARD : WRING_ALLREDUCE_EAGER;
+    case WRING_CALL_REDUCE_SCATTER:
+        return raw && reach->placeable && reach->mappable ? WRING_REDUCE_SCATTER_DIRECT
+                                                          : WRING_REDUCE_SCATTER_OWNERS;
+    case WRING_CALL_ALLGATHER:
+    case WRING_CALL_ALLTOALL:
+    case WRING_CALL_BROADCAST:
+        break;
+    }
+    return raw && reach->placeable ? WRING_EXCHANGE_PLACED : WRING_EXCHANGE_SLOTS;
+}
