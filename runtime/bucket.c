@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/plan/joined.h"
 #include "runtime/residual.h"
+#include "runtime/result.h"
 #include "runtime/session/session.h"
 #include "transport/wait_policy.h"
 
@@ -49,7 +51,8 @@ static bool step_is_left(struct wring_bucket *bucket)
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
     bool plain = bucket->session->callers.may_mark && bucket->carrier == bucket &&
-                 bucket->watch == NULL && bucket->kept == NULL && !bucket->idle;
+                 bucket->watch == NULL && bucket->kept == NULL && !bucket->idle &&
+                 !bucket->collective.watched;
     bucket->committed = true;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
@@ -58,6 +61,52 @@ void wring_bucket_unready(struct wring_bucket *bucket)
 {
     bucket->committed = false;
     atomic_store_explicit(&bucket->mark.plain, false, memory_order_relaxed);
+}
+
+/** As callers are told of it. */
+static struct wring_result describe(const struct wring_bucket *bucket, enum wring_status status)
+{
+    return wring_result_make(bucket->session, status, wring_bucket_bytes(bucket));
+}
+
+void wring_bucket_tell(const struct wring_bucket *bucket, enum wring_status status,
+                       struct wring_result *result)
+{
+    struct wring_result ours = describe(bucket, status);
+    if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
+        wring_result_give(&ours, result);
+}
+
+void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status)
+{
+    struct wring_completions *all = &bucket->session->completions;
+    if (bucket->completion.done == NULL) {
+        wring_completions_ring(all);
+        return;
+    }
+    struct wring_result result = describe(bucket, status);
+    wring_completion_end(all, &bucket->completion, &result, NULL);
+}
+
+bool wring_bucket_is_watched(const struct wring_bucket *bucket)
+{
+    const struct wring_joined *joined = bucket->carries;
+    bool any = bucket->completion.done != NULL ||
+               atomic_load_explicit(&bucket->session->completions.bell, memory_order_relaxed) >= 0;
+    for (uint32_t i = 0; joined != NULL && i < joined->n; i++)
+        any |= joined->members[i]->completion.done != NULL;
+    return any;
+}
+
+void wring_bucket_finished(struct wring_collective *collective, enum wring_status status)
+{
+    struct wring_bucket *bucket = collective->owner;
+    const struct wring_joined *joined = bucket->carries;
+
+    if (joined == NULL)
+        wring_bucket_end(bucket, status);
+    for (uint32_t i = 0; joined != NULL && i < joined->n; i++)
+        wring_bucket_end(joined->members[i], status);
 }
 
 /** Functions like this one are kept apart so that the short way past them does not carry their
@@ -181,20 +230,27 @@ static enum wring_status test_planned(struct wring_bucket *bucket)
     return status;
 }
 
-__attribute__((noinline)) static enum wring_status test_otherwise(struct wring_bucket *bucket)
+/** Whoever asks how it ended enters by the count, too. */
+__attribute__((noinline)) static enum wring_status test_otherwise(struct wring_bucket *bucket,
+                                                                  struct wring_result *result)
 {
     struct wring_session *session = bucket->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, bucket->watch != NULL ? test_planned(bucket)
-                                                              : wring_bucket_test_inside(bucket));
+    enum wring_status status = wring_session_enter(session);
+    if (status != WRING_OK)
+        return status;
+    status = wring_result_check(session, result);
+    if (status == WRING_OK) {
+        status = bucket->watch != NULL ? test_planned(bucket) : wring_bucket_test_inside(bucket);
+        wring_bucket_tell(bucket, status, result);
+    }
+    wring_session_call_back(session);
+    return wring_session_leave(session, status);
 }
 
-enum wring_status wring_bucket_test(struct wring_bucket *bucket)
+enum wring_status wring_bucket_test(struct wring_bucket *bucket, struct wring_result *result)
 {
-    if (!enter_plain(bucket))
-        return test_otherwise(bucket);
+    if (result != NULL || !enter_plain(bucket))
+        return test_otherwise(bucket, result);
     enum wring_status status = test_step(bucket);
     wring_caller_unmark(&bucket->mark);
     return status;
@@ -239,25 +295,45 @@ static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t time
     return status;
 }
 
+static enum wring_status wait_and_tell(struct wring_bucket *bucket, uint64_t timeout_ns,
+                                       struct wring_result *result)
+{
+    if (wring_session_refuses_to_wait(bucket->session, "wring_bucket_wait") ||
+        wring_result_check(bucket->session, result) != WRING_OK)
+        return WRING_ERR_INVALID;
+    enum wring_status status = bucket->watch != NULL ? wait_planned(bucket, timeout_ns)
+                                                     : wring_bucket_wait_inside(bucket, timeout_ns);
+    wring_bucket_tell(bucket, status, result);
+    wring_session_call_back(bucket->session);
+    return status;
+}
+
 __attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_bucket *bucket,
-                                                                  uint64_t timeout_ns)
+                                                                  uint64_t timeout_ns,
+                                                                  struct wring_result *result)
 {
     struct wring_session *session = bucket->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, bucket->watch != NULL
-                                            ? wait_planned(bucket, timeout_ns)
-                                            : wring_bucket_wait_inside(bucket, timeout_ns));
+    return wring_session_leave(session, wait_and_tell(bucket, timeout_ns, result));
 }
 
-enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns,
+                                    struct wring_result *result)
 {
-    if (!enter_plain(bucket))
-        return wait_otherwise(bucket, timeout_ns);
+    if (result != NULL || wring_completions_inside(&bucket->session->completions) ||
+        !enter_plain(bucket))
+        return wait_otherwise(bucket, timeout_ns, result);
     enum wring_status status = wait_for_end(bucket, timeout_ns);
     wring_caller_unmark(&bucket->mark);
     return status;
+}
+
+void wring_bucket_give(struct wring_bucket *bucket)
+{
+    if (bucket->collective.mapped != NULL)
+        wring_mapped_wait(&bucket->collective, 0);
 }
 
 static bool is_never_unsent(const struct wring_bucket *bucket)
@@ -280,100 +356,6 @@ const struct wring_bucket_ops wring_bucket_alone = {
     .is_unsent = is_never_unsent,
     .take = take_status,
 };
-
-/** Several buckets of which one is waited for. */
-struct any {
-    struct wring_bucket *const *buckets;
-    size_t n;
-};
-
-/** The first that is done; n: none is. */
-static size_t find_done(const struct any *any)
-{
-    size_t i = 0;
-    while (i < any->n &&
-           (any->buckets[i] == NULL || any->buckets[i]->ops->is_left(any->buckets[i])))
-        i++;
-    return i;
-}
-
-/** What nobody has to see to so far is the engine's from now on. */
-static void give_all(const struct any *any)
-{
-    for (size_t i = 0; i < any->n; i++) {
-        struct wring_bucket *bucket = any->buckets[i] != NULL ? any->buckets[i]->carrier : NULL;
-        if (bucket != NULL && bucket->collective.mapped != NULL)
-            wring_mapped_wait(&bucket->collective, 0);
-    }
-}
-
-static bool any_is_done(const void *arg)
-{
-    const struct any *any = arg;
-    return find_done(any) < any->n;
-}
-
-/** All of them belong to this session, and are committed. */
-static bool any_is_sound(const struct any *any, const struct wring_session *session)
-{
-    for (size_t i = 0; i < any->n; i++)
-        if (any->buckets[i] != NULL &&
-            (any->buckets[i]->session != session || !any->buckets[i]->committed))
-            return false;
-    return true;
-}
-
-/** One of those whose mates are not posted, where there are no others; else NULL. */
-static struct wring_bucket *find_unsent(const struct any *any)
-{
-    struct wring_bucket *unsent = NULL;
-    for (size_t i = 0; i < any->n; i++) {
-        if (any->buckets[i] != NULL && !any->buckets[i]->ops->is_unsent(any->buckets[i]))
-            return NULL;
-        unsent = any->buckets[i] != NULL ? any->buckets[i] : unsent;
-    }
-    return unsent;
-}
-
-static enum wring_status wait_any(struct wring_session *session, const struct any *any,
-                                  uint64_t timeout_ns, size_t *index)
-{
-    if (!any_is_sound(any, session))
-        return WRING_ERR_INVALID;
-    uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
-    struct wring_bucket *unsent = find_unsent(any);
-    if (unsent != NULL && wring_session_check(session) == WRING_OK)
-        return unsent->ops->wait(unsent, 0); /* which says what is missing */
-    if (find_done(any) == any->n)
-        give_all(any);
-    if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
-                              wring_deadline_in(timeout_ns)))
-        return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
-    *index = find_done(any);
-    struct wring_bucket *done = any->buckets[*index];
-    enum wring_status status = done->ops->take(done);
-    if (done->watch != NULL)
-        done->watch->waited(done, began_ns, true);
-    return status;
-}
-
-enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
-                                 size_t *index)
-{
-    const struct any any = {buckets, n};
-    size_t first = 0;
-
-    *index = n;
-    while (first < n && buckets[first] == NULL)
-        first++;
-    if (first == n)
-        return WRING_OK;
-    struct wring_session *session = buckets[first]->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, wait_any(session, &any, timeout_ns, index));
-}
 
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
 {

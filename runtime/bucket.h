@@ -5,6 +5,7 @@
 
 #include "runtime/commit/bypass.h"
 #include "runtime/commit/commit_shape.h"
+#include "runtime/progress/completions.h"
 #include "runtime/session/callers.h"
 #include "transport/collective/hierarchical.h"
 #include <wring/wring.h>
@@ -85,11 +86,13 @@ struct wring_bucket {
     uint32_t n_owned;
     struct wring_channel scatter, gather;
     struct wring_collective collective;
+    struct wring_completion completion; /* who is told of its steps' ends */
     struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
     struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
     uint64_t joined_at;           /* its first element among theirs */
     uint64_t joined_step;         /* of their carrier, that its last post belongs to. Read by others
                                      only while its status says that it is under way */
+    atomic_bool taking;           /* a thread takes its part of a carrier that is done */
 
     struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/legs.h);
                                            NULL: it goes flat */
@@ -130,6 +133,28 @@ enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t
  *  so that it need not ask each time. */
 void wring_bucket_ready(struct wring_bucket *bucket);
 void wring_bucket_unready(struct wring_bucket *bucket);
+
+static inline struct wring_bucket *wring_bucket_of(struct wring_completion *completion)
+{
+    return (struct wring_bucket *)((char *)completion - offsetof(struct wring_bucket, completion));
+}
+
+/** Hand out how its step ended; nothing where it has not. @param result checked; NULL: nobody asks
+ */
+void wring_bucket_tell(const struct wring_bucket *bucket, enum wring_status status,
+                       struct wring_result *result);
+
+/** Its step has ended: its callback is queued, and the descriptor tells. */
+void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status);
+
+/** Is somebody told of its steps who does not ask? */
+bool wring_bucket_is_watched(const struct wring_bucket *bucket);
+
+/** The `finished` of a bucket's collective. */
+void wring_bucket_finished(struct wring_collective *collective, enum wring_status status);
+
+/** Its step, if it goes past the engine, is the engine's from now on. */
+void wring_bucket_give(struct wring_bucket *bucket);
 
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);

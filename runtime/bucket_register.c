@@ -148,6 +148,8 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     bucket->scheme = params->scheme;
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;
+    bucket->completion = (struct wring_completion){
+        .done = params->done, .done_arg = params->done_arg, .settle = wring_joined_settle};
     enum wring_status status = set_codec(session, bucket, params->codec);
     if (status == WRING_OK)
         status = wring_bucket_make_residual(bucket);

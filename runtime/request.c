@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/request.h"
 #include "runtime/bucket.h"
+#include "runtime/result.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "runtime/sized.h"
 
 #define WRING_MODULE "group"
 
-struct wring_request {
-    struct wring_group *group;
-    struct wring_request *next; /* in its group's queue */
-    struct wring_work work;
-    atomic_int status;
-
-    /* what the caller holds is in a list of its group, too, until it is waited for */
-    bool held;
-    struct wring_request *older, *newer;
-};
-
-static void on_finished(struct wring_collective *collective);
+static void on_finished(struct wring_collective *collective, enum wring_status status);
 
 /** It is the one that the group's collective runs next. Under the group's mutex. */
 static void set_running(struct wring_group *group, struct wring_request *request)
@@ -34,12 +23,20 @@ static void set_running(struct wring_group *group, struct wring_request *request
         wring_mapped_prepare(&group->collective);
 }
 
+/** Whoever waits sees it now, and may free it. */
+static void end(struct wring_request *request, enum wring_status status)
+{
+    struct wring_session *session = request->group->session;
+    struct wring_result result = wring_result_make(session, status, request->work.result_bytes);
+    request->ended = atomic_load_explicit(&session->engine->finished, memory_order_relaxed);
+    wring_completion_end(&session->completions, &request->completion, &result, &request->status);
+}
+
 /** The engine is done with one: start the next, then tell whoever waits. */
-static void on_finished(struct wring_collective *collective)
+static void on_finished(struct wring_collective *collective, enum wring_status status)
 {
     struct wring_group *group = collective->owner;
     pthread_mutex_lock(&group->mutex);
-    int status = atomic_load(&collective->status); /* before run() sets it for the next one */
     struct wring_request *done = group->running;
     struct wring_request *next = group->waiting;
     group->running = NULL;
@@ -49,7 +46,7 @@ static void on_finished(struct wring_collective *collective)
         wring_engine_post(group->session->engine, &group->collective);
     }
     pthread_mutex_unlock(&group->mutex);
-    atomic_store_explicit(&done->status, status, memory_order_release);
+    end(done, status);
 }
 
 /** Under the group's mutex. */
@@ -63,10 +60,16 @@ static void list_held(struct wring_request *request)
     group->held = request;
 }
 
+static void forget(struct wring_completion *completion)
+{
+    free((char *)completion - offsetof(struct wring_request, completion));
+}
+
 /** The caller has heard how it ended. */
 static void release(struct wring_request *request)
 {
     struct wring_group *group = request->group;
+    struct wring_session *session = group->session;
 
     pthread_mutex_lock(&group->mutex);
     if (request->newer != NULL)
@@ -76,7 +79,7 @@ static void release(struct wring_request *request)
     if (request->older != NULL)
         request->older->newer = request->newer;
     pthread_mutex_unlock(&group->mutex);
-    free(request);
+    wring_completion_release(&session->completions, &request->completion, forget);
 }
 
 void wring_requests_free(struct wring_group *group)
@@ -113,6 +116,7 @@ static void init_request(struct wring_request *request, struct wring_group *grou
                          const struct wring_work *work)
 {
     request->group = group;
+    request->completion = (struct wring_completion){0};
     request->next = NULL;
     request->work = *work;
     request->held = false;
@@ -145,7 +149,7 @@ static bool run_mapped(struct wring_request *request)
     bool first = take_turn(request);
     bool ended = first && wring_progress_run_held(progress, &group->collective);
     if (ended)
-        on_finished(&group->collective);
+        on_finished(&group->collective, (enum wring_status)atomic_load(&group->collective.status));
     wring_progress_release(progress);
     if (!first)
         submit(request);
@@ -181,8 +185,36 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
     return wait_for_end(&request, WRING_NEVER);
 }
 
+/** @param out  NULL: nobody asks for it but the call itself */
+static enum wring_status start(struct wring_group *group, const struct wring_work *work,
+                               const struct wring_call *how, struct wring_request **out)
+{
+    struct wring_request *request = malloc(sizeof(*request));
+    if (request == NULL)
+        return WRING_ERR_NO_MEMORY;
+    init_request(request, group, work);
+    request->completion.done = how->done;
+    request->completion.done_arg = how->done_arg;
+    request->held = true;
+    *out = request;
+    submit(request);
+    return WRING_OK;
+}
+
+/** With a callback, whose request may have to outlast the call. */
+static enum wring_status run_and_call(struct wring_group *group, const struct wring_work *work,
+                                      const struct wring_call *how)
+{
+    struct wring_request *request;
+    enum wring_status status = start(group, work, how, &request);
+    if (status != WRING_OK)
+        return status;
+    wait_for_end(request, WRING_NEVER);
+    return wring_request_take(request, NULL);
+}
+
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
-                                      struct wring_request **out)
+                                      const struct wring_call *how, struct wring_request **out)
 {
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
@@ -191,63 +223,31 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
         wring_error(&group->session->log, "%s", group->unfit);
         return WRING_ERR_MISMATCH;
     }
-    if (out == NULL)
-        return run_to_end(group, work);
-    struct wring_request *request = malloc(sizeof(*request));
-    if (request == NULL)
-        return WRING_ERR_NO_MEMORY;
-    init_request(request, group, work);
-    request->held = true;
-    submit(request);
-    *out = request;
-    return WRING_OK;
+    if (out != NULL)
+        return start(group, work, how, out);
+    if (wring_session_refuses_to_wait(group->session, "A call without a request"))
+        return WRING_ERR_INVALID;
+    return how->done != NULL ? run_and_call(group, work, how) : run_to_end(group, work);
 }
 
-static const struct wring_sized result_sized = {
-    "struct wring_result",
-    sizeof(struct wring_result),
-    sizeof(struct wring_result),
-};
-
-/** Can the caller be told how its request ended? */
-static enum wring_status check_result(const struct wring_request *request,
-                                      const struct wring_result *result)
+enum wring_status wring_request_take(struct wring_request *request, struct wring_result *result)
 {
-    if (result == NULL || wring_sized_takes(&result_sized, result))
-        return WRING_OK;
-    return wring_sized_refuse(&result_sized, result, &request->group->session->log);
-}
-
-/** A request that has ended otherwise than well ended with its session. */
-static void write_result(const struct wring_request *request, enum wring_status status,
-                         struct wring_result *result)
-{
-    struct wring_failure failure = {.rank = -1};
-    struct wring_result ended = {.status = status, .rank = -1};
-
-    if (result == NULL)
-        return;
-    if (status == WRING_OK)
-        ended.bytes = request->work.result_bytes;
-    else if (wring_fabric_failure(request->group->session->fabric, &failure) == status)
-        ended.rank = failure.rank;
-    wring_sized_write(&result_sized, &ended, result);
+    enum wring_status status =
+        (enum wring_status)atomic_load_explicit(&request->status, memory_order_acquire);
+    wring_result_give(&request->completion.result, result);
+    release(request);
+    return status;
 }
 
 static enum wring_status test(struct wring_request *request, struct wring_result *result)
 {
-    if (check_result(request, result) != WRING_OK)
+    struct wring_session *session = request->group->session;
+    if (wring_result_check(session, result) != WRING_OK)
         return WRING_ERR_INVALID;
-    int status = atomic_load_explicit(&request->status, memory_order_acquire);
-    if (status == WRING_ERR_AGAIN) {
-        wring_progress_nudge(request->group->session->progress);
-        status = atomic_load_explicit(&request->status, memory_order_acquire);
-    }
-    if (status != WRING_ERR_AGAIN) {
-        write_result(request, (enum wring_status)status, result);
-        release(request);
-    }
-    return (enum wring_status)status;
+    if (!wring_request_is_over(request))
+        wring_progress_nudge(session->progress);
+    wring_session_call_back(session);
+    return wring_request_is_over(request) ? wring_request_take(request, result) : WRING_ERR_AGAIN;
 }
 
 enum wring_status wring_request_test(struct wring_request *request, struct wring_result *result)
@@ -262,14 +262,13 @@ enum wring_status wring_request_test(struct wring_request *request, struct wring
 static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns,
                               struct wring_result *result)
 {
-    if (check_result(request, result) != WRING_OK)
+    struct wring_session *session = request->group->session;
+    if (wring_session_refuses_to_wait(session, "wring_request_wait") ||
+        wring_result_check(session, result) != WRING_OK)
         return WRING_ERR_INVALID;
-    enum wring_status status = wait_for_end(request, wring_deadline_in(timeout_ns));
-    if (status == WRING_ERR_AGAIN)
+    if (wait_for_end(request, wring_deadline_in(timeout_ns)) == WRING_ERR_AGAIN)
         return WRING_ERR_TIMEOUT;
-    write_result(request, status, result);
-    release(request);
-    return status;
+    return wring_request_take(request, result);
 }
 
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns,

@@ -8,14 +8,45 @@
 #define WRING_RUNTIME_REQUEST_H
 
 #include "runtime/group/group.h"
+#include "runtime/progress/completions.h"
 #include "runtime/session/session.h"
+
+struct wring_request {
+    struct wring_group *group;
+    struct wring_completion completion;
+    uint64_t ended; /* as so many-eth of the session's engine */
+    atomic_int status;
+
+    /* of calls: in their group's queue */
+    struct wring_request *next;
+    struct wring_work work;
+
+    /* what the caller holds is in a list of its group until it is waited for */
+    bool held;
+    struct wring_request *older, *newer;
+};
 
 /**
  * Queue an operation, and hand out its request; with out NULL wait for its end instead.
+ * @param how  whose callback is called at its end
  * Threads: safe. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_PEER and others of the session's failure.
  */
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
-                                      struct wring_request **out);
+                                      const struct wring_call *how, struct wring_request **out);
+
+/** Has it ended? Takes no lock. */
+static inline bool wring_request_is_over(const struct wring_request *request)
+{
+    return atomic_load_explicit(&request->status, memory_order_acquire) != WRING_ERR_AGAIN;
+}
+
+static inline struct wring_session *wring_request_session(const struct wring_request *request)
+{
+    return request->group->session;
+}
+
+/** It has ended, and is gone. @param result out, checked; may be NULL @return how it ended */
+enum wring_status wring_request_take(struct wring_request *request, struct wring_result *result);
 
 /** Those that were not waited for are gone. None of the group is under way. */
 void wring_requests_free(struct wring_group *group);

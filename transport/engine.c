@@ -87,10 +87,11 @@ void wring_engine_finish(struct wring_engine *engine, struct wring_collective *c
     collective->step++;
     if (collective->whole == NULL)
         wring_count(&engine->finished, 1);
-    void (*finished)(struct wring_collective *) = collective->finished;
+    collective->ended = atomic_load_explicit(&engine->finished, memory_order_relaxed);
+    void (*finished)(struct wring_collective *, enum wring_status) = collective->finished;
     atomic_store_explicit(&collective->status, status, memory_order_release);
     if (finished != NULL)
-        finished(collective);
+        finished(collective, status);
 }
 
 /** Start a posted collective and put it among the active ones, by priority, then by age. */

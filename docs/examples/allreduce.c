@@ -22,7 +22,7 @@ int main(void)
     wring_session_commit(session); /* all ranks agree, or the log names who differs */
     for (int step = 0; step < 100; step++) {
         /* fill grad, */ wring_bucket_post(bucket); /* compute something else, */
-        if (wring_bucket_wait(bucket, WRING_FOREVER) != WRING_OK)
+        if (wring_bucket_wait(bucket, WRING_FOREVER, NULL) != WRING_OK)
             return 1; /* a rank is gone: the log says which and why */
     }
     wring_session_close(session);

@@ -110,6 +110,9 @@ static void fill_collective(struct wring_bucket *bucket)
         .measured = bucket->collective.measured,
     };
     bucket->collective.measured.every = (uint64_t)session->config.stats_every;
+    bucket->collective.finished = wring_bucket_finished;
+    bucket->collective.owner = bucket;
+    bucket->collective.watched = wring_bucket_is_watched(bucket);
     if (bucket->whole != NULL)
         fill_leg(bucket);
 }

@@ -7,6 +7,7 @@
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
 #include "runtime/request.h"
+#include "runtime/result.h"
 #include "runtime/stats.h"
 
 #define WRING_MODULE "group"
@@ -138,6 +139,8 @@ static void free_unwanted(struct wring_session *session)
 static enum wring_status create(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                 struct wring_group **out)
 {
+    if (wring_session_refuses_to_wait(session, "wring_group_create"))
+        return WRING_ERR_INVALID;
     free_unwanted(session);
     if (!ascending(session, ranks, n)) {
         wring_error(&session->log, "a group needs ascending ranks of the session, the caller's "

@@ -372,7 +372,7 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
     if (status != WRING_OK)
         return status;
     wring_immediate_select(call->group, &work);
-    return wring_request_start(call->group, &work, request);
+    return wring_request_start(call->group, &work, &call->how, request);
 }
 
 static enum wring_status run(struct call call, const struct wring_call *how,

@@ -43,6 +43,15 @@ static bool is_complete(const struct wring_bucket *bucket)
            bucket->joined_step * joined->n;
 }
 
+/** Those that were posted before it hear that nothing comes of that. */
+static void end_others(const struct wring_bucket *bucket, enum wring_status status)
+{
+    const struct wring_joined *joined = bucket->joined;
+    for (uint32_t i = 0; i < joined->n; i++)
+        if (joined->members[i] != bucket)
+            wring_bucket_end(joined->members[i], status);
+}
+
 /** Each member is posted once before the next step begins, so that whose post makes it n of them is
  *  the last. */
 static enum wring_status post(struct wring_bucket *bucket)
@@ -61,6 +70,8 @@ static enum wring_status post(struct wring_bucket *bucket)
     enum wring_status refused = wring_bucket_post_inside(joined->carrier);
     atomic_store_explicit(&joined->refused, refused, memory_order_relaxed);
     atomic_store_explicit(&joined->step, step, memory_order_release);
+    if (refused != WRING_OK)
+        end_others(bucket, refused);
     return refused;
 }
 
@@ -129,15 +140,10 @@ static bool is_unsent(const struct wring_bucket *bucket)
     return status_of(bucket) == WRING_ERR_AGAIN && !is_complete(bucket);
 }
 
-/** Take its part of a carrier that is done; one that was never sent has failed with the session. */
-static enum wring_status take(struct wring_bucket *bucket)
+/** The carrier is done. */
+static void take_part(struct wring_bucket *bucket)
 {
     const struct wring_joined *joined = bucket->joined;
-
-    if (status_of(bucket) != WRING_ERR_AGAIN)
-        return status_of(bucket);
-    if (!is_sent(bucket))
-        return wring_session_check(bucket->session);
     enum wring_status status =
         (enum wring_status)atomic_load_explicit(&joined->refused, memory_order_relaxed);
     if (status == WRING_OK)
@@ -145,7 +151,24 @@ static enum wring_status take(struct wring_bucket *bucket)
     if (status == WRING_OK && !joined->in_place && bucket->elems > 0)
         memcpy(bucket->data, part_of(bucket), wring_bucket_bytes(bucket));
     set_status(bucket, status);
-    return status;
+}
+
+/** Take its part of a carrier that is done; one that was never sent has failed with the session.
+ *  The thread that calls back may do so at the same time. */
+static enum wring_status take(struct wring_bucket *bucket)
+{
+    if (status_of(bucket) == WRING_ERR_AGAIN && !is_sent(bucket))
+        return wring_session_check(bucket->session);
+    while (status_of(bucket) == WRING_ERR_AGAIN) {
+        if (atomic_exchange_explicit(&bucket->taking, true, memory_order_acquire)) {
+            sched_yield();
+            continue;
+        }
+        if (status_of(bucket) == WRING_ERR_AGAIN)
+            take_part(bucket);
+        atomic_store_explicit(&bucket->taking, false, memory_order_release);
+    }
+    return status_of(bucket);
 }
 
 static enum wring_status test(struct wring_bucket *bucket)
@@ -202,6 +225,26 @@ static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
         return WRING_ERR_TIMEOUT;
     enum wring_status status;
     return wait_for_carrier(bucket->joined, deadline_ns, &status) ? take(bucket) : status;
+}
+
+void wring_joined_settle(struct wring_completion *completion)
+{
+    struct wring_bucket *bucket = wring_bucket_of(completion);
+    while (bucket->joined != NULL && status_of(bucket) == WRING_ERR_AGAIN) {
+        if (is_sent(bucket))
+            take(bucket);
+        else
+            sched_yield(); /* the last post has ended and returns just now */
+    }
+}
+
+void wring_joined_end_unsent(struct wring_session *session)
+{
+    for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+        if (is_unsent(at)) {
+            set_status(at, WRING_ERR_CLOSED);
+            wring_bucket_end(at, WRING_ERR_CLOSED);
+        }
 }
 
 const struct wring_bucket_ops wring_bucket_joined = {

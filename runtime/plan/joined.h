@@ -45,6 +45,13 @@ enum wring_status wring_join(struct wring_session *session, struct wring_bucket 
 /** Part all that were joined: the list is as it was, what residuals hold is each bucket's own. */
 enum wring_status wring_part_all(struct wring_session *session);
 
+/** Before its callback: what a bucket that travels with others has in the carrier is in its data.
+ */
+void wring_joined_settle(struct wring_completion *completion);
+
+/** The session is closed: those whose mates were never posted hear of that. */
+void wring_joined_end_unsent(struct wring_session *session);
+
 /** The steps of a bucket that travels with others. Threads: members may be posted, tested and
  * waited for from different ones. */
 extern const struct wring_bucket_ops wring_bucket_joined;

@@ -8,12 +8,14 @@
 #include "transport/collective/collective.h"
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
-                                        uint64_t spin_ns, struct wring_progress **out)
+                                        uint64_t spin_ns, struct wring_completions *completions,
+                                        struct wring_progress **out)
 {
     struct wring_progress *progress = calloc(1, sizeof(*progress));
     if (progress == NULL)
         return WRING_ERR_NO_MEMORY;
     progress->engine = engine;
+    progress->completions = completions;
     progress->spin_ns = spin_ns;
     progress->caller.fd = progress->own.fd = -1;
     pthread_mutex_init(&progress->driver, NULL);
@@ -80,7 +82,8 @@ void wring_progress_unlock(struct wring_progress *progress)
 void wring_hand_over(struct wring_progress *progress)
 {
     bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed);
-    if (!prompt || !atomic_load(&progress->parked))
+    if (!prompt || !atomic_load(&progress->parked) ||
+        wring_completions_wait(progress->completions)) /* no caller comes for these */
         wring_wake_thread(progress);
 }
 
@@ -101,7 +104,7 @@ static bool begin_here(struct wring_progress *progress, struct wring_collective 
     }
     bool idle = wring_engine_begin(progress->engine, collective);
     pthread_mutex_unlock(&progress->driver);
-    return idle;
+    return idle && !wring_completions_wait(progress->completions);
 }
 
 /** To hand it to another thread takes longer than to begin it. What goes in one hop may be longer

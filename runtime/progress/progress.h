@@ -9,13 +9,20 @@
 #ifndef WRING_RUNTIME_PROGRESS_H
 #define WRING_RUNTIME_PROGRESS_H
 
+#include "runtime/progress/completions.h"
 #include "transport/engine.h"
 
 struct wring_progress;
 
-/** @param threaded  false: only callers drive. The engine and its fabric are ready. */
+/**
+ * The engine and its fabric are ready.
+ * @param threaded     false: only callers drive
+ * @param completions  what whoever lets go of the driver lock delivers, within the calls below that
+ *                     say so; borrowed
+ */
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
-                                        uint64_t spin_ns, struct wring_progress **out);
+                                        uint64_t spin_ns, struct wring_completions *completions,
+                                        struct wring_progress **out);
 
 /**
  * For good: nothing that peers send is taken any more, as what it is for may go (but see
@@ -61,7 +68,7 @@ bool wring_progress_run_held(struct wring_progress *progress, struct wring_colle
 
 void wring_progress_release(struct wring_progress *progress);
 
-/** Make a little progress if nobody else does. */
+/** Make a little progress if nobody else does; callbacks are delivered. */
 void wring_progress_nudge(struct wring_progress *progress);
 
 /** What a caller waits for. `reached` is asked again and again; it takes no lock. */
@@ -70,8 +77,8 @@ struct wring_goal {
     const void *arg;
 };
 
-/** Drive until the goal is reached, the deadline has come, or there is no driving any more. @return
- *  whether it is reached */
+/** Drive until the goal is reached, the deadline has come, or there is no driving any more;
+ *  callbacks are delivered meanwhile. @return whether it is reached */
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
                           uint64_t deadline_ns);
 

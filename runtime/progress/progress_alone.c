@@ -56,7 +56,8 @@ bool wring_progress_run_held(struct wring_progress *progress, struct wring_colle
 
 void wring_progress_release(struct wring_progress *progress)
 {
-    bool idle = wring_engine_idle(progress->engine);
+    bool idle =
+        wring_engine_idle(progress->engine) && !wring_completions_wait(progress->completions);
     pthread_mutex_unlock(&progress->driver);
     wring_wake_onlookers(progress);
     if (!idle)

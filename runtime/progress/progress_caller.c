@@ -22,6 +22,8 @@ void wring_progress_nudge(struct wring_progress *progress)
     wring_engine_poll(progress->engine);
     bool idle = wring_engine_idle(progress->engine);
     pthread_mutex_unlock(&progress->driver);
+    if (wring_completions_wait(progress->completions))
+        wring_completions_deliver(progress->completions);
     if (!idle && atomic_load(&progress->own.asleep))
         wring_wake_thread(progress);
 }
@@ -31,14 +33,15 @@ static bool reached(const struct wring_goal *goal)
     return goal->reached(goal->arg);
 }
 
-/** Holds the driver lock. @return false: the deadline has come, or nobody drives any more */
+/** Holds the driver lock. @return false: the deadline has come, it is to be let go of for a while,
+ *  or nobody drives any more */
 static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
                             uint64_t deadline_ns)
 {
     const struct wring_fabric *fabric = progress->engine->fabric;
     uint64_t idle_since = progress->beside_ns = 0;
     while (!reached(goal)) {
-        if (wring_is_stopped(progress))
+        if (wring_is_stopped(progress) || wring_completions_wait(progress->completions))
             return false;
         if (wring_engine_poll(progress->engine)) {
             idle_since = progress->beside_ns = 0;
@@ -98,8 +101,7 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
             unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
             atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
             bool done = drive_as_caller(progress, goal, deadline_ns);
-            pthread_mutex_unlock(&progress->driver);
-            wring_wake_onlookers(progress);
+            wring_let_go(progress);
             if (done)
                 return;
         }

@@ -24,6 +24,7 @@ struct wring_sleeper {
 
 struct wring_progress {
     struct wring_engine *engine;
+    struct wring_completions *completions;
     uint64_t spin_ns;
     bool threaded;
     pthread_t thread;
@@ -86,6 +87,16 @@ void wring_wake_driver(struct wring_progress *progress);
 
 /** Something finished, or the driver lock is free: tell those who wait for either. */
 void wring_wake_onlookers(struct wring_progress *progress);
+
+/** Let go of the driver lock: a caller who came meanwhile may drive now. Then deliver what was
+ *  queued under it. */
+static inline void wring_let_go(struct wring_progress *progress)
+{
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress);
+    if (wring_completions_wait(progress->completions))
+        wring_completions_deliver(progress->completions);
+}
 
 /**
  * The thread is to drive again, wherever it waits. One that sleeps may have been disarmed: whoever

@@ -31,16 +31,10 @@ static bool take_driver(struct wring_progress *progress)
     return false;
 }
 
-static void let_go(struct wring_progress *progress)
-{
-    pthread_mutex_unlock(&progress->driver);
-    wring_wake_onlookers(progress); /* a caller who came meanwhile may drive now */
-}
-
 /** Sleep without the driver lock, so that whoever waits may drive meanwhile. */
 static void sleep_outside(struct wring_progress *progress, struct wring_wait_set *set)
 {
-    let_go(progress);
+    wring_let_go(progress);
     if (atomic_load(&progress->takers) == 0)
         wring_wait_set_sleep(set);
     wring_sleep_end(&progress->own);
@@ -51,7 +45,7 @@ static void sleep_outside(struct wring_progress *progress, struct wring_wait_set
 static void drive(struct wring_progress *progress)
 {
     uint64_t idle_since = 0;
-    while (is_wanted(progress)) {
+    while (is_wanted(progress) && !wring_completions_wait(progress->completions)) {
         if (wring_engine_poll(progress->engine)) {
             idle_since = 0;
             wring_wake_onlookers(progress);
@@ -67,7 +61,7 @@ static void drive(struct wring_progress *progress)
         sleep_outside(progress, &set);
         return;
     }
-    let_go(progress);
+    wring_let_go(progress);
 }
 
 /** @return true if we slept all the time, and nobody called */
@@ -87,7 +81,8 @@ static bool sleep_parked(struct wring_progress *progress)
 static bool is_unattended(struct wring_progress *progress)
 {
     return atomic_load(&progress->takers) == 0 && (atomic_load(&progress->engine->n_active) > 0 ||
-                                                   atomic_load(&progress->engine->posted) != NULL);
+                                                   atomic_load(&progress->engine->posted) != NULL ||
+                                                   wring_completions_wait(progress->completions));
 }
 
 /** May the thread poll while it waits? Where ranks share cores, only while it has work to do: each

@@ -6,7 +6,9 @@
 #include "planner/files/plan.h"
 #include "runtime/commit/trials.h"
 #include "runtime/plan/autoplan.h"
+#include "runtime/plan/joined.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/result.h"
 #include "runtime/session/session_commit.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
@@ -54,9 +56,9 @@ static enum wring_status open_session(struct wring_session *session,
     if (status == WRING_OK)
         status = make_world(session);
     if (status == WRING_OK)
-        status =
-            wring_progress_create(session->engine, strcmp(session->config.progress, "thread") == 0,
-                                  session->config.spin_ns, &session->progress);
+        status = wring_progress_create(
+            session->engine, strcmp(session->config.progress, "thread") == 0,
+            session->config.spin_ns, &session->completions, &session->progress);
     if (status != WRING_OK)
         return status;
     wring_progress_lock(session->progress);
@@ -99,6 +101,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     session->recommit = wring_session_recommit;
     session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
     wring_callers_init(&session->callers);
+    wring_completions_init(&session->completions);
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->mapped_mutex, NULL);
     pthread_mutex_init(&session->executor_mutex, NULL);
@@ -181,11 +184,14 @@ enum wring_status wring_session_refuse(struct wring_session *session)
 
 void wring_session_close(struct wring_session *session)
 {
-    if (session == NULL || wring_session_is_inherited(session))
+    if (session == NULL || wring_session_is_inherited(session) ||
+        wring_session_refuses_to_wait(session, "wring_session_close"))
         return;
     if (session->progress != NULL) {
         turn_out(session);
         wring_progress_destroy(session->progress);
+        wring_joined_end_unsent(session);
+        wring_completions_drain(&session->completions);
         wring_fabric_leave(session->fabric);
     }
     if (session->fabric != NULL)
@@ -211,6 +217,7 @@ void wring_session_close(struct wring_session *session)
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
     wring_descriptor_close(session->root_fd);
+    wring_completions_finish(&session->completions);
     pthread_mutex_destroy(&session->executor_mutex);
     pthread_mutex_destroy(&session->mapped_mutex);
     pthread_mutex_destroy(&session->buffers_mutex);

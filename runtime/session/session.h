@@ -26,6 +26,8 @@ struct wring_session {
     unsigned born;         /* wring_forked_count() of the process that opened it */
     atomic_bool told_born; /* that another one called was logged, there */
     struct wring_callers callers;
+    struct wring_completions completions;
+    atomic_uint any_turn; /* calls that waited for one of several */
     struct wring_config config;
     struct wring_log log;
     struct wring_launched launched; /* who started this process, and as what */

@@ -11,6 +11,7 @@
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/result.h"
 
 /** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
  * could. */
@@ -64,7 +65,9 @@ enum wring_status wring_session_commit(struct wring_session *session)
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    enum wring_status status = wring_session_check(session);
+    enum wring_status status = wring_session_refuses_to_wait(session, "wring_session_commit")
+                                   ? WRING_ERR_INVALID
+                                   : wring_session_check(session);
     if (status == WRING_OK)
         status = take_back(session);
     if (status == WRING_OK)

@@ -107,10 +107,10 @@ static void run_step(struct wring_session *session, struct story *story, struct 
             tensors->data[t][i] = number(rank, step, t, i);
         CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
         if (story->early)
-            CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+            CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS, NULL) == WRING_OK, "wait");
     }
     for (int t = 0; t < TENSORS; t++)
-        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS, NULL) == WRING_OK, "wait");
     check_step(session, story, tensors, step);
 }
 

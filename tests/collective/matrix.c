@@ -180,7 +180,7 @@ enum wring_status wring_matrix_steps(struct wring_session *session,
         }
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, WAIT_NS);
+            status = wring_bucket_wait(bucket, WAIT_NS, NULL);
     }
     CHECK(status == WRING_OK, "rank %u step %u: %s: %s", rank, step, wring_status_text(status),
           wring_matrix_text(c, text, sizeof(text)));

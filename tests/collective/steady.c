@@ -40,7 +40,7 @@ enum wring_status steady_run(struct wring_bucket **buckets, int steps, uint64_t 
             status = wring_bucket_post(buckets[b]);
         compute(compute_ns);
         for (int b = 0; b < STEADY_BUCKETS && status == WRING_OK; b++)
-            status = wring_bucket_wait(buckets[b], WAIT_NS);
+            status = wring_bucket_wait(buckets[b], WAIT_NS, NULL);
     }
     return status;
 }

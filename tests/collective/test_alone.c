@@ -64,7 +64,7 @@ static void check(const struct pair *pair, int which)
 
 static void wait(const struct pair *pair, int which)
 {
-    enum wring_status status = wring_bucket_wait(pair->buckets[which], WAIT_NS);
+    enum wring_status status = wring_bucket_wait(pair->buckets[which], WAIT_NS, NULL);
     REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
     check(pair, which);
 }
@@ -167,10 +167,11 @@ static void ask(struct wring_session *session, uint32_t rank, void *arg)
         enum wring_status status;
         post(&pair, 0);
         if (rank == 0)
-            while ((status = wring_bucket_test(pair.buckets[0])) == WRING_ERR_AGAIN)
+            while ((status = wring_bucket_test(pair.buckets[0], NULL)) == WRING_ERR_AGAIN)
                 sched_yield();
         else
-            status = wring_wait_any(pair.buckets, 1, WAIT_NS, &index);
+            status = wring_wait_any(&(struct wring_waitable){.bucket = pair.buckets[0]}, 1, WAIT_NS,
+                                    &index, NULL);
         REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
         check(&pair, 0);
     }
@@ -213,7 +214,7 @@ static void sizes(struct wring_session *session, uint32_t rank, void *arg)
         for (uint64_t k = 0; k < elems[i]; k++)
             data[i][k] = (float)(rank == k % 2) * (float)(k + (uint64_t)step);
         REQUIRE(wring_bucket_post(buckets[i]) == WRING_OK, "post");
-        REQUIRE(wring_bucket_wait(buckets[i], WAIT_NS) == WRING_OK, "wait");
+        REQUIRE(wring_bucket_wait(buckets[i], WAIT_NS, NULL) == WRING_OK, "wait");
         for (uint64_t k = 0; k < elems[i]; k++)
             CHECK(data[i][k] ==
                       (float)(k + (uint64_t)step) / (i % 2 ? wring_session_size(session) : 1),

@@ -74,7 +74,7 @@ static enum wring_status watch_posts(struct wring_session *session, struct wring
     ledger->woken += burst.writes > 0;
     ledger->too_often += burst.writes > slept + 1;
     for (int b = 0; b < STEADY_BUCKETS && status == WRING_OK; b++)
-        status = wring_bucket_wait(buckets[b], WRING_FOREVER);
+        status = wring_bucket_wait(buckets[b], WRING_FOREVER, NULL);
     return status;
 }
 

@@ -69,7 +69,7 @@ static bool nobody_slept(const struct sleeps *from, const struct sleeps *to)
 static enum wring_status run_small(struct wring_bucket **buckets)
 {
     enum wring_status status = wring_bucket_post(buckets[0]);
-    return status == WRING_OK ? wring_bucket_wait(buckets[0], WRING_FOREVER) : status;
+    return status == WRING_OK ? wring_bucket_wait(buckets[0], WRING_FOREVER, NULL) : status;
 }
 
 static enum wring_status run_step(struct wring_bucket **buckets, bool small, int step)

@@ -34,11 +34,11 @@ static void take_a_step(uint32_t rank, unsigned step, float *data, struct wring_
         CHECK(wring_bucket_post(buckets[i]) == WRING_OK, "post %u", i);
     if (rank == 1) {
         for (unsigned i = 0; i < 50; i++)
-            wring_bucket_test(buckets[i]);
+            wring_bucket_test(buckets[i], NULL);
         usleep(100000);
     }
     for (unsigned i = 0; i < BUCKETS; i++) {
-        enum wring_status status = wring_bucket_wait(buckets[i], WAIT_NS);
+        enum wring_status status = wring_bucket_wait(buckets[i], WAIT_NS, NULL);
         REQUIRE(status == WRING_OK, "rank %u, step %u, bucket %u: %s", rank, step, i,
                 wring_status_text(status));
     }

@@ -26,7 +26,7 @@ static void step(struct wring_bucket *bucket, float *data, uint64_t elems, uint3
     for (uint64_t i = 0; i < elems; i++)
         data[i] = 1;
     CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
-    CHECK(wring_bucket_wait(bucket, WAIT_NS) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK, "wait");
     CHECK(data[0] == (float)ranks && data[elems - 1] == (float)ranks, "%g", (double)data[0]);
 }
 
@@ -34,32 +34,33 @@ static void step(struct wring_bucket *bucket, float *data, uint64_t elems, uint3
 static void first_done(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_group *world = wring_session_world(session);
-    struct wring_bucket *both[3] = {NULL};
+    struct wring_waitable both[3] = {{NULL}};
     float *data[2];
     size_t index = 99;
     (void)arg;
 
-    both[0] = add(session, "late", ELEMS, "none", &data[0]);
-    both[2] = add(session, "early", ELEMS, "none", &data[1]);
-    CHECK(wring_wait_any(both, 3, 0, &index) == WRING_ERR_INVALID, "before the commit");
+    both[0].bucket = add(session, "late", ELEMS, "none", &data[0]);
+    both[2].bucket = add(session, "early", ELEMS, "none", &data[1]);
+    CHECK(wring_wait_any(both, 3, 0, &index, NULL) == WRING_ERR_INVALID, "before the commit");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
-    REQUIRE(wring_bucket_post(both[2]) == WRING_OK, "post early");
+    REQUIRE(wring_bucket_post(both[2].bucket) == WRING_OK, "post early");
     if (rank == 0) {
-        REQUIRE(wring_bucket_post(both[0]) == WRING_OK, "post late");
-        CHECK(wring_wait_any(both, 3, WAIT_NS, &index) == WRING_OK && index == 2, "%zu", index);
-        both[2] = NULL;
-        CHECK(wring_wait_any(both, 3, 1000000, &index) == WRING_ERR_TIMEOUT && index == 3, "%zu",
+        REQUIRE(wring_bucket_post(both[0].bucket) == WRING_OK, "post late");
+        CHECK(wring_wait_any(both, 3, WAIT_NS, &index, NULL) == WRING_OK && index == 2, "%zu",
               index);
+        both[2].bucket = NULL;
+        CHECK(wring_wait_any(both, 3, 1000000, &index, NULL) == WRING_ERR_TIMEOUT && index == 3,
+              "%zu", index);
     } else {
-        CHECK(wring_bucket_wait(both[2], WAIT_NS) == WRING_OK, "early");
+        CHECK(wring_bucket_wait(both[2].bucket, WAIT_NS, NULL) == WRING_OK, "early");
     }
     CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     if (rank != 0)
-        REQUIRE(wring_bucket_post(both[0]) == WRING_OK, "post late");
-    both[2] = NULL;
-    CHECK(wring_wait_any(both, 3, WAIT_NS, &index) == WRING_OK && index == 0, "%zu", index);
-    both[0] = NULL;
-    CHECK(wring_wait_any(both, 3, WAIT_NS, &index) == WRING_OK && index == 3, "none left");
+        REQUIRE(wring_bucket_post(both[0].bucket) == WRING_OK, "post late");
+    both[2].bucket = NULL;
+    CHECK(wring_wait_any(both, 3, WAIT_NS, &index, NULL) == WRING_OK && index == 0, "%zu", index);
+    both[0].bucket = NULL;
+    CHECK(wring_wait_any(both, 3, WAIT_NS, &index, NULL) == WRING_OK && index == 3, "none left");
 }
 
 /** What a framework does that has found better buckets after its first step. */
@@ -131,7 +132,7 @@ static void what_ran(struct wring_session *session, uint32_t rank, void *arg)
         for (int k = 0; k < ELEMS; k++)
             data[i][k] = (float)(k % 17) - 8 + (float)rank;
         CHECK(wring_bucket_post(buckets[i]) == WRING_OK, "post");
-        CHECK(wring_bucket_wait(buckets[i], WAIT_NS) == WRING_OK, "wait");
+        CHECK(wring_bucket_wait(buckets[i], WAIT_NS, NULL) == WRING_OK, "wait");
         REQUIRE(wring_bucket_stats(buckets[i], &stats) == WRING_OK, "stats");
         CHECK(strcmp(stats.codec, codecs[i]) == 0, "%s", stats.codec);
         CHECK(strcmp(stats.scheme, schemes[i]) == 0, "%s is %s", codecs[i], stats.scheme);
@@ -153,7 +154,7 @@ static void what_ran(struct wring_session *session, uint32_t rank, void *arg)
 static void overtaking(struct wring_session *session, uint32_t rank, void *arg)
 {
     static const char *const names[RUSH] = {"later", "soon", "now"};
-    struct wring_bucket *buckets[RUSH] = {NULL};
+    struct wring_waitable left[RUSH] = {{NULL}};
     (void)arg;
 
     for (int i = 0; i < RUSH; i++) {
@@ -161,17 +162,17 @@ static void overtaking(struct wring_session *session, uint32_t rank, void *arg)
             .name = names[i], .elems = RUSH_ELEMS, .priority = RUSH - i};
         REQUIRE(wring_buffer_alloc(session, RUSH_ELEMS * sizeof(float), &params.data) == WRING_OK,
                 "alloc");
-        REQUIRE(wring_bucket_register(session, &params, &buckets[i]) == WRING_OK, "register");
+        REQUIRE(wring_bucket_register(session, &params, &left[i].bucket) == WRING_OK, "register");
     }
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     for (int i = 0; i < RUSH; i++)
-        REQUIRE(wring_bucket_post(buckets[i]) == WRING_OK, "post %d", i);
+        REQUIRE(wring_bucket_post(left[i].bucket) == WRING_OK, "post %d", i);
     for (size_t want = RUSH; want > 0; want--) {
         size_t index = 99;
-        CHECK(wring_wait_any(buckets, RUSH, WAIT_NS, &index) == WRING_OK && index == want - 1,
+        CHECK(wring_wait_any(left, RUSH, WAIT_NS, &index, NULL) == WRING_OK && index == want - 1,
               "rank %u had bucket %zu done, not %zu", rank, index, want - 1);
         REQUIRE(index < RUSH, "nothing came");
-        buckets[index] = NULL;
+        left[index].bucket = NULL;
     }
 }
 

@@ -54,7 +54,7 @@ static void step(struct wring_bucket *bucket)
 {
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WRING_FOREVER);
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     CHECK(status == WRING_OK, "step: %s", wring_status_text(status));
 }
 

@@ -38,7 +38,7 @@ static void step(const struct tensors *tensors)
     for (int t = 0; t < TENSORS; t++)
         CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
     for (int t = 0; t < TENSORS; t++)
-        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
+        CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS, NULL) == WRING_OK, "wait");
 }
 
 /** The last one of a step is posted, tested and waited for by calls that are inside. */
@@ -321,7 +321,7 @@ static void send_to_nobody(struct wring_session *session, uint32_t rank, void *a
     await(&ended->gone);
     CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
     atomic_store(&ended->posted, true);
-    enum wring_status status = wring_bucket_wait(bucket, WAIT_NS);
+    enum wring_status status = wring_bucket_wait(bucket, WAIT_NS, NULL);
     CHECK(status == WRING_ERR_PEER, "wait: %s", wring_status_text(status));
     wring_session_error(session, &detail);
     CHECK(detail.rank == 0 && strstr(detail.text, "closed its session") != NULL,

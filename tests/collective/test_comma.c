@@ -118,7 +118,8 @@ static void run_traced(struct wring_session *session, uint32_t rank, void *arg)
     REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     for (int step = 0; step < 4; step++)
-        CHECK(wring_bucket_post(bucket) == WRING_OK && wring_bucket_wait(bucket, 60000000000u) == 0,
+        CHECK(wring_bucket_post(bucket) == WRING_OK &&
+                  wring_bucket_wait(bucket, 60000000000u, NULL) == 0,
               "step %d", step);
 }
 

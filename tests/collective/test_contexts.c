@@ -105,7 +105,7 @@ static void bucket(struct wring_session *session, uint32_t rank, void *arg)
     for (int step = 0; step < 2; step++) {
         fill(data, rank, ALL);
         CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
-        enum wring_status status = wring_bucket_wait(bucket, WRING_FOREVER);
+        enum wring_status status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
         CHECK(status == WRING_OK, "scheme %d: %s", (int)*scheme, wring_status_text(status));
         for (uint64_t i = 0; i < ALL; i++)
             REQUIRE(data[i] == sum(i), "sum %d", (int)i);

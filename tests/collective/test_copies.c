@@ -195,7 +195,7 @@ static enum wring_status fill_and_run(struct wring_session *session, struct wrin
         return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
                                WRING_SUM, &(struct wring_call){.codec = the.codec}, NULL);
     enum wring_status status = wring_bucket_post(bucket);
-    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER) : status;
+    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER, NULL) : status;
 }
 
 static void expect_sum(const float *data)

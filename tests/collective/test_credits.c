@@ -81,7 +81,7 @@ static void run_steps(const struct plan *plan, struct wring_bucket *bucket, floa
     for (unsigned step = 0; step < STEPS; step++) {
         fill(data, rank, step);
         REQUIRE(wring_bucket_post(bucket) == WRING_OK, "post");
-        REQUIRE(wring_bucket_wait(bucket, WAIT_NS) == WRING_OK,
+        REQUIRE(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
                 "%s, %s, %s, scheme %d%s: commit %u, step %u does not end", plan->provider,
                 plan->codec, memory_names[plan->memory], plan->scheme,
                 plan->group_before ? ", a group before" : "", commit, step);

@@ -54,7 +54,7 @@ static enum wring_status reduce_once(struct wring_bucket *bucket, float *data, u
         data[i] = (float)((i + step) % 1000 + rank);
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WRING_FOREVER);
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < n && status == WRING_OK; i++)
         wrong += data[i] != (float)((i + step) % 1000 * RANKS + RANKS * (RANKS - 1) / 2);

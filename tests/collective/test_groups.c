@@ -203,7 +203,7 @@ static void all_groups_at_once(struct wring_session *session, uint32_t rank, voi
             check_share(&shares[g], lists[g], k);
         }
         if (bucket != NULL) {
-            CHECK(wring_bucket_wait(bucket, WAIT_NS) == WRING_OK, "bucket");
+            CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK, "bucket");
             CHECK(grad[0] == 6 && grad[RUN - 1] == 6, "bucket: %g", grad[0]);
         }
     }
@@ -273,7 +273,7 @@ static void any_order(struct wring_session *session, uint32_t rank, void *arg)
             float want = 0;
             for (uint32_t r = 0; r < n; r++)
                 want += (float)((r + i + (uint32_t)step) % 8);
-            CHECK(wring_bucket_wait(buckets[i], WAIT_NS) == WRING_OK, "wait %u", i);
+            CHECK(wring_bucket_wait(buckets[i], WAIT_NS, NULL) == WRING_OK, "wait %u", i);
             CHECK(data[i][0] == want && data[i][99 + i * 3001] == want,
                   "bucket %u step %d: %g not %g", i, step, data[i][0], want);
         }

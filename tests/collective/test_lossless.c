@@ -50,7 +50,7 @@ static uint64_t exchange(const struct subject *subject, const char *codec, uint3
     fill(subject->data, rank, any_bits);
     CHECK(wring_bucket_stats(subject->bucket, &before) == WRING_OK, "stats");
     CHECK(wring_bucket_post(subject->bucket) == WRING_OK &&
-              wring_bucket_wait(subject->bucket, WAIT_NS) == WRING_OK,
+              wring_bucket_wait(subject->bucket, WAIT_NS, NULL) == WRING_OK,
           "%s: step", codec);
     CHECK(wring_bucket_stats(subject->bucket, &after) == WRING_OK, "stats");
     CHECK(strcmp(after.codec, codec) == 0, "%s runs, not %s", after.codec, codec);

@@ -35,9 +35,9 @@ static void *work(void *arg)
         pthread_barrier_wait(worker->posted);
         enum wring_status status = WRING_ERR_AGAIN;
         for (int i = 0; i < 3 && status == WRING_ERR_AGAIN; i++)
-            status = wring_bucket_test(worker->bucket);
+            status = wring_bucket_test(worker->bucket, NULL);
         if (status == WRING_ERR_AGAIN)
-            status = wring_bucket_wait(worker->bucket, WAIT_NS);
+            status = wring_bucket_wait(worker->bucket, WAIT_NS, NULL);
         CHECK(status == WRING_OK, "%s, step %u: %s", worker->name, step, wring_status_text(status));
         CHECK(worker->data[0] == 2.0f * (float)step &&
                   worker->data[worker->elems - 1] == 2.0f * (float)step,

@@ -47,7 +47,7 @@ static void exchange_bucket(struct wring_bucket *bucket, float *data, uint32_t r
     struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
     fill(data, rank);
     CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
-    CHECK(wring_bucket_wait(bucket, WAIT_NS) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK, "wait");
     check_sums(data, ELEMS, ranks);
     CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK && strcmp(stats.scheme, "direct") == 0,
           "went %s", stats.scheme);

@@ -69,7 +69,7 @@ static void exchange_with_fault(struct wring_session *session, uint32_t rank, vo
         plug_in(session, fault);
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WRING_FOREVER);
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     /* what rank 1 decodes last is its own affair: others may be through, and hear of it next */
     if (status == WRING_OK && rank != 1 && fault->kind == WRING_JOB_DECODE)
         status = wring_barrier(wring_session_world(session), NULL, NULL);
@@ -148,7 +148,8 @@ static void exchange_greedily(struct wring_session *session, uint32_t rank, void
         if (rank == 0)
             usleep(3000); /* so that the other one sleeps */
         CHECK(wring_bucket_post(bucket) == WRING_OK &&
-                  wring_bucket_wait(bucket, WRING_FOREVER) == WRING_OK && data[ELEMS - 1] == 1,
+                  wring_bucket_wait(bucket, WRING_FOREVER, NULL) == WRING_OK &&
+                  data[ELEMS - 1] == 1,
               "rank %u, step %u: %g", rank, step, data[ELEMS - 1]);
     }
     CHECK(atomic_load(&greedy.first) >= 1, "a provider comes before what wakes the library");

@@ -32,14 +32,15 @@ static void fill(const struct tensors *tensors, uint32_t rank, uint64_t step)
 
 static void wait_any(struct tensors *tensors)
 {
-    struct wring_bucket *left[TENSORS];
+    struct wring_waitable left[TENSORS] = {{NULL}};
     size_t index;
 
-    memcpy(left, tensors->buckets, sizeof(left));
+    for (int t = 0; t < TENSORS; t++)
+        left[t].bucket = tensors->buckets[t];
     for (int t = 0; t < TENSORS; t++) {
-        CHECK(wring_wait_any(left, TENSORS, WAIT_NS, &index) == WRING_OK, "wait any");
+        CHECK(wring_wait_any(left, TENSORS, WAIT_NS, &index, NULL) == WRING_OK, "wait any");
         REQUIRE(index < TENSORS, "all are done");
-        left[index] = NULL;
+        left[index].bucket = NULL;
     }
 }
 
@@ -54,8 +55,8 @@ static void run_step(struct tensors *tensors, const struct story *story, uint32_
         wait_any(tensors);
     else
         for (int t = 0; t < TENSORS; t++)
-            CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS) == WRING_OK, "wait");
-    CHECK(wring_bucket_test(tensors->buckets[1]) == WRING_OK, "done, and then not");
+            CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS, NULL) == WRING_OK, "wait");
+    CHECK(wring_bucket_test(tensors->buckets[1], NULL) == WRING_OK, "done, and then not");
 }
 
 static void keep(const struct tensors *tensors, float *results)
@@ -119,7 +120,7 @@ static void run_by_hand(struct wring_session *session, uint32_t rank, void *arg)
         for (uint32_t i = 0; i < n; i++)
             CHECK(wring_bucket_post(buckets[i]) == WRING_OK, "post");
         for (uint32_t i = 0; i < n; i++)
-            CHECK(wring_bucket_wait(buckets[i], WAIT_NS) == WRING_OK, "wait");
+            CHECK(wring_bucket_wait(buckets[i], WAIT_NS, NULL) == WRING_OK, "wait");
         keep(&tensors, story->results[rank][step]);
     }
 }

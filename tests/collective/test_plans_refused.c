@@ -22,21 +22,24 @@ static void wait_alone(struct wring_session *session, uint32_t rank, void *arg)
     REQUIRE(make_tensors(session, false, &tensors), "no tensors");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     REQUIRE(wring_bucket_post(tensors.buckets[1]) == WRING_OK, "post");
-    CHECK(wring_bucket_test(tensors.buckets[1]) == WRING_ERR_AGAIN, "done without its mate");
-    CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS) == WRING_ERR_INVALID, "waited for ever");
-    CHECK(wring_wait_any(tensors.buckets + 1, 1, WAIT_NS, &index) == WRING_ERR_INVALID, "any");
+    CHECK(wring_bucket_test(tensors.buckets[1], NULL) == WRING_ERR_AGAIN, "done without its mate");
+    CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS, NULL) == WRING_ERR_INVALID,
+          "waited for ever");
+    CHECK(wring_wait_any(&(struct wring_waitable){.bucket = tensors.buckets[1]}, 1, WAIT_NS, &index,
+                         NULL) == WRING_ERR_INVALID,
+          "any");
     CHECK(wring_session_commit(session) == WRING_ERR_BUSY, "committed halfway");
     CHECK(wring_bucket_drop(tensors.buckets[1]) == WRING_ERR_BUSY, "dropped halfway");
     REQUIRE(wring_bucket_post(tensors.buckets[0]) == WRING_OK, "post");
-    CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS) == WRING_OK, "wait");
-    CHECK(wring_bucket_wait(tensors.buckets[0], WAIT_NS) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(tensors.buckets[1], WAIT_NS, NULL) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(tensors.buckets[0], WAIT_NS, NULL) == WRING_OK, "wait");
 }
 
 /** Rank 1 leaves: what waits for its mates ends as what is under way does. */
 static void wait_for_any_of_a_failed(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct tensors tensors;
-    struct wring_bucket *left[2];
+    struct wring_waitable left[2] = {{NULL}};
     size_t index = 0;
     (void)arg;
 
@@ -44,17 +47,17 @@ static void wait_for_any_of_a_failed(struct wring_session *session, uint32_t ran
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     if (rank == 1)
         return;
-    left[0] = tensors.buckets[1];
-    left[1] = tensors.buckets[3];
+    left[0].bucket = tensors.buckets[1];
+    left[1].bucket = tensors.buckets[3];
     for (int i = 0; i < 2; i++) { /* it may be known already */
-        enum wring_status posted = wring_bucket_post(left[i]);
+        enum wring_status posted = wring_bucket_post(left[i].bucket);
         CHECK(posted == WRING_OK || posted == WRING_ERR_PEER, "post");
-        left[i] = posted == WRING_OK ? left[i] : NULL;
+        left[i].bucket = posted == WRING_OK ? left[i].bucket : NULL;
     }
-    while (left[0] != NULL || left[1] != NULL) {
-        CHECK(wring_wait_any(left, 2, WAIT_NS, &index) == WRING_ERR_PEER, "how it ended");
-        REQUIRE(index < 2 && left[index] != NULL, "which it was");
-        left[index] = NULL;
+    while (left[0].bucket != NULL || left[1].bucket != NULL) {
+        CHECK(wring_wait_any(left, 2, WAIT_NS, &index, NULL) == WRING_ERR_PEER, "how it ended");
+        REQUIRE(index < 2 && left[index].bucket != NULL, "which it was");
+        left[index].bucket = NULL;
     }
 }
 

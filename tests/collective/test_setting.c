@@ -29,7 +29,7 @@ static void run_step(struct wring_session *session, struct rank *own)
 {
     fill(own->data, wring_session_rank(session));
     CHECK(wring_bucket_post(own->bucket) == WRING_OK, "post");
-    CHECK(wring_bucket_wait(own->bucket, WAIT_NS) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(own->bucket, WAIT_NS, NULL) == WRING_OK, "wait");
 }
 
 /** By the group's own channels, which were made before. */

@@ -66,7 +66,7 @@ static enum wring_status commit_once(struct wring_session *session, unsigned i)
     if (status == WRING_OK)
         status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WAIT_NS);
+        status = wring_bucket_wait(bucket, WAIT_NS, NULL);
     if (status == WRING_OK)
         status = wring_bucket_drop(bucket);
     if (status == WRING_OK)

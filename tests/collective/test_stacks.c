@@ -186,14 +186,14 @@ static void steps(void *arg)
             fill(rank->data[b], ELEMS, 1 + rank->rank);
             CHECK(wring_bucket_post(rank->buckets[b]) == WRING_OK, "post of %s", specs[b]);
             if (step == 2) /* one at a time */
-                CHECK(wring_bucket_wait(rank->buckets[b], WAIT_NS) == WRING_OK, "wait");
+                CHECK(wring_bucket_wait(rank->buckets[b], WAIT_NS, NULL) == WRING_OK, "wait");
         }
+        struct wring_waitable first = {.bucket = rank->buckets[0]};
         size_t index;
         if (step == 1)
-            CHECK(wring_wait_any(rank->buckets, (size_t)rank->n, WAIT_NS, &index) == WRING_OK,
-                  "wait for any");
+            CHECK(wring_wait_any(&first, 1, WAIT_NS, &index, NULL) == WRING_OK, "wait for any");
         for (int b = 0; b < rank->n; b++)
-            CHECK(wring_bucket_wait(rank->buckets[b], WAIT_NS) == WRING_OK, "wait");
+            CHECK(wring_bucket_wait(rank->buckets[b], WAIT_NS, NULL) == WRING_OK, "wait");
     }
 }
 

@@ -66,7 +66,7 @@ static enum wring_status one_step(struct wring_session *session, const struct lo
         return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
                                WRING_SUM, &(struct wring_call){.codec = loss->codec}, NULL);
     enum wring_status status = wring_bucket_post(bucket);
-    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS) : status;
+    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
 
 static void lose(struct wring_session *session, uint32_t rank, void *arg)
@@ -187,7 +187,7 @@ static void run_step(struct wring_session *session, const struct wait *wait,
     if (late && wait->late == WAITS_LATE)
         compute();
     status = wait->call ? wring_request_wait(request, WAIT_NS, NULL)
-                        : wring_bucket_wait(bucket, WAIT_NS);
+                        : wring_bucket_wait(bucket, WAIT_NS, NULL);
     CHECK(status == WRING_OK, "rank %u, step %d: %s", rank, step, wring_status_text(status));
     if (status == WRING_OK)
         check_sums(data, wait->ranks, step);

@@ -77,7 +77,7 @@ static enum wring_status run_step(struct buckets *buckets, uint32_t rank, uint64
         status = wring_bucket_post(buckets->buckets[b]);
     }
     for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
-        status = wring_bucket_wait(buckets->buckets[b], WAIT_NS);
+        status = wring_bucket_wait(buckets->buckets[b], WAIT_NS, NULL);
     return status;
 }
 
@@ -330,7 +330,7 @@ static enum wring_status post_and_wait(struct wring_bucket *bucket)
 {
     enum wring_status status = wring_bucket_post(bucket);
 
-    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS) : status;
+    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
 
 /** Rank 1 leaves in the middle of the third step. */
@@ -355,10 +355,11 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
         fill(buckets.data[b], rank, b, 2);
         CHECK(wring_bucket_post(buckets.buckets[b]) == WRING_OK, "post");
     }
-    CHECK(wring_bucket_wait(buckets.buckets[0], WAIT_NS) == WRING_OK, "first bucket");
+    CHECK(wring_bucket_wait(buckets.buckets[0], WAIT_NS, NULL) == WRING_OK, "first bucket");
     pthread_barrier_wait(failing->first_done);
     if (rank == 0) {
-        CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS) == WRING_ERR_PEER, "second bucket");
+        CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS, NULL) == WRING_ERR_PEER,
+              "second bucket");
         enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
         CHECK(status == (failing->kept ? WRING_OK : WRING_ERR_PEER), "%s",
               wring_status_text(status));

@@ -160,7 +160,7 @@ static enum wring_status step(struct wring_bucket *bucket, uint32_t rank)
 {
     fill(bucket->data, bucket->elems, rank);
     enum wring_status status = wring_bucket_post(bucket);
-    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS) : status;
+    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
 
 /** In as many steps as there are pieces, each has been a sample once: the whole contribution. */
@@ -257,13 +257,15 @@ static void odd_input(struct wring_session *session, uint32_t rank, void *arg)
     REQUIRE(bucket != NULL, "register");
     float *data = bucket->data;
     data[5] = NAN;
-    CHECK(wring_bucket_post(bucket) == WRING_OK && wring_bucket_wait(bucket, WAIT_NS) == WRING_OK,
+    CHECK(wring_bucket_post(bucket) == WRING_OK &&
+              wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
           "step");
     CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK && isnan(stats.error) &&
               isnan(stats.error_last) && stats.error_pieces == 0,
           "NaN gave %g", stats.error);
     memset(data, 0, want.elems * sizeof(*data));
-    CHECK(wring_bucket_post(bucket) == WRING_OK && wring_bucket_wait(bucket, WAIT_NS) == WRING_OK,
+    CHECK(wring_bucket_post(bucket) == WRING_OK &&
+              wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
           "step");
     CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK && stats.error == 0 &&
               stats.error_pieces == 1,

@@ -185,7 +185,7 @@ static enum wring_status make_large(struct wring_session *session, struct wring_
 static enum wring_status step(struct wring_bucket *bucket)
 {
     enum wring_status status = wring_bucket_post(bucket);
-    return status == WRING_OK ? wring_bucket_wait(bucket, 60 * WRING_NS_PER_S) : status;
+    return status == WRING_OK ? wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL) : status;
 }
 
 static int run_from_the_start(struct procs_rank *rank, void *arg)

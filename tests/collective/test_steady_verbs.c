@@ -30,7 +30,7 @@ static enum wring_status run_step(struct wring_bucket **buckets)
     for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
         status = wring_bucket_post(buckets[b]);
     for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
-        status = wring_bucket_wait(buckets[b], WAIT_NS);
+        status = wring_bucket_wait(buckets[b], WAIT_NS, NULL);
     return status;
 }
 

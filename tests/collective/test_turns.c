@@ -51,10 +51,10 @@ static bool run_step(struct wring_session *session, struct wring_bucket **bucket
 
     for (int b = 0; b < BUCKETS; b++)
         CHECK(wring_bucket_post(buckets[b]) == WRING_OK, "post %d", b);
-    CHECK(wring_bucket_wait(buckets[0], WAIT_NS) == WRING_OK, "the first");
+    CHECK(wring_bucket_wait(buckets[0], WAIT_NS, NULL) == WRING_OK, "the first");
     uint64_t early = sent(session) - before;
     for (int b = 1; b < BUCKETS; b++)
-        CHECK(wring_bucket_wait(buckets[b], WAIT_NS) == WRING_OK, "wait %d", b);
+        CHECK(wring_bucket_wait(buckets[b], WAIT_NS, NULL) == WRING_OK, "wait %d", b);
     CHECK(early > 0, "nothing was sent");
     return early < (sent(session) - before) / 2;
 }

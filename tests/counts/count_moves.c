@@ -116,8 +116,8 @@ static void step_all(void *arg)
         REQUIRE(first == WRING_OK && second == WRING_OK, "post");
         uint64_t looks = 0;
         do {
-            first = wring_bucket_test(ranks[0].bucket);
-            second = wring_bucket_test(ranks[1].bucket);
+            first = wring_bucket_test(ranks[0].bucket, NULL);
+            second = wring_bucket_test(ranks[1].bucket, NULL);
         } while ((first == WRING_ERR_AGAIN || second == WRING_ERR_AGAIN) && looks++ < LOOKS_MAX);
         REQUIRE(first == WRING_OK && second == WRING_OK, "step %u did not end", i);
     }

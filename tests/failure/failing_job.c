@@ -57,7 +57,7 @@ int exchange(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_
             each(rank, step);
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, WRING_FOREVER);
+            status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     }
     if (status != WRING_OK) {
         procs_say_end(rank, session, status);

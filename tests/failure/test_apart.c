@@ -105,7 +105,7 @@ static int run_steps(struct procs_rank *rank, void *arg)
             for (size_t i = 0; i < ELEMS; i++)
                 data[b][i] = wring_test_random_float(&state);
             if (wring_bucket_post(buckets[b]) != WRING_OK ||
-                wring_bucket_wait(buckets[b], DEADLINE_S * 1000000000ull) != WRING_OK)
+                wring_bucket_wait(buckets[b], DEADLINE_S * 1000000000ull, NULL) != WRING_OK)
                 return 5;
             hash = hash_of(data[b], hash);
         }

@@ -134,14 +134,14 @@ struct waiter {
 
 static enum wring_status wait_for_bucket(struct waiter *waiter)
 {
-    return wring_bucket_wait(ranks[0].buckets[waiter->index], WRING_FOREVER);
+    return wring_bucket_wait(ranks[0].buckets[waiter->index], WRING_FOREVER, NULL);
 }
 
 static enum wring_status wait_for_any(struct waiter *waiter)
 {
-    struct wring_bucket *any[] = {NULL, ranks[0].buckets[waiter->index]};
+    const struct wring_waitable any[] = {{NULL}, {.bucket = ranks[0].buckets[waiter->index]}};
     size_t index;
-    return wring_wait_any(any, 2, WRING_FOREVER, &index);
+    return wring_wait_any(any, 2, WRING_FOREVER, &index, NULL);
 }
 
 static enum wring_status wait_for_request(struct waiter *waiter)
@@ -437,7 +437,7 @@ static void *step_along(void *arg)
     struct wring_bucket *bucket = step->rank->buckets[step->index];
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, HANG_NS);
+        status = wring_bucket_wait(bucket, HANG_NS, NULL);
     CHECK(status == WRING_OK || status == WRING_ERR_PEER, "peer: %s", wring_status_text(status));
     return NULL;
 }

@@ -45,7 +45,7 @@ static enum wring_status use(struct procs_rank *rank, struct wring_session *sess
         fprintf(stderr, "what the program complains of\n");
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, WRING_FOREVER);
+            status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
         for (size_t i = 0; i < ELEMS && status == WRING_OK; i++)
             if (data[i] != (float)(2 * step + 1))
                 status = WRING_ERR_FRAME;

@@ -61,7 +61,7 @@ static enum wring_status run_steps(struct procs_rank *rank, struct wring_session
         fill(data, rank->rank, step);
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, STEP_NS);
+            status = wring_bucket_wait(bucket, STEP_NS, NULL);
         if (status == WRING_OK && task->check)
             *wrong += count_wrong(data, rank->size, step);
     }
@@ -211,7 +211,7 @@ static void run_until_lost(struct wring_session *session, uint32_t rank, void *a
     for (unsigned step = 0; step < 100000 && status == WRING_OK; step++) {
         status = wring_bucket_post(bucket);
         if (status == WRING_OK)
-            status = wring_bucket_wait(bucket, STEP_NS);
+            status = wring_bucket_wait(bucket, STEP_NS, NULL);
     }
     wring_session_error(session, &detail);
     CHECK(status == WRING_ERR_PEER && detail.rank >= 0, "rank %u: %s, rank %d, %s", rank,

@@ -48,7 +48,7 @@ static bool exchange(struct procs_rank *rank, struct wring_session *session)
         data[i] = (float)(rank->rank + i % 5);
     if (wring_bucket_register(session, &params, &bucket) != WRING_OK ||
         wring_session_commit(session) != WRING_OK || wring_bucket_post(bucket) != WRING_OK ||
-        wring_bucket_wait(bucket, DEADLINE_S * 1000000000ull) != WRING_OK)
+        wring_bucket_wait(bucket, DEADLINE_S * 1000000000ull, NULL) != WRING_OK)
         return false;
     return data[7] == (float)(rank->size * (rank->size - 1) / 2 + 2 * rank->size);
 }

@@ -127,9 +127,9 @@ static enum wring_status post_both(void)
 /** @return WRING_ERR_FRAME for sums that are wrong */
 static enum wring_status end_both(void)
 {
-    enum wring_status status = wring_bucket_wait(work.small, WRING_FOREVER);
+    enum wring_status status = wring_bucket_wait(work.small, WRING_FOREVER, NULL);
     if (status == WRING_OK)
-        status = wring_bucket_wait(work.large, WRING_FOREVER);
+        status = wring_bucket_wait(work.large, WRING_FOREVER, NULL);
     if (status == WRING_OK && (!is_sum(work.large_data, FLOATS, work.steps) ||
                                !is_sum(work.small_data, SMALL, work.steps)))
         status = WRING_ERR_FRAME;
@@ -193,7 +193,8 @@ static int call_everything(struct wring_request *request)
     struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
     struct wring_bucket_stats one = WRING_BUCKET_STATS_INIT;
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-    struct wring_bucket *bucket = NULL, *const both[] = {work.large, work.small};
+    const struct wring_waitable both[] = {{.bucket = work.large}, {.bucket = work.small}};
+    struct wring_bucket *bucket = NULL;
     struct wring_group *group = NULL;
     uint32_t ranks[] = {0, 1, 2};
     float own[3] = {0};
@@ -204,12 +205,12 @@ static int call_everything(struct wring_request *request)
     params.elems = 3;
     const enum wring_status answers[] = {
         wring_bucket_post(work.large),
-        wring_bucket_test(work.large),
-        wring_bucket_wait(work.large, 0),
+        wring_bucket_test(work.large, NULL),
+        wring_bucket_wait(work.large, 0, NULL),
         wring_bucket_post(work.small),
-        wring_bucket_test(work.small),
-        wring_bucket_wait(work.small, WRING_FOREVER),
-        wring_wait_any(both, 2, WRING_FOREVER, &index),
+        wring_bucket_test(work.small, NULL),
+        wring_bucket_wait(work.small, WRING_FOREVER, NULL),
+        wring_wait_any(both, 2, WRING_FOREVER, &index, NULL),
         wring_bucket_drop(work.small),
         wring_bucket_register(work.session, &params, &bucket),
         wring_session_commit(work.session),

@@ -82,7 +82,7 @@ static enum wring_status step_once(struct procs_rank *rank, struct wring_bucket 
     fill(data, rank->rank, step);
     enum wring_status status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WRING_FOREVER);
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     if (status == WRING_OK && count_wrong(data, step) > 0)
         procs_say(rank, "step %u: %zu wrong", step, count_wrong(data, step));
     return status;

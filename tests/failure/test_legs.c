@@ -142,12 +142,12 @@ static enum wring_status step_once(struct procs_rank *rank, struct wring_bucket 
     enum wring_status status = wring_bucket_post(bucket);
     if (status != WRING_OK)
         return status;
-    while ((status = wring_bucket_wait(bucket, SHORT_NS)) == WRING_ERR_TIMEOUT)
+    while ((status = wring_bucket_wait(bucket, SHORT_NS, NULL)) == WRING_ERR_TIMEOUT)
         if (rank->rank == MATE && step == LAST_STEP)
             atomic_store(&shared->deadline_came, true);
     if (status == WRING_OK)
         check_result(rank, bucket, step);
-    else if (wring_bucket_test(bucket) != status)
+    else if (wring_bucket_test(bucket, NULL) != status)
         procs_say(rank, "step %u: wrong, it ended and then had not", step);
     return status;
 }

@@ -106,7 +106,7 @@ static bool step(struct procs_rank *rank, struct all *all)
             return false;
         }
     for (uint32_t i = 0; i < BUFFERS; i++)
-        if (wring_bucket_wait(all->buckets[i], DEADLINE_S * 1000000000ull) != WRING_OK) {
+        if (wring_bucket_wait(all->buckets[i], DEADLINE_S * 1000000000ull, NULL) != WRING_OK) {
             procs_say(rank, "wait %u", i);
             return false;
         }

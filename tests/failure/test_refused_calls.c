@@ -132,7 +132,7 @@ static int use(struct procs_rank *rank)
     if (status == WRING_OK)
         status = wring_bucket_post(bucket);
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WRING_FOREVER);
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
     procs_say(rank, "end %s", wring_status_text(status));
     wring_session_close(session);
     return status == WRING_OK ? 0 : 3;

@@ -176,7 +176,7 @@ static void destroy_beside_bucket(struct wring_session *session, uint32_t rank, 
     wring_group_destroy(group);
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
-    CHECK(wring_bucket_wait(bucket, DEADLINE_NS) == WRING_OK, "wait");
+    CHECK(wring_bucket_wait(bucket, DEADLINE_NS, NULL) == WRING_OK, "wait");
     CHECK(wring_bucket_drop(bucket) == WRING_OK, "drop");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     REQUIRE(wring_group_create(session, both, 2, &next) == WRING_OK, "group after it");

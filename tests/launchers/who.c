@@ -75,7 +75,7 @@ static bool sum(struct wring_session *session, size_t which)
     for (uint64_t i = 0; i < n; i++)
         put(data, dtype, i, part(rank, i));
     if (wring_bucket_post(bucket) != WRING_OK ||
-        wring_bucket_wait(bucket, WRING_FOREVER) != WRING_OK)
+        wring_bucket_wait(bucket, WRING_FOREVER, NULL) != WRING_OK)
         return false;
     for (uint64_t i = 0; i < n; i++) {
         int64_t want = 0;

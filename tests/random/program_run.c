@@ -254,7 +254,7 @@ static enum wring_status poll_until(struct run *run, struct event *event)
     for (;;) {
         enum wring_status status = event->call != NULL
                                        ? wring_request_test(event->request, NULL)
-                                       : wring_bucket_test(run->buckets[event->bucket]);
+                                       : wring_bucket_test(run->buckets[event->bucket], NULL);
         if (status != WRING_ERR_AGAIN)
             return status;
         if (wring_now_ns() > deadline)
@@ -273,21 +273,23 @@ static enum wring_status wait_one(struct run *run, struct event *event)
     for (uint32_t i = 0; i < 2 && status == WRING_ERR_TIMEOUT; i++) {
         uint64_t limit = way == 1 && i == 0 ? below(run, 1000000) : WAIT_NS;
         status = event->call != NULL ? wring_request_wait(event->request, limit, NULL)
-                                     : wring_bucket_wait(run->buckets[event->bucket], limit);
+                                     : wring_bucket_wait(run->buckets[event->bucket], limit, NULL);
     }
     return status;
 }
 
-/** One of several buckets: whichever is done. @return its index */
+/** One of several buckets and calls: whichever is done. @return its index */
 static enum wring_status wait_any(struct run *run, struct event *events, uint32_t n, uint32_t *done)
 {
-    struct wring_bucket *buckets[EVENTS_MAX] = {NULL};
+    struct wring_waitable entries[EVENTS_MAX] = {{NULL}};
     size_t index = n;
 
     for (uint32_t i = 0; i < n; i++)
         if (events[i].under_way && events[i].call == NULL)
-            buckets[i] = run->buckets[events[i].bucket];
-    enum wring_status status = wring_wait_any(buckets, n, WAIT_NS, &index);
+            entries[i].bucket = run->buckets[events[i].bucket];
+        else if (events[i].under_way)
+            entries[i].request = events[i].request;
+    enum wring_status status = wring_wait_any(entries, n, WAIT_NS, &index, NULL);
     *done = (uint32_t)index;
     return status;
 }
@@ -338,7 +340,7 @@ static enum wring_status run_phase(struct run *run, const struct program_phase *
     }
     while (status == WRING_OK && (at = pick_pending(run, events, n)) != n) {
         uint32_t any = at;
-        if (events[at].call == NULL && below(run, 3) == 0)
+        if (below(run, 3) == 0)
             status = wait_any(run, events, n, &any);
         else
             status = wait_one(run, &events[at]);

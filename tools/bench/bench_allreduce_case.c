@@ -26,7 +26,7 @@ static enum wring_status call(struct wring_allreduce_bench *bench,
         return wring_allreduce(bench->world, bench->data, bench->data, this->elems, WRING_F32,
                                bench->params->op, &(struct wring_call){.codec = this->codec}, NULL);
     enum wring_status status = wring_bucket_post(this->bucket);
-    return status != WRING_OK ? status : wring_bucket_wait(this->bucket, WRING_FOREVER);
+    return status != WRING_OK ? status : wring_bucket_wait(this->bucket, WRING_FOREVER, NULL);
 }
 
 /** One call with a fresh input, all ranks starting together. @param us out, of this rank */

@@ -137,7 +137,7 @@ static enum wring_status exchange(struct bench *bench, struct subject *subject, 
         status = wring_bucket_post(bucket);
     pass_time(how, began + (uint64_t)(part * subject->solo_us * 1e3));
     if (status == WRING_OK)
-        status = wring_bucket_wait(bucket, WAIT_NS);
+        status = wring_bucket_wait(bucket, WAIT_NS, NULL);
     *us = (double)(wring_now_ns() - began) / 1e3;
     return status == WRING_OK ? wring_calibration_slowest(bench->job, us, 1) : status;
 }

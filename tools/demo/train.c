@@ -166,7 +166,7 @@ static int run_step(struct trainer *trainer, uint32_t step)
     trainer->now_times.optimizer_us = 0;
     for (int b = 0; b < DEMO_BUCKETS; b++) {
         if (trainer->session != NULL) {
-            enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER);
+            enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER, NULL);
             if (status != WRING_OK || trainer->failed)
                 return fail(trainer, "exchange", status);
         }

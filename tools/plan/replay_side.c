@@ -71,7 +71,7 @@ static enum wring_status run_backward(struct wring_replay_side *side, uint64_t b
         status = wring_bucket_post(side->buckets[i]);
     }
     for (uint32_t i = 0; i < side->n && status == WRING_OK; i++)
-        status = wring_bucket_wait(side->buckets[i], WAIT_NS);
+        status = wring_bucket_wait(side->buckets[i], WAIT_NS, NULL);
     return status;
 }
 

@@ -132,7 +132,8 @@ struct wring_collective {
     struct wring_channel *gather;  /* to all */
     struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
     struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
-    float *residual;               /* [elems] or NULL */
+    bool watched;    /* its steps are to end without anybody asking, so mapped ones in the engine */
+    float *residual; /* [elems] or NULL */
     struct wring_memory_place residual_place;
     struct wring_levels *levels;    /* hierarchical: its legs; else NULL */
     struct wring_collective *whole; /* that it is a leg of: costs count there; NULL: it is none */
@@ -142,7 +143,9 @@ struct wring_collective {
     size_t slot_bytes;         /* of one piece that is encoded or staged */
     struct wring_block *slots; /* registered memory for pieces to be sent */
     uint8_t *slots_base;       /* [send_tasks + reduce_tasks][stride] in it */
-    void (*finished)(struct wring_collective *collective); /* called by the engine; may be NULL */
+    /** Called by the engine, which has set the status: it may be posted again. NULL: nobody is
+     *  told */
+    void (*finished)(struct wring_collective *collective, enum wring_status status);
     void *owner;
     struct wring_work work;
 
@@ -156,6 +159,7 @@ struct wring_collective {
     bool waiting; /* it was seen to */
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
+    uint64_t ended;      /* the last one as so many-eth of the engine; 0: past the engine */
     uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_steps_cost cost;
     struct wring_measured measured;

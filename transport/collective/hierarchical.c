@@ -2,8 +2,9 @@
 /* Legs are posted to the engine, which runs them like any other collective. */
 #include "transport/collective/hierarchical.h"
 
-void wring_leg_finished(struct wring_collective *leg)
+void wring_leg_finished(struct wring_collective *leg, enum wring_status status)
 {
+    (void)status;
     leg->whole->runnable = true;
 }
 

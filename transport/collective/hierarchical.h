@@ -40,6 +40,6 @@ struct wring_levels {
 };
 
 /** The `finished` of a leg: whoever drives it looks what comes next. */
-void wring_leg_finished(struct wring_collective *leg);
+void wring_leg_finished(struct wring_collective *leg, enum wring_status status);
 
 #endif

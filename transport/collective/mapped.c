@@ -43,7 +43,7 @@ void wring_mapped_prepare(struct wring_collective *collective)
     uint32_t n = mapped->members.n;
 
     mapped->by_engine = false;
-    mapped->traced = collective->engine->trace != NULL;
+    mapped->watched = collective->engine->trace != NULL || collective->watched;
     mapped->crowded = collective->engine->fabric->crowded;
     mapped->spreads = n == collective->engine->fabric->size;
     set_span(mapped, work);
@@ -122,7 +122,7 @@ bool wring_mapped_begin(struct wring_collective *collective)
     atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
     start_clock(collective);
     show(collective);
-    mapped->by_engine = missed(mapped) || mapped->traced;
+    mapped->by_engine = missed(mapped) || mapped->watched;
     mapped->looks = 0;
     mapped->claimed = false;
     collective->cost.wire_bytes += mapped->all_bytes;
@@ -232,6 +232,7 @@ static void end_step(struct wring_collective *collective)
     if (collective->timed)
         wring_collective_add_cost(collective);
     collective->step++;
+    collective->ended = 0;
     wring_count(&collective->mapped->ended, 1);
     atomic_store_explicit(&collective->status, WRING_OK, memory_order_release);
 }

@@ -95,7 +95,7 @@ struct wring_mapped {
     uint32_t n_others;
     unsigned looks;  /* that found this step not yet ended */
     bool by_engine;  /* the step under way is the engine's */
-    bool traced;     /* so all steps are */
+    bool watched;    /* so all steps are: for a trace, or for who is told of their ends */
     bool fenced;     /* there is somebody for whom light fences are not enough */
     bool crowded;    /* ranks share cores, and say which */
     bool spreads;    /* they are all here: so one can tell that cores have unlike many */

@@ -193,6 +193,37 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
 /** Free what alloc gave, or forget what was registered at that address. NULL is fine. */
 void wring_buffer_free(struct wring_session *session, void *data);
 
+/** How an operation ended. Start from WRING_RESULT_INIT. */
+struct wring_result {
+    size_t struct_bytes;
+    enum wring_status status;
+    int32_t rank;   /* whose fault it was; -1: no rank's */
+    uint64_t tag;   /* 0: collectives have none */
+    uint64_t bytes; /* of the result that this member has in memory now; 0 after an error */
+};
+#define WRING_RESULT_INIT WRING_SIZED(struct wring_result)
+
+/**
+ * A completion callback: a bucket's step or a request has ended. It is called once for each, after
+ * the result is written, so that test inside it already sees the end.
+ *
+ * It runs in a thread that makes progress, and wring holds no lock meanwhile: in the session's
+ * thread; or within wait, test, wring_wait_any(), wring_session_close() or a call without a
+ * request, of any thread. Callbacks of one session never run at the same time. They may run after
+ * wait or test have returned the same end. A thread holds no lock of its own during these calls
+ * that a callback takes.
+ *
+ * It may post, test and start calls with a request. It may not wait, commit, make a group, start a
+ * call without a request or close the session: these return WRING_ERR_INVALID (close returns at
+ * once) and log why. A request is still to be tested or waited for once, inside the callback or
+ * later, which frees it. Close calls the callbacks of all that is under way, with
+ * WRING_ERR_CLOSED, before it returns.
+ *
+ * @param arg     done_arg of the bucket or call
+ * @param result  borrowed for the call
+ */
+typedef void (*wring_done_fn)(void *arg, const struct wring_result *result);
+
 /** A bucket to be registered. Zero defaults, but for name and data; start from
  * WRING_BUCKET_PARAMS_INIT. */
 struct wring_bucket_params {
@@ -211,6 +242,8 @@ struct wring_bucket_params {
         uint64_t rows, columns; /* of `elems` together, row after row; zeros: no matrix. Codecs are
                                    told, but where a plan merges the bucket with others */
     } shape;
+    wring_done_fn done; /* called after each step; NULL: nobody is */
+    void *done_arg;
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
@@ -244,25 +277,37 @@ enum wring_status wring_session_commit(struct wring_session *session);
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
-/** Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
- * progress. */
-enum wring_status wring_bucket_test(struct wring_bucket *bucket);
+/**
+ * Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
+ * progress.
+ * @param result  out, if the step has ended; its struct_bytes is set before. May be NULL
+ */
+enum wring_status wring_bucket_test(struct wring_bucket *bucket, struct wring_result *result);
 
 /** Wait until a bucket is done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
-enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns);
+enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns,
+                                    struct wring_result *result);
+
+/** A posted bucket or a request; neither: the entry is passed over. */
+struct wring_waitable {
+    struct wring_bucket *bucket;
+    struct wring_request *request;
+};
 
 /**
- * Wait until one of several posted buckets of one session is done, and say which: a failed one
- * counts as done. Set its entry to NULL before the next call; the others go on.
+ * Wait until one of several posted buckets and requests of one session is done, and say which: a
+ * failed one counts as done. A request is freed by that. Clear the entry before the next call; the
+ * others go on. If several are done, calls hand them out in turn, so that none waits for ever.
  *
- * @param buckets  [n]; NULL entries are passed over
- * @param index    out: of the bucket that is done; n where all entries are NULL
- * @return how that bucket ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
- * not committed, or belongs to another session. Also WRING_ERR_INVALID: a plan merges each of them
- * with a bucket that is not posted yet
+ * @param entries  [n]
+ * @param index    out: of the entry that is done; n where all entries are empty
+ * @param result   out, of that entry; its struct_bytes is set before. May be NULL
+ * @return how that entry ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
+ * not committed, belongs to another session, or has both a bucket and a request. Also
+ * WRING_ERR_INVALID: a plan merges each of them with a bucket that is not posted yet
  */
-enum wring_status wring_wait_any(struct wring_bucket *const *buckets, size_t n, uint64_t timeout_ns,
-                                 size_t *index);
+enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
+                                 uint64_t timeout_ns, size_t *index, struct wring_result *result);
 
 /**
  * Take a bucket back, before the next commit: that one no longer has it, and the bucket is gone.
@@ -292,22 +337,14 @@ void wring_group_destroy(struct wring_group *group);
 /** The group of all ranks; lives as long as the session. */
 struct wring_group *wring_session_world(struct wring_session *session);
 
-/** How an operation ended. Start from WRING_RESULT_INIT. */
-struct wring_result {
-    size_t struct_bytes;
-    enum wring_status status;
-    int32_t rank;   /* whose fault it was; -1: no rank's */
-    uint64_t tag;   /* 0: collectives have none */
-    uint64_t bytes; /* of the result that this member has in memory now; 0 after an error */
-};
-#define WRING_RESULT_INIT WRING_SIZED(struct wring_result)
-
 /** Options of an immediate call; NULL stands for the defaults. Start from WRING_CALL_INIT. The call
  * copies what it needs. */
 struct wring_call {
     size_t struct_bytes;
     const char *codec; /* spec; NULL: "none" */
     int32_t priority;  /* smaller leaves first, among groups; calls of one group keep their order */
+    wring_done_fn done; /* called at its end; NULL: nobody is */
+    void *done_arg;
 };
 #define WRING_CALL_INIT WRING_SIZED(struct wring_call)
 
