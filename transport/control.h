@@ -25,7 +25,8 @@ struct wring_control {
     char text[WRING_SEND_MAX - 16 + 1]; /* ABORT, CALL, STANDSTILL only; NUL-terminated */
 };
 
-/** Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
+/** To a peer that no connection stands to, CALL and STANDSTILL go by the control tree.
+ *  Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);
 
 /** @param out  [WRING_SEND_MAX] @return bytes */

@@ -15,7 +15,8 @@ static void check_departed(struct wring_engine *engine)
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
             struct wring_peer *peer = &engine->fabric->peers[at->members.ranks[i]];
-            if (peer->state == WRING_PEER_GONE && peer->left &&
+            bool departed = peer->state == WRING_PEER_GONE || peer->state == WRING_PEER_NONE;
+            if (departed && peer->left &&
                 (at->work.ops->owes(at, i) || at->work.ops->awaits(at, i))) {
                 wring_engine_put_failed(engine, peer, WRING_ERR_PEER);
                 return;

@@ -33,7 +33,7 @@ enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
         return WRING_ERR_NO_MEMORY;
     }
     for (uint32_t i = 0; i < params->size; i++)
-        fabric->peers[i].rank = i;
+        fabric->peers[i].rank = i, fabric->peers[i].fabric = fabric;
 
     enum wring_status status = wring_fabric_open(fabric, params);
     if (status != WRING_OK) {
@@ -66,6 +66,7 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     enum wring_status cause = event->status;
 
     wring_peer_drop(peer);
+    wring_liveness_look(fabric); /* it may have said why before it went */
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
         return;
     if (fabric->state == WRING_FABRIC_JOINING) {
@@ -126,17 +127,25 @@ static void on_event(struct wring_fabric *fabric, struct wring_peer *peer,
     }
 }
 
-/** The first of n events. */
-static void dispatch(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
-                     size_t n)
+static void dispatch(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
 {
     if (event->conn == NULL) /* refused meanwhile */
         return;
     struct wring_peer *peer = event->conn->user;
     if (peer != NULL && peer->state == WRING_PEER_READY && event->conn == peer->conn)
         on_event(fabric, peer, event);
-    else if (wring_connect_event(fabric, device, event, n))
+    else if (wring_connect_event(fabric, device, event))
         on_event(fabric, peer, event);
+}
+
+static void dispatch_all(struct wring_fabric *fabric, uint32_t device, struct wring_event *events,
+                         size_t n)
+{
+    fabric->events = events;
+    fabric->n_events = n;
+    for (size_t e = 0; e < n; e++)
+        dispatch(fabric, device, &events[e]);
+    fabric->n_events = 0;
 }
 
 /** To read the clock takes as long as all the rest of a poll. */
@@ -170,13 +179,15 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
     for (uint32_t i = 0; i < n_devices; i++) {
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
-        for (size_t e = 0; e < n; e++)
-            dispatch(fabric, i, &events[e], n - e);
-        any |= n > 0;
+        if (n == 0)
+            continue;
+        dispatch_all(fabric, i, events, n);
+        any = true;
     }
     if (fabric->has_chores)
         any |= do_chores(fabric);
-    any |= wring_liveness_tick(fabric);
+    if (fabric->tick_ns >= fabric->due_ns)
+        any |= wring_liveness_tick(fabric);
     fabric->moving = any;
     return any;
 }
@@ -195,6 +206,11 @@ void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set)
         set->deadline_ns = next;
 }
 
+enum wring_status wring_fabric_reach(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    return peer->state == WRING_PEER_READY ? WRING_OK : wring_connect_dial(fabric, peer);
+}
+
 enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct wring_peer *peer,
                                            uint32_t channel, uint32_t generation, uint32_t sequence)
 {
@@ -209,7 +225,7 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    size_t bytes, uint32_t imm, uint64_t cookie)
 {
     if (peer->state != WRING_PEER_READY)
-        return wring_connect_dial(fabric, peer);
+        return wring_fabric_reach(fabric, peer);
     if (peer->put_copies) {
         cookie = WRING_NO_PUT_DONE;
         peer->window.bytes = peer->put_round == fabric->round ? peer->window.bytes : 0;

@@ -44,8 +44,10 @@ enum wring_peer_state {
 };
 
 struct wring_dial;
+struct wring_fabric;
 
 struct wring_peer {
+    struct wring_fabric *fabric;
     uint32_t rank;
     uint32_t node;       /* the first rank of its host, which names it; of our own entry, too */
     uint32_t device;     /* index of ours that reaches it */
@@ -119,14 +121,20 @@ struct wring_fabric {
     bool has_chores;                 /* for the next poll: one of these two */
     bool owes_welcomes;              /* some peer has not heard that it was taken */
     bool armed;                      /* somebody may sleep after it */
+    bool owes_dials;                 /* some dial is to be repeated */
+    bool deaf;                       /* we leave: see wring_fabric_turn_deaf() */
+    atomic_uint changes;             /* grows whenever a connection stands */
     bool crowded;                    /* ranks of this machine have fewer cores than they are */
     bool told_pages;                 /* what buffers lie on was logged */
-    uint64_t tick_ns;                /* when events were polled, about: see wring_fabric_poll() */
-    unsigned unticked;               /* polls since */
-    bool ticked;                     /* the last one read the clock */
-    bool moving;                     /* the last one brought something */
-    uint64_t round;                  /* how often they were */
-    uint64_t judged_ns;              /* when the tree and peers' silence were last looked at */
+    struct wring_event *events;      /* [n_events], of this poll, that are yet to be handled */
+    size_t n_events;
+    uint64_t tick_ns;   /* when events were polled, about: see wring_fabric_poll() */
+    unsigned unticked;  /* polls since */
+    bool ticked;        /* the last one read the clock */
+    bool moving;        /* the last one brought something */
+    uint64_t round;     /* how often they were */
+    uint64_t judged_ns; /* when the tree and peers' silence were last looked at */
+    uint64_t due_ns; /* when that is due again; 0: with each poll, while ranks join or it fails */
     uint64_t failing_until_ns;
     struct wring_failure failure;
     atomic_int failed;           /* enum wring_status; set after failure was written */
@@ -158,7 +166,7 @@ enum wring_status wring_fabric_open(struct wring_fabric *fabric,
                                     const struct wring_fabric_params *params);
 
 /**
- * For each peer the device that reaches it, for wring_fabric_connect(); closes devices that are
+ * For each peer the device that reaches it; closes devices that are
  * optional and reach nobody. Errors, logged: WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED.
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
@@ -179,11 +187,12 @@ void wring_fabric_take_device(struct wring_fabric *fabric, struct wring_peer *pe
  *  another one. The engine is idle. */
 void wring_fabric_renew_windows(struct wring_fabric *fabric);
 
-/** What the other ranks need for wring_fabric_connect(), and which cores we may run on. */
+/** What the other ranks need to connect to us, and which cores we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**
- * Connect to all ranks, and in the control tree; blocks until both stand.
+ * Connect in the control tree, which blocks until that stands; to other ranks connections come
+ * about when something is sent.
  * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile
  * @param blobs      everyone's description; becomes the fabric's
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
@@ -192,6 +201,12 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
                                        uint64_t deadline_ns);
+
+/**
+ * Begin to connect to a peer, unless that has begun. Errors: WRING_ERR_AGAIN until the connection
+ * stands; WRING_ERR_CLOSED: it never will.
+ */
+enum wring_status wring_fabric_reach(struct wring_fabric *fabric, struct wring_peer *peer);
 
 /**
  * Progress: dispatch events, send signs of life, judge peers. The clock is read by those polls that

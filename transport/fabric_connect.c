@@ -9,22 +9,33 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "transport/control.h"
+#include "transport/control_tree.h"
 
 #define WRING_MODULE "fabric"
+#define REDIAL_NS (20 * WRING_NS_PER_MS)
+#define GRACE_NS (200 * WRING_NS_PER_MS) /* for the tree to say that nobody is there any more */
 
 /** A connection that does not stand yet. */
 struct wring_dial {
     struct wring_conn *spare; /* that the lower rank dialled, while we, the higher one, dial it */
     uint32_t spare_device;
     bool taken;                 /* peer->conn is one that the peer dialled: it is to answer */
+    uint64_t began_ns;          /* to dial by this device */
+    uint64_t redial_ns;         /* when to dial again; 0: a dial is under way */
     bool second;                /* ours goes by another device than the first one, which ... */
     char first[WRING_TEXT_MAX]; /* ... came to nothing: "shm: why" */
 };
 
-static void disconnect(struct wring_conn *conn)
+/** Disconnect; events of it that came in the same poll and are yet to be handled lose their conn.
+ */
+static void disconnect(struct wring_fabric *fabric, struct wring_conn *conn)
 {
-    if (conn != NULL)
-        conn->provider->ops->disconnect(conn);
+    if (conn == NULL)
+        return;
+    for (size_t i = 0; i < fabric->n_events; i++)
+        if (fabric->events[i].conn == conn)
+            fabric->events[i].conn = NULL;
+    conn->provider->ops->disconnect(conn);
 }
 
 /** Nothing but the connection that is used is left. */
@@ -32,7 +43,7 @@ static void end_dial(struct wring_peer *peer)
 {
     if (peer->dial == NULL)
         return;
-    disconnect(peer->dial->spare);
+    disconnect(peer->fabric, peer->dial->spare);
     free(peer->dial);
     peer->dial = NULL;
     peer->owes_welcome = false;
@@ -41,7 +52,7 @@ static void end_dial(struct wring_peer *peer)
 static void drop(struct wring_peer *peer, enum wring_peer_state state)
 {
     end_dial(peer);
-    disconnect(peer->conn);
+    disconnect(peer->fabric, peer->conn);
     peer->conn = NULL;
     peer->window.bytes = 0;
     peer->state = state;
@@ -50,6 +61,12 @@ static void drop(struct wring_peer *peer, enum wring_peer_state state)
 void wring_peer_drop(struct wring_peer *peer)
 {
     drop(peer, WRING_PEER_GONE);
+}
+
+void wring_connect_cancel(struct wring_peer *peer)
+{
+    if (peer->state == WRING_PEER_CONNECTING && !peer->dial->taken)
+        drop(peer, WRING_PEER_NONE);
 }
 
 void wring_connect_failed(struct wring_fabric *fabric, enum wring_status status,
@@ -68,17 +85,6 @@ void wring_connect_failed(struct wring_fabric *fabric, enum wring_status status,
         return;
     fabric->mishap.status = status;
     memcpy(fabric->mishap.text, text, sizeof(text));
-}
-
-/** Disconnect whom the first of n events is about, who is nobody's peer: the others about it, which
- *  came in the same poll, lose their conn. */
-static void refuse(struct wring_event *events, size_t n)
-{
-    struct wring_conn *conn = events[0].conn;
-    for (size_t i = 0; i < n; i++)
-        if (events[i].conn == conn)
-            events[i].conn = NULL;
-    disconnect(conn);
 }
 
 /* ---- the side that accepts ---- */
@@ -104,6 +110,8 @@ static bool begin_dial(struct wring_peer *peer)
         peer->dial = calloc(1, sizeof(*peer->dial));
     if (peer->dial == NULL)
         return false;
+    if (peer->state == WRING_PEER_NONE)
+        peer->dial->began_ns = wring_now_ns();
     peer->state = WRING_PEER_CONNECTING;
     return true;
 }
@@ -113,12 +121,13 @@ static void take(struct wring_fabric *fabric, struct wring_peer *peer, struct wr
                  uint32_t device)
 {
     if (!begin_dial(peer)) {
-        disconnect(conn);
+        disconnect(fabric, conn);
         return;
     }
-    disconnect(peer->conn); /* both have dialled: ours goes */
+    disconnect(fabric, peer->conn); /* both have dialled: ours goes */
     peer->conn = conn;
     peer->dial->taken = true;
+    peer->dial->redial_ns = 0;
     if (peer->device != device)
         wring_fabric_take_device(fabric, peer, device);
     say_welcome(fabric, peer);
@@ -144,15 +153,13 @@ static struct wring_peer *find_caller(struct wring_fabric *fabric, const struct 
     return &fabric->peers[rank];
 }
 
-/** The first of n events. */
-static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
-                        size_t n)
+static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
 {
     struct wring_peer *peer = find_caller(fabric, event);
     if (peer == NULL || peer->state >= WRING_PEER_READY || !may_come_by(fabric, peer, device)) {
         if (peer == NULL || peer->state != WRING_PEER_GONE)
             wring_warn(fabric->log, "refused a connection that is not one of this job's");
-        refuse(event, n);
+        disconnect(fabric, event->conn);
         return;
     }
     event->conn->user = peer;
@@ -162,9 +169,15 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
         take(fabric, peer, event->conn, device);
         return;
     }
-    disconnect(peer->dial->spare);
+    disconnect(peer->fabric, peer->dial->spare);
     peer->dial->spare = event->conn;
     peer->dial->spare_device = device;
+}
+
+enum wring_status wring_connect_say(struct wring_peer *peer, const struct wring_control *control)
+{
+    bool stands_there = peer->dial != NULL && peer->dial->taken && !peer->owes_welcome;
+    return stands_there ? wring_control_say(peer->conn, control) : WRING_ERR_CLOSED;
 }
 
 /* ---- the side that dials ---- */
@@ -200,11 +213,30 @@ static void give_up(struct wring_fabric *fabric, struct wring_peer *peer, enum w
     wring_peer_drop(peer);
 }
 
-/** Is another device worth a try? Not where the peer was there, and refused us. */
-static bool may_go_otherwise(enum wring_status status)
+/** Is another dial worth a try? Not where the peer was there, and refused us. */
+static bool may_try_again(enum wring_status status)
 {
     return status == WRING_ERR_ADDRESS || status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT ||
            status == WRING_ERR_DEVICE || status == WRING_ERR_UNSUPPORTED;
+}
+
+/**
+ * A peer that is busy, or whose application does not call, answers late; one that has too many at
+ * its door closes, and one that has left or died is nowhere: of that the tree tells.
+ * @return false: this device has been tried for long enough
+ */
+static bool redial_later(struct wring_fabric *fabric, struct wring_peer *peer,
+                         enum wring_status status)
+{
+    bool was_there = status == WRING_ERR_TIMEOUT || status == WRING_ERR_PEER;
+    uint64_t patience_ns = was_there ? fabric->config->peer_timeout_ns : GRACE_NS;
+    uint64_t now_ns = wring_now_ns();
+
+    if (now_ns - peer->dial->began_ns >= patience_ns)
+        return false;
+    peer->dial->redial_ns = now_ns + REDIAL_NS;
+    fabric->owes_dials = true;
+    return true;
 }
 
 /** Once, the next device that both have. @return false: there is none */
@@ -216,6 +248,7 @@ static bool go_otherwise(struct wring_fabric *fabric, struct wring_peer *peer, c
     if (now->second || !wring_fabric_choose_next(fabric, peer))
         return false;
     now->second = true;
+    now->began_ns = wring_now_ns();
     snprintf(now->first, sizeof(now->first), "%s: %s", from->name, why);
     uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
     uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
@@ -244,11 +277,13 @@ static void on_undialled(struct wring_fabric *fabric, struct wring_peer *peer,
         take(fabric, peer, spare, spare_device);
         return;
     }
-    if (peer->left) {
+    if (peer->left || fabric->state >= WRING_FABRIC_FAILING) {
         wring_peer_drop(peer);
         return;
     }
-    if (may_go_otherwise(status) && !peer->dial->second) {
+    if (may_try_again(status) && redial_later(fabric, peer, status))
+        return;
+    if (may_try_again(status) && !peer->dial->second) {
         bool near_only = fabric->devices[peer->device].caps.same_host_only;
         if (go_otherwise(fabric, peer, why)) {
             status = dial(fabric, peer);
@@ -278,6 +313,24 @@ enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_p
     return peer->state == WRING_PEER_GONE ? WRING_ERR_CLOSED : WRING_ERR_AGAIN;
 }
 
+void wring_connect_redial(struct wring_fabric *fabric)
+{
+    fabric->owes_dials = false;
+    for (uint32_t i = 0; i < fabric->size; i++) {
+        struct wring_peer *peer = &fabric->peers[i];
+        if (peer->dial == NULL || peer->dial->redial_ns == 0)
+            continue;
+        if (fabric->tick_ns < peer->dial->redial_ns && !peer->left) {
+            fabric->owes_dials = true;
+            continue;
+        }
+        peer->dial->redial_ns = 0;
+        enum wring_status status = peer->left ? WRING_ERR_PEER : dial(fabric, peer);
+        if (status != WRING_OK)
+            on_undialled(fabric, peer, status, wring_status_text(status));
+    }
+}
+
 /* ---- both ---- */
 
 static void stand(struct wring_fabric *fabric, struct wring_peer *peer)
@@ -287,20 +340,21 @@ static void stand(struct wring_fabric *fabric, struct wring_peer *peer)
     end_dial(peer);
     peer->state = WRING_PEER_READY;
     peer->heard_ns = peer->sent_ns = fabric->tick_ns;
+    atomic_fetch_add_explicit(&fabric->changes, 1, memory_order_release);
     if (dialled) /* the other end waits for a word of ours */
         wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_HEARTBEAT});
+    peer->owes_bye = fabric->deaf;
 }
 
-/** The first of n. */
 static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
-                      struct wring_event *event, size_t n)
+                      struct wring_event *event)
 {
     enum wring_status status = event->status;
     char why[WRING_TEXT_MAX];
     snprintf(why, sizeof(why), "%s", event->text != NULL ? event->text : "no reason given");
 
     bool spare = event->conn == peer->dial->spare;
-    refuse(event, n);
+    disconnect(fabric, event->conn);
     if (spare) {
         peer->dial->spare = NULL;
         return;
@@ -308,27 +362,24 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     peer->conn = NULL;
     if (!peer->dial->taken)
         on_undialled(fabric, peer, status, why);
-    else if (fabric->state == WRING_FABRIC_JOINING)
-        give_up(fabric, peer, WRING_ERR_PEER, why, "");
     else
         drop(peer, WRING_PEER_NONE); /* it has given up before it heard that we take it */
 }
 
-bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
-                         size_t n)
+bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
 {
     struct wring_peer *peer = event->conn->user;
     if (peer == NULL && event->kind == WRING_EVENT_ACCEPTED) {
-        on_accepted(fabric, device, event, n);
+        on_accepted(fabric, device, event);
         return false;
     }
     if (peer == NULL || peer->dial == NULL ||
         (event->conn != peer->conn && event->conn != peer->dial->spare)) {
-        refuse(event, n);
+        disconnect(fabric, event->conn);
         return false;
     }
     if (event->kind == WRING_EVENT_CLOSED) {
-        on_closed(fabric, peer, event, n);
+        on_closed(fabric, peer, event);
         return false;
     }
     if (event->kind == WRING_EVENT_CONNECTED || event->conn == peer->dial->spare)

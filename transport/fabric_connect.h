@@ -7,11 +7,15 @@
  * ever put into one that the other side drops. Where both dial, the one that the higher rank
  * dialled stays: the lower one takes it and closes its own, and the higher one keeps the lower
  * one's unanswered meanwhile, and takes that if its own comes to nothing.
+ *
+ * A dial that finds nobody is repeated for a moment, since the control tree tells soon of one that
+ * has left or died; one that is answered late is repeated for WRING_PEER_TIMEOUT. After that the
+ * next device is dialled, once.
  */
 #ifndef WRING_TRANSPORT_FABRIC_CONNECT_H
 #define WRING_TRANSPORT_FABRIC_CONNECT_H
 
-#include "transport/fabric.h"
+#include "transport/control.h"
 
 /**
  * There is something to be sent to a peer that no connection stands to: dial, unless somebody has.
@@ -20,14 +24,23 @@
 enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_peer *peer);
 
 /**
- * The first of n events; it is about none of the connections that stand.
+ * An event that is about none of the connections that stand.
  * @return true if its connection stands with it, and the event is to be handled as any other
  */
-bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event,
-                         size_t n);
+bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event);
 
 /** Tell those that were taken and could not be told yet. */
 void wring_connect_welcome(struct wring_fabric *fabric);
+
+/** Say something to a peer that may use the connection already that we have taken and that does not
+ *  stand yet. Errors: WRING_ERR_CLOSED, there is none; WRING_ERR_AGAIN. */
+enum wring_status wring_connect_say(struct wring_peer *peer, const struct wring_control *control);
+
+/** Dial again, where it is time to. */
+void wring_connect_redial(struct wring_fabric *fabric);
+
+/** Nothing is to be sent to it any more: a dial of ours that has not come to anything ends. */
+void wring_connect_cancel(struct wring_peer *peer);
 
 /** A peer cannot be reached: the job's failure, or, while the session opens, its mishap. */
 __attribute__((format(printf, 4, 5))) void wring_connect_failed(struct wring_fabric *fabric,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the mesh comes to stand as a session opens: the higher rank dials the lower one. */
+/* How the control tree comes to stand as a session opens. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "transport/fabric_connect.h"
 #include "transport/fabric_describe.h"
+#include "transport/liveness.h"
 
 #define WRING_MODULE "fabric"
 #define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
@@ -13,9 +15,6 @@
 
 static uint32_t first_missing(const struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (i != fabric->rank && fabric->peers[i].state != WRING_PEER_READY)
-            return i;
     return fabric->tree != NULL ? wring_control_tree_missing(fabric->tree) : fabric->size;
 }
 
@@ -45,7 +44,7 @@ static enum wring_status status_of(const struct wring_fabric *fabric)
     return status != WRING_OK ? status : fabric->mishap.status;
 }
 
-static enum wring_status await_mesh(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+static enum wring_status await_tree(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
                                     uint64_t deadline_ns)
 {
     enum wring_status status = status_of(fabric);
@@ -100,6 +99,17 @@ static enum wring_status join_tree(struct wring_fabric *fabric)
     return status;
 }
 
+/** The bootstrap has told us; others, who have joined already, hear it from us. */
+static void tell_why(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
+{
+    if (bootstrap->at_fault < 0)
+        return;
+    fabric->failure = (struct wring_failure){WRING_ERR_PEER, bootstrap->at_fault, ""};
+    snprintf(fabric->failure.text, sizeof(fabric->failure.text),
+             "rank %" PRId32 " ended while ranks connected to each other", bootstrap->at_fault);
+    wring_liveness_tell(fabric);
+}
+
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
                                        uint64_t deadline_ns)
@@ -109,19 +119,16 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
     enum wring_status status = wring_fabric_choose(fabric, &fabric->blobs);
     if (status == WRING_OK)
         status = join_tree(fabric);
-    for (uint32_t i = 0; status == WRING_OK && i < fabric->rank; i++)
-        if (wring_connect_dial(fabric, &fabric->peers[i]) == WRING_ERR_NO_MEMORY)
-            status = WRING_ERR_NO_MEMORY;
     if (status == WRING_OK)
-        status = await_mesh(fabric, bootstrap, deadline_ns);
+        status = await_tree(fabric, bootstrap, deadline_ns);
     if (fabric->mishap.status != WRING_OK)
-        return blame(fabric, bootstrap);
-    if (status != WRING_OK)
+        status = blame(fabric, bootstrap);
+    if (status != WRING_OK) {
+        tell_why(fabric, bootstrap);
         return status;
+    }
 
     fabric->tick_ns = fabric->judged_ns = wring_now_ns();
-    for (uint32_t i = 0; i < fabric->size; i++)
-        fabric->peers[i].heard_ns = fabric->peers[i].sent_ns = fabric->tick_ns;
     fabric->state = WRING_FABRIC_WORKING;
     return WRING_OK;
 }

@@ -12,6 +12,7 @@
 
 #define WRING_MODULE "fabric"
 #define TELL_NS (500 * WRING_NS_PER_MS)  /* how long a failure is told before connections close */
+#define DIALS_NS (10 * WRING_NS_PER_MS)  /* between looks at dials that are to be repeated */
 #define LEAVE_NS (500 * WRING_NS_PER_MS) /* how long a good-bye waits to be heard */
 
 static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
@@ -34,7 +35,26 @@ static struct wring_control make_abort(const struct wring_fabric *fabric)
 static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     const struct wring_control control = make_abort(fabric);
-    peer->owes_abort = wring_control_send(peer, &control) == WRING_ERR_AGAIN;
+    enum wring_status status = peer->state == WRING_PEER_CONNECTING
+                                   ? wring_connect_say(peer, &control)
+                                   : wring_control_send(peer, &control);
+    peer->owes_abort = status == WRING_ERR_AGAIN;
+}
+
+/** We are its peer, or it may think so already. */
+static bool may_use(const struct wring_fabric *fabric, uint32_t i)
+{
+    return is_peer(fabric, i) || fabric->peers[i].state == WRING_PEER_CONNECTING;
+}
+
+void wring_liveness_tell(struct wring_fabric *fabric)
+{
+    const struct wring_control control = make_abort(fabric);
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (may_use(fabric, i))
+            send_abort(fabric, &fabric->peers[i]);
+    if (fabric->tree != NULL)
+        wring_control_tree_tell(fabric->tree, &control);
 }
 
 void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, int32_t rank,
@@ -51,14 +71,10 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
 
     wring_error(fabric->log, "rank %" PRIu32 ": %s", fabric->rank, fabric->failure.text);
     fabric->state = WRING_FABRIC_FAILING;
+    fabric->due_ns = 0;
     fabric->failing_until_ns = wring_now_ns() + TELL_NS;
     atomic_store_explicit(&fabric->failed, (int)status, memory_order_release);
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i))
-            send_abort(fabric, &fabric->peers[i]);
-    const struct wring_control control = make_abort(fabric);
-    if (fabric->tree != NULL)
-        wring_control_tree_tell(fabric->tree, &control);
+    wring_liveness_tell(fabric);
 }
 
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out)
@@ -106,7 +122,8 @@ static void ask_time(struct wring_fabric *fabric)
 {
     struct wring_clocks *clocks = fabric->clocks;
     uint64_t now = wring_now_ns(); /* before it leaves: nothing may be earlier than the question */
-    if (clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(clocks) > now)
+    if (clocks == NULL || fabric->rank == 0 || wring_clocks_next(clocks) > now ||
+        wring_fabric_reach(fabric, &fabric->peers[0]) != WRING_OK)
         return;
     uint32_t number = wring_clocks_asked(clocks, now);
     wring_control_send(&fabric->peers[0],
@@ -153,6 +170,12 @@ void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *c
         heard_abort(fabric, from, control);
     else if (control->kind == WRING_CONTROL_BYE)
         fabric->peers[from].left = true;
+    else if (control->kind == WRING_CONTROL_CALL)
+        fabric->handler.call(fabric->handler.arg, &fabric->peers[from], control->a, control->b,
+                             control->c, control->text);
+    else if (control->kind == WRING_CONTROL_STANDSTILL)
+        fabric->handler.standstill(fabric->handler.arg, &fabric->peers[from], control->a,
+                                   control->b, control->c, control->text);
 }
 
 static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
@@ -201,7 +224,7 @@ static void disconnect_all(struct wring_fabric *fabric)
 static void tick_failing(struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i) && fabric->peers[i].owes_abort)
+        if (may_use(fabric, i) && fabric->peers[i].owes_abort)
             send_abort(fabric, &fabric->peers[i]);
     if (all_acked(fabric) || fabric->tick_ns >= fabric->failing_until_ns)
         disconnect_all(fabric);
@@ -244,6 +267,8 @@ static void judge_all(struct wring_fabric *fabric, uint64_t previous_ns)
     for (uint32_t i = 0; i < fabric->size; i++)
         if (is_peer(fabric, i))
             judge(fabric, &fabric->peers[i]);
+    if (fabric->owes_dials)
+        wring_connect_redial(fabric);
     ask_time(fabric);
 }
 
@@ -264,6 +289,8 @@ bool wring_liveness_tick(struct wring_fabric *fabric)
     if (fabric->tick_ns - previous_ns < WRING_CONTROL_TREE_LOOK_NS)
         return false;
     fabric->judged_ns = fabric->tick_ns;
+    fabric->due_ns =
+        fabric->state == WRING_FABRIC_FAILING ? 0 : fabric->tick_ns + WRING_CONTROL_TREE_LOOK_NS;
     bool any = wring_liveness_look(fabric);
     if (fabric->state == WRING_FABRIC_WORKING)
         judge_all(fabric, previous_ns);
@@ -277,6 +304,8 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
     if (fabric->state != WRING_FABRIC_WORKING || fabric->size == 1)
         return WRING_NEVER;
     uint64_t next = fabric->tick_ns + fabric->config->heartbeat_ns / 2;
+    if (fabric->owes_dials && next > fabric->tick_ns + DIALS_NS)
+        next = fabric->tick_ns + DIALS_NS;
     if (fabric->clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(fabric->clocks) >= next)
         return next;
     /* soon, but not before it is looked at again */
@@ -324,9 +353,11 @@ void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
     fabric->handler = (struct wring_fabric_handler){NULL,        drop_arrived, drop_put_done,
                                                     drop_credit, drop_text,    drop_text};
+    fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */
         fabric->peers[i].owes_bye = is_peer(fabric, i);
+        wring_connect_cancel(&fabric->peers[i]);
     }
     say_owed_byes(fabric);
     if (fabric->tree != NULL)

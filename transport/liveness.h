@@ -13,6 +13,9 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
 void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *control);
 void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text);
 
+/** Tell all of the fabric's failure. */
+void wring_liveness_tell(struct wring_fabric *fabric);
+
 /** Look at the control tree, which enters the kernel. @return true if anything came */
 bool wring_liveness_look(struct wring_fabric *fabric);
 

@@ -71,11 +71,20 @@ enum wring_status wring_commit_find_data(struct wring_session *session)
     return status;
 }
 
+/** Are we in a bucket's group with that rank? We are connected to it then. */
+static bool meets(const struct wring_session *session, uint32_t rank)
+{
+    const struct wring_bucket *at = session->buckets;
+    while (at != NULL && wring_members_find(&at->group->members, rank) == at->group->members.n)
+        at = at->next;
+    return at != NULL;
+}
+
 static enum wring_status import_all(struct wring_session *session, const struct wring_blobs *blobs)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
-        if (i != session->rank)
+        if (i != session->rank && meets(session, i))
             status = wring_commit_read_places(session, &session->fabric->peers[i],
                                               wring_blobs_reader(blobs, i));
     return status;

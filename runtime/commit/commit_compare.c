@@ -184,18 +184,32 @@ static bool compare_with(struct wring_session *session, uint32_t rank, const str
     return true;
 }
 
+/** What members can map is known once they are connected: that may be by another device than both
+ *  have chosen. */
+static enum wring_status reach_members(struct wring_session *session)
+{
+    enum wring_status status = WRING_OK;
+    for (const struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next)
+        status = wring_session_reach(session, &at->group->members);
+    return status;
+}
+
 enum wring_status wring_commit_compare(struct wring_session *session)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
     char text[WRING_TEXT_MAX] = "";
 
+    enum wring_status status = reach_members(session);
+    if (status != WRING_OK)
+        return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->placed = at->mapped = true;
         set_abilities(at, abilities_of(at));
     }
     write_own(session, &writer);
-    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++) {

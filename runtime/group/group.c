@@ -63,9 +63,18 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
     char why[WRING_TEXT_MAX] = "";
     enum wring_status status = WRING_OK;
 
-    lock(session);
     if (n > 0)
         status = wring_group_new(session, ranks, n, &group);
+    if (status == WRING_OK && group != NULL) {
+        enum wring_status reached = wring_session_reach(session, &group->members);
+        if (reached != WRING_OK) { /* the job has failed: nobody is left to agree with */
+            lock(session);
+            wring_group_free(group);
+            unlock(session);
+            return reached;
+        }
+    }
+    lock(session);
     if (status == WRING_OK && group != NULL)
         status = wring_group_make_channels(group);
     if (status == WRING_OK && group != NULL)

@@ -102,6 +102,19 @@ struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t
 enum wring_status wring_session_agree(struct wring_session *session, enum wring_status status,
                                       const char *text);
 
+/**
+ * Connect to all other members; blocks until all connections stand. Without the driver lock.
+ * @param missing  out, where it is WRING_ERR_TIMEOUT: the first member that has not connected
+ * Errors: the job's failure; WRING_ERR_CLOSED; WRING_ERR_TIMEOUT.
+ */
+enum wring_status wring_session_reach_by(struct wring_session *session,
+                                         const struct wring_members *members, uint64_t deadline_ns,
+                                         uint32_t *missing);
+
+/** The same within WRING_JOIN_TIMEOUT, after which the job fails. */
+enum wring_status wring_session_reach(struct wring_session *session,
+                                      const struct wring_members *members);
+
 /** Is this a child that fork() made of the process that opened it? Then nothing of it may be
  *  touched: no lock, no memory that ranks share, no descriptor. Every public call asks first. */
 static inline bool wring_session_is_inherited(const struct wring_session *session)

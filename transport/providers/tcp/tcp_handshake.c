@@ -115,13 +115,20 @@ void wring_tcp_handshake(struct tcp_conn *conn)
     wring_tcp_fail(conn, status, "%s", why);
 }
 
+/** A system that takes the connection is there, though its process may be busy. */
+static void expire(struct tcp_conn *conn)
+{
+    bool there = conn->state != TCP_CONNECTING;
+    wring_tcp_fail(conn, there ? WRING_ERR_TIMEOUT : WRING_ERR_ADDRESS,
+                   "did not finish %s within %llu s", there ? "the handshake" : "connecting",
+                   TCP_HANDSHAKE_NS / WRING_NS_PER_S);
+}
+
 void wring_tcp_expire(struct tcp_provider *provider, uint64_t now)
 {
     for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
         if (tcp_in_handshake(conn) && conn->deadline_ns <= now)
-            wring_tcp_fail(conn, WRING_ERR_PEER, "did not finish %s within %llu s",
-                           conn->state == TCP_CONNECTING ? "connecting" : "the handshake",
-                           TCP_HANDSHAKE_NS / WRING_NS_PER_S);
+            expire(conn);
 }
 
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider)
