@@ -109,7 +109,9 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     codec->info.spec = codec->spec;
     name_identity(codec);
     codec->info.tier = wring_cpu_tier_name(codec->tier);
-    codec->info.rounds = codec->ops->rounds;
+    codec->info.rounds = (unsigned)codec->ops->n_rounds;
+    if (codec->ops->code_sum != NULL)
+        codec->info.flags |= WRING_CODEC_SUMMABLE;
     codec->info.unit = codec->ops->unit(codec);
     return make_room(codec);
 }

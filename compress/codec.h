@@ -36,6 +36,25 @@ size_t wring_codec_encode_in(const struct wring_codec *codec,
                              const struct wring_codec_context *context, const float *src,
                              uint64_t elems, float *residual, void *code, void *scratch);
 
+/** Do owners add its codes, and send the sum on as it is? Not those of a pair. NULL: raw. */
+static inline bool wring_codec_adds_codes(const struct wring_codec *codec)
+{
+    return codec != NULL && codec->ops->code_sum != NULL;
+}
+
+/** Is what an owner contributes to its own shard encoded like all else? */
+static inline bool wring_codec_encodes_own(const struct wring_codec *codec)
+{
+    return codec != NULL &&
+           (codec->info.flags & WRING_CODEC_ALTERS || wring_codec_adds_codes(codec));
+}
+
+/** The rounds are those of the way in. */
+static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
+{
+    return codec != NULL ? (uint32_t)wring_codec_way(codec, 0)->ops->n_rounds : 0;
+}
+
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
 void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);
 

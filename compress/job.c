@@ -11,6 +11,7 @@
 #include "compress/kernels/sum.h"
 #include "compress/order.h"
 #include "compress/reduce.h"
+#include "compress/round.h"
 #include <wring/executor.h>
 
 #define SCRATCH_ALIGN 64
@@ -129,11 +130,58 @@ static enum wring_status run_copy(struct wring_job *job)
     return WRING_OK;
 }
 
+/** Also makes every NaN the one NaN. */
+static void divide(const struct wring_job *job, wring_sum_fn sum)
+{
+    const void *runs[] = {job->dst};
+    sum(job->dst, runs, 1, job->elems, job->divisor);
+}
+
 static enum wring_status run_decode(struct wring_job *job)
 {
     if (job->n_sources != 1)
         return WRING_ERR_INVALID;
-    return take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
+    enum wring_status status =
+        take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
+    if (status == WRING_OK && job->sum_codes)
+        divide(job, find_sum(job));
+    return status;
+}
+
+/** code = the sum of all codes. */
+static enum wring_status add_codes(struct wring_job *job)
+{
+    const struct wring_codec *codec = job->codec_out;
+    size_t bytes = wring_codec_bound(codec, job->elems);
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < job->n_sources && status == WRING_OK; i++) {
+        const struct wring_source *source = &job->sources[i];
+        if (source->bytes != bytes)
+            status = WRING_ERR_FRAME;
+        else if (i > 0)
+            status = codec->ops->code_sum(codec, &job->context, job->code, source->data, bytes,
+                                          job->elems);
+        else if (bytes > 0)
+            memcpy(job->code, source->data, bytes);
+        if (status == WRING_ERR_FRAME)
+            job->result.bad_source = i;
+    }
+    job->result.code_bytes = bytes;
+    return status;
+}
+
+static enum wring_status run_sum_codes(struct wring_job *job)
+{
+    if (!wring_codec_adds_codes(job->codec_out) || job->n_sources == 0)
+        return WRING_ERR_INVALID;
+    enum wring_status status = add_codes(job);
+    if (status == WRING_OK)
+        status = wring_codec_decode(job->codec_out, &job->context, job->code,
+                                    job->result.code_bytes, job->dst, job->elems, false);
+    if (status == WRING_OK)
+        divide(job, find_sum(job));
+    return status;
 }
 
 /** dst of the raw sources' part of a tile, and the copies of that while it is near. */
@@ -265,7 +313,8 @@ uint64_t wring_job_scratch_elems(const struct wring_job *job)
 {
     bool coded = false;
 
-    if (job->kind == WRING_JOB_COPY)
+    if (job->kind == WRING_JOB_COPY || job->kind == WRING_JOB_ROUND_BEGIN ||
+        job->kind == WRING_JOB_ROUND_END || (job->kind == WRING_JOB_REDUCE && job->sum_codes))
         return 0;
     for (uint32_t i = 0; job->kind == WRING_JOB_REDUCE && i < job->n_sources; i++)
         coded |= !is_raw(&job->sources[i]);
@@ -301,6 +350,8 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
+    if (job->kind == WRING_JOB_REDUCE && job->sum_codes)
+        return run_sum_codes(job);
     if (wring_reduce_takes(job))
         return wring_reduce_run(job);
     switch (job->kind) {
@@ -312,6 +363,9 @@ static enum wring_status run(struct wring_job *job, void *scratch)
         return run_reduce(job, scratch);
     case WRING_JOB_COPY:
         return run_copy(job);
+    case WRING_JOB_ROUND_BEGIN:
+    case WRING_JOB_ROUND_END:
+        return wring_round_run(job, scratch);
     }
     return WRING_ERR_INVALID;
 }

@@ -9,7 +9,7 @@
 
 #define STRUCT_BYTES_MAX 4096 /* more is no size but memory that was not set */
 #define FIRST_BYTES (offsetof(struct wring_codec_ops, decode) + sizeof(void (*)(void)))
-#define FLAGS (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT)
+#define FLAGS (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT | WRING_CODEC_ALTERS)
 
 bool wring_own_read(const struct wring_codec_ops *theirs, struct wring_codec_ops *out)
 {
@@ -91,6 +91,31 @@ static enum wring_status check_params(const struct complaint *complaint,
     return status;
 }
 
+static bool is_round(const struct wring_codec_round *round)
+{
+    bool type = round->dtype == WRING_F32 || round->dtype == WRING_F64 ||
+                round->dtype == WRING_I32 || round->dtype == WRING_I64;
+    bool op = round->op == WRING_SUM || round->op == WRING_MIN || round->op == WRING_MAX;
+    return round->name != NULL && type && op && round->count != NULL && round->begin != NULL;
+}
+
+static enum wring_status check_rounds(const struct complaint *complaint,
+                                      const struct wring_codec_ops *ops)
+{
+    if (ops->n_rounds > WRING_CODEC_ROUNDS_MAX || (ops->n_rounds > 0 && ops->rounds == NULL))
+        return complain(complaint, "rounds and n_rounds: needs at most %d of them",
+                        WRING_CODEC_ROUNDS_MAX);
+    for (size_t i = 0; i < ops->n_rounds; i++)
+        if (!is_round(&ops->rounds[i]))
+            return complain(complaint,
+                            "round %zu: needs a name, count, begin, f32, f64, i32 or "
+                            "i64, and sum, min or max",
+                            i);
+    if (ops->code_sum != NULL && !(ops->flags & WRING_CODEC_FIXED))
+        return complain(complaint, "code_sum: needs FIXED, codes of the size that bound says");
+    return WRING_OK;
+}
+
 static enum wring_status check_table(struct complaint *complaint,
                                      const struct wring_codec_ops *theirs)
 {
@@ -109,12 +134,14 @@ static enum wring_status check_table(struct complaint *complaint,
     if (ops.unit == NULL || ops.bound == NULL || ops.encode == NULL || ops.decode == NULL)
         return complain(complaint, "needs unit, bound, encode and decode");
     if (ops.flags & ~(unsigned)FLAGS)
-        return complain(complaint, "flags may be UNBIASED, FIXED and EXACT, not %#x", ops.flags);
+        return complain(complaint, "flags may be UNBIASED, FIXED, EXACT and ALTERS, not %#x",
+                        ops.flags);
     if (ops.scratch_bytes > WRING_CODEC_SCRATCH_MAX || ops.own_bytes > WRING_CODEC_OWN_MAX)
         return complain(complaint,
                         "needs scratch_bytes of at most %zu and own_bytes of at most %zu",
                         WRING_CODEC_SCRATCH_MAX, WRING_CODEC_OWN_MAX);
-    return check_params(complaint, &ops);
+    enum wring_status status = check_params(complaint, &ops);
+    return status == WRING_OK ? check_rounds(complaint, &ops) : status;
 }
 
 enum wring_status wring_codec_check_own(const struct wring_codec_ops *const *own, char *why,

@@ -60,6 +60,19 @@ static enum wring_status create_way(const char *spec, size_t length, const char 
     return wring_codec_create(text, tier, own, why, why_bytes, out);
 }
 
+/** What only the way in has. */
+static enum wring_status check_back(const struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    const struct wring_codec_info *in = &codec->ways[0]->info, *out = &codec->ways[1]->info;
+
+    if (out->rounds == 0)
+        return WRING_OK;
+    snprintf(why, why_bytes,
+             "%s>%s: rounds of %s are over before there is a sum; name another way back", in->spec,
+             out->spec, out->name);
+    return WRING_ERR_INVALID;
+}
+
 /** Shards and chunks begin at units of both. */
 static enum wring_status check_units(const struct wring_codec *codec, char *why, size_t why_bytes)
 {
@@ -92,9 +105,9 @@ static void describe(struct wring_codec *codec)
     codec->info.spec = codec->spec;
     codec->info.identity = codec->identity;
     codec->info.tier = wring_cpu_tier_name(codec->tier);
-    codec->info.flags =
-        WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) | (either & WRING_CODEC_FEEDBACK);
-    codec->info.rounds = in->info.rounds > out->info.rounds ? in->info.rounds : out->info.rounds;
+    codec->info.flags = WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) |
+                        (either & WRING_CODEC_FEEDBACK) | (in->info.flags & WRING_CODEC_ALTERS);
+    codec->info.rounds = in->info.rounds;
     codec->info.unit = pair_unit(codec);
 }
 
@@ -109,6 +122,8 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     enum wring_status status = create_way(spec, length, tier, own, why, why_bytes, &codec->ways[0]);
     if (status == WRING_OK)
         status = create_way(back, strlen(back), tier, own, why, why_bytes, &codec->ways[1]);
+    if (status == WRING_OK && strcmp(codec->ways[0]->spec, codec->ways[1]->spec) != 0)
+        status = check_back(codec, why, why_bytes);
     if (status == WRING_OK)
         status = check_units(codec, why, why_bytes);
     if (status != WRING_OK)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
+#include "compress/codec.h"
 #include "runtime/commit/legs.h"
 #include "runtime/plan/joined.h"
 #include "runtime/session/session.h"
@@ -115,6 +116,16 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                     "bucket '%s': codec %s works on the whole bucket, which the "
                     "divisible scheme would cut",
                     bucket->name, info->spec);
+        return WRING_ERR_INVALID;
+    }
+    const struct wring_codec_info *in = wring_codec_info(wring_codec_way(bucket->codec, 0));
+    const struct wring_codec_info *back = wring_codec_info(wring_codec_way(bucket->codec, 1));
+    if (in->flags & WRING_CODEC_ALTERS && !wring_codec_adds_codes(bucket->codec) &&
+        in->flags & back->flags & WRING_CODEC_FEEDBACK) {
+        wring_error(&session->log,
+                    "bucket '%s': %s feeds back what is lost of a contribution, all of which %s "
+                    "encodes, and of the sum: name a way back without +ef, as in %s>none",
+                    bucket->name, info->spec, in->name, in->spec);
         return WRING_ERR_INVALID;
     }
     if (info->flags & WRING_CODEC_TWO_WAYS && scheme == WRING_SCHEME_INDIVISIBLE) {

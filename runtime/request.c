@@ -60,9 +60,18 @@ static void list_held(struct wring_request *request)
     group->held = request;
 }
 
+/** What it had of its own besides. */
+static void finish_request(struct wring_request *request)
+{
+    wring_coding_destroy(request->work.coding);
+}
+
 static void forget(struct wring_completion *completion)
 {
-    free((char *)completion - offsetof(struct wring_request, completion));
+    struct wring_request *request =
+        (void *)((char *)completion - offsetof(struct wring_request, completion));
+    finish_request(request);
+    free(request);
 }
 
 /** The caller has heard how it ended. */
@@ -87,6 +96,7 @@ void wring_requests_free(struct wring_group *group)
     while (group->held != NULL) {
         struct wring_request *request = group->held;
         group->held = request->older;
+        finish_request(request);
         free(request);
     }
 }
@@ -112,8 +122,9 @@ static void submit(struct wring_request *request)
         wring_progress_post(group->session->progress, &group->collective);
 }
 
-static void init_request(struct wring_request *request, struct wring_group *group,
-                         const struct wring_work *work)
+/** Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status init_request(struct wring_request *request, struct wring_group *group,
+                                      const struct wring_work *work)
 {
     request->group = group;
     request->completion = (struct wring_completion){0};
@@ -122,6 +133,9 @@ static void init_request(struct wring_request *request, struct wring_group *grou
     request->held = false;
     request->older = request->newer = NULL;
     atomic_init(&request->status, WRING_ERR_AGAIN);
+    if (work->codec == NULL)
+        return WRING_OK;
+    return wring_coding_create(&group->collective, work, &request->work.coding);
 }
 
 /** Make it the one that the group runs, if there is none. */
@@ -177,12 +191,16 @@ static enum wring_status wait_for_end(struct wring_request *request, uint64_t de
 static enum wring_status run_to_end(struct wring_group *group, const struct wring_work *work)
 {
     struct wring_request request;
-    init_request(&request, group, work);
+    enum wring_status status = init_request(&request, group, work);
+    if (status != WRING_OK)
+        return status;
     if (!wring_algorithm_has_board(work->algorithm))
         submit(&request);
     else if (run_mapped(&request))
         return (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed);
-    return wait_for_end(&request, WRING_NEVER);
+    status = wait_for_end(&request, WRING_NEVER);
+    finish_request(&request);
+    return status;
 }
 
 /** @param out  NULL: nobody asks for it but the call itself */
@@ -192,7 +210,11 @@ static enum wring_status start(struct wring_group *group, const struct wring_wor
     struct wring_request *request = malloc(sizeof(*request));
     if (request == NULL)
         return WRING_ERR_NO_MEMORY;
-    init_request(request, group, work);
+    enum wring_status status = init_request(request, group, work);
+    if (status != WRING_OK) {
+        free(request);
+        return status;
+    }
     request->completion.done = how->done;
     request->completion.done_arg = how->done_arg;
     request->held = true;

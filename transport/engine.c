@@ -80,6 +80,9 @@ static void remove_active(struct wring_engine *engine, struct wring_collective *
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status)
 {
+    if (status == WRING_OK && wring_coding_goes_on(collective))
+        return;
+    wring_coding_stop(collective);
     remove_active(engine, collective);
     collective->running = false;
     if (collective->timed)
@@ -118,7 +121,7 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     }
     if (collective->calls != NULL && !wring_collective_is_mapped(collective))
         wring_calls_begin(collective);
-    collective->work.ops->start(collective);
+    wring_coding_start(collective);
 }
 
 static bool activate_posted(struct wring_engine *engine)
@@ -153,6 +156,9 @@ static const char *name_of(enum wring_job_kind kind)
         return "reduce";
     case WRING_JOB_COPY:
         return "copy";
+    case WRING_JOB_ROUND_BEGIN:
+    case WRING_JOB_ROUND_END:
+        return "make statistics of";
     }
     return "process";
 }

@@ -19,6 +19,8 @@ void wring_commit_undo(struct wring_session *session)
         wring_channel_finish(&at->scatter);
         wring_channel_finish(&at->gather);
         wring_stats_unlist(session, at->collective.mapped);
+        wring_coding_destroy(at->collective.work.coding);
+        at->collective.work.coding = NULL;
         wring_collective_finish(&at->collective);
         wring_block_finish(&at->borrowed);
         at->block = NULL;

@@ -17,10 +17,11 @@ static bool is_raw(const struct wring_bucket *bucket)
     return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
 }
 
-/** Is there anything to choose? */
+/** Is there anything to choose? Not where a step would mean another thing without the codec. */
 static bool has_choice(const struct wring_bucket *bucket)
 {
-    return !is_raw(bucket) && bucket->elems > 0 && bucket->group->members.n > 1 &&
+    return !is_raw(bucket) && !(wring_codec_info(bucket->codec)->flags & WRING_CODEC_ALTERS) &&
+           bucket->elems > 0 && bucket->group->members.n > 1 &&
            bucket->whole == NULL; /* legs do as their bucket */
 }
 

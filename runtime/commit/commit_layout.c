@@ -181,6 +181,8 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
+    if (status == WRING_OK && bucket->levels == NULL)
+        status = wring_coding_create(collective, &collective->work, &collective->work.coding);
     if (status == WRING_OK && board) {
         wring_mapped_prepare(collective);
         wring_stats_list(bucket->session, collective->mapped);

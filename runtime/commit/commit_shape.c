@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commit/commit_shape.h"
+#include "compress/codec.h"
 
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
@@ -71,6 +72,22 @@ static struct wring_reach reach_of(const struct wring_bucket *bucket, uint64_t p
     };
 }
 
+/** Room for a piece, be it one of a round's statistics. */
+static size_t with_rounds(const struct wring_bucket *bucket, size_t slot_bytes)
+{
+    const struct wring_bucket *whole = bucket->whole != NULL ? bucket->whole : bucket;
+    const struct wring_codec_context context = {
+        .ranks = bucket->group->members.n,
+        .element = bucket->first,
+        .first = bucket->first,
+        .elems = bucket->elems,
+        .rows = whole->rows,
+        .columns = whole->columns,
+    };
+    size_t bytes = wring_coding_piece_bytes(bucket->codec, &context);
+    return bytes > slot_bytes ? bytes : slot_bytes;
+}
+
 /** How many pieces, how large, and room for how many of them: of what moves whole, or in shards. */
 static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
 {
@@ -85,6 +102,8 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     if (pieces > 0)
         shape->slot_bytes = shape->raw ? wring_geometry_bytes(&shape->geometry, piece)
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
+    if (!shape->raw)
+        shape->slot_bytes = with_rounds(bucket, shape->slot_bytes);
     if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
         shape->slot_bytes = WRING_BOARD_ALIGN; /* a word has no bytes */
     shape->window = wring_channel_window(config->window, pieces + 1);
@@ -151,7 +170,7 @@ static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out
 {
     struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
 
-    if (!wring_algorithm_encodes_sums(&operation))
+    if (!wring_algorithm_encodes_sums(&operation) || wring_codec_encodes_own(bucket->codec))
         return false;
     struct wring_geometry geometry =
         wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,

@@ -102,8 +102,16 @@ static enum wring_status find_codec(const struct call *call, const struct wring_
 {
     enum wring_status status =
         wring_group_codec(call->group, call->how.codec, call->dtype, call->op, out);
-    if (status != WRING_OK || *out == NULL || sends_back(call) ||
-        !(wring_codec_info(*out)->flags & WRING_CODEC_TWO_WAYS))
+    if (status != WRING_OK || *out == NULL || sends_back(call))
+        return status;
+    const struct wring_codec_info *info = wring_codec_info(*out);
+    if (info->rounds > 0) {
+        wring_error(&call->group->session->log,
+                    "codec %s has rounds, which only an allreduce has: call one, or use another",
+                    info->spec);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    if (!(info->flags & WRING_CODEC_TWO_WAYS))
         return status;
     wring_error(&call->group->session->log,
                 "codec %s has a way back, which only an allreduce has: use %s",

@@ -159,6 +159,53 @@ static void refused_params(struct wring_codec_ops other)
     refuse(other, "at most 8");
 }
 
+static uint64_t count(const struct wring_codec *codec, const struct wring_codec_context *context)
+{
+    (void)codec, (void)context;
+    return 1;
+}
+
+static void begin(const struct wring_codec *codec, const struct wring_codec_context *context,
+                  const float *src, uint64_t elems, const float *residual, void *statistics,
+                  void *scratch)
+{
+    (void)codec, (void)context, (void)src, (void)elems, (void)residual, (void)scratch;
+    memset(statistics, 0, sizeof(float));
+}
+
+static enum wring_status code_sum(const struct wring_codec *codec,
+                                  const struct wring_codec_context *context, void *code,
+                                  const void *other, size_t code_bytes, uint64_t elems)
+{
+    (void)codec, (void)context, (void)code, (void)other, (void)code_bytes, (void)elems;
+    return WRING_OK;
+}
+
+static void refused_rounds(struct wring_codec_ops other)
+{
+    struct wring_codec_round round = {"r", WRING_F32, WRING_MAX, count, begin, NULL};
+    const struct wring_codec_ops *const list[] = {&other, NULL};
+    struct wring_codec *codec;
+    char why[200] = "";
+
+    other.rounds = &round, other.n_rounds = 1;
+    wring_codec_create("other", NULL, list, why, sizeof(why), &codec);
+    REQUIRE(codec != NULL && wring_codec_info(codec)->rounds == 1, "%s", why);
+    wring_codec_destroy(codec);
+    CHECK(wring_codec_create("int8>other", NULL, list, why, sizeof(why), &codec) ==
+                  WRING_ERR_INVALID &&
+              strstr(why, "name another way back") != NULL,
+          "rounds on the way back: %s", why);
+    round.op = WRING_AVG;
+    refuse(other, "round 0: needs");
+    round.op = WRING_SUM, round.dtype = WRING_F16;
+    refuse(other, "round 0: needs");
+    other.n_rounds = WRING_CODEC_ROUNDS_MAX + 1;
+    refuse(other, "at most 4");
+    other.n_rounds = 0, other.code_sum = code_sum, other.flags = 0;
+    refuse(other, "needs FIXED");
+}
+
 static void refused(void)
 {
     struct wring_codec_ops good = scaled, other;
@@ -185,6 +232,7 @@ static void refused(void)
     other = good, other.struct_bytes = 0;
     refuse(other, "struct_bytes is 0");
     refused_params(good);
+    refused_rounds(good);
     CHECK(wring_codec_check_own(NULL, NULL, 0) == WRING_OK, "none is none");
 }
 

@@ -22,6 +22,7 @@
 
 #include "transport/collective/algorithm_select.h"
 #include "transport/collective/call.h"
+#include "transport/collective/coding.h"
 #include "transport/collective/geometry.h"
 #include "transport/collective/mapped.h"
 #include "transport/collective/standstill.h"
@@ -60,6 +61,7 @@ struct wring_task {
     uint32_t sequence; /* reserved at the receivers */
     uint32_t *taken;   /* [members] REDUCE, DECODE: sequences of the pieces taken */
     bool held;         /* SEND: we ourselves still read the piece */
+    bool encoded;      /* REDUCE: the result is to be */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */
     uint64_t ready_ns; /* since when, if the session is traced */
@@ -88,6 +90,7 @@ struct wring_work {
     struct wring_op_check call;             /* if the collective has calls */
     struct wring_geometry geometry;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
+    struct wring_coding *coding;     /* what the codec needs besides; NULL: nothing */
     enum wring_dtype dtype;
     enum wring_op op;
     struct wring_memory_place place; /* of in and out */
@@ -177,6 +180,7 @@ extern const struct wring_collective_ops wring_gathered;
 extern const struct wring_collective_ops wring_flat;
 extern const struct wring_collective_ops wring_flat_mapped;
 extern const struct wring_collective_ops wring_exchange;
+extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 
 /** Where its costs and losses count. */
@@ -277,9 +281,12 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
 void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
                                 struct wring_span span, struct wring_source own, bool encoded);
 
-/** The same, and begin it. */
+/** The same, and begin it: with the code of our own piece, where it has to be encoded, too. */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded);
+
+/** Our own piece is encoded: begin the reduction itself. @return false: that had begun already */
+bool wring_collective_reduce_on(struct wring_task *task);
 
 /** Send a member the word that our contribution to it is ready, if there are credit and a free
  *  task. @return whether it goes */

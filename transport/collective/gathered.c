@@ -114,6 +114,22 @@ static bool gathered_awaits(const struct wring_collective *collective, uint32_t 
            wring_channel_peek(collective->gather, member, &bytes) == NULL;
 }
 
+/** Of a round: the step's own pieces follow. */
+static bool round_owes(const struct wring_collective *collective, uint32_t member)
+{
+    (void)collective, (void)member;
+    return true;
+}
+
+const struct wring_collective_ops wring_round_gathered = {
+    .name = "round",
+    .start = gathered_start,
+    .advance = gathered_advance,
+    .job_done = gathered_job_done,
+    .owes = round_owes,
+    .awaits = gathered_awaits,
+};
+
 const struct wring_collective_ops wring_gathered = {
     .name = "gathered",
     .start = gathered_start,

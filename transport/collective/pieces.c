@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How pieces are made, taken and reduced: what the state machines share. */
+#include "compress/codec.h"
 #include "transport/collective/collective.h"
 
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
@@ -18,6 +19,7 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .elems = collective->work.geometry.elems,
         .rows = collective->rows,
         .columns = collective->columns,
+        .statistics = wring_coding_statistics(collective->work.coding),
     };
 }
 
@@ -103,8 +105,8 @@ void *wring_collective_out(const struct wring_collective *collective, struct wri
     return work->out != NULL ? (uint8_t *)work->out + offset : NULL;
 }
 
-/** Encode a span of our contribution into the task's slot. */
-static void encode(struct wring_task *task, struct wring_span span)
+/** Encode a span of our contribution. */
+static void encode(struct wring_task *task, struct wring_span span, void *code)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
@@ -113,6 +115,7 @@ static void encode(struct wring_task *task, struct wring_span span)
     job->src = wring_collective_in(collective, span);
     job->places.src = collective->work.place;
     encode_by(job, task, 0);
+    job->code = code;
     wring_engine_submit(collective->engine, job);
 }
 
@@ -142,7 +145,7 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
     task->span = wring_geometry_chunk(&collective->work.geometry, shard, task->chunk);
     reserve(task, channel);
     if (collective->work.codec != NULL)
-        encode(task, task->span);
+        encode(task, task->span, task->slot);
     else
         wring_collective_ready(task, wring_collective_in(collective, task->span),
                                wring_geometry_bytes(&collective->work.geometry, task->span));
@@ -176,6 +179,9 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
     task->sources[0] = source;
     job->sources = task->sources;
     job->n_sources = 1;
+    job->sum_codes = context.phase == 1 && wring_codec_adds_codes(source.codec);
+    if (job->sum_codes)
+        job->context.rank = 0; /* it is nobody's */
     job->dst = wring_collective_out(collective, span);
     job->places.dst = collective->work.place;
     wring_engine_submit(collective->engine, job);
@@ -261,14 +267,13 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
     }
 }
 
-void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
-                                struct wring_span span, struct wring_source own, bool encoded)
+/** The reduction of the task's sources, which are taken already. */
+static struct wring_job *reduction(struct wring_task *task, struct wring_span span, bool encoded)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
         new_job(task, WRING_JOB_REDUCE, span, wring_collective_context(collective, span, 1));
 
-    take_sources(task, channel, own);
     job->sources = task->sources;
     job->n_sources = collective->members.n;
     job->dst = wring_collective_out(collective, span);
@@ -276,15 +281,61 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
     if (wring_algorithm_is_direct(collective->work.algorithm) &&
         !wring_algorithm_keeps_sums(collective->work.algorithm))
         copy_to_all(task);
-    if (encoded)
+    if (wring_codec_adds_codes(collective->work.codec)) {
+        job->sum_codes = true;
+        job->context.rank = 0;
+        job->codec_out = collective->work.codec;
+        job->code = task->slot;
+        job->places.code = slots;
+    } else if (encoded) {
         encode_by(job, task, 1);
+    }
+    return job;
+}
+
+void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,
+                                struct wring_span span, struct wring_source own, bool encoded)
+{
+    task->span = span;
+    take_sources(task, channel, own);
+    reduction(task, span, encoded);
+}
+
+/** Where the code of our own piece lies. */
+static void *own_code(const struct wring_task *task)
+{
+    const struct wring_collective *collective = task->collective;
+    ptrdiff_t index = task - collective->tasks - (ptrdiff_t)collective->send_tasks;
+    return wring_coding_own(collective->work.coding, (uint32_t)index);
 }
 
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded)
 {
+    struct wring_collective *collective = task->collective;
+
     wring_collective_reduction(task, channel, span, own, encoded);
-    wring_engine_submit(task->collective->engine, &task->job);
+    task->encoded = encoded;
+    if (own.codec == NULL && wring_codec_encodes_own(collective->work.codec)) {
+        encode(task, span, own_code(task));
+        return;
+    }
+    wring_engine_submit(collective->engine, &task->job);
+}
+
+bool wring_collective_reduce_on(struct wring_task *task)
+{
+    struct wring_collective *collective = task->collective;
+    struct wring_source *own = &task->sources[collective->members.me];
+
+    if (task->job.kind != WRING_JOB_ENCODE)
+        return false;
+    own->data = own_code(task);
+    own->bytes = task->job.result.code_bytes;
+    own->codec = wring_collective_way(collective, 0);
+    own->place = (struct wring_memory_place){WRING_MEMORY_HOST, 0};
+    wring_engine_submit(collective->engine, reduction(task, task->span, task->encoded));
+    return true;
 }
 
 void wring_collective_release_all(struct wring_task *task, struct wring_channel *channel)

@@ -22,10 +22,9 @@ void wring_collective_trace_step(const struct wring_collective *collective, uint
 void wring_collective_trace_job(const struct wring_task *task)
 {
     static const enum wring_trace_kind kinds[] = {
-        [WRING_JOB_ENCODE] = WRING_TRACE_ENCODE,
-        [WRING_JOB_REDUCE] = WRING_TRACE_REDUCE,
-        [WRING_JOB_DECODE] = WRING_TRACE_DECODE,
-        [WRING_JOB_COPY] = WRING_TRACE_DECODE,
+        [WRING_JOB_ENCODE] = WRING_TRACE_ENCODE,      [WRING_JOB_REDUCE] = WRING_TRACE_REDUCE,
+        [WRING_JOB_DECODE] = WRING_TRACE_DECODE,      [WRING_JOB_COPY] = WRING_TRACE_DECODE,
+        [WRING_JOB_ROUND_BEGIN] = WRING_TRACE_ENCODE, [WRING_JOB_ROUND_END] = WRING_TRACE_DECODE,
     };
     if (task->collective->engine->trace != NULL)
         add(task->collective, (struct wring_trace_event){.kind = kinds[task->job.kind],

@@ -184,7 +184,8 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
         wring_collective_ready(task, task->slot, task->job.result.code_bytes);
         return;
     case WRING_TASK_REDUCE:
-        reduced(collective, task);
+        if (!wring_collective_reduce_on(task))
+            reduced(collective, task);
         return;
     case WRING_TASK_DECODE:
         wring_channel_release(collective->gather, task->member, task->taken[task->member]);

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include <wring/status.h>
+#include <wring/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,17 +33,22 @@ extern "C" {
 #define WRING_CODEC_SPEC_MAX 128 /* bytes of a spec, its NUL included */
 #define WRING_CODEC_NAME_MAX 24  /* of a name, its NUL included: [a-z][a-z0-9_-]* */
 #define WRING_CODEC_PARAMS_MAX 8
+#define WRING_CODEC_ROUNDS_MAX 4
 
 struct wring_codec;
 
 enum wring_codec_flag {
     WRING_CODEC_RAW = 1 << 0,      /* the code is the float32 data itself: nothing to run */
-    WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are */
+    WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are: raw ones, and
+                                      those of codecs that have code_sum */
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
     WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
     WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
     WRING_CODEC_EXACT = 1 << 6,    /* a code loses nothing, so nothing could be fed back */
+    WRING_CODEC_ALTERS = 1 << 7, /* what is decoded is meant to be another thing than the input, as
+                                    with momentum: no commit leaves the codec out, and an owner's
+                                    own contribution is encoded as well */
 };
 
 /**
@@ -60,6 +66,8 @@ struct wring_codec_context {
     uint64_t first, elems;  /* of the bucket, what is exchanged with it: all, or the part that this
                                rank's node has; of a call that has a run for each member, one */
     uint64_t rows, columns; /* of the tensor, row after row; 0: it is no matrix */
+    const void *const *statistics; /* [rounds] what each round came to, equal on all ranks; those
+                                      of later ones are undefined, as all are without rounds */
 };
 
 /** A parameter of a spec, as in "int8:block=512". */
@@ -84,6 +92,38 @@ struct wring_codec_info {
     uint64_t unit;        /* elements; 0: the whole bucket is one unit and cannot be cut */
 };
 
+/**
+ * A round: statistics of the input that are reduced over all ranks before anything is encoded, as
+ * for a scale that all share. It costs the latency of one small allreduce. Rounds run one after the
+ * other, in buckets and in wring_allreduce(); what else is called by such a codec is refused.
+ */
+struct wring_codec_round {
+    const char *name;       /* "scale" */
+    enum wring_dtype dtype; /* of the statistics: f32, f64, i32 or i64 */
+    enum wring_op op;       /* sum, min or max. A sum of floats is in the order of FORMAT.md */
+
+    /** How many. Of the context elems, rows, columns and ranks count; first and elems say of which
+     *  elements the round is. */
+    uint64_t (*count)(const struct wring_codec *codec, const struct wring_codec_context *context);
+
+    /**
+     * Fold a run of whole units into the statistics of this rank, which were the operation's
+     * identity at first. Runs come in order, each element once, in one thread at a time.
+     * @param src         in, [elems]
+     * @param residual    in, [elems]; NULL without error feedback
+     * @param statistics  in and out, [count] of dtype
+     * @param scratch     [scratch_bytes], aligned to 64 bytes
+     */
+    void (*begin)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                  const float *src, uint64_t elems, const float *residual, void *statistics,
+                  void *scratch);
+
+    /** Take what all ranks' came to, and leave there what encode and decode want to find. NULL:
+     *  nothing is to be done. It has to be a function of its arguments, as all ranks call it. */
+    void (*end)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                void *statistics, uint64_t count);
+};
+
 #define WRING_CODEC_SCRATCH_MAX ((size_t)160 << 10)
 #define WRING_CODEC_OWN_MAX ((size_t)64 << 10)
 
@@ -102,8 +142,7 @@ struct wring_codec_ops {
                             commit, nor call, together */
     const char *name;    /* as WRING_CODEC_NAME_MAX says, and unlike all others' */
     const char *doc;     /* one line */
-    unsigned flags;      /* RAW, SUMMABLE, UNBIASED, FIXED, EXACT */
-    unsigned rounds;
+    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS */
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
     size_t scratch_bytes; /* what an encode works in, up to WRING_CODEC_SCRATCH_MAX */
@@ -144,6 +183,20 @@ struct wring_codec_ops {
     enum wring_status (*decode)(const struct wring_codec *codec,
                                 const struct wring_codec_context *context, const void *code,
                                 size_t code_bytes, float *dst, uint64_t elems, bool add);
+
+    const struct wring_codec_round *rounds; /* [n_rounds], at most WRING_CODEC_ROUNDS_MAX */
+    size_t n_rounds;
+
+    /**
+     * code += other: the code of what two codes stand for together. NULL: codes do not add up.
+     * Needs FIXED. Then owners add codes and send that sum on as it is, and nothing is lost twice:
+     * encode has to leave room for the sum of context->ranks codes, and decode is given such a sum
+     * under a context of phase 1. It has to be the same in whatever order, as integers are.
+     * Errors: WRING_ERR_FRAME (other is malformed, or overflows).
+     */
+    enum wring_status (*code_sum)(const struct wring_codec *codec,
+                                  const struct wring_codec_context *context, void *code,
+                                  const void *other, size_t code_bytes, uint64_t elems);
 };
 
 /**

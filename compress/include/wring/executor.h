@@ -42,6 +42,11 @@ enum wring_job_kind {
     WRING_JOB_REDUCE,
     /** dst = sources[0] as it is; `elems` counts bytes. No codec. */
     WRING_JOB_COPY,
+    /** dst = codec_out's statistics of src and residual for round `round`, as its begin makes them
+     *  of the operation's identity. No scratch elements. */
+    WRING_JOB_ROUND_BEGIN,
+    /** dst = what the round's end makes of what is there. */
+    WRING_JOB_ROUND_END,
 };
 
 /** One contribution to a reduction. */
@@ -90,12 +95,17 @@ struct wring_job {
     const float *src;                   /* ENCODE: in, [elems] */
     const struct wring_source *sources; /* DECODE, COPY: one; REDUCE: n_sources, by their index */
     uint32_t n_sources;
-    float divisor; /* REDUCE: 1 for a sum, the number of ranks for an average */
+    float divisor; /* REDUCE, sum_codes: 1 for a sum, the number of ranks for an average */
 
-    const struct wring_codec *codec_out; /* ENCODE, REDUCE: what makes code; NULL: no code */
-    float *residual;                     /* ENCODE, REDUCE: [elems] or NULL */
-    void *code;                          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
-    void *dst;                           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
+    const struct wring_codec *codec_out; /* ENCODE, REDUCE: what makes code; NULL: no code. Of
+                                            rounds whose they are */
+    uint32_t round;                      /* ROUND_BEGIN, ROUND_END: which of its rounds */
+    bool sum_codes;      /* REDUCE: all sources are codes of codec_out, and are added as such:
+                            code = that sum, dst = decode(code) / divisor.
+                            DECODE: the source is such a sum, to be divided */
+    float *residual;     /* ENCODE, REDUCE: [elems] or NULL */
+    void *code;          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
+    void *dst;           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
     void *const *copies; /* REDUCE: [n_copies] out, where that goes, too, as soon as it is known;
                             shared memory */
     uint32_t n_copies;
