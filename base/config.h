@@ -40,6 +40,9 @@ struct wring_config {
     uint64_t chunk_bytes;
     uint64_t window;
     uint64_t flat_bytes;
+    uint64_t eager_bytes;
+    uint64_t unexpected_bytes;
+    char cma[WRING_CONFIG_TEXT];
 
     /* the verbs provider */
     char verbs_devices[WRING_CONFIG_TEXT];

@@ -36,6 +36,10 @@ const char *wring_status_text(enum wring_status status)
         return "device failed";
     case WRING_ERR_SYSTEM:
         return "system call failed";
+    case WRING_ERR_CANCELLED:
+        return "cancelled";
+    case WRING_ERR_TRUNCATED:
+        return "message longer than its receive";
     }
     return "unknown status";
 }

@@ -23,13 +23,11 @@ static void set_running(struct wring_group *group, struct wring_request *request
         wring_mapped_prepare(&group->collective);
 }
 
-/** Whoever waits sees it now, and may free it. */
-static void end(struct wring_request *request, enum wring_status status)
+void wring_request_end(struct wring_request *request, const struct wring_result *result)
 {
     struct wring_session *session = request->group->session;
-    struct wring_result result = wring_result_make(session, status, request->work.result_bytes);
     request->ended = atomic_load_explicit(&session->engine->finished, memory_order_relaxed);
-    wring_completion_end(&session->completions, &request->completion, &result, &request->status);
+    wring_completion_end(&session->completions, &request->completion, result, &request->status);
 }
 
 /** The engine is done with one: start the next, then tell whoever waits. */
@@ -46,7 +44,8 @@ static void on_finished(struct wring_collective *collective, enum wring_status s
         wring_engine_post(group->session->engine, &group->collective);
     }
     pthread_mutex_unlock(&group->mutex);
-    end(done, status);
+    struct wring_result result = wring_result_make(group->session, status, done->work.result_bytes);
+    wring_request_end(done, &result);
 }
 
 /** Under the group's mutex. */
@@ -58,6 +57,14 @@ static void list_held(struct wring_request *request)
     if (group->held != NULL)
         group->held->newer = request;
     group->held = request;
+}
+
+void wring_request_hold(struct wring_request *request)
+{
+    pthread_mutex_lock(&request->group->mutex);
+    request->held = true;
+    list_held(request);
+    pthread_mutex_unlock(&request->group->mutex);
 }
 
 /** What it had of its own besides. */
@@ -170,21 +177,22 @@ static bool run_mapped(struct wring_request *request)
     return ended;
 }
 
-/**
- * When the session is closed, all requests end; one whose group runs another that is just being
- * handed to the engine does so a little later.
- */
+enum wring_status wring_request_await(struct wring_session *session, const atomic_int *status,
+                                      uint64_t deadline_ns)
+{
+    enum wring_status ended = wring_progress_wait(session->progress, status, deadline_ns);
+
+    while (ended == WRING_ERR_CLOSED &&
+           atomic_load_explicit(status, memory_order_acquire) == WRING_ERR_AGAIN) {
+        sched_yield();
+        wring_progress_drop(session->progress);
+    }
+    return ended;
+}
+
 static enum wring_status wait_for_end(struct wring_request *request, uint64_t deadline_ns)
 {
-    struct wring_progress *progress = request->group->session->progress;
-    enum wring_status status = wring_progress_wait(progress, &request->status, deadline_ns);
-
-    while (status == WRING_ERR_CLOSED &&
-           atomic_load_explicit(&request->status, memory_order_acquire) == WRING_ERR_AGAIN) {
-        sched_yield();
-        wring_progress_drop(progress);
-    }
-    return status;
+    return wring_request_await(request->group->session, &request->status, deadline_ns);
 }
 
 /** Without a request that the caller would hold, and so without memory for it. */

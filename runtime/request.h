@@ -11,6 +11,7 @@
 #include "runtime/progress/completions.h"
 #include "runtime/session/session.h"
 
+/** A collective call; a message has one as its first part (runtime/message.c). */
 struct wring_request {
     struct wring_group *group;
     struct wring_completion completion;
@@ -33,6 +34,21 @@ struct wring_request {
  */
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
                                       const struct wring_call *how, struct wring_request **out);
+
+/** List what a caller is about to hold. */
+void wring_request_hold(struct wring_request *request);
+
+/** It has ended: write that, and call who wants to be. Whoever waits may free it now. */
+void wring_request_end(struct wring_request *request, const struct wring_result *result);
+
+/**
+ * Wait for a status of a request, or of a message. @return it, or WRING_ERR_AGAIN at the deadline
+ *
+ * When the session is closed, all requests end; one whose group runs another that is just being
+ * handed to the engine does so a little later.
+ */
+enum wring_status wring_request_await(struct wring_session *session, const atomic_int *status,
+                                      uint64_t deadline_ns);
 
 /** Has it ended? Takes no lock. */
 static inline bool wring_request_is_over(const struct wring_request *request)

@@ -23,7 +23,7 @@
 #include "transport/fabric.h"
 
 #define WRING_SEQUENCE_BITS 14 /* of an immediate; the rest is the channel */
-#define WRING_CHANNELS_MAX (1u << (32 - WRING_SEQUENCE_BITS))
+#define WRING_CHANNELS_MAX ((1u << (32 - WRING_SEQUENCE_BITS)) - 1) /* the last id is messages' */
 #define WRING_TAG_BITS 10         /* of a sequence's, in a tagged channel */
 #define WRING_TAGGED_WINDOW_MAX 8 /* so many slots can the rest of them tell apart */
 

@@ -19,6 +19,8 @@ enum wring_control_kind {
     WRING_CONTROL_END,           /* of these: there is none such */
 };
 
+#define WRING_CONTROL_RING 14 /* of the rings of messages: WIRE.md "Messages"; not parsed here */
+
 struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;

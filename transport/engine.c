@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "transport/collective/collective.h"
+#include "transport/message/message.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "engine"
@@ -276,6 +277,8 @@ static bool end_all(struct wring_engine *engine)
         return false;
     activate_posted(engine);
     bool any = engine->active != NULL;
+    if (engine->messenger != NULL)
+        any |= wring_messenger_end(engine->messenger, engine->fabric->failure.status);
     while (engine->active != NULL)
         wring_engine_finish(engine, engine->active, engine->fabric->failure.status);
     return any;
@@ -320,6 +323,8 @@ void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
     struct wring_collective *at;
 
     await_jobs(engine);
+    if (engine->messenger != NULL)
+        wring_messenger_end(engine->messenger, status);
     do {
         at = atomic_exchange_explicit(&engine->posted, NULL, memory_order_acquire);
         while (at != NULL) {
@@ -345,6 +350,19 @@ static bool idle(struct wring_engine *engine)
     return false;
 }
 
+bool wring_engine_has_posted(const struct wring_engine *engine)
+{
+    return atomic_load(&engine->posted) != NULL ||
+           (engine->messenger != NULL && wring_messenger_has_posted(engine->messenger));
+}
+
+bool wring_engine_idle(const struct wring_engine *engine)
+{
+    return engine->active == NULL &&
+           atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL &&
+           (engine->messenger == NULL || wring_messenger_is_idle(engine->messenger));
+}
+
 bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective)
 {
     if (engine->fabric->state != WRING_FABRIC_WORKING) {
@@ -368,6 +386,8 @@ bool wring_engine_poll(struct wring_engine *engine)
     }
     any |= activate_posted(engine);
     any |= poll_jobs(engine);
+    if (engine->messenger != NULL)
+        any |= wring_messenger_poll(engine->messenger);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);
     any |= advance(engine);

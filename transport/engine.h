@@ -18,6 +18,7 @@
 #define WRING_TURN_ELEMS (1u << 16) /* computed in one turn: they take some 30 microseconds */
 
 struct wring_collective;
+struct wring_messenger;
 struct wring_task;
 
 struct wring_engine {
@@ -28,11 +29,12 @@ struct wring_engine {
 
     struct wring_channel **channels; /* [n_channels], by id; NULL entries are free */
     uint32_t n_channels;
-    uint32_t generation; /* of channels */
+    uint32_t generation;               /* of channels */
+    struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */
 
     _Atomic(struct wring_collective *) posted; /* newest first */
     struct wring_collective *active;           /* by priority */
-    atomic_uint n_active;                      /* may be read by any thread */
+    atomic_uint n_active; /* these, and messages under way; may be read by any thread */
     uint32_t jobs_under_way;
     uint64_t computed;         /* elements, of copies bytes, since it last looked around */
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
@@ -107,11 +109,10 @@ static inline bool wring_engine_turn_is_over(const struct wring_engine *engine)
     return engine->computed >= WRING_TURN_ELEMS;
 }
 
-/** Is there anything to wait for? */
-static inline bool wring_engine_idle(const struct wring_engine *engine)
-{
-    return engine->active == NULL &&
-           atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL;
-}
+/** Is there nothing to wait for? */
+bool wring_engine_idle(const struct wring_engine *engine);
+
+/** Has something been posted that nobody has begun? Threads: safe. */
+bool wring_engine_has_posted(const struct wring_engine *engine);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "transport/collective/collective.h"
 #include "transport/engine.h"
+#include "transport/message/message.h"
 
 enum wring_status wring_engine_add_channel(struct wring_engine *engine,
                                            struct wring_channel *channel)
@@ -54,6 +55,10 @@ static struct wring_channel *find_named(const struct wring_engine *engine, uint3
 static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
 {
     struct wring_engine *engine = arg;
+    if (wring_imm_channel(imm) == WRING_MESSAGE_CHANNEL && engine->messenger != NULL) {
+        wring_messenger_arrived(engine->messenger, peer, imm, bytes);
+        return;
+    }
     struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));
     uint32_t member =
         channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
@@ -75,11 +80,15 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
 static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
 {
     struct wring_engine *engine = arg;
+    engine->kick = true;
+    if ((cookie & WRING_MESSAGE_COOKIE) != 0) {
+        wring_messenger_put_done(engine->messenger, peer, cookie);
+        return;
+    }
     struct wring_task *task = (struct wring_task *)(uintptr_t)cookie;
 
     wring_put_window_done(&peer->window, task->piece_bytes);
     wring_collective_put_done(task);
-    engine->kick = true;
 }
 
 static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t generation,
@@ -136,8 +145,15 @@ static void on_standstill(void *arg, struct wring_peer *peer, uint32_t id, uint3
         wring_standstill_heard(channel->owner, member, step, text);
 }
 
+static void on_ring(void *arg, struct wring_peer *peer, const void *data, size_t bytes)
+{
+    struct wring_engine *engine = arg;
+    if (engine->messenger != NULL)
+        wring_messenger_heard(engine->messenger, peer, data, bytes);
+}
+
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
 {
-    return (struct wring_fabric_handler){engine,    on_arrived, on_put_done,
-                                         on_credit, on_call,    on_standstill};
+    return (struct wring_fabric_handler){engine,  on_arrived,    on_put_done, on_credit,
+                                         on_call, on_standstill, on_ring};
 }

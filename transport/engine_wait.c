@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "transport/collective/collective.h"
+#include "transport/message/message.h"
 
 #define LONG_BYTES (8u << 20) /* memory alone takes a millisecond or more */
 
@@ -75,6 +76,8 @@ static void note_waiting(struct wring_engine *engine)
 void wring_engine_check(struct wring_engine *engine)
 {
     engine->checked_ns = engine->fabric->tick_ns;
+    if (engine->messenger != NULL && engine->fabric->state == WRING_FABRIC_WORKING)
+        wring_messenger_check(engine->messenger);
     if (engine->active == NULL || engine->jobs_under_way > 0 ||
         engine->fabric->state != WRING_FABRIC_WORKING)
         return;
@@ -139,4 +142,6 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
         if (wring_collective_is_mapped(at))
             wring_mapped_sleep(at);
     }
+    if (engine->messenger != NULL)
+        wring_messenger_arm(engine->messenger);
 }

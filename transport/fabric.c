@@ -91,6 +91,11 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
                        const struct wring_event *event)
 {
     struct wring_control control;
+    if (event->bytes >= sizeof(uint32_t) && wring_get_u32(event->data) == WRING_CONTROL_RING) {
+        if (fabric->state == WRING_FABRIC_WORKING)
+            fabric->handler.ring(fabric->handler.arg, peer, event->data, event->bytes);
+        return;
+    }
     if (!wring_control_parse(event->data, event->bytes, &control)) {
         wring_fabric_fail(fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
                           "rank %" PRIu32 " sent a malformed control message of %zu bytes",

@@ -93,6 +93,7 @@ struct wring_fabric_handler {
                  uint32_t number, const char *text);
     void (*standstill)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t bucket,
                        uint32_t step, const char *text);
+    void (*ring)(void *arg, struct wring_peer *peer, const void *data, size_t bytes);
 };
 
 /** Why ranks could not connect while the session opened. */

@@ -336,6 +336,11 @@ static void drop_text(void *arg, struct wring_peer *peer, uint32_t channel, uint
     (void)arg, (void)peer, (void)channel, (void)second, (void)third, (void)text;
 }
 
+static void drop_ring(void *arg, struct wring_peer *peer, const void *data, size_t bytes)
+{
+    (void)arg, (void)peer, (void)data, (void)bytes;
+}
+
 static void say_owed_byes(struct wring_fabric *fabric)
 {
     const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
@@ -351,8 +356,8 @@ static void say_owed_byes(struct wring_fabric *fabric)
 
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
-    fabric->handler = (struct wring_fabric_handler){NULL,        drop_arrived, drop_put_done,
-                                                    drop_credit, drop_text,    drop_text};
+    fabric->handler = (struct wring_fabric_handler){
+        NULL, drop_arrived, drop_put_done, drop_credit, drop_text, drop_text, drop_ring};
     fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */

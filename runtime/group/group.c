@@ -9,6 +9,7 @@
 #include "runtime/request.h"
 #include "runtime/result.h"
 #include "runtime/stats.h"
+#include "transport/message/message.h"
 
 #define WRING_MODULE "group"
 
@@ -78,7 +79,11 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
     if (status == WRING_OK && group != NULL)
         status = wring_group_make_channels(group);
     if (status == WRING_OK && group != NULL)
+        status = wring_message_context_create(session->messenger, session->group_ids, group->ranks,
+                                              n, group->members.me, &group->messages);
+    if (status == WRING_OK && group != NULL)
         wring_group_write(group, &writer);
+    session->group_ids++;
     unlock(session);
 
     status = wring_session_agree(session, status, "");
@@ -199,6 +204,7 @@ void wring_group_free(struct wring_group *group)
     wring_channel_finish(&group->gather);
     wring_stats_unlist(session, group->collective.mapped);
     wring_collective_finish(&group->collective);
+    wring_message_context_destroy(session->messenger, group->messages);
     wring_imports_finish(&group->imports);
     wring_block_finish(&group->slots);
     wring_block_finish(&group->sources);

@@ -24,6 +24,7 @@ struct wring_group {
     struct wring_channel scatter, gather;
     size_t channel_bytes; /* of the slots of one */
     struct wring_collective collective;
+    struct wring_message_context *messages; /* borrowed of the messenger; NULL: not made */
     struct wring_calls calls;
     char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
     struct wring_request *running, *waiting; /* under mutex */

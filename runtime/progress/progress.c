@@ -116,8 +116,7 @@ static bool is_urgent(const struct wring_progress *progress,
     return geometry->elems * geometry->elem_bytes <= progress->engine->config->flat_bytes;
 }
 
-/** It was posted: somebody is to see to it. */
-static void have_it_driven(struct wring_progress *progress)
+void wring_have_it_driven(struct wring_progress *progress)
 {
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
@@ -129,7 +128,7 @@ static void have_it_driven(struct wring_progress *progress)
 void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective)
 {
     if (!begin_here(progress, collective))
-        have_it_driven(progress);
+        wring_have_it_driven(progress);
 }
 
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective)
@@ -139,7 +138,7 @@ void wring_progress_post(struct wring_progress *progress, struct wring_collectiv
         return;
     }
     wring_engine_post(progress->engine, collective);
-    have_it_driven(progress);
+    wring_have_it_driven(progress);
 }
 
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns)

@@ -12,6 +12,7 @@
 #include "runtime/progress/completions.h"
 #include "transport/engine.h"
 
+struct wring_message;
 struct wring_progress;
 
 /**
@@ -67,6 +68,14 @@ bool wring_progress_hold(struct wring_progress *progress);
 bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective);
 
 void wring_progress_release(struct wring_progress *progress);
+
+/**
+ * Begin a message in this thread if nobody else drives; else whoever does begins it.
+ * @param waits  the caller waits for its end: it looks for it a while, without the engine
+ * @return whether it has ended
+ */
+bool wring_progress_run_message(struct wring_progress *progress, struct wring_message *message,
+                                bool waits);
 
 /** Make a little progress if nobody else does; callbacks are delivered. */
 void wring_progress_nudge(struct wring_progress *progress);

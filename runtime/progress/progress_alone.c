@@ -2,6 +2,7 @@
 /* Steps that go past the engine: who posts and who waits do all of them. */
 #include "runtime/progress/progress_state.h"
 #include "transport/collective/collective.h"
+#include "transport/message/message.h"
 
 void wring_progress_attend(struct wring_progress *progress, struct wring_collective *collective)
 {
@@ -64,4 +65,29 @@ void wring_progress_release(struct wring_progress *progress)
         wring_hand_over(progress);
     if (!progress->threaded)
         wring_progress_nudge(progress);
+}
+
+bool wring_progress_run_message(struct wring_progress *progress, struct wring_message *message,
+                                bool waits)
+{
+    struct wring_messenger *messenger = progress->engine->messenger;
+
+    if (!wring_progress_hold(progress)) {
+        wring_message_post(messenger, message);
+        if (!waits)
+            wring_have_it_driven(progress);
+        return false;
+    }
+    bool ended = wring_message_begin(messenger, message);
+    if (!ended && waits)
+        ended = wring_message_look(messenger, message, looks_alone(progress));
+    bool called = wring_completions_wait(progress->completions);
+    bool idle = wring_engine_idle(progress->engine) && !called;
+    pthread_mutex_unlock(&progress->driver);
+    wring_wake_onlookers(progress);
+    if (!ended && !waits)
+        wring_have_it_driven(progress);
+    else if (!idle && (ended || called))
+        wring_hand_over(progress);
+    return ended;
 }

@@ -151,8 +151,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
      * and what was posted before, we see. */
     bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
-    if (last && (atomic_load(&progress->engine->n_active) > 0 ||
-                 atomic_load(&progress->engine->posted) != NULL))
+    if (last &&
+        (atomic_load(&progress->engine->n_active) > 0 || wring_engine_has_posted(progress->engine)))
         wring_hand_over(progress);
     wring_meter_end(progress, began_ns);
     return reached(&goal);

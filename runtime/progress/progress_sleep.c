@@ -118,7 +118,7 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
     atomic_store(&sleeper->asleep, true); /* before the last look at what is posted */
     set->fds[set->n++] = (struct pollfd){sleeper->fd, POLLIN, 0};
     wring_engine_arm(progress->engine, set);
-    bool posted = atomic_load(&progress->engine->posted) != NULL;
+    bool posted = wring_engine_has_posted(progress->engine);
     if (set->busy || posted || atomic_load(&progress->stop) ||
         wring_engine_poll(progress->engine)) {
         atomic_store(&sleeper->asleep, false);
@@ -188,7 +188,7 @@ bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
                                  .deadline_ns = until_ns < deadline_ns ? until_ns : deadline_ns};
     count_sleep(progress);
     atomic_store(&progress->caller.asleep, true); /* before the last look at what is posted */
-    if (atomic_load(&progress->engine->posted) == NULL && !atomic_load(&progress->stop))
+    if (!wring_engine_has_posted(progress->engine) && !atomic_load(&progress->stop))
         wring_wait_set_sleep(&set);
     wring_sleep_end(&progress->caller);
     return true;

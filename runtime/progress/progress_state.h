@@ -104,6 +104,9 @@ static inline void wring_let_go(struct wring_progress *progress)
  */
 void wring_wake_thread(struct wring_progress *progress);
 
+/** Something was posted: somebody is to see to it. */
+void wring_have_it_driven(struct wring_progress *progress);
+
 /** Work is under way that no caller drives: the thread is to, unless a caller will. */
 void wring_hand_over(struct wring_progress *progress);
 

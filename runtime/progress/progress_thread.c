@@ -81,7 +81,7 @@ static bool sleep_parked(struct wring_progress *progress)
 static bool is_unattended(struct wring_progress *progress)
 {
     return atomic_load(&progress->takers) == 0 && (atomic_load(&progress->engine->n_active) > 0 ||
-                                                   atomic_load(&progress->engine->posted) != NULL ||
+                                                   wring_engine_has_posted(progress->engine) ||
                                                    wring_completions_wait(progress->completions));
 }
 

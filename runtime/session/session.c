@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "transport/message/message.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "session"
@@ -53,6 +54,8 @@ static enum wring_status open_session(struct wring_session *session,
         status = wring_session_trace_open(session);
     if (status == WRING_OK)
         status = wring_session_connect(session);
+    if (status == WRING_OK)
+        status = wring_messenger_create(session->engine, &session->messenger);
     if (status == WRING_OK)
         status = make_world(session);
     if (status == WRING_OK)
@@ -210,6 +213,7 @@ void wring_session_close(struct wring_session *session)
     }
     wring_buffer_index_finish(&session->buffer_index);
     wring_session_trace_close(session);
+    wring_messenger_destroy(session->messenger);
     wring_fabric_destroy(session->fabric);
     wring_engine_destroy(session->engine);
     if (session->executor != NULL)

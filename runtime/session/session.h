@@ -19,6 +19,7 @@ struct wring_autoplan;
 struct wring_bucket;
 struct wring_buffer;
 struct wring_group;
+struct wring_messenger;
 struct wring_plan;
 struct wring_tried;
 
@@ -59,6 +60,8 @@ struct wring_session {
     enum wring_status (*recommit)(struct wring_session *session);
     struct wring_group *world;
     struct wring_group *groups;
+    struct wring_messenger *messenger;
+    uint64_t group_ids;        /* of groups' messages: as many as were made, on every rank */
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
     atomic_bool told_flat;     /* that immediate calls go flat was logged */

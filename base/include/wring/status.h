@@ -36,6 +36,10 @@ enum wring_status {
     /* the device */
     WRING_ERR_DEVICE, /* a network or compute device failed */
     WRING_ERR_SYSTEM, /* the operating system refused; the log line says what */
+
+    /* one operation alone: the session goes on */
+    WRING_ERR_CANCELLED, /* it was taken back */
+    WRING_ERR_TRUNCATED, /* a message is longer than the memory of its receive */
 };
 
 /** A short English text for a status; a static string, never NULL. Threads: safe. */

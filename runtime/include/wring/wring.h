@@ -197,9 +197,10 @@ void wring_buffer_free(struct wring_session *session, void *data);
 struct wring_result {
     size_t struct_bytes;
     enum wring_status status;
-    int32_t rank;   /* whose fault it was; -1: no rank's */
-    uint64_t tag;   /* 0: collectives have none */
-    uint64_t bytes; /* of the result that this member has in memory now; 0 after an error */
+    int32_t rank;   /* whose fault it was; of a receive: its sender; -1: no rank's */
+    uint64_t tag;   /* of a message; 0: collectives have none */
+    uint64_t bytes; /* of the result that this member has in memory now, or of the message as it was
+                       sent; 0 after an error */
 };
 #define WRING_RESULT_INIT WRING_SIZED(struct wring_result)
 
@@ -432,6 +433,59 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
 /** Done when all members have called it. A codec is refused: WRING_ERR_INVALID. */
 enum wring_status wring_barrier(struct wring_group *group, const struct wring_call *how,
                                 struct wring_request **request);
+
+/*
+ * Messages between two members of a group. A receive names a member and a tag, or any of either;
+ * a member's name is its index in the group.
+ *
+ * A message goes to the first receive posted that fits it. Of the messages of one sender that fit a
+ * receive, the receive takes the one sent first, whatever their sizes. A receive of any source
+ * serves the senders in turn: with n senders, it takes a message that fits after at most n - 1 of
+ * others. Messages of different groups never meet. Messages and collectives of one group may be
+ * under way side by side.
+ *
+ * A send is done when its buffer may be used again. Messages of up to WRING_EAGER_BYTES leave at
+ * once, while the receiver has room for them. Larger ones leave when a receive has taken them. A
+ * receiver keeps at most WRING_UNEXPECTED_BYTES of messages that no receive waits for. Beyond that
+ * it keeps the names of 4,096 messages for each sender, and then sends wait.
+ *
+ * Messages may lie in any memory and have any number of bytes, also 0. A member may send to itself.
+ * Memory of wring_buffer_alloc() and wring_buffer_register() is faster.
+ *
+ * A message that is longer than its receive fills that, and ends it with WRING_ERR_TRUNCATED. Its
+ * send ends well, and the session goes on.
+ *
+ * The priority in `how` orders the messages that do not leave at once. A codec is refused.
+ *
+ * The result of a receive has the sender in `rank`, and the tag and the bytes of the message as it
+ * was sent, also with WRING_ERR_TRUNCATED. With request NULL a call waits, and gives no result.
+ *
+ * Threads: safe; messages that several threads send to one member have no order.
+ * Errors: WRING_ERR_INVALID (member, tag, memory), WRING_ERR_UNSUPPORTED (a codec),
+ * WRING_ERR_NO_MEMORY, WRING_ERR_TRUNCATED, WRING_ERR_PEER (also where the other member has closed
+ * its session), WRING_ERR_CLOSED (also where the receiver has destroyed the group).
+ */
+#define WRING_ANY_SOURCE UINT32_MAX
+#define WRING_ANY_TAG UINT64_MAX /* which is no tag of a message */
+
+/**
+ * Send a message.
+ * @param buf  [bytes]; left alone until the send is done
+ * @param to   a member's index in the group
+ */
+enum wring_status wring_send(struct wring_group *group, const void *buf, uint64_t bytes,
+                             uint32_t to, uint64_t tag, const struct wring_call *how,
+                             struct wring_request **request);
+
+/**
+ * Receive a message.
+ * @param buf    [bytes]: room for so much
+ * @param from   a member's index in the group, or WRING_ANY_SOURCE
+ * @param tag    or WRING_ANY_TAG
+ */
+enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t bytes, uint32_t from,
+                             uint64_t tag, const struct wring_call *how,
+                             struct wring_request **request);
 
 /**
  * Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
