@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "tests/lib/test.h"
+#include "transport/providers/providers.h"
 
 #define RANKS_MAX 100
 #define PATIENCE_NS (20 * WRING_NS_PER_S)
@@ -331,9 +332,74 @@ static void another_job_is_refused(void)
     close_all();
 }
 
+/** A member that breaks the rules: it has the secret and the job's name. @return its connection */
+static struct wring_conn *join_as_1(struct wring_provider *provider)
+{
+    static const uint8_t job[16] = {1};
+    struct wring_control_tree_place root = wring_control_tree_place(ranks[0].tree);
+    struct wring_event events[8];
+    struct wring_conn *conn;
+    bool stands = false;
+    uint8_t hello[24];
+
+    wring_put_u32(hello, 1);
+    memcpy(hello + 4, job, 16);
+    memcpy(hello + 20, "tree", 4);
+    enum wring_status status =
+        provider->ops->connect(provider, root.address, root.bytes, hello, sizeof(hello), &conn);
+    CHECK(status == WRING_OK, "%s", wring_status_text(status));
+    uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
+    while (status == WRING_OK && !stands && wring_now_ns() < deadline_ns) {
+        poll_all();
+        size_t n = provider->ops->poll(provider, events, 8);
+        for (size_t i = 0; i < n; i++)
+            stands |= events[i].kind == WRING_EVENT_CONNECTED;
+    }
+    CHECK(stands, "no connection");
+    return stands ? conn : NULL;
+}
+
+static void what_is_malformed_loses_its_sender(void)
+{
+    static const struct {
+        uint32_t words[7];
+        size_t bytes;
+    } wrong[] = {
+        {{1}, 1},                                                /* next to nothing */
+        {{1, 0, 1}, 12},                                         /* cut short */
+        {{2, 0, WRING_CONTROL_HEARTBEAT, 0, 0, 0}, 24},          /* of a rank that there is not */
+        {{UINT32_MAX, 0, WRING_CONTROL_HEARTBEAT, 0, 0, 0}, 24}, /* likewise */
+        {{1, 0, 0, 0, 0, 0}, 24},                                /* of no kind */
+        {{1, 0, WRING_CONTROL_END, 0, 0, 0}, 24},                /* likewise */
+        {{1, 0, WRING_CONTROL_HEARTBEAT, 0, 0, 0, 7}, 28},       /* with a text that it has not */
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct wring_provider_params params = {.log = &quiet, .config = &config, .secret = {7}};
+        struct wring_provider *provider;
+        uint8_t message[28], beat[24] = {1, [8] = WRING_CONTROL_HEARTBEAT};
+        memset(ranks, 0, sizeof(ranks));
+        n_ranks = 2;
+        open_one(0, 1);
+        struct wring_control_tree_place places[2] = {wring_control_tree_place(ranks[0].tree)};
+        REQUIRE(wring_control_tree_join(ranks[0].tree, places) == WRING_OK, "join");
+        REQUIRE(wring_provider_tcp.open(&params, &provider) == WRING_OK, "open");
+        struct wring_conn *conn = join_as_1(provider);
+        for (int w = 0; w < 7; w++)
+            wring_put_u32(message + 4 * w, wrong[i].words[w]);
+        if (conn != NULL && provider->ops->send(conn, beat, sizeof(beat)) == WRING_OK)
+            provider->ops->send(conn, message, wrong[i].bytes);
+        UNTIL(ranks[0].n_lost == 1);
+        CHECK(ranks[0].lost == 1 && ranks[0].lost_status == WRING_ERR_FRAME && ranks[0].heard == 0,
+              "%zu: rank %u, %s", i, ranks[0].lost, wring_status_text(ranks[0].lost_status));
+        provider->ops->close(provider);
+        close_all();
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"what_is_malformed_loses_its_sender", what_is_malformed_loses_its_sender},
         {"a_rank_has_nine_connections_at_most", a_rank_has_nine_connections_at_most},
         {"all_hear_of_a_failure_once", all_hear_of_a_failure_once},
         {"each_can_speak_to_each", each_can_speak_to_each},
