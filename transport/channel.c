@@ -112,11 +112,28 @@ static uint32_t imm_of(const struct wring_channel *channel, const struct wring_c
     return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
 }
 
+/** The first piece. Errors: those of wring_fabric_reach() and wring_imports_add(). */
+static enum wring_status import(struct wring_channel *channel, struct wring_channel_out *out)
+{
+    struct wring_reader in = {out->keys, out->keys_bytes, false};
+    enum wring_status status = wring_fabric_reach(channel->fabric, out->peer);
+    if (status == WRING_OK)
+        status = wring_imports_add(out->imports, channel->fabric, out->peer, &in, &out->remote);
+    if (status == WRING_OK)
+        out->keys = NULL;
+    return status;
+}
+
 enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
                                     uint32_t sequence, struct wring_region *region,
                                     const void *local, size_t bytes, uint64_t cookie)
 {
     struct wring_channel_out *out = &channel->out[member];
+    if (out->keys != NULL) {
+        enum wring_status imported = import(channel, out);
+        if (imported != WRING_OK)
+            return imported;
+    }
     uint64_t offset = out->offset + (uint64_t)(sequence % channel->window) * channel->stride;
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,

@@ -52,7 +52,11 @@ struct wring_channel_name {
 
 struct wring_channel_out {
     struct wring_peer *peer;
-    struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
+    struct wring_remote *remote; /* the peer's slots, or its data if placed; borrowed */
+    const void *keys;            /* of `remote`, which is imported with the first piece; NULL: it
+                                    was. [keys_bytes], borrowed */
+    size_t keys_bytes;
+    struct wring_imports *imports;  /* that it belongs to; borrowed */
     uint64_t offset;                /* where ours begin in it, or the data */
     uint8_t *mapped;                /* placed: the data, where it can be mapped; else NULL */
     uint32_t reserved, limit;       /* sequences */

@@ -157,7 +157,7 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
 {
     struct wring_peer *peer = find_caller(fabric, event);
     if (peer == NULL || peer->state >= WRING_PEER_READY || !may_come_by(fabric, peer, device)) {
-        if (peer == NULL || peer->state != WRING_PEER_GONE)
+        if (peer == NULL || peer->state < WRING_PEER_READY) /* else a dial that came to nothing */
             wring_warn(fabric->log, "refused a connection that is not one of this job's");
         disconnect(fabric, event->conn);
         return;

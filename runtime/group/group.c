@@ -55,6 +55,25 @@ static bool is_flat_untold(const struct wring_group *group)
            wring_group_nodes_fit(&nodes);
 }
 
+/** Whose devices could map all memory connects first: that may be by another device.
+ *  @param group  NULL: we are in none */
+static enum wring_status settle_maps(struct wring_session *session, const struct wring_group *group)
+{
+    uint8_t own = group != NULL && wring_group_may_map(group);
+    struct wring_blobs blobs;
+    enum wring_status status = wring_session_exchange(session, &own, 1, &blobs);
+    if (status != WRING_OK)
+        return status;
+    bool all = group != NULL;
+    for (uint32_t i = 0; all && i < group->members.n; i++) {
+        struct wring_reader in = wring_blobs_reader(&blobs, group->ranks[i]);
+        const uint8_t *said = wring_read(&in, 1);
+        all = said != NULL && *said == 1;
+    }
+    wring_blobs_finish(&blobs);
+    return all ? wring_session_reach(session, &group->members) : WRING_OK;
+}
+
 enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                    struct wring_group **out)
 {
@@ -66,14 +85,12 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
 
     if (n > 0)
         status = wring_group_new(session, ranks, n, &group);
-    if (status == WRING_OK && group != NULL) {
-        enum wring_status reached = wring_session_reach(session, &group->members);
-        if (reached != WRING_OK) { /* the job has failed: nobody is left to agree with */
-            lock(session);
-            wring_group_free(group);
-            unlock(session);
-            return reached;
-        }
+    enum wring_status reached = settle_maps(session, group);
+    if (reached != WRING_OK) { /* the job has failed: nobody is left to agree with */
+        lock(session);
+        wring_group_free(group);
+        unlock(session);
+        return reached;
     }
     lock(session);
     if (status == WRING_OK && group != NULL)
@@ -96,8 +113,11 @@ enum wring_status wring_group_make(struct wring_session *session, const uint32_t
         status = wring_session_check(session);
         if (status == WRING_OK && group != NULL)
             status = wring_group_read(group, &blobs, why);
+        if (group != NULL)
+            group->told = blobs;
+        else
+            wring_blobs_finish(&blobs);
         unlock(session);
-        wring_blobs_finish(&blobs);
         status = wring_session_agree(session, status, why);
     }
     if (status != WRING_OK) {
@@ -206,6 +226,7 @@ void wring_group_free(struct wring_group *group)
     wring_collective_finish(&group->collective);
     wring_message_context_destroy(session->messenger, group->messages);
     wring_imports_finish(&group->imports);
+    wring_blobs_finish(&group->told);
     wring_block_finish(&group->slots);
     wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)

@@ -21,6 +21,7 @@ struct wring_group {
     struct wring_block slots;
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
+    struct wring_blobs told; /* what members said of themselves: channels have keys there */
     struct wring_channel scatter, gather;
     size_t channel_bytes; /* of the slots of one */
     struct wring_collective collective;

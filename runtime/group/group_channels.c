@@ -22,18 +22,6 @@ static size_t choose_slot_bytes(size_t chunk_bytes, uint32_t members, uint32_t w
     return bytes;
 }
 
-/** Can we map the memory of all other members? They may be able to map less. */
-static bool maps_all(const struct wring_group *group)
-{
-    const struct wring_fabric *fabric = group->session->fabric;
-    for (uint32_t i = 0; i < group->members.n; i++) {
-        const struct wring_peer *peer = &fabric->peers[group->ranks[i]];
-        if (i != group->members.me && !fabric->devices[peer->device].caps.remote_map)
-            return false;
-    }
-    return true;
-}
-
 /** Bytes of what is flat, at most; 0: no members can map each other's memory. */
 static size_t board_room(const struct wring_group *group)
 {
@@ -42,17 +30,38 @@ static size_t board_room(const struct wring_group *group)
     return !fits ? 0 : most > 0 ? (size_t)most : 1;
 }
 
+bool wring_group_may_map(const struct wring_group *group)
+{
+    const struct wring_fabric *fabric = group->session->fabric;
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        const struct wring_peer *peer = &fabric->peers[group->ranks[i]];
+        if (i != group->members.me && !fabric->devices[peer->device].caps.remote_map)
+            return false;
+    }
+    return board_room(group) > 0;
+}
+
 size_t wring_group_board_offset(const struct wring_group *group)
 {
     size_t bytes = 2 * group->channel_bytes;
     return (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
 }
 
+/** Members that could not all map each other have not been connected for that. */
+static bool stands_with_all(const struct wring_group *group)
+{
+    for (uint32_t i = 0; i < group->members.n; i++)
+        if (i != group->members.me &&
+            group->session->fabric->peers[group->ranks[i]].state != WRING_PEER_READY)
+            return false;
+    return true;
+}
+
 static enum wring_status make_board(struct wring_group *group)
 {
     size_t room = board_room(group);
     uint8_t *memory = (uint8_t *)group->slots.memory.base + wring_group_board_offset(group);
-    if (room == 0 || !maps_all(group))
+    if (!wring_group_may_map(group) || !stands_with_all(group))
         return WRING_OK;
     enum wring_status status =
         wring_mapped_create(group->members, room, memory, &group->collective.mapped);

@@ -44,11 +44,14 @@ void wring_group_write(const struct wring_group *group, struct wring_writer *out
     wring_block_export(&group->slots, out);
 }
 
-static void set_out(struct wring_channel *channel, uint32_t member, struct wring_remote *remote,
-                    struct wring_channel_name name, uint64_t offset)
+/** @param keys  of its slots */
+static void set_out(struct wring_channel *channel, uint32_t member, struct wring_reader keys,
+                    struct wring_imports *imports, struct wring_channel_name name, uint64_t offset)
 {
     struct wring_channel_out *out = &channel->out[member];
-    out->remote = remote;
+    out->keys = keys.data;
+    out->keys_bytes = keys.bytes;
+    out->imports = imports;
     out->name = name;
     out->offset = offset + wring_channel_memory(1, channel->window, channel->slot_bytes) *
                                channel->members.me;
@@ -81,19 +84,19 @@ static enum wring_status read_member(struct wring_group *group, uint32_t member,
     struct wring_channel_name scatter = wring_channel_read_name(&in);
     struct wring_channel_name gather = wring_channel_read_name(&in);
     bool mapped = wring_read_u32(&in) != 0;
-    struct wring_remote *remote;
     if (in.failed)
         return WRING_ERR_FRAME;
-    enum wring_status status =
-        wring_imports_add(&group->imports, session->fabric, peer, &in, &remote);
-    if (status != WRING_OK)
-        return status;
-    set_out(&group->scatter, member, remote, scatter, 0);
-    set_out(&group->gather, member, remote, gather, group->channel_bytes);
+    set_out(&group->scatter, member, in, &group->imports, scatter, 0);
+    set_out(&group->gather, member, in, &group->imports, gather, group->channel_bytes);
     if (!mapped)
         drop_board(group);
     if (group->collective.mapped == NULL)
         return WRING_OK;
+    struct wring_remote *remote;
+    enum wring_status status =
+        wring_imports_add(&group->imports, session->fabric, peer, &in, &remote);
+    if (status != WRING_OK)
+        return status;
     return wring_mapped_connect(group->collective.mapped, member, remote,
                                 wring_group_board_offset(group));
 }

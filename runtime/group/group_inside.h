@@ -13,6 +13,10 @@
  */
 enum wring_status wring_group_make_channels(struct wring_group *group);
 
+/** Is it a group for boards, and could we map the memory of all other members? They may be able to
+ *  map less. What it says is final once they are connected. */
+bool wring_group_may_map(const struct wring_group *group);
+
 /** Where the board lies in our slots, or in anybody's: after the channels. */
 size_t wring_group_board_offset(const struct wring_group *group);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 
 #define REST_NS (50 * WRING_NS_PER_MS)
+#define LATE_NS (10 * WRING_NS_PER_S)
 #define BLAME_NS WRING_NS_PER_S /* for the bootstrap to say who has ended */
 
 struct reaching {
@@ -48,9 +49,10 @@ static void refuse(struct wring_fabric *fabric, const struct wring_peer *peer,
                           peer->rank, wring_status_text(status));
 }
 
-/** The higher rank dials, as both come here. @return the first member whose connection does not
- *  stand; NULL: all do */
-static struct wring_peer *dial_all(struct wring_fabric *fabric, const struct wring_members *members)
+/** The higher rank dials, as both come here; both do if one comes late. @return the first member
+ * whose connection does not stand; NULL: all do */
+static struct wring_peer *dial_all(struct wring_fabric *fabric, const struct wring_members *members,
+                                   bool late)
 {
     struct wring_peer *missing = NULL;
     for (uint32_t i = 0; i < members->n; i++) {
@@ -59,7 +61,7 @@ static struct wring_peer *dial_all(struct wring_fabric *fabric, const struct wri
             continue;
         missing = missing == NULL ? peer : missing;
         enum wring_status status = WRING_ERR_AGAIN;
-        if (peer->rank < fabric->rank || peer->left)
+        if (peer->rank < fabric->rank || peer->left || late)
             status = wring_fabric_reach(fabric, peer);
         if (status != WRING_ERR_AGAIN)
             refuse(fabric, peer, status);
@@ -102,17 +104,23 @@ static enum wring_status fail_missing(struct wring_session *session, uint32_t mi
     return wring_fabric_status(session->fabric);
 }
 
+static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
 enum wring_status wring_session_reach_by(struct wring_session *session,
                                          const struct wring_members *members, uint64_t deadline_ns,
                                          uint32_t *out)
 {
     struct wring_fabric *fabric = session->fabric;
     struct reaching reaching = {.session = session};
+    uint64_t late_ns = wring_deadline_in(LATE_NS);
 
     for (;;) {
         lock(session);
         reaching.seen = atomic_load_explicit(&fabric->changes, memory_order_relaxed);
-        const struct wring_peer *missing = dial_all(fabric, members);
+        const struct wring_peer *missing = dial_all(fabric, members, wring_now_ns() >= late_ns);
         unlock(session);
         enum wring_status status = wring_fabric_status(fabric);
         if (status != WRING_OK && session->progress == NULL)
@@ -129,7 +137,8 @@ enum wring_status wring_session_reach_by(struct wring_session *session,
             drive_alone(fabric);
         else
             wring_progress_drive(session->progress, (struct wring_goal){has_changed, &reaching},
-                                 deadline_ns);
+                                 wring_now_ns() < late_ns ? earlier(late_ns, deadline_ns)
+                                                          : deadline_ns);
     }
 }
 
