@@ -356,11 +356,17 @@ bool wring_engine_has_posted(const struct wring_engine *engine)
            (engine->messenger != NULL && wring_messenger_has_posted(engine->messenger));
 }
 
+/** Many jobs never do. */
+static bool talks(const struct wring_engine *engine)
+{
+    return atomic_load_explicit(&engine->talks, memory_order_relaxed) && engine->messenger != NULL;
+}
+
 bool wring_engine_idle(const struct wring_engine *engine)
 {
     return engine->active == NULL &&
            atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL &&
-           (engine->messenger == NULL || wring_messenger_is_idle(engine->messenger));
+           (!talks(engine) || wring_messenger_is_idle(engine->messenger));
 }
 
 bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective)
@@ -386,7 +392,7 @@ bool wring_engine_poll(struct wring_engine *engine)
     }
     any |= activate_posted(engine);
     any |= poll_jobs(engine);
-    if (engine->messenger != NULL)
+    if (talks(engine))
         any |= wring_messenger_poll(engine->messenger);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);

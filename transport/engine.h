@@ -31,6 +31,7 @@ struct wring_engine {
     uint32_t n_channels;
     uint32_t generation;               /* of channels */
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */
+    atomic_bool talks; /* a message was posted, or came, at some time: it is to be polled */
 
     _Atomic(struct wring_collective *) posted; /* newest first */
     struct wring_collective *active;           /* by priority */

@@ -223,6 +223,7 @@ void wring_message_finish_receive(struct wring_messenger *messenger, struct wrin
 void wring_message_post(struct wring_messenger *messenger, struct wring_message *message)
 {
     atomic_store_explicit(&message->status, WRING_ERR_AGAIN, memory_order_relaxed);
+    atomic_store_explicit(&messenger->engine->talks, true, memory_order_relaxed);
     struct wring_message *head = atomic_load_explicit(&messenger->posted, memory_order_relaxed);
     do {
         message->next = head;
@@ -287,6 +288,7 @@ static bool begin_posted(struct wring_messenger *messenger)
 bool wring_message_begin(struct wring_messenger *messenger, struct wring_message *message)
 {
     begin_posted(messenger);
+    atomic_store_explicit(&messenger->engine->talks, true, memory_order_relaxed);
     atomic_store_explicit(&message->status, WRING_ERR_AGAIN, memory_order_relaxed);
     return begin(messenger, message);
 }

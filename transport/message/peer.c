@@ -97,6 +97,7 @@ struct wring_message_peer *wring_message_peer_find(struct wring_messenger *messe
     messenger->peers[rank] = peer;
     if (rank != wring_messenger_fabric(messenger)->rank)
         messenger->open[messenger->n_open++] = peer;
+    atomic_store_explicit(&messenger->engine->talks, true, memory_order_relaxed);
     return peer;
 }
 
