@@ -249,10 +249,11 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
         return failed;
-    if (group->unfit[0] != '\0') {
-        wring_error(&group->session->log, "%s", group->unfit);
-        return WRING_ERR_MISMATCH;
-    }
+    failed = wring_group_check(group);
+    if (failed == WRING_OK)
+        failed = wring_group_need_sources(group, work);
+    if (failed != WRING_OK)
+        return failed;
     if (out != NULL)
         return start(group, work, how, out);
     if (wring_session_refuses_to_wait(group->session, "A call without a request"))

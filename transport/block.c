@@ -214,18 +214,37 @@ enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_p
     return peer->conn->provider->ops->remote_import(peer->conn, key, key_bytes, out);
 }
 
+/** Room for one more. */
+static bool grow(struct wring_imports *imports)
+{
+    struct wring_import *grown = realloc(imports->all, (imports->n + 1) * sizeof(*grown));
+    if (grown != NULL)
+        imports->all = grown;
+    return grown != NULL;
+}
+
 enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
                                     struct wring_peer *peer, struct wring_reader *in,
                                     struct wring_remote **out)
 {
-    struct wring_import *grown = realloc(imports->all, (imports->n + 1) * sizeof(*grown));
-    if (grown == NULL)
+    if (!grow(imports))
         return WRING_ERR_NO_MEMORY;
-    imports->all = grown;
     if (peer->conn == NULL)
         return WRING_ERR_PEER;
     struct wring_provider *provider = peer->conn->provider;
     enum wring_status status = wring_block_import(fabric, peer, in, out);
+    if (status == WRING_OK)
+        imports->all[imports->n++] = (struct wring_import){provider, *out};
+    return status;
+}
+
+enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
+                                        const void *key, size_t bytes, struct wring_remote **out)
+{
+    if (!grow(imports))
+        return WRING_ERR_NO_MEMORY;
+    struct wring_provider *provider = peer->conn->provider;
+    enum wring_status status = provider->ops->remote_import(peer->conn, key, bytes, out);
     if (status == WRING_OK)
         imports->all[imports->n++] = (struct wring_import){provider, *out};
     return status;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "transport/pairs.h"
+
 #define SEQUENCE_MASK ((1u << WRING_SEQUENCE_BITS) - 1)
 #define TAG_SHIFT (WRING_SEQUENCE_BITS - WRING_TAG_BITS)
 #define TAGGED_MASK ((1u << TAG_SHIFT) - 1)
@@ -55,6 +57,13 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
         channel->out[i].limit = window;
     }
     return WRING_OK;
+}
+
+void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs)
+{
+    channel->pairs = pairs;
+    for (uint32_t i = 0; i < channel->members.n; i++)
+        channel->out[i].name.id = WRING_NO_CHANNEL;
 }
 
 void wring_channel_finish(struct wring_channel *channel)
@@ -112,28 +121,13 @@ static uint32_t imm_of(const struct wring_channel *channel, const struct wring_c
     return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
 }
 
-/** The first piece. Errors: those of wring_fabric_reach() and wring_imports_add(). */
-static enum wring_status import(struct wring_channel *channel, struct wring_channel_out *out)
-{
-    struct wring_reader in = {out->keys, out->keys_bytes, false};
-    enum wring_status status = wring_fabric_reach(channel->fabric, out->peer);
-    if (status == WRING_OK)
-        status = wring_imports_add(out->imports, channel->fabric, out->peer, &in, &out->remote);
-    if (status == WRING_OK)
-        out->keys = NULL;
-    return status;
-}
-
 enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
                                     uint32_t sequence, struct wring_region *region,
                                     const void *local, size_t bytes, uint64_t cookie)
 {
     struct wring_channel_out *out = &channel->out[member];
-    if (out->keys != NULL) {
-        enum wring_status imported = import(channel, out);
-        if (imported != WRING_OK)
-            return imported;
-    }
+    if (out->remote == NULL)
+        return wring_pairs_want(channel->pairs, member);
     uint64_t offset = out->offset + (uint64_t)(sequence % channel->window) * channel->stride;
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
@@ -209,6 +203,8 @@ static void return_credits(struct wring_channel *channel, uint32_t member, uint3
     if (in->consumed - in->credited < batch)
         return;
     const struct wring_channel_out *out = &channel->out[member];
+    if (out->name.id == WRING_NO_CHANNEL)
+        return; /* when it is known they are */
     enum wring_status status = wring_fabric_send_credit(channel->fabric, out->peer, out->name.id,
                                                         out->name.generation, in->consumed);
     if (status == WRING_OK)

@@ -52,11 +52,7 @@ struct wring_channel_name {
 
 struct wring_channel_out {
     struct wring_peer *peer;
-    struct wring_remote *remote; /* the peer's slots, or its data if placed; borrowed */
-    const void *keys;            /* of `remote`, which is imported with the first piece; NULL: it
-                                    was. [keys_bytes], borrowed */
-    size_t keys_bytes;
-    struct wring_imports *imports;  /* that it belongs to; borrowed */
+    struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
     uint64_t offset;                /* where ours begin in it, or the data */
     uint8_t *mapped;                /* placed: the data, where it can be mapped; else NULL */
     uint32_t reserved, limit;       /* sequences */
@@ -64,7 +60,10 @@ struct wring_channel_out {
     struct wring_channel_name name; /* of the peer's end */
 };
 
+#define WRING_NO_CHANNEL UINT32_MAX /* the id of a peer's end that is not known yet */
+
 struct wring_collective;
+struct wring_pairs;
 
 struct wring_channel {
     struct wring_fabric *fabric;
@@ -80,6 +79,7 @@ struct wring_channel {
     struct wring_channel_in *in;   /* [n] */
     struct wring_channel_out *out; /* [n] */
     struct wring_collective *owner;
+    struct wring_pairs *pairs; /* of a group: that find peers' ends at their first piece; or NULL */
 };
 
 /** Bytes of slots that a channel of these dimensions needs. */
@@ -96,6 +96,10 @@ uint32_t wring_channel_window(uint64_t most, uint64_t pieces);
 enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
                                      struct wring_members members, uint32_t window,
                                      size_t slot_bytes, uint8_t *memory);
+
+/** Peers' ends are not known: they are found by those pairs, and a put answers WRING_ERR_AGAIN
+ *  meanwhile. */
+void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs);
 
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);

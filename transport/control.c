@@ -3,18 +3,31 @@
 
 #include "base/clock.h"
 #include "transport/control_tree.h"
+#include "transport/fabric_connect.h"
 
 #define HEAD_BYTES 16
 
+bool wring_control_is_text(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
+           kind == WRING_CONTROL_STANDSTILL;
+}
+
+bool wring_control_has_body(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR;
+}
+
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)
 {
-    size_t text_bytes = strlen(control->text);
+    size_t bytes = wring_control_has_body(control->kind) ? control->bytes : strlen(control->text);
+
     wring_put_u32(out, control->kind);
     wring_put_u32(out + 4, control->a);
     wring_put_u32(out + 8, control->b);
     wring_put_u32(out + 12, control->c);
-    memcpy(out + HEAD_BYTES, control->text, text_bytes);
-    return HEAD_BYTES + text_bytes;
+    memcpy(out + HEAD_BYTES, control->body, bytes);
+    return HEAD_BYTES + bytes;
 }
 
 enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
@@ -43,6 +56,13 @@ enum wring_status wring_control_send(struct wring_peer *peer, const struct wring
     return status;
 }
 
+enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wring_peer *peer,
+                                        const struct wring_control *control)
+{
+    return peer->state == WRING_PEER_READY ? wring_control_send(peer, control)
+                                           : wring_connect_dial(fabric, peer);
+}
+
 bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out)
 {
     struct wring_reader reader = {data, bytes, false};
@@ -54,16 +74,18 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     control.c = wring_read_u32(&reader);
     if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind >= WRING_CONTROL_END)
         return false;
-    bool texted = kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
-                  kind == WRING_CONTROL_STANDSTILL;
-    if (reader.bytes > 0 && !texted)
+    control.kind = (enum wring_control_kind)kind;
+    bool texted = wring_control_is_text(control.kind);
+    if (reader.bytes > (texted || wring_control_has_body(control.kind) ? WRING_CONTROL_BODY : 0))
         return false;
-    if (reader.bytes >= sizeof(control.text))
-        return false;
-    for (size_t i = 0; i < reader.bytes; i++) /* it will be logged: keep terminals safe */
+    if (!texted) {
+        control.bytes = (uint32_t)reader.bytes;
+        if (reader.bytes > 0)
+            memcpy(control.body, reader.data, reader.bytes);
+    }
+    for (size_t i = 0; texted && i < reader.bytes; i++) /* it will be logged: keep terminals safe */
         control.text[i] =
             reader.data[i] >= ' ' && reader.data[i] < 127 ? (char)reader.data[i] : '?';
-    control.kind = (enum wring_control_kind)kind;
     *out = control;
     return true;
 }

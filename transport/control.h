@@ -16,20 +16,36 @@ enum wring_control_kind {
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
     WRING_CONTROL_STANDSTILL,    /* a: channel, b: bucket, c: step; then where it stands */
     WRING_CONTROL_WELCOME,       /* the connection that you dialled is taken */
+    WRING_CONTROL_FORM,          /* a: wring_form_word, b: round or rank; then what it says */
+    WRING_CONTROL_PAIR,          /* a, b: channels; then where the slots of two members lie */
     WRING_CONTROL_END,           /* of these: there is none such */
 };
 
 #define WRING_CONTROL_RING 14 /* of the rings of messages: WIRE.md "Messages"; not parsed here */
 
+#define WRING_CONTROL_BODY (WRING_SEND_MAX - 16) /* bytes behind the head */
+
 struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;
-    char text[WRING_SEND_MAX - 16 + 1]; /* ABORT, CALL, STANDSTILL only; NUL-terminated */
+    union {
+        char text[WRING_CONTROL_BODY + 1]; /* ABORT, CALL, STANDSTILL; NUL-terminated; others "" */
+        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR */
+    };
+    uint32_t bytes; /* of body; of the other kinds 0 */
 };
+
+/** Have a text that may be logged, or bytes that their reader has to check. */
+bool wring_control_is_text(enum wring_control_kind kind);
+bool wring_control_has_body(enum wring_control_kind kind);
 
 /** To a peer that no connection stands to, CALL and STANDSTILL go by the control tree.
  *  Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);
+
+/** The same, and dial where nobody has: WRING_ERR_AGAIN until the connection stands. */
+enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wring_peer *peer,
+                                        const struct wring_control *control);
 
 /** @param out  [WRING_SEND_MAX] @return bytes */
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "transport/collective/collective.h"
 #include "transport/message/message.h"
+#include "transport/pairs.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "engine"
@@ -28,10 +29,19 @@ enum wring_status wring_engine_create(const struct wring_config *config,
     return WRING_OK;
 }
 
+void wring_engine_set_fabric(struct wring_engine *engine, struct wring_fabric *fabric)
+{
+    engine->fabric = fabric;
+    engine->formations.fabric = fabric;
+    engine->formations.given_up = wring_pairs_given_up;
+    engine->formations.arg = engine;
+}
+
 void wring_engine_destroy(struct wring_engine *engine)
 {
     if (engine == NULL)
         return;
+    wring_formations_finish(&engine->formations);
     free(engine->channels);
     free(engine);
 }
@@ -394,6 +404,10 @@ bool wring_engine_poll(struct wring_engine *engine)
     any |= poll_jobs(engine);
     if (talks(engine))
         any |= wring_messenger_poll(engine->messenger);
+    if (engine->formations.first != NULL)
+        any |= wring_formations_poll(&engine->formations);
+    if (engine->owes_pairs)
+        wring_pairs_poll(engine);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);
     any |= advance(engine);

@@ -12,6 +12,7 @@
 
 #include "transport/channel.h"
 #include "transport/fabric.h"
+#include "transport/formation.h"
 #include "transport/trace.h"
 #include <wring/executor.h>
 
@@ -29,7 +30,14 @@ struct wring_engine {
 
     struct wring_channel **channels; /* [n_channels], by id; NULL entries are free */
     uint32_t n_channels;
-    uint32_t generation;               /* of channels */
+    uint32_t generation; /* of channels */
+    uint32_t next_id;    /* from which on a free one is looked for */
+    uint32_t known_ids;  /* those below have been some channel's */
+
+    struct wring_formations formations; /* groups that come about */
+    struct wring_pairs *pairs;          /* of all groups */
+    bool owes_pairs;                    /* some could not be told of */
+
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */
     atomic_bool talks; /* a message was posted, or came, at some time: it is to be polled */
 
@@ -44,10 +52,13 @@ struct wring_engine {
     atomic_ullong finished;    /* collectives, since the beginning, legs not counted */
 };
 
-/** @param executor borrowed. The fabric is set once it exists. */
+/** @param executor borrowed. The fabric is set once it exists, by wring_engine_set_fabric(). */
 enum wring_status wring_engine_create(const struct wring_config *config,
                                       const struct wring_log *log, struct wring_executor *executor,
                                       struct wring_engine **out);
+
+/** @param fabric borrowed; made with the engine's handler; NULL: it could not be made */
+void wring_engine_set_fabric(struct wring_engine *engine, struct wring_fabric *fabric);
 
 /** The handler to create the engine's fabric with. */
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine);

@@ -6,26 +6,49 @@
 #include "transport/collective/collective.h"
 #include "transport/engine.h"
 #include "transport/message/message.h"
+#include "transport/pairs.h"
+
+#define CHANNELS_AT_FIRST 64
+
+static bool grow_channels(struct wring_engine *engine)
+{
+    uint32_t grown = engine->n_channels * 2 + CHANNELS_AT_FIRST;
+    struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
+    if (channels == NULL)
+        return false;
+    memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
+    engine->next_id = engine->n_channels;
+    engine->channels = channels;
+    engine->n_channels = grown;
+    return true;
+}
+
+/** A free id, one that was given up long ago, if any was: pieces of a group that is gone may still
+ *  be on the way. @return n_channels: there is none */
+static uint32_t free_id(const struct wring_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->n_channels; i++) {
+        uint32_t id = (engine->next_id + i) % engine->n_channels;
+        if (engine->channels[id] == NULL && id < WRING_MESSAGE_CHANNEL)
+            return id;
+    }
+    return engine->n_channels;
+}
 
 enum wring_status wring_engine_add_channel(struct wring_engine *engine,
                                            struct wring_channel *channel)
 {
-    uint32_t id = 0;
-    while (id < engine->n_channels && engine->channels[id] != NULL)
-        id++;
-    if (id == WRING_CHANNELS_MAX)
-        return WRING_ERR_NO_MEMORY;
+    uint32_t id = free_id(engine);
     if (id == engine->n_channels) {
-        uint32_t grown = engine->n_channels * 2 + 16;
-        struct wring_channel **channels = realloc(engine->channels, grown * sizeof(*channels));
-        if (channels == NULL)
+        if (engine->n_channels >= WRING_MESSAGE_CHANNEL || !grow_channels(engine))
             return WRING_ERR_NO_MEMORY;
-        memset(channels + engine->n_channels, 0, (grown - engine->n_channels) * sizeof(*channels));
-        engine->channels = channels;
-        engine->n_channels = grown;
+        id = engine->next_id;
     }
     channel->name = (struct wring_channel_name){id, engine->generation};
     engine->channels[id] = channel;
+    engine->next_id = id + 1;
+    if (id >= engine->known_ids)
+        engine->known_ids = id + 1;
     return WRING_OK;
 }
 
@@ -63,6 +86,8 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
     uint32_t member =
         channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
 
+    if (channel == NULL && wring_imm_channel(imm) < engine->known_ids)
+        return; /* of a group that is gone */
     if (channel == NULL || member == channel->members.n ||
         wring_channel_arrived(channel, member, imm, bytes) != WRING_OK) {
         wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
@@ -152,8 +177,19 @@ static void on_ring(void *arg, struct wring_peer *peer, const void *data, size_t
         wring_messenger_heard(engine->messenger, peer, data, bytes);
 }
 
+/** Groups that form, and pairs of their members. */
+static void on_group(void *arg, struct wring_peer *peer, const struct wring_control *control)
+{
+    struct wring_engine *engine = arg;
+
+    if (control->kind == WRING_CONTROL_FORM)
+        wring_formations_heard(&engine->formations, peer, control);
+    else
+        wring_pairs_heard(engine, peer, control);
+}
+
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
 {
     return (struct wring_fabric_handler){engine,  on_arrived,    on_put_done, on_credit,
-                                         on_call, on_standstill, on_ring};
+                                         on_call, on_standstill, on_ring,     on_group};
 }

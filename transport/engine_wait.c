@@ -8,6 +8,7 @@
 #include "transport/collective/collective.h"
 #include "transport/message/message.h"
 
+#define PAIRS_RETRY_NS (1 * WRING_NS_PER_MS)
 #define LONG_BYTES (8u << 20) /* memory alone takes a millisecond or more */
 
 /** Nothing moves, and somebody from whom a collective needs more has left: it never will. */
@@ -134,6 +135,9 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
     if (engine->jobs_under_way > 0) /* before providers, which may take all places left */
         engine->executor->ops->arm(engine->executor, set);
     wring_fabric_arm(engine->fabric, set);
+    wake_by(set, wring_formations_deadline(&engine->formations));
+    if (engine->owes_pairs)
+        wake_by(set, engine->fabric->tick_ns + PAIRS_RETRY_NS);
     if (engine->active != NULL && engine->config->timeout_ns > 0)
         wake_by(set, wring_now_ns() + engine->config->timeout_ns / 4);
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {

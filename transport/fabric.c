@@ -109,6 +109,8 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
     else if (control.kind == WRING_CONTROL_STANDSTILL)
         fabric->handler.standstill(arg, peer, control.a, control.b, control.c, control.text);
+    else if (wring_control_has_body(control.kind))
+        fabric->handler.group(arg, peer, &control);
     else
         wring_liveness_heard(fabric, peer, &control);
 }
@@ -220,7 +222,8 @@ enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct w
                                            uint32_t channel, uint32_t generation, uint32_t sequence)
 {
     (void)fabric;
-    struct wring_control control = {WRING_CONTROL_CREDIT, channel, generation, sequence, ""};
+    struct wring_control control = {
+        .kind = WRING_CONTROL_CREDIT, .a = channel, .b = generation, .c = sequence};
     return wring_control_send(peer, &control);
 }
 

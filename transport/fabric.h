@@ -82,6 +82,8 @@ struct wring_failure {
     char text[WRING_TEXT_MAX];
 };
 
+struct wring_control;
+
 /** What the layer above hears. */
 struct wring_fabric_handler {
     void *arg;
@@ -94,6 +96,7 @@ struct wring_fabric_handler {
     void (*standstill)(void *arg, struct wring_peer *peer, uint32_t channel, uint32_t bucket,
                        uint32_t step, const char *text);
     void (*ring)(void *arg, struct wring_peer *peer, const void *data, size_t bytes);
+    void (*group)(void *arg, struct wring_peer *peer, const struct wring_control *control);
 };
 
 /** Why ranks could not connect while the session opened. */
@@ -328,6 +331,10 @@ struct wring_imports {
 enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
                                     struct wring_peer *peer, struct wring_reader *in,
                                     struct wring_remote **out);
+
+/** The same, of a key that came over the connection to that peer. Errors: those of the provider. */
+enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
+                                        const void *key, size_t bytes, struct wring_remote **out);
 void wring_imports_finish(struct wring_imports *imports);
 
 #endif

@@ -139,6 +139,8 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_CALL:
     case WRING_CONTROL_STANDSTILL:
     case WRING_CONTROL_WELCOME:
+    case WRING_CONTROL_FORM:
+    case WRING_CONTROL_PAIR:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:
@@ -341,6 +343,11 @@ static void drop_ring(void *arg, struct wring_peer *peer, const void *data, size
     (void)arg, (void)peer, (void)data, (void)bytes;
 }
 
+static void drop_group(void *arg, struct wring_peer *peer, const struct wring_control *control)
+{
+    (void)arg, (void)peer, (void)control;
+}
+
 static void say_owed_byes(struct wring_fabric *fabric)
 {
     const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
@@ -356,8 +363,9 @@ static void say_owed_byes(struct wring_fabric *fabric)
 
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
-    fabric->handler = (struct wring_fabric_handler){
-        NULL, drop_arrived, drop_put_done, drop_credit, drop_text, drop_text, drop_ring};
+    fabric->handler =
+        (struct wring_fabric_handler){NULL,      drop_arrived, drop_put_done, drop_credit,
+                                      drop_text, drop_text,    drop_ring,     drop_group};
     fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */

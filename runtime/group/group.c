@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of ranks: made by all ranks at once, and freed. */
+/* Groups of ranks: made by their members, and freed. */
 #include "runtime/group/group_inside.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/clock.h"
 
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
@@ -12,18 +16,8 @@
 #include "transport/message/message.h"
 
 #define WRING_MODULE "group"
-
-static void lock(struct wring_session *session)
-{
-    if (session->progress != NULL) /* not yet while the session opens */
-        wring_progress_lock(session->progress);
-}
-
-static void unlock(struct wring_session *session)
-{
-    if (session->progress != NULL)
-        wring_progress_unlock(session->progress);
-}
+#define WORLD_GENERATION 1                  /* of the group of all ranks: the first */
+#define MESSAGES_SPREAD 0x9E3779B97F4A7C15u /* odd: generations of a key have ids of their own */
 
 enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                   struct wring_group **out)
@@ -55,92 +49,311 @@ static bool is_flat_untold(const struct wring_group *group)
            wring_group_nodes_fit(&nodes);
 }
 
-/** Whose devices could map all memory connects first: that may be by another device.
- *  @param group  NULL: we are in none */
-static enum wring_status settle_maps(struct wring_session *session, const struct wring_group *group)
+/* ---- forming ---- */
+
+/** What whoever forms a group waits for. */
+struct forming {
+    struct wring_session *session;
+    struct wring_formation formation;
+    uint64_t timeout_ns;
+};
+
+static bool has_ended(const void *arg)
 {
-    uint8_t own = group != NULL && wring_group_may_map(group);
-    struct wring_blobs blobs;
-    enum wring_status status = wring_session_exchange(session, &own, 1, &blobs);
-    if (status != WRING_OK)
-        return status;
-    bool all = group != NULL;
-    for (uint32_t i = 0; all && i < group->members.n; i++) {
-        struct wring_reader in = wring_blobs_reader(&blobs, group->ranks[i]);
-        const uint8_t *said = wring_read(&in, 1);
-        all = said != NULL && *said == 1;
-    }
-    wring_blobs_finish(&blobs);
-    return all ? wring_session_reach(session, &group->members) : WRING_OK;
+    const struct forming *forming = arg;
+    return atomic_load_explicit(&forming->formation.status, memory_order_acquire) !=
+               WRING_ERR_AGAIN ||
+           wring_session_check(forming->session) != WRING_OK;
 }
 
-enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   struct wring_group **out)
+/** "ranks 3, 1, 7" */
+static void list_ranks(const struct wring_members *members, char *text, size_t bytes)
 {
-    struct wring_group *group = NULL;
-    struct wring_writer writer = {0};
-    struct wring_blobs blobs;
-    char why[WRING_TEXT_MAX] = "";
-    enum wring_status status = WRING_OK;
+    size_t at = (size_t)snprintf(text, bytes, "ranks");
+    for (uint32_t i = 0; i < members->n && at < bytes; i++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s %" PRIu32, i > 0 ? "," : "",
+                               members->ranks[i]);
+    if (at >= bytes && bytes > 4)
+        memcpy(text + bytes - 4, "...", 4);
+}
 
-    if (n > 0)
-        status = wring_group_new(session, ranks, n, &group);
-    enum wring_status reached = settle_maps(session, group);
-    if (reached != WRING_OK) { /* the job has failed: nobody is left to agree with */
-        lock(session);
-        wring_group_free(group);
-        unlock(session);
-        return reached;
+static void log_absent(const struct forming *forming)
+{
+    const struct wring_formation *formation = &forming->formation;
+    char ranks[64];
+
+    list_ranks(&formation->members, ranks, sizeof(ranks));
+    wring_error(&forming->session->log,
+                formation->other_members
+                    ? "rank %" PRIu32 " makes another group with tag %" PRIu64 " than %s: pass the "
+                      "same ranks in the same order on all of them"
+                    : "rank %" PRIu32 " has not called wring_group_create() with tag %" PRIu64
+                      " for %s in time: all of them call it, with the same ranks in the same order",
+                formation->blamed, formation->tag, ranks);
+}
+
+static void log_ending(const struct forming *forming, enum wring_status status)
+{
+    const struct wring_log *log = &forming->session->log;
+    char text[WRING_TEXT_MAX];
+
+    if (status == WRING_ERR_TIMEOUT) {
+        log_absent(forming);
+    } else if (status == WRING_ERR_MISMATCH) {
+        wring_group_describe_mismatch(&forming->formation.word, text);
+        wring_error(log, "%s", text);
+    } else if (status == WRING_ERR_BUSY) {
+        wring_error(log,
+                    "another thread makes a group of the same ranks and tag %" PRIu64 ": give "
+                    "each its own tag",
+                    forming->formation.tag);
+    } else if (status != WRING_OK && wring_session_check(forming->session) == WRING_OK) {
+        wring_error(log, "rank %" PRIu32 " cannot make its part of a group: %s",
+                    forming->formation.blamed, wring_status_text(status));
     }
-    lock(session);
-    if (status == WRING_OK && group != NULL)
-        status = wring_group_make_channels(group);
-    if (status == WRING_OK && group != NULL)
-        status = wring_message_context_create(session->messenger, session->group_ids, group->ranks,
-                                              n, group->members.me, &group->messages);
-    if (status == WRING_OK && group != NULL)
-        wring_group_write(group, &writer);
-    session->group_ids++;
-    unlock(session);
+}
 
-    status = wring_session_agree(session, status, "");
+static struct wring_formation_word own_word(const struct wring_group *group)
+{
+    struct wring_formation_word word = {
+        .mapped = wring_group_may_map(group),
+        .first = wring_group_terms(group->session),
+    };
+    word.last = word.first;
+    return word;
+}
+
+/** The engine is locked. */
+static enum wring_status begin_forming(struct wring_group *group, struct forming *forming)
+{
+    struct wring_session *session = group->session;
+    enum wring_status failed = wring_session_check(session);
+    if (failed != WRING_OK)
+        return failed;
+    enum wring_status made = wring_group_make_channels(group);
+    struct wring_formation_word own = own_word(group);
+    own.status = made;
+    return wring_formation_begin(&session->engine->formations, &forming->formation, &own,
+                                 forming->timeout_ns);
+}
+
+/** It has come about: messages and pairs are known by what its members agreed on. */
+static enum wring_status take_name(struct wring_group *group,
+                                   const struct wring_formation_word *word)
+{
+    uint64_t id = wring_get_u64(group->pairs.key.bytes) ^ word->generation * MESSAGES_SPREAD;
+    enum wring_status status =
+        wring_message_context_create(group->session->messenger, id, group->ranks, group->members.n,
+                                     group->members.me, &group->messages);
     if (status == WRING_OK)
-        status = wring_session_exchange_writer(session, &writer, &blobs);
-    else
-        free(writer.data);
-    if (status == WRING_OK) {
-        lock(session);
-        status = wring_session_check(session);
-        if (status == WRING_OK && group != NULL)
-            status = wring_group_read(group, &blobs, why);
-        if (group != NULL)
-            group->told = blobs;
-        else
-            wring_blobs_finish(&blobs);
-        unlock(session);
-        status = wring_session_agree(session, status, why);
+        wring_pairs_formed(&group->pairs, word->generation, word->mapped);
+    return status;
+}
+
+/** The engine is locked. */
+static enum wring_status end_forming(struct wring_group *group, struct forming *forming)
+{
+    struct wring_session *session = group->session;
+    struct wring_formation *formation = &forming->formation;
+
+    wring_formation_give_up(&session->engine->formations, formation);
+    enum wring_status status = (enum wring_status)atomic_load(&formation->status);
+    if (status == WRING_OK || status == WRING_ERR_TIMEOUT) {
+        enum wring_status failed = wring_session_check(session);
+        bool closed = wring_callers_closing(&session->callers);
+        status = failed != WRING_OK ? failed : closed ? WRING_ERR_CLOSED : status;
     }
+    if (status == WRING_OK)
+        status = take_name(group, &formation->word);
+    return status;
+}
+
+/** Whose devices could map all memory connects first: that may be by another device. */
+static enum wring_status settle_maps(struct wring_group *group, struct forming *forming,
+                                     uint64_t deadline_ns)
+{
+    if (!wring_group_may_map(group))
+        return WRING_OK;
+    return wring_session_reach_by(group->session, &group->members, deadline_ns,
+                                  &forming->formation.blamed);
+}
+
+/** @param out  may be there though it failed */
+static enum wring_status form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                              struct forming *forming, struct wring_group **out)
+{
+    uint64_t deadline_ns = wring_deadline_in(forming->timeout_ns);
+    struct wring_group *group;
+    enum wring_status status = wring_group_new(session, ranks, n, &group);
+    if (status != WRING_OK)
+        return status;
+    forming->session = session;
+    forming->formation.members = group->members;
+    status = wring_group_key_make(&group->members, forming->formation.tag, &group->pairs.key);
+    forming->formation.key = group->pairs.key;
+    if (status == WRING_OK)
+        status = settle_maps(group, forming, deadline_ns);
+    if (status == WRING_OK) {
+        wring_progress_lock(session->progress);
+        status = begin_forming(group, forming);
+        wring_progress_unlock(session->progress);
+    }
+    if (status == WRING_OK) {
+        wring_progress_drive(session->progress, (struct wring_goal){has_ended, forming},
+                             deadline_ns);
+        wring_progress_lock(session->progress);
+        status = end_forming(group, forming);
+        wring_progress_unlock(session->progress);
+    }
+    log_ending(forming, status);
+    *out = group;
+    return status;
+}
+
+static void free_locked(struct wring_group *group)
+{
+    struct wring_session *session = group->session;
+    wring_progress_lock(session->progress);
+    wring_group_free(group);
+    wring_progress_unlock(session->progress);
+}
+
+enum wring_status wring_group_form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   uint64_t tag, uint64_t timeout_ns, struct wring_group **out)
+{
+    struct forming forming = {.formation = {.tag = tag}, .timeout_ns = timeout_ns};
+    struct wring_group *group = NULL;
+    enum wring_status status = form(session, ranks, n, &forming, &group);
+
     if (status != WRING_OK) {
-        lock(session);
-        wring_group_free(group);
-        unlock(session);
+        if (group != NULL)
+            free_locked(group);
         return status;
     }
-    if (group != NULL)
-        group->flat_untold = is_flat_untold(group);
+    group->flat_untold = is_flat_untold(group);
+    wring_progress_lock(session->progress);
+    group->next = session->groups;
+    session->groups = group;
+    wring_progress_unlock(session->progress);
     *out = group;
     return WRING_OK;
 }
 
-static bool ascending(const struct wring_session *session, const uint32_t *ranks, uint32_t n)
+/* ---- the group of all ranks ---- */
+
+static bool read_rank(const struct wring_blobs *blobs, uint32_t rank,
+                      struct wring_formation_word *out)
 {
-    bool has_me = false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (ranks[i] >= session->size || (i > 0 && ranks[i] <= ranks[i - 1]))
-            return false;
-        has_me |= ranks[i] == session->rank;
+    struct wring_reader in = wring_blobs_reader(blobs, rank);
+    *out = (struct wring_formation_word){.mapped = wring_read_u32(&in) == 1, .first.rank = rank};
+    for (size_t i = 0; i < WRING_FORMATION_TERMS; i++)
+        out->first.values[i] = wring_read_u64(&in);
+    out->last = out->first;
+    return !in.failed && in.bytes == 0;
+}
+
+/** All ranks exchange anyway as the session opens. */
+static enum wring_status exchange_words(struct wring_session *session,
+                                        struct wring_formation_word *word)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u32(&writer, word->mapped);
+    for (size_t i = 0; i < WRING_FORMATION_TERMS; i++)
+        wring_write_u64(&writer, word->first.values[i]);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t rank = 0; rank < session->size && status == WRING_OK; rank++) {
+        struct wring_formation_word other;
+        if (read_rank(&blobs, rank, &other))
+            wring_formation_merge(word, &other);
+        else
+            status = WRING_ERR_FRAME;
     }
-    return has_me || n == 0;
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** As for any other group, but that all ranks are asked. */
+static enum wring_status settle_maps_of_all(struct wring_group *group)
+{
+    uint8_t own = wring_group_may_map(group);
+    struct wring_blobs blobs;
+    enum wring_status status = wring_session_exchange(group->session, &own, 1, &blobs);
+    if (status != WRING_OK)
+        return status;
+    bool all = true;
+    for (uint32_t i = 0; all && i < group->members.n; i++) {
+        struct wring_reader in = wring_blobs_reader(&blobs, i);
+        const uint8_t *said = wring_read(&in, 1);
+        all = said != NULL && *said == 1;
+    }
+    wring_blobs_finish(&blobs);
+    return all ? wring_session_reach(group->session, &group->members) : WRING_OK;
+}
+
+static enum wring_status make_world(struct wring_group *group)
+{
+    struct wring_session *session = group->session;
+    enum wring_status status = wring_group_key_make(&group->members, 0, &group->pairs.key);
+
+    if (status == WRING_OK)
+        status = wring_group_make_channels(group);
+    status = wring_session_agree(session, status, "");
+    if (status != WRING_OK)
+        return status;
+    struct wring_formation_word word = own_word(group);
+    status = exchange_words(session, &word);
+    if (status != WRING_OK)
+        return status;
+    if (wring_formation_differs(&word) < WRING_FORMATION_TERMS)
+        wring_group_describe_mismatch(&word, group->unfit);
+    session->engine->formations.generation = WORLD_GENERATION;
+    word.generation = WORLD_GENERATION;
+    group->flat_untold = is_flat_untold(group);
+    return take_name(group, &word);
+}
+
+enum wring_status wring_group_make_world(struct wring_session *session, struct wring_group **out)
+{
+    struct wring_group *group;
+    uint32_t *ranks = malloc(session->size * sizeof(*ranks));
+    if (ranks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < session->size; i++)
+        ranks[i] = i;
+    enum wring_status status = wring_group_new(session, ranks, session->size, &group);
+    free(ranks);
+    if (status != WRING_OK)
+        return status;
+    status = settle_maps_of_all(group);
+    if (status == WRING_OK)
+        status = make_world(group);
+    if (status != WRING_OK)
+        wring_group_free(group);
+    else
+        *out = group;
+    return status;
+}
+
+enum wring_status wring_group_check(const struct wring_group *group)
+{
+    const struct wring_log *log = &group->session->log;
+    unsigned given_up = atomic_load_explicit(&group->pairs.given_up, memory_order_relaxed);
+
+    if (group->unfit[0] != '\0') {
+        wring_error(log, "%s", group->unfit);
+        return WRING_ERR_MISMATCH;
+    }
+    if (given_up == 0)
+        return WRING_OK;
+    wring_error(log,
+                "rank %u gave up making this group just before all had made it: destroy it, "
+                "and make it again with more time",
+                given_up - 1);
+    return WRING_ERR_TIMEOUT;
 }
 
 /** Requests of it are yet to be waited for, or buckets travel in it. */
@@ -170,40 +383,53 @@ static void free_unwanted(struct wring_session *session)
     wring_progress_unlock(session->progress);
 }
 
-static enum wring_status create(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                struct wring_group **out)
+/** As ranks of the session. @return false: they make no group with us in it */
+static bool name_ranks(const struct wring_group *parent, const uint32_t *ranks, uint32_t n,
+                       uint32_t *named)
 {
-    if (wring_session_refuses_to_wait(session, "wring_group_create"))
-        return WRING_ERR_INVALID;
-    free_unwanted(session);
-    if (!ascending(session, ranks, n)) {
-        wring_error(&session->log, "a group needs ascending ranks of the session, the caller's "
-                                   "among them");
-        n = 0; /* the others must learn of it */
-        enum wring_status agreed =
-            wring_session_agree(session, WRING_ERR_INVALID, "a rank asked for an impossible group");
-        return agreed;
+    bool has_me = false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ranks[i] >= parent->members.n)
+            return false;
+        named[i] = parent->ranks[ranks[i]];
+        has_me |= ranks[i] == parent->members.me;
+        for (uint32_t k = 0; k < i; k++)
+            if (ranks[k] == ranks[i])
+                return false;
     }
-    struct wring_group *group = NULL;
-    enum wring_status status = wring_group_make(session, ranks, n, &group);
-    if (status != WRING_OK)
-        return status;
-    if (group != NULL) {
-        group->next = session->groups;
-        session->groups = group;
-    }
-    if (out != NULL)
-        *out = group;
-    return WRING_OK;
+    return has_me;
 }
 
-enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
-                                     uint32_t n, struct wring_group **out)
+static enum wring_status create(struct wring_group *parent, const uint32_t *ranks, uint32_t n,
+                                uint64_t tag, uint64_t timeout_ns, struct wring_group **out)
 {
+    struct wring_session *session = parent->session;
+    if (wring_session_refuses_to_wait(session, "wring_group_create"))
+        return WRING_ERR_INVALID;
+    uint32_t *named = malloc((n > 0 ? n : 1) * sizeof(*named));
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    if (named == NULL)
+        return status;
+    if (n <= parent->members.n && name_ranks(parent, ranks, n, named)) {
+        status = wring_group_form(session, named, n, tag, timeout_ns, out);
+    } else {
+        wring_error(&session->log, "a group needs members of its parent, each once, and the caller "
+                                   "among them");
+        status = WRING_ERR_INVALID;
+    }
+    free(named);
+    return status;
+}
+
+enum wring_status wring_group_create(struct wring_group *parent, const uint32_t *ranks, uint32_t n,
+                                     uint64_t tag, uint64_t timeout_ns, struct wring_group **out)
+{
+    struct wring_session *session = parent->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, create(session, ranks, n, out));
+    return wring_session_leave(session, create(parent, ranks, n, tag, timeout_ns, out));
 }
 
 void wring_group_free(struct wring_group *group)
@@ -218,16 +444,17 @@ void wring_group_free(struct wring_group *group)
             *at = group->next;
             break;
         }
-    wring_engine_remove_channel(session->engine, &group->scatter);
-    wring_engine_remove_channel(session->engine, &group->gather);
+    if (session->engine != NULL) {
+        wring_engine_remove_channel(session->engine, &group->scatter);
+        wring_engine_remove_channel(session->engine, &group->gather);
+    }
     wring_channel_finish(&group->scatter);
     wring_channel_finish(&group->gather);
     wring_stats_unlist(session, group->collective.mapped);
+    wring_pairs_finish(&group->pairs);
     wring_collective_finish(&group->collective);
     wring_message_context_destroy(session->messenger, group->messages);
-    wring_imports_finish(&group->imports);
-    wring_blobs_finish(&group->told);
-    wring_block_finish(&group->slots);
+    wring_block_finish(&group->sources);
     wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)
         wring_codec_destroy(group->codecs[i]);
@@ -244,7 +471,9 @@ void wring_group_destroy(struct wring_group *group)
     struct wring_session *session = group->session;
     if (wring_session_enter(session) != WRING_OK)
         return; /* who closes it frees the group */
+    wring_progress_lock(session->progress);
     group->unwanted = true;
+    wring_progress_unlock(session->progress);
     free_unwanted(session);
     wring_session_leave(session, WRING_OK);
 }

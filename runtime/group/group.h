@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "transport/collective/collective.h"
+#include "transport/pairs.h"
 #include <wring/wring.h>
 
 /** A group's members and what its immediate calls run on. */
@@ -18,12 +19,11 @@ struct wring_group {
     bool told_flat;                    /* that its nodes are not equal was logged */
     bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
                          say so with the first that would gain */
-    struct wring_block slots;
-    struct wring_block sources; /* send slots, which no peer can write into */
-    struct wring_imports imports;
-    struct wring_blobs told; /* what members said of themselves: channels have keys there */
+    struct wring_pairs pairs;   /* of us and each other member */
+    struct wring_block sources; /* send slots, which no peer can write into; with the first use */
+    atomic_bool has_sources;
+    bool paired; /* a flat call that exchanges something was begun: later ones use boards */
     struct wring_channel scatter, gather;
-    size_t channel_bytes; /* of the slots of one */
     struct wring_collective collective;
     struct wring_message_context *messages; /* borrowed of the messenger; NULL: not made */
     struct wring_calls calls;
@@ -43,9 +43,30 @@ void wring_group_name_providers(const struct wring_group *group, char *text, siz
 enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                   struct wring_group **out);
 
-/** Make a group without waiting for the engine: for session_open. */
-enum wring_status wring_group_make(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   struct wring_group **out);
+/**
+ * Make a group with its other members, and list it.
+ *
+ * @param ranks  [n] of the session, in the order of the members; ours among them, none twice
+ * Threads: safe. Errors: WRING_ERR_TIMEOUT, WRING_ERR_MISMATCH, WRING_ERR_BUSY (one of the same
+ * members and tag is being made), WRING_ERR_NO_MEMORY, WRING_ERR_PEER, WRING_ERR_CLOSED; logged.
+ */
+enum wring_status wring_group_form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   uint64_t tag, uint64_t timeout_ns, struct wring_group **out);
+
+/** That of all ranks, as the session opens and nobody drives its engine: settings that differ leave
+ *  a group in which no call can be made. Errors: those of wring_session_exchange() and _reach(). */
+enum wring_status wring_group_make_world(struct wring_session *session, struct wring_group **out);
+
+/** Can calls be made in it? Threads: safe. Errors: WRING_ERR_MISMATCH, WRING_ERR_TIMEOUT (a member
+ *  gave up making it); logged. */
+enum wring_status wring_group_check(const struct wring_group *group);
+
+/** There are send slots, if that work needs any: made with the first that does. Threads: safe.
+ *  Errors: WRING_ERR_NO_MEMORY, those of the provider. */
+enum wring_status wring_group_need_sources(struct wring_group *group,
+                                           const struct wring_work *work);
+
+/** The engine is locked. */
 void wring_group_free(struct wring_group *group);
 
 #endif

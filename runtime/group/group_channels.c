@@ -41,33 +41,23 @@ bool wring_group_may_map(const struct wring_group *group)
     return board_room(group) > 0;
 }
 
-size_t wring_group_board_offset(const struct wring_group *group)
+static void list_board(struct wring_pairs *pairs)
 {
-    size_t bytes = 2 * group->channel_bytes;
-    return (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
+    struct wring_group *group = pairs->owner;
+    wring_stats_list(group->session, group->collective.mapped);
 }
 
-/** Members that could not all map each other have not been connected for that. */
-static bool stands_with_all(const struct wring_group *group)
+static enum wring_status make_channel(struct wring_group *group, struct wring_channel *channel,
+                                      uint32_t window)
 {
-    for (uint32_t i = 0; i < group->members.n; i++)
-        if (i != group->members.me &&
-            group->session->fabric->peers[group->ranks[i]].state != WRING_PEER_READY)
-            return false;
-    return true;
-}
-
-static enum wring_status make_board(struct wring_group *group)
-{
-    size_t room = board_room(group);
-    uint8_t *memory = (uint8_t *)group->slots.memory.base + wring_group_board_offset(group);
-    if (!wring_group_may_map(group) || !stands_with_all(group))
-        return WRING_OK;
-    enum wring_status status =
-        wring_mapped_create(group->members, room, memory, &group->collective.mapped);
-    if (status == WRING_OK)
-        wring_stats_list(group->session, group->collective.mapped);
-    return status;
+    struct wring_session *session = group->session;
+    enum wring_status status = wring_channel_init(channel, session->fabric, group->members, window,
+                                                  group->collective.slot_bytes, NULL);
+    if (status != WRING_OK)
+        return status;
+    channel->owner = &group->collective;
+    channel->tagged = true;
+    return wring_engine_add_channel(session->engine, channel);
 }
 
 enum wring_status wring_group_make_channels(struct wring_group *group)
@@ -76,9 +66,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     uint32_t n = group->members.n;
     uint32_t window = wring_channel_window(session->config.window, WRING_TAGGED_WINDOW_MAX);
     size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
-    size_t channel_bytes = wring_channel_memory(n, window, slot_bytes);
 
-    group->channel_bytes = channel_bytes;
     group->collective = (struct wring_collective){
         .engine = session->engine,
         .label = wring_trace_label(session->trace, "immediate"),
@@ -94,36 +82,49 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
         .slots = &group->sources,
         .owner = group,
     };
-    size_t source_bytes = wring_collective_slot_memory(&group->collective);
-    size_t bytes = wring_group_board_offset(group) + wring_mapped_memory(board_room(group));
-    enum wring_status status = wring_block_alloc(session->fabric, bytes, &group->slots);
+    group->pairs.engine = session->engine;
+    group->pairs.collective = &group->collective;
+    group->pairs.channel_bytes = wring_channel_memory(n, window, slot_bytes);
+    group->pairs.board_room = board_room(group);
+    group->pairs.made_board = list_board;
+    group->pairs.owner = group;
+    enum wring_status status = make_channel(group, &group->scatter, window);
     if (status == WRING_OK)
-        status = wring_block_alloc_source(session->fabric, source_bytes, &group->sources);
-    if (status == WRING_OK)
-        status = wring_block_populate(&group->slots);
-    if (status == WRING_OK)
-        status = wring_block_populate(&group->sources);
-    if (status != WRING_OK)
-        return status;
-    uint8_t *memory = group->slots.memory.base;
-    group->collective.slots_base = group->sources.memory.base;
-    status = wring_channel_init(&group->scatter, session->fabric, group->members, window,
-                                slot_bytes, memory);
-    if (status == WRING_OK)
-        status = wring_channel_init(&group->gather, session->fabric, group->members, window,
-                                    slot_bytes, memory + channel_bytes);
-    group->scatter.owner = group->gather.owner = &group->collective;
-    group->scatter.tagged = group->gather.tagged = true;
-    if (status == WRING_OK)
-        status = wring_engine_add_channel(session->engine, &group->scatter);
-    if (status == WRING_OK)
-        status = wring_engine_add_channel(session->engine, &group->gather);
+        status = make_channel(group, &group->gather, window);
     if (status == WRING_OK)
         status = wring_collective_prepare(&group->collective);
     if (status == WRING_OK)
-        status = make_board(group);
+        status = wring_pairs_add(&group->pairs);
     if (status == WRING_OK)
         status = wring_session_reserve(session,
                                        wring_job_reserve_elems(wring_geometry_most(slot_bytes), n));
+    return status;
+}
+
+static enum wring_status make_sources(struct wring_group *group)
+{
+    size_t bytes = wring_collective_slot_memory(&group->collective);
+    enum wring_status status =
+        wring_block_alloc_source(group->session->fabric, bytes, &group->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&group->sources);
+    if (status == WRING_OK)
+        wring_collective_give_slots(&group->collective, group->sources.memory.base);
+    return status;
+}
+
+enum wring_status wring_group_need_sources(struct wring_group *group, const struct wring_work *work)
+{
+    struct wring_progress *progress = group->session->progress;
+    enum wring_status status = WRING_OK;
+
+    if ((work->codec == NULL && !work->in_staged && !work->out_staged) || group->members.n == 1 ||
+        atomic_load_explicit(&group->has_sources, memory_order_acquire))
+        return WRING_OK;
+    wring_progress_lock(progress);
+    if (!atomic_load_explicit(&group->has_sources, memory_order_relaxed))
+        status = make_sources(group);
+    atomic_store_explicit(&group->has_sources, status == WRING_OK, memory_order_release);
+    wring_progress_unlock(progress);
     return status;
 }

@@ -7,9 +7,8 @@
 #include "runtime/session/session.h"
 
 /**
- * Make its channels, the collective that runs over them and, where we can map everybody's memory,
- * its board. The engine is locked. Errors: WRING_ERR_NO_MEMORY and those of the providers; what was
- * made is left for wring_group_free().
+ * Make its channels, the collective that runs over them, and what its pairs are made of. The engine
+ * is locked. Errors: WRING_ERR_NO_MEMORY; what was made is left for wring_group_free().
  */
 enum wring_status wring_group_make_channels(struct wring_group *group);
 
@@ -17,21 +16,10 @@ enum wring_status wring_group_make_channels(struct wring_group *group);
  *  map less. What it says is final once they are connected. */
 bool wring_group_may_map(const struct wring_group *group);
 
-/** Where the board lies in our slots, or in anybody's: after the channels. */
-size_t wring_group_board_offset(const struct wring_group *group);
+/** Our settings that members need alike. */
+struct wring_terms wring_group_terms(const struct wring_session *session);
 
-/** What the other members need to know of us. */
-void wring_group_write(const struct wring_group *group, struct wring_writer *out);
-
-/**
- * Read what they wrote, and connect the channels and the board with theirs. The engine is locked.
- * Settings that differ are noted in `unfit`.
- *
- * @param blobs  of all ranks of the session; hostile
- * @param why    out, [WRING_TEXT_MAX], one line for all ranks; left alone where there is none
- * Errors: WRING_ERR_MISMATCH, WRING_ERR_FRAME and those of the providers.
- */
-enum wring_status wring_group_read(struct wring_group *group, const struct wring_blobs *blobs,
-                                   char *why);
+/** A line on settings that differ. @param text out, [WRING_TEXT_MAX] */
+void wring_group_describe_mismatch(const struct wring_formation_word *word, char *text);
 
 #endif

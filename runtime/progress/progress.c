@@ -68,14 +68,17 @@ void wring_progress_destroy(struct wring_progress *progress)
 void wring_progress_lock(struct wring_progress *progress)
 {
     atomic_fetch_add(&progress->takers, 1);
+    atomic_fetch_add(&progress->lockers, 1);
     wring_wake_driver(progress);
     pthread_mutex_lock(&progress->driver);
+    atomic_fetch_sub(&progress->lockers, 1);
 }
 
 void wring_progress_unlock(struct wring_progress *progress)
 {
     pthread_mutex_unlock(&progress->driver);
     atomic_fetch_sub(&progress->takers, 1);
+    wring_wake_onlookers(progress);
     wring_wake_thread(progress);
 }
 

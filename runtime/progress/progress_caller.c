@@ -33,6 +33,12 @@ static bool reached(const struct wring_goal *goal)
     return goal->reached(goal->arg);
 }
 
+/** Somebody wants the engine still for a moment, and would wait for as long as we drive. */
+static bool is_claimed(struct wring_progress *progress)
+{
+    return atomic_load_explicit(&progress->lockers, memory_order_relaxed) > 0;
+}
+
 /** Holds the driver lock. @return false: the deadline has come, it is to be let go of for a while,
  *  or nobody drives any more */
 static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
@@ -41,7 +47,8 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
     const struct wring_fabric *fabric = progress->engine->fabric;
     uint64_t idle_since = progress->beside_ns = 0;
     while (!reached(goal)) {
-        if (wring_is_stopped(progress) || wring_completions_wait(progress->completions))
+        if (wring_is_stopped(progress) || is_claimed(progress) ||
+            wring_completions_wait(progress->completions))
             return false;
         if (wring_engine_poll(progress->engine)) {
             idle_since = progress->beside_ns = 0;
@@ -97,7 +104,7 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
 {
     uint64_t since = 0;
     while (!reached(goal) && !wring_is_stopped(progress)) {
-        if (pthread_mutex_trylock(&progress->driver) == 0) {
+        if (!is_claimed(progress) && pthread_mutex_trylock(&progress->driver) == 0) {
             unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
             atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
             bool done = drive_as_caller(progress, goal, deadline_ns);

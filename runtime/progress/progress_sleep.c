@@ -118,13 +118,13 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
     atomic_store(&sleeper->asleep, true); /* before the last look at what is posted */
     set->fds[set->n++] = (struct pollfd){sleeper->fd, POLLIN, 0};
     wring_engine_arm(progress->engine, set);
-    bool posted = wring_engine_has_posted(progress->engine);
-    if (set->busy || posted || atomic_load(&progress->stop) ||
-        wring_engine_poll(progress->engine)) {
-        atomic_store(&sleeper->asleep, false);
-        return false;
-    }
-    return true;
+    bool wanted = set->busy || wring_engine_has_posted(progress->engine) ||
+                  atomic_load(&progress->stop) || atomic_load(&progress->lockers) > 0;
+    if (!wanted && !wring_engine_poll(progress->engine))
+        return true;
+    atomic_store(&sleeper->asleep, false);
+    wring_wake_onlookers(progress);
+    return false;
 }
 
 void wring_sleep_end(struct wring_sleeper *sleeper)

@@ -37,8 +37,9 @@ struct wring_progress {
     struct wring_sleeper own;    /* the thread, while others may drive */
     atomic_ullong sleeps;        /* of all kinds, since the beginning */
 
-    atomic_uint takers; /* callers that drive or want to */
-    atomic_uint taken;  /* how often a caller has; written under the driver lock */
+    atomic_uint takers;  /* callers that drive or want to */
+    atomic_uint lockers; /* who waits to hold the engine still */
+    atomic_uint taken;   /* how often a caller has; written under the driver lock */
 
     /*
      * To wake the thread for what a caller comes to wait for at once costs more than a small

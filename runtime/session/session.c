@@ -25,18 +25,6 @@
 
 #define WRING_MODULE "session"
 
-static enum wring_status make_world(struct wring_session *session)
-{
-    uint32_t *ranks = malloc(session->size * sizeof(*ranks));
-    if (ranks == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < session->size; i++)
-        ranks[i] = i;
-    enum wring_status status = wring_group_make(session, ranks, session->size, &session->world);
-    free(ranks);
-    return status;
-}
-
 static enum wring_status open_session(struct wring_session *session,
                                       const struct wring_session_params *params)
 {
@@ -57,7 +45,7 @@ static enum wring_status open_session(struct wring_session *session,
     if (status == WRING_OK)
         status = wring_messenger_create(session->engine, &session->messenger);
     if (status == WRING_OK)
-        status = make_world(session);
+        status = wring_group_make_world(session, &session->world);
     if (status == WRING_OK)
         status = wring_progress_create(
             session->engine, strcmp(session->config.progress, "thread") == 0,

@@ -61,7 +61,6 @@ struct wring_session {
     struct wring_group *world;
     struct wring_group *groups;
     struct wring_messenger *messenger;
-    uint64_t group_ids;        /* of groups' messages: as many as were made, on every rank */
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
     atomic_bool told_flat;     /* that immediate calls go flat was logged */

@@ -138,7 +138,7 @@ enum wring_status wring_session_connect(struct wring_session *session)
     struct wring_writer description = {0};
     struct wring_blobs blobs;
     status = wring_fabric_create(&params, &session->fabric);
-    session->engine->fabric = session->fabric;
+    wring_engine_set_fabric(session->engine, session->fabric);
     if (status == WRING_OK)
         wring_fabric_describe(session->fabric, &description);
     bool logged = status != WRING_OK && status != WRING_ERR_NO_MEMORY;

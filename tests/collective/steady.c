@@ -22,7 +22,11 @@ enum wring_status steady_make(struct wring_session *session, struct wring_bucket
         if (status == WRING_OK)
             status = wring_bucket_register(session, &params, &out[b]);
     }
-    return status == WRING_OK ? wring_session_commit(session) : status;
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    for (int call = 0; call < 2 && status == WRING_OK; call++) /* what calls need is there, too */
+        status = wring_barrier(wring_session_world(session), NULL, NULL);
+    return status;
 }
 
 static void compute(uint64_t ns)

@@ -132,13 +132,15 @@ static void the_setting_is_obeyed(void)
 static void groups(struct wring_session *session, uint32_t rank, void *arg)
 {
     const uint32_t low[] = {0, 1}, high[] = {1, 2};
-    struct wring_group *first = NULL, *second = NULL;
+    struct wring_group *world = wring_session_world(session), *first = NULL, *second = NULL;
     struct wring_bucket *buckets[3] = {NULL, NULL, NULL};
     struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
     (void)arg;
 
-    REQUIRE(wring_group_create(session, low, rank <= 1 ? 2 : 0, &first) == WRING_OK, "group");
-    REQUIRE(wring_group_create(session, high, rank >= 1 ? 2 : 0, &second) == WRING_OK, "group");
+    if (rank <= 1)
+        REQUIRE(wring_group_create(world, low, 2, 0, WRING_FOREVER, &first) == WRING_OK, "group");
+    if (rank >= 1)
+        REQUIRE(wring_group_create(world, high, 2, 0, WRING_FOREVER, &second) == WRING_OK, "group");
     if (rank >= 1) /* rank 1 registers in another order than the others meet */
         buckets[1] = add(session, "high", "bf16", 3000, second);
     if (rank <= 1)

@@ -47,7 +47,9 @@ static void meddle(const struct seen *seen)
     size_t index;
     CHECK(wring_wait_any(&any, 1, 0, &index, NULL) == WRING_ERR_INVALID, "waited for any");
     CHECK(wring_session_commit(seen->session) == WRING_ERR_INVALID, "committed");
-    CHECK(wring_group_create(seen->session, &alone, 1, &group) == WRING_ERR_INVALID, "made one");
+    CHECK(wring_group_create(wring_session_world(seen->session), &alone, 1, 0, 0, &group) ==
+              WRING_ERR_INVALID,
+          "made one");
     CHECK(wring_barrier(wring_session_world(seen->session), NULL, NULL) == WRING_ERR_INVALID,
           "waited in a call");
     wring_session_close(seen->session);
@@ -233,7 +235,9 @@ static void in_turn(struct wring_session *session, uint32_t rank, void *arg)
 
     struct wring_group *alone;
     uint32_t me = wring_session_rank(session);
-    REQUIRE(wring_group_create(session, &me, 1, &alone) == WRING_OK, "group");
+    REQUIRE(wring_group_create(wring_session_world(session), &me, 1, 0, WAIT_NS, &alone) ==
+                WRING_OK,
+            "group");
     memset(turns, 0, sizeof(turns));
     for (int i = 0; i < 400; i++) { /* of one rank: done at once */
         for (int at = 0; at < 4; at++)

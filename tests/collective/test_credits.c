@@ -94,7 +94,9 @@ static void make_and_destroy_group(struct wring_session *session)
     static const uint32_t all[RANKS] = {0, 1, 2, 3};
     struct wring_group *group = NULL;
 
-    REQUIRE(wring_group_create(session, all, RANKS, &group) == WRING_OK, "group");
+    REQUIRE(wring_group_create(wring_session_world(session), all, RANKS, 0, WRING_FOREVER,
+                               &group) == WRING_OK,
+            "group");
     CHECK(wring_barrier(group, NULL, NULL) == WRING_OK, "barrier");
     wring_group_destroy(group);
 }

@@ -346,8 +346,13 @@ static void apart(struct wring_session *session, uint32_t rank, void *arg)
     float x = 1;
     (void)arg;
 
-    CHECK(wring_group_create(session, ranks, 3, &all) == WRING_OK, "all");
-    CHECK(wring_group_create(session, some, rank > 0 ? 2 : 0, &two) == WRING_OK, "two");
+    REQUIRE(wring_group_create(wring_session_world(session), ranks, 3, 0, WRING_FOREVER, &all) ==
+                WRING_OK,
+            "all");
+    if (rank > 0)
+        REQUIRE(wring_group_create(wring_session_world(session), some, 2, 0, WRING_FOREVER, &two) ==
+                    WRING_OK,
+                "two");
     CHECK(wring_recv(world, &in[0], 8, WRING_ANY_SOURCE, WRING_ANY_TAG, NULL, &request[0]) ==
               WRING_OK,
           "recv");

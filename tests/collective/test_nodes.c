@@ -97,7 +97,8 @@ static void run_calls(struct wring_session *session, uint32_t rank, void *arg)
     struct wring_group *groups[2] = {wring_session_world(session), NULL};
     float data[ELEMS];
 
-    REQUIRE(wring_group_create(session, all, ranks, &groups[1]) == WRING_OK, "group");
+    REQUIRE(wring_group_create(groups[0], all, ranks, 0, WRING_FOREVER, &groups[1]) == WRING_OK,
+            "group");
     for (int call = 0; call < 4; call++) {
         fill(data, rank);
         CHECK(wring_allreduce(groups[call % 2], data, data, elems, WRING_F32, WRING_SUM, NULL,

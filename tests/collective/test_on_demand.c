@@ -42,7 +42,8 @@ static void run_pair(struct wring_session *session, uint32_t rank)
     snprintf(name, sizeof(name), "pair %u", rank / 2);
     for (int i = 0; i < 1000; i++)
         sums[rank][i] = (float)(rank + 1);
-    enum wring_status status = wring_group_create(session, pair, 2, &group);
+    enum wring_status status =
+        wring_group_create(wring_session_world(session), pair, 2, 0, WAIT_NS, &group);
     CHECK(status == WRING_OK, "group: %s", wring_status_text(status));
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
     params.name = name;

@@ -38,7 +38,7 @@ static void look_at_slots(const struct wring_session *session, const struct wrin
     the.wrong +=
         own != NULL && (lies_in(&session->slots, own) || !lies_in(&session->sources, own) ||
                         !session->sources.memory.source_only);
-    the.wrong += lies_in(&world->slots, world->collective.slots_base) ||
+    the.wrong += lies_in(&world->pairs.slots, world->collective.slots_base) ||
                  !lies_in(&world->sources, world->collective.slots_base) ||
                  !world->sources.memory.source_only;
 }
@@ -77,7 +77,10 @@ static enum wring_status commit_once(struct wring_session *session, unsigned i)
 
 static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
 {
-    enum wring_status status = WRING_OK;
+    static _Thread_local float data[ELEMS]; /* what calls need is there after the first */
+    const struct wring_call how = {.struct_bytes = sizeof(how), .codec = "bf16"};
+    enum wring_status status = wring_allreduce(wring_session_world(session), data, data, ELEMS,
+                                               WRING_F32, WRING_SUM, &how, NULL);
     (void)arg;
     for (unsigned i = 0; i < COMMITS && status == WRING_OK; i++)
         status = commit_once(session, i);

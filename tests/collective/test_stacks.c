@@ -207,7 +207,9 @@ static void others(void *arg)
     float *x = rank->data[0], *y = rank->data[1];
     size_t bytes = 0;
 
-    CHECK(wring_group_create(rank->session, all, RANKS, &group) == WRING_OK, "group");
+    CHECK(wring_group_create(wring_session_world(rank->session), all, RANKS, 0, WRING_FOREVER,
+                             &group) == WRING_OK,
+          "group");
     for (size_t c = 0; c < sizeof(codecs) / sizeof(codecs[0]); c++)
         for (uint64_t n = 2; n <= ELEMS / RANKS; n = n * 200) {
             const char *codec = codecs[c];

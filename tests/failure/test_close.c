@@ -84,7 +84,8 @@ static void *open_rank(void *arg)
     if (status == WRING_OK)
         status = wring_session_commit(rank->session);
     if (status == WRING_OK)
-        status = wring_group_create(rank->session, everybody, rank->setting->ranks, &rank->group);
+        status = wring_group_create(wring_session_world(rank->session), everybody,
+                                    rank->setting->ranks, 0, WRING_FOREVER, &rank->group);
     CHECK(status == WRING_OK, "%s, rank %u: %s", rank->setting->name, rank->index,
           wring_status_text(status));
     return NULL;
@@ -164,9 +165,10 @@ static enum wring_status call_at_once(struct waiter *waiter)
 static enum wring_status make_group(struct waiter *waiter)
 {
     struct wring_group *group;
-    uint32_t alone = 0;
+    static const uint32_t both[] = {0, 1}; /* rank 1 does not come */
     (void)waiter;
-    return wring_group_create(ranks[0].session, &alone, 1, &group);
+    return wring_group_create(wring_session_world(ranks[0].session), both, 2, 0, WRING_FOREVER,
+                              &group);
 }
 
 static void *waiter_main(void *arg)

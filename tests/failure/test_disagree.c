@@ -90,8 +90,9 @@ static int run_disagreeing(struct procs_rank *rank, void *arg)
     rank->params.seed = rank->rank == 1 ? odd->seed : 0;
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
-    uint32_t members = rank->rank < odd->group ? odd->group : 0;
-    if (odd->group > 0 && wring_group_create(session, ranks, members, &group) != WRING_OK)
+    if (rank->rank < odd->group &&
+        wring_group_create(wring_session_world(session), ranks, odd->group, 0, WRING_FOREVER,
+                           &group) != WRING_OK)
         return 2;
     wring_buffer_alloc(session, ELEMS * sizeof(float), &data);
     struct wring_bucket_params params = params_of(rank->rank == 1 ? odd : NULL, data);
@@ -128,16 +129,17 @@ static void settings_of_calls(void)
 {
     static const char *const settings[][2] = {
         {"WRING_CHUNK_BYTES=16k", "WRING_CHUNK_BYTES is 16384 on rank 1 and 262144 on rank 0"},
-        {"WRING_FLAT_BYTES=60k", "WRING_FLAT_BYTES is 61440 on rank 1 and 8192 on rank 0"},
+        {"WRING_FLAT_BYTES=60k", "WRING_FLAT_BYTES is 8192 on rank 0 and 61440 on rank 1"},
         {"WRING_WINDOW=2", "WRING_WINDOW is 2 on rank 1 and 4 on rank 0"},
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         start(3, tcp, run_call);
         job.arg = (void *)settings[i][0];
         CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", settings[i][0]);
-        SAID(1, 3, settings[i][1]);
-        SAID(0, 3, "on rank 1; immediate calls need it alike");
-        SAID(2, 3, "on rank 1; immediate calls need it alike");
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            SAID(rank, 3, settings[i][1]);
+            SAID(rank, 3, "; immediate calls need it alike");
+        }
     }
 }
 

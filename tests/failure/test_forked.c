@@ -88,7 +88,8 @@ static enum wring_status begin(struct procs_rank *rank)
     if (status == WRING_OK)
         status = wring_session_commit(work.session);
     if (status == WRING_OK)
-        status = wring_group_create(work.session, all, rank->size, &work.group);
+        status = wring_group_create(wring_session_world(work.session), all, rank->size, 0,
+                                    WRING_FOREVER, &work.group);
     return status;
 }
 
@@ -214,7 +215,7 @@ static int call_everything(struct wring_request *request)
         wring_bucket_drop(work.small),
         wring_bucket_register(work.session, &params, &bucket),
         wring_session_commit(work.session),
-        wring_group_create(work.session, ranks, RANKS, &group),
+        wring_group_create(work.group, ranks, RANKS, 0, WRING_FOREVER, &group),
         wring_buffer_alloc(work.session, 100, &memory),
         wring_buffer_register(work.session, own, sizeof(own)),
         wring_request_test(request, NULL),

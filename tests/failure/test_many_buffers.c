@@ -181,6 +181,8 @@ static int run_many(struct procs_rank *rank, void *arg)
     if (all == NULL || setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
+    if (wring_barrier(wring_session_world(session), NULL, NULL) != WRING_OK)
+        return 2; /* what calls are received into comes with the first one */
     unsigned before = open_files();
     for (uint32_t i = 0; i < BUFFERS; i++)
         if (!make(rank, session, all, i))

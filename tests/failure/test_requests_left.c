@@ -119,9 +119,9 @@ static void destroy_early(struct wring_session *session, uint32_t rank, void *ar
 {
     struct held *held = &((struct held *)arg)[rank];
     uint32_t both[] = {0, 1};
-    struct wring_group *group = NULL, *next = NULL;
+    struct wring_group *world = wring_session_world(session), *group = NULL, *next = NULL;
 
-    REQUIRE(wring_group_create(session, both, 2, &group) == WRING_OK, "group");
+    REQUIRE(wring_group_create(world, both, 2, 0, DEADLINE_NS, &group) == WRING_OK, "group");
     for (size_t i = 0; i < REQUESTS; i++)
         held->data[i][0] = (float)(rank + i);
     REQUIRE(start(group, held) == REQUESTS, "requests");
@@ -130,7 +130,8 @@ static void destroy_early(struct wring_session *session, uint32_t rank, void *ar
         wait_for(held, i, WRING_OK);
         CHECK(held->data[i][0] == (float)(2 * i + 1), "request %zu", i);
     }
-    REQUIRE(wring_group_create(session, both, 2, &next) == WRING_OK, "group after it");
+    REQUIRE(wring_group_create(world, both, 2, 0, DEADLINE_NS, &next) == WRING_OK,
+            "group after it");
     CHECK(wring_barrier(next, NULL, NULL) == WRING_OK, "barrier");
     wring_group_destroy(next);
 }
@@ -145,9 +146,9 @@ static void destroy_and_leave(struct wring_session *session, uint32_t rank, void
 {
     struct held *held = &((struct held *)arg)[rank];
     uint32_t both[] = {0, 1};
-    struct wring_group *group = NULL;
+    struct wring_group *world = wring_session_world(session), *group = NULL;
 
-    REQUIRE(wring_group_create(session, both, 2, &group) == WRING_OK, "group");
+    REQUIRE(wring_group_create(world, both, 2, 0, DEADLINE_NS, &group) == WRING_OK, "group");
     if (rank == 0)
         start(group, held);
     wring_group_destroy(group);
@@ -163,11 +164,11 @@ static void destroy_beside_bucket(struct wring_session *session, uint32_t rank, 
 {
     struct held *held = &((struct held *)arg)[rank];
     uint32_t both[] = {0, 1};
-    struct wring_group *group = NULL, *next = NULL;
+    struct wring_group *world = wring_session_world(session), *group = NULL, *next = NULL;
     struct wring_bucket *bucket;
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
 
-    REQUIRE(wring_group_create(session, both, 2, &group) == WRING_OK, "group");
+    REQUIRE(wring_group_create(world, both, 2, 0, DEADLINE_NS, &group) == WRING_OK, "group");
     params.name = "b";
     params.data = held->data;
     params.elems = 4;
@@ -179,7 +180,8 @@ static void destroy_beside_bucket(struct wring_session *session, uint32_t rank, 
     CHECK(wring_bucket_wait(bucket, DEADLINE_NS, NULL) == WRING_OK, "wait");
     CHECK(wring_bucket_drop(bucket) == WRING_OK, "drop");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
-    REQUIRE(wring_group_create(session, both, 2, &next) == WRING_OK, "group after it");
+    REQUIRE(wring_group_create(world, both, 2, 0, DEADLINE_NS, &next) == WRING_OK,
+            "group after it");
     wring_group_destroy(next);
 }
 

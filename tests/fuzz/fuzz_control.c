@@ -8,10 +8,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct wring_control control;
     memset(&control, 'x', sizeof(control));
     if (wring_control_parse(data, size, &control)) {
-        FUZZ_CHECK(control.kind >= WRING_CONTROL_HEARTBEAT &&
-                       control.kind <= WRING_CONTROL_STANDSTILL,
+        FUZZ_CHECK(control.kind >= WRING_CONTROL_HEARTBEAT && control.kind < WRING_CONTROL_END,
                    "kind %d", control.kind);
-        FUZZ_CHECK(memchr(control.text, '\0', sizeof(control.text)) != NULL, "endless text");
+        FUZZ_CHECK(wring_control_has_body(control.kind) ||
+                       memchr(control.text, '\0', sizeof(control.text)) != NULL,
+                   "endless text");
+        FUZZ_CHECK(control.bytes <= sizeof(control.body), "%u bytes", control.bytes);
         FUZZ_CHECK(size <= WRING_SEND_MAX, "%zu bytes", size);
     }
     return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What another rank of the job says when ranks open, commit and make groups. Rank 0 is a real
+ * What another rank of the job says when ranks open and commit. Rank 0 is a real
  * session. What rank 1 says to it was recorded from a real one at the start, which stays there idle
  * to keep the connection; every run says the same again, but for some changes. Said unchanged,
  * rank 0 succeeds; else it succeeds or fails with one clean line, and can do it again either way.
  *
- * Input: what to do (1 byte: 0 commit, 1 make a group, else open), then changes, each
+ * Input: what to do (1 byte: 0 commit, else open), then changes, each
  * message (1 byte), kind (1), place (2), n (1), and for kinds 0 and 1 that many bytes.
  */
 #include <pthread.h>
@@ -27,7 +27,6 @@ enum change {
 
 enum deed {
     COMMIT,
-    GROUP,
     OPEN,
     DEEDS
 };
@@ -186,16 +185,6 @@ static enum wring_status open_session(struct wring_bootstrap *bootstrap, wring_l
     return wring_session_open(&params, out);
 }
 
-static enum wring_status make_group(struct wring_session *session)
-{
-    static const uint32_t both[] = {0, 1};
-    struct wring_group *group;
-    enum wring_status status = wring_group_create(session, both, 2, &group);
-    if (status == WRING_OK && session == sessions[0])
-        wring_group_destroy(group);
-    return status;
-}
-
 static void record_from(uint32_t rank, enum deed deed)
 {
     if (rank == 0)
@@ -222,8 +211,6 @@ static void do_all(uint32_t rank, struct wring_bootstrap *bootstrap)
         FUZZ_CHECK(wring_bucket_register(*session, &params[i], &bucket) == WRING_OK, "bucket");
     record_from(rank, COMMIT);
     FUZZ_CHECK(wring_session_commit(*session) == WRING_OK, "rank %u does not commit", rank);
-    record_from(rank, GROUP);
-    FUZZ_CHECK(make_group(*session) == WRING_OK, "rank %u makes no group", rank);
 }
 
 static void *be_rank_1(void *arg)
@@ -263,14 +250,14 @@ static enum wring_status do_once(enum deed deed, struct fuzz_input changes)
     lines = 0;
     if (deed == OPEN)
         return try_to_open();
-    return deed == COMMIT ? wring_session_commit(sessions[0]) : make_group(sessions[0]);
+    return wring_session_commit(sessions[0]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     struct fuzz_input changes = {input, size};
     uint32_t choice = fuzz_take(&changes, 1);
-    enum deed deed = choice < OPEN ? (enum deed)choice : OPEN;
+    enum deed deed = choice == COMMIT ? COMMIT : OPEN;
 
     if (sessions[0] == NULL)
         prepare();

@@ -358,8 +358,12 @@ static enum wring_status run_phase(struct run *run, const struct program_phase *
 static enum wring_status create_group(struct run *run, uint32_t group)
 {
     uint32_t ranks[PROGRAM_RANKS], n = program_members(run->p, group, ranks);
-    bool mine = is_mine(run, group);
-    return note(run, wring_group_create(run->session, ranks, mine ? n : 0, &run->groups[group]),
+
+    if (!is_mine(run, group))
+        return WRING_OK;
+    return note(run,
+                wring_group_create(wring_session_world(run->session), ranks, n, group,
+                                   WRING_FOREVER, &run->groups[group]),
                 "create group", NULL);
 }
 

@@ -37,18 +37,18 @@ static bool parse(const uint8_t *data, size_t bytes, struct wring_control *out)
 static void messages_come_back_as_they_went(void)
 {
     static const struct wring_control all[] = {
-        {WRING_CONTROL_HEARTBEAT, 0, 0, 0, ""},
-        {WRING_CONTROL_CREDIT, 3, 1, 6, ""},
-        {WRING_CONTROL_CREDIT, UINT32_MAX, UINT32_MAX, UINT32_MAX, ""},
-        {WRING_CONTROL_ABORT, WRING_ERR_PEER, UINT32_MAX, 0, "rank 3 is lost: it died"},
-        {WRING_CONTROL_ABORT, WRING_ERR_FRAME, 2, 0, ""},
-        {WRING_CONTROL_BYE, 0, 0, 0, ""},
-        {WRING_CONTROL_BYE_ACK, 0, 0, 0, ""},
-        {WRING_CONTROL_CLOCK, 0, 0, 41, ""},
-        {WRING_CONTROL_CLOCK_ACK, 0xdeadbeef, 0x12, 41, ""},
-        {WRING_CONTROL_CALL, 3, 1, 12, "0123456789abcdef|barrier|seed=0"},
-        {WRING_CONTROL_STANDSTILL, 3, 1, 12, "1 5 7 0 10 8 0 0 2 1 8"},
-        {WRING_CONTROL_WELCOME, 0, 0, 0, ""},
+        {WRING_CONTROL_HEARTBEAT, 0, 0, 0, {""}, 0},
+        {WRING_CONTROL_CREDIT, 3, 1, 6, {""}, 0},
+        {WRING_CONTROL_CREDIT, UINT32_MAX, UINT32_MAX, UINT32_MAX, {""}, 0},
+        {WRING_CONTROL_ABORT, WRING_ERR_PEER, UINT32_MAX, 0, {"rank 3 is lost: it died"}, 0},
+        {WRING_CONTROL_ABORT, WRING_ERR_FRAME, 2, 0, {""}, 0},
+        {WRING_CONTROL_BYE, 0, 0, 0, {""}, 0},
+        {WRING_CONTROL_BYE_ACK, 0, 0, 0, {""}, 0},
+        {WRING_CONTROL_CLOCK, 0, 0, 41, {""}, 0},
+        {WRING_CONTROL_CLOCK_ACK, 0xdeadbeef, 0x12, 41, {""}, 0},
+        {WRING_CONTROL_CALL, 3, 1, 12, {"0123456789abcdef|barrier|seed=0"}, 0},
+        {WRING_CONTROL_STANDSTILL, 3, 1, 12, {"1 5 7 0 10 8 0 0 2 1 8"}, 0},
+        {WRING_CONTROL_WELCOME, 0, 0, 0, {""}, 0},
     };
     struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     send_answer = WRING_OK;
@@ -70,7 +70,7 @@ static void a_credit_has_these_bytes(void)
 {
     static const uint8_t want[16] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0};
     struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
-    struct wring_control credit = {WRING_CONTROL_CREDIT, 3, 1, 6, ""};
+    struct wring_control credit = {WRING_CONTROL_CREDIT, 3, 1, 6, {""}, 0};
     send_answer = WRING_OK;
     CHECK(wring_control_send(&peer, &credit) == WRING_OK, "send");
     CHECK(sent_bytes == 16 && memcmp(sent, want, 16) == 0, "other bytes");
@@ -85,6 +85,27 @@ static void the_longest_text_fits(void)
     CHECK(wring_control_send(&peer, &abort_it) == WRING_OK, "send");
     CHECK(sent_bytes == WRING_SEND_MAX && parse(sent, sent_bytes, &got), "%zu", sent_bytes);
     CHECK(strcmp(got.text, abort_it.text) == 0, "text");
+}
+
+/** Bytes that are no text come as they went, whatever they are. */
+static void bodies_come_as_they_went(void)
+{
+    static const enum wring_control_kind kinds[] = {WRING_CONTROL_FORM, WRING_CONTROL_PAIR};
+    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+
+    send_answer = WRING_OK;
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+        for (uint32_t n = 0; n <= WRING_CONTROL_BODY; n += 48) {
+            struct wring_control out = {.kind = kinds[k], .a = 1, .b = 2, .c = 3, .bytes = n}, got;
+            for (uint32_t i = 0; i < n; i++)
+                out.body[i] = (uint8_t)(i * 7 + k);
+            CHECK(wring_control_send(&peer, &out) == WRING_OK, "send");
+            REQUIRE(parse(sent, sent_bytes, &got), "kind %d of %u bytes", (int)kinds[k], n);
+            CHECK(got.bytes == n && memcmp(got.body, out.body, n) == 0 && got.a == 1 &&
+                      got.b == 2 && got.c == 3,
+                  "kind %d of %u bytes", (int)kinds[k], n);
+            wring_test_free_guarded();
+        }
 }
 
 static void what_cannot_be_sent_is_no_sign_of_life(void)
@@ -104,7 +125,7 @@ static void what_cannot_be_sent_is_no_sign_of_life(void)
 static void others_are_refused(void)
 {
     uint8_t bytes[300];
-    for (uint32_t kind = 0; kind < 12; kind++)
+    for (uint32_t kind = 0; kind < 16; kind++)
         for (size_t n = 0; n <= sizeof(bytes); n++) {
             struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
             memset(bytes, 'a', sizeof(bytes));
@@ -112,7 +133,8 @@ static void others_are_refused(void)
             bytes[0] = (uint8_t)kind;
             bool known = kind >= WRING_CONTROL_HEARTBEAT && kind < WRING_CONTROL_END;
             bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
-                           kind == WRING_CONTROL_STANDSTILL) &&
+                           kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FORM ||
+                           kind == WRING_CONTROL_PAIR) &&
                           n > 16 && n <= WRING_SEND_MAX;
             bool want = known && (n == 16 || texted);
             CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);
@@ -156,9 +178,12 @@ static void noise_is_no_danger(void)
         for (size_t i = 0; i < n; i++)
             bytes[i] = (uint8_t)(wring_test_random(&random) >> 9);
         if (n >= 4 && round % 2 == 0)
-            wring_put_u32(bytes, wring_test_random(&random) % 10);
+            wring_put_u32(bytes, wring_test_random(&random) % (WRING_CONTROL_END + 1));
         if (parse(bytes, n, &got))
-            CHECK(memchr(got.text, 0, sizeof(got.text)) != NULL && got.kind >= 1 && got.kind <= 9,
+            CHECK(got.kind >= 1 && got.kind < WRING_CONTROL_END &&
+                      (wring_control_has_body(got.kind)
+                           ? got.bytes <= sizeof(got.body)
+                           : memchr(got.text, 0, sizeof(got.text)) != NULL),
                   "round %u", round);
         wring_test_free_guarded();
     }
@@ -170,6 +195,7 @@ int main(int argc, char **argv)
         {"messages_come_back_as_they_went", messages_come_back_as_they_went},
         {"a_credit_has_these_bytes", a_credit_has_these_bytes},
         {"the_longest_text_fits", the_longest_text_fits},
+        {"bodies_come_as_they_went", bodies_come_as_they_went},
         {"what_cannot_be_sent_is_no_sign_of_life", what_cannot_be_sent_is_no_sign_of_life},
         {"others_are_refused", others_are_refused},
         {"texts_are_tame", texts_are_tame},

@@ -65,17 +65,18 @@ static void list_levels(struct wring_calibration *job, const uint32_t *first, ui
 static enum wring_status make_groups(struct wring_calibration *job, const uint32_t *peers,
                                      const uint32_t *leaders)
 {
+    struct wring_group *world = wring_session_world(job->session);
     enum wring_status status = WRING_OK;
     bool leads = false;
 
     for (uint32_t i = 0; i < job->machine.nodes; i++)
         leads = leads || leaders[i] == job->rank;
     if (job->machine.ranks_per_node > 1)
-        status = wring_group_create(job->session, peers, job->machine.ranks_per_node,
-                                    &job->levels[WRING_LEVEL_INTRA]);
-    if (status == WRING_OK && job->machine.nodes > 1)
-        status = wring_group_create(job->session, leaders, leads ? job->machine.nodes : 0,
-                                    leads ? &job->levels[WRING_LEVEL_INTER] : NULL);
+        status = wring_group_create(world, peers, job->machine.ranks_per_node, WRING_LEVEL_INTRA,
+                                    WRING_FOREVER, &job->levels[WRING_LEVEL_INTRA]);
+    if (status == WRING_OK && job->machine.nodes > 1 && leads)
+        status = wring_group_create(world, leaders, job->machine.nodes, WRING_LEVEL_INTER,
+                                    WRING_FOREVER, &job->levels[WRING_LEVEL_INTER]);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "transport/collective/collective.h"
 #include "transport/control.h"
+#include "transport/pairs.h"
 
 #define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define FIRST_LOOK_NS (1 * WRING_NS_PER_MS)      /* nearly all calls are through by then */
@@ -120,6 +121,8 @@ static void write_statement(const struct wring_calls *calls, uint32_t number,
 static bool state_to(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel_out *out = &collective->scatter->out[member];
+    if (out->name.id == WRING_NO_CHANNEL)
+        return wring_pairs_want(collective->scatter->pairs, member) != WRING_ERR_AGAIN;
     struct wring_control control = {.kind = WRING_CONTROL_CALL,
                                     .a = out->name.id,
                                     .b = out->name.generation,

@@ -23,6 +23,13 @@ size_t wring_collective_slot_memory(const struct wring_collective *collective)
     return (size_t)(collective->send_tasks + collective->reduce_tasks) * slot_stride(collective);
 }
 
+void wring_collective_give_slots(struct wring_collective *collective, uint8_t *base)
+{
+    collective->slots_base = base;
+    for (uint32_t i = 0; i < collective->send_tasks + collective->reduce_tasks; i++)
+        collective->tasks[i].slot = base + (size_t)i * slot_stride(collective);
+}
+
 static enum wring_status prepare_task(struct wring_collective *collective, uint32_t i)
 {
     struct wring_task *task = &collective->tasks[i];

@@ -217,6 +217,9 @@ void wring_collective_trace_arrived(const struct wring_collective *collective, u
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);
 
+/** There are slots after all: slots_base, which was NULL, is that. */
+void wring_collective_give_slots(struct wring_collective *collective, uint8_t *base);
+
 /** Free what prepare allocated. Zeroed memory is fine. */
 void wring_collective_finish(struct wring_collective *collective);
 

@@ -8,6 +8,7 @@
 
 #include "transport/collective/collective.h"
 #include "transport/control.h"
+#include "transport/pairs.h"
 
 #define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define FIELDS 11
@@ -193,6 +194,10 @@ static void state_to(const struct wring_collective *collective, uint32_t member)
     const struct wring_channel *channel =
         collective->scatter != NULL ? collective->scatter : collective->gather;
     const struct wring_channel_out *out = &channel->out[member];
+    if (out->name.id == WRING_NO_CHANNEL) {
+        wring_pairs_want(channel->pairs, member);
+        return;
+    }
     struct wring_statement statement = make_statement(collective, member);
     struct wring_control control = {.kind = WRING_CONTROL_STANDSTILL,
                                     .a = out->name.id,

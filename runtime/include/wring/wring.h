@@ -16,11 +16,11 @@
  *     }
  *     wring_session_close(session);
  *
- * Threads: a session's setup calls (open, register, commit, close, groups) come from one thread at
- * a time. Post, test and wait may come from any thread, one at a time per bucket or request.
- * wring_session_close() may be called while other threads are inside the session: their calls
- * return WRING_ERR_CLOSED. Several sessions, also several ranks of one job, may live in one
- * process.
+ * Threads: a session's setup calls (open, register, commit, close) come from one thread at a time.
+ * Groups may be made by several threads at once. Post, test and wait may come from any thread, one
+ * at a time per bucket or request. wring_session_close() may be called while other threads are
+ * inside the session: their calls return WRING_ERR_CLOSED. Several sessions, also several ranks of
+ * one job, may live in one process.
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. A step
@@ -318,20 +318,35 @@ enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
 
 /**
- * Make a group. Collective over the whole session: every rank calls, with the group it will be in.
- * A rank may be in any number of groups, with operations under way in all of them. Each keeps slots
- * for what its members may send ahead and for what it sends: 7 MiB with two members, about 10 MiB
- * with 4 to 16, 33 MiB with 64. Where a device does not pin them, pages are taken as they are used.
- * @param ranks  [n] ascending session ranks, the caller's among them; n = 0: in no group
- * @param out    out: NULL when n is 0; may itself be NULL then
+ * Make a group of members of another one. The new group's members call this, and nobody else; they
+ * pass the same ranks in the same order, and the same tag. The order numbers the members: ranks[0]
+ * becomes member 0. A rank may be in any number of groups, with operations under way in all of
+ * them. Exchanges of other groups go on meanwhile.
+ *
+ * The tag tells apart groups of the same ranks that are made at the same time: several threads may
+ * make groups at once if each has a tag of its own. The same ranks and tag may be used again later;
+ * that makes another group.
+ *
+ * A group that nobody uses takes little memory. What it receives into is allocated with its first
+ * operation.
+ *
+ * @param parent      members of it are meant; it may be destroyed later, the new group stays
+ * @param ranks       [n] members' numbers in the parent, in any order, each once; the caller's own
+ *                    is among them
+ * @param timeout_ns  how long to wait for the others; WRING_FOREVER: until they come or one is lost
+ *
+ * Threads: safe. Errors: WRING_ERR_INVALID (ranks); WRING_ERR_TIMEOUT (the log names a rank that
+ * did not call; the parent stays usable, and all may try again); WRING_ERR_MISMATCH (members have a
+ * setting otherwise; the log names both); WRING_ERR_BUSY (another thread makes one of the same
+ * ranks and tag); WRING_ERR_NO_MEMORY; WRING_ERR_PEER.
  */
-enum wring_status wring_group_create(struct wring_session *session, const uint32_t *ranks,
-                                     uint32_t n, struct wring_group **out);
+enum wring_status wring_group_create(struct wring_group *parent, const uint32_t *ranks, uint32_t n,
+                                     uint64_t tag, uint64_t timeout_ns, struct wring_group **out);
 
 /**
- * Give a group back. If no request or bucket uses the group, the library frees it at once. If one
- * does, its exchanges go on, and the library frees the group after the last of them is gone. NULL
- * is fine.
+ * Give a group back; the other members need not. If no request or bucket uses the group, the
+ * library frees it at once. If one does, its exchanges go on, and the library frees the group after
+ * the last of them is gone. NULL is fine.
  */
 void wring_group_destroy(struct wring_group *group);
 

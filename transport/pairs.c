@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/pairs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "transport/fabric_connect.h"
+
+/** One other member. */
+struct wring_pair {
+    bool told;                   /* it knows our slots, */
+    bool heard;                  /* and we know its own */
+    bool owes;                   /* it is to be told, and there was no room */
+    struct wring_control *early; /* what it told before the group had formed here */
+};
+
+static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t member)
+{
+    return &pairs->engine->fabric->peers[pairs->collective->members.ranks[member]];
+}
+
+enum wring_status wring_pairs_add(struct wring_pairs *pairs)
+{
+    struct wring_engine *engine = pairs->engine;
+
+    pairs->pair = calloc(pairs->collective->members.n, sizeof(*pairs->pair));
+    if (pairs->pair == NULL)
+        return WRING_ERR_NO_MEMORY;
+    pairs->next = engine->pairs;
+    engine->pairs = pairs;
+    wring_channel_unpair(pairs->collective->scatter, pairs);
+    wring_channel_unpair(pairs->collective->gather, pairs);
+    return WRING_OK;
+}
+
+void wring_pairs_finish(struct wring_pairs *pairs)
+{
+    if (pairs->pair == NULL)
+        return;
+    struct wring_pairs **at = &pairs->engine->pairs;
+    while (*at != pairs)
+        at = &(*at)->next;
+    *at = pairs->next;
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++)
+        free(pairs->pair[i].early);
+    free(pairs->pair);
+    pairs->pair = NULL;
+    wring_imports_finish(&pairs->imports);
+    wring_block_finish(&pairs->slots);
+}
+
+/* ---- what others write into ---- */
+
+static size_t board_offset(const struct wring_pairs *pairs)
+{
+    size_t bytes = 2 * pairs->channel_bytes;
+    return (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
+}
+
+static enum wring_status make_board(struct wring_pairs *pairs)
+{
+    struct wring_collective *collective = pairs->collective;
+    uint8_t *memory = (uint8_t *)pairs->slots.memory.base + board_offset(pairs);
+    enum wring_status status =
+        wring_mapped_create(collective->members, pairs->board_room, memory, &collective->mapped);
+    if (status == WRING_OK)
+        pairs->made_board(pairs);
+    return status;
+}
+
+/** Slots for all members, of which those take pages that are used; with the first pair. */
+static enum wring_status make_slots(struct wring_pairs *pairs)
+{
+    if (pairs->slots.memory.base != NULL)
+        return WRING_OK;
+    size_t board = pairs->boards ? wring_mapped_memory(pairs->board_room) : 0;
+    enum wring_status status =
+        wring_block_alloc(pairs->engine->fabric, board_offset(pairs) + board, &pairs->slots);
+    if (status != WRING_OK)
+        return status;
+    uint8_t *memory = pairs->slots.memory.base;
+    pairs->collective->scatter->memory = memory;
+    pairs->collective->gather->memory = memory + pairs->channel_bytes;
+    return pairs->boards ? make_board(pairs) : WRING_OK;
+}
+
+static void fail(struct wring_pairs *pairs, uint32_t member, enum wring_status status)
+{
+    struct wring_fabric *fabric = pairs->engine->fabric;
+    uint32_t rank = peer_of(pairs, member)->rank;
+    bool ours = status == WRING_ERR_NO_MEMORY || status == WRING_ERR_SYSTEM;
+
+    wring_fabric_fail(fabric, status, (int32_t)(ours ? fabric->rank : rank),
+                      "rank %" PRIu32 " cannot exchange with rank %" PRIu32 " in a group: %s",
+                      fabric->rank, rank, wring_status_text(status));
+}
+
+/* ---- telling ---- */
+
+static void write_body(const struct wring_pairs *pairs, uint32_t member,
+                       struct wring_control *control)
+{
+    const struct wring_collective *collective = pairs->collective;
+    struct wring_region *region = pairs->slots.regions[peer_of(pairs, member)->device];
+    uint8_t *body = control->body;
+
+    memcpy(body, pairs->key.bytes, sizeof(pairs->key.bytes));
+    wring_put_u64(body + 16, pairs->generation);
+    wring_put_u32(body + 24, collective->scatter->name.generation);
+    wring_put_u32(body + 28, collective->gather->name.generation);
+    size_t bytes = region->provider->ops->region_export(region, body + 36);
+    wring_put_u32(body + 32, (uint32_t)bytes);
+    control->bytes = 36 + (uint32_t)bytes;
+}
+
+/** @return WRING_ERR_AGAIN: not yet */
+static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
+{
+    struct wring_control control = {.kind = WRING_CONTROL_PAIR,
+                                    .a = pairs->collective->scatter->name.id,
+                                    .b = pairs->collective->gather->name.id};
+    struct wring_peer *peer = peer_of(pairs, member);
+    struct wring_pair *pair = &pairs->pair[member];
+
+    if (peer->state != WRING_PEER_READY) /* only then is it known which device leads to it */
+        return wring_connect_dial(pairs->engine->fabric, peer);
+    enum wring_status status = make_slots(pairs);
+    if (status == WRING_OK && pairs->slots.regions[peer->device] == NULL)
+        status = WRING_ERR_UNSUPPORTED;
+    if (status != WRING_OK) {
+        fail(pairs, member, status);
+        return status;
+    }
+    write_body(pairs, member, &control);
+    status = wring_control_send(peer, &control);
+    pair->told = status == WRING_OK;
+    pair->owes = status == WRING_ERR_AGAIN;
+    pairs->owes |= pair->owes;
+    pairs->engine->owes_pairs |= pair->owes;
+    return status;
+}
+
+enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member)
+{
+    struct wring_pair *pair = &pairs->pair[member];
+    if (pair->told)
+        return peer_of(pairs, member)->state == WRING_PEER_READY ? WRING_ERR_AGAIN
+                                                                 : WRING_ERR_CLOSED;
+    enum wring_status status = tell(pairs, member);
+    return status == WRING_OK ? WRING_ERR_AGAIN : status;
+}
+
+void wring_pairs_poll(struct wring_engine *engine)
+{
+    engine->owes_pairs = false;
+    for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
+        if (!at->owes)
+            continue;
+        at->owes = false;
+        for (uint32_t i = 0; i < at->collective->members.n; i++)
+            if (at->pair[i].owes && engine->fabric->state == WRING_FABRIC_WORKING)
+                tell(at, i);
+    }
+}
+
+/* ---- hearing ---- */
+
+/** What a member says of itself. */
+struct words {
+    struct wring_group_key key;
+    uint64_t generation;
+    struct wring_channel_name scatter, gather;
+    const void *region;
+    uint32_t region_bytes;
+};
+
+static bool read_words(const struct wring_control *control, struct words *out)
+{
+    struct wring_reader in = {control->body, control->bytes, false};
+    const void *key = wring_read(&in, sizeof(out->key.bytes));
+
+    out->generation = wring_read_u64(&in);
+    out->scatter = (struct wring_channel_name){control->a, wring_read_u32(&in)};
+    out->gather = (struct wring_channel_name){control->b, wring_read_u32(&in)};
+    out->region_bytes = wring_read_u32(&in);
+    out->region = wring_read(&in, out->region_bytes);
+    if (in.failed || in.bytes > 0 || key == NULL || out->region_bytes == 0 ||
+        out->generation == 0 || control->a >= WRING_CHANNELS_MAX ||
+        control->b >= WRING_CHANNELS_MAX)
+        return false;
+    memcpy(out->key.bytes, key, sizeof(out->key.bytes));
+    return true;
+}
+
+static void set_out(struct wring_channel *channel, uint32_t member, struct wring_remote *remote,
+                    struct wring_channel_name name, uint64_t offset)
+{
+    struct wring_channel_out *out = &channel->out[member];
+    out->remote = remote;
+    out->name = name;
+    out->offset = offset + wring_channel_memory(1, channel->window, channel->slot_bytes) *
+                               channel->members.me;
+    channel->owes_credits = channel->fabric->owes_credits = true;
+}
+
+static enum wring_status connect(struct wring_pairs *pairs, uint32_t member,
+                                 const struct words *words)
+{
+    struct wring_collective *collective = pairs->collective;
+    struct wring_remote *remote;
+    enum wring_status status = make_slots(pairs);
+
+    if (status == WRING_OK)
+        status = wring_imports_add_key(&pairs->imports, peer_of(pairs, member), words->region,
+                                       words->region_bytes, &remote);
+    if (status == WRING_OK && pairs->boards)
+        status = wring_mapped_connect(collective->mapped, member, remote, board_offset(pairs));
+    if (status != WRING_OK)
+        return status;
+    set_out(collective->scatter, member, remote, words->scatter, 0);
+    set_out(collective->gather, member, remote, words->gather, pairs->channel_bytes);
+    pairs->pair[member].heard = true;
+    collective->runnable = true;
+    pairs->engine->kick = true;
+    return WRING_OK;
+}
+
+static void hear(struct wring_pairs *pairs, uint32_t member, const struct words *words)
+{
+    struct wring_pair *pair = &pairs->pair[member];
+    enum wring_status status = connect(pairs, member, words);
+
+    if (status != WRING_OK)
+        fail(pairs, member, status);
+    else if (!pair->told)
+        tell(pairs, member);
+}
+
+/** One that is still forming has no generation that could differ. */
+static struct wring_pairs *find(const struct wring_engine *engine, const struct words *words)
+{
+    struct wring_pairs *forming = NULL;
+    for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
+        if (!wring_group_key_equal(&at->key, &words->key))
+            continue;
+        if (at->generation == words->generation)
+            return at;
+        if (at->generation == 0)
+            forming = at;
+    }
+    return forming;
+}
+
+static void keep(struct wring_pairs *pairs, uint32_t member, const struct wring_control *control)
+{
+    struct wring_control **early = &pairs->pair[member].early;
+
+    if (*early == NULL)
+        *early = malloc(sizeof(**early));
+    if (*early == NULL)
+        fail(pairs, member, WRING_ERR_NO_MEMORY);
+    else
+        **early = *control;
+}
+
+void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
+                       const struct wring_control *control)
+{
+    struct words words;
+    bool sound = read_words(control, &words);
+    struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
+
+    if (sound && pairs == NULL)
+        return; /* of a group that is gone */
+    uint32_t member =
+        sound ? wring_members_find(&pairs->collective->members, peer->rank) : UINT32_MAX;
+    if (!sound || member == pairs->collective->members.n || pairs->pair[member].heard) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " sent a malformed word of where its slots lie",
+                          peer->rank);
+        return;
+    }
+    if (pairs->generation == 0)
+        keep(pairs, member, control);
+    else
+        hear(pairs, member, &words);
+}
+
+void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards)
+{
+    pairs->generation = generation;
+    pairs->boards = boards;
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
+        struct wring_control *early = pairs->pair[i].early;
+        struct words words;
+        pairs->pair[i].early = NULL;
+        if (early != NULL && pairs->engine->fabric->state == WRING_FABRIC_WORKING &&
+            read_words(early, &words) && words.generation == generation)
+            hear(pairs, i, &words);
+        free(early);
+    }
+}
+
+void wring_pairs_given_up(void *arg, struct wring_peer *peer, const struct wring_group_key *key)
+{
+    struct wring_engine *engine = arg;
+    struct wring_pairs *latest = NULL;
+
+    for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next)
+        if (wring_group_key_equal(&at->key, key) && at->generation > 0 &&
+            (latest == NULL || at->generation > latest->generation))
+            latest = at;
+    if (latest != NULL)
+        atomic_store_explicit(&latest->given_up, peer->rank + 1, memory_order_relaxed);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A group's members two by two. Nothing of a pair is there before its first piece: then either
+ * member tells the other what its ends of the two channels are called and where its slots lie, and
+ * the other one answers with as much. What a group receives into is allocated with its first pair.
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_PAIRS_H
+#define WRING_TRANSPORT_PAIRS_H
+
+#include "transport/collective/collective.h"
+#include "transport/formation.h"
+
+struct wring_pair;
+
+struct wring_pairs {
+    /* the owner's, set before wring_pairs_add() */
+    struct wring_engine *engine;
+    struct wring_collective *collective; /* of the group, with its two channels */
+    struct wring_group_key key;
+    size_t channel_bytes;                          /* of all slots of one channel */
+    size_t board_room;                             /* of a board, if there are to be any; 0: none */
+    void (*made_board)(struct wring_pairs *pairs); /* collective->mapped is there */
+    void *owner;
+
+    uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
+    bool boards;         /* all members have one for what is flat */
+    struct wring_block slots;
+    struct wring_imports imports;
+    struct wring_pair *pair; /* [members] */
+    bool owes;               /* an answer could not be sent yet */
+    atomic_uint given_up;    /* + 1: a rank that has not made the group, though we have; else 0 */
+    struct wring_pairs *next;
+};
+
+/** Pairs can be told from now on. The channels have their names. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_pairs_add(struct wring_pairs *pairs);
+
+/** What is told of it is dropped from now on. Zeroed memory is fine. */
+void wring_pairs_finish(struct wring_pairs *pairs);
+
+/** The group has formed: take what members have told meanwhile. */
+void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards);
+
+/** There is something for a member of which we do not know where it goes. @return WRING_ERR_AGAIN,
+ *  or those of wring_control_deliver() */
+enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member);
+
+/** A control message of kind PAIR. It may fail the job. */
+void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
+                       const struct wring_control *control);
+
+/** Send the answers that could not be sent. */
+void wring_pairs_poll(struct wring_engine *engine);
+
+/** A member has taken back what it said of a group that we have: no call can be made in it. */
+void wring_pairs_given_up(void *engine, struct wring_peer *peer, const struct wring_group_key *key);
+
+#endif
