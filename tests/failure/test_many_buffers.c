@@ -30,7 +30,7 @@ static void hear(void *arg, enum wring_log_level level, const char *module, cons
     struct heard *heard = arg;
     (void)module;
     if (strstr(text, "elements, codec none") != NULL) {
-        bool mapped = strstr(text, "in place") != NULL || strstr(text, "mapped") != NULL;
+        bool mapped = strstr(text, "eager-") != NULL || strstr(text, "-direct") != NULL;
         atomic_fetch_add(mapped ? &heard->mapped : &heard->others, 1);
     } else if (level <= WRING_LOG_WARN) {
         procs_say(heard->rank, "log %s", text);
