@@ -110,6 +110,7 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     name_identity(codec);
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.rounds = (unsigned)codec->ops->n_rounds;
+    codec->info.states = (unsigned)codec->ops->n_states;
     if (codec->ops->code_sum != NULL)
         codec->info.flags |= WRING_CODEC_SUMMABLE;
     codec->info.unit = codec->ops->unit(codec);

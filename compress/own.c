@@ -116,6 +116,30 @@ static enum wring_status check_rounds(const struct complaint *complaint,
     return WRING_OK;
 }
 
+static enum wring_status check_states(const struct complaint *complaint,
+                                      const struct wring_codec_ops *ops)
+{
+    if (ops->n_states > WRING_CODEC_STATES_MAX || (ops->n_states > 0 && ops->states == NULL))
+        return complain(complaint, "states and n_states: needs at most %d of them",
+                        WRING_CODEC_STATES_MAX);
+    for (size_t i = 0; i < ops->n_states; i++) {
+        const struct wring_codec_state *state = &ops->states[i];
+        if (state->name == NULL || !is_name(state->name) || state->doc == NULL ||
+            wring_dtype_bytes(state->dtype) == 0)
+            return complain(complaint,
+                            "state %zu: needs a doc, a type and a name of "
+                            "[a-z][a-z0-9_-]*",
+                            i);
+        if ((unsigned)state->holder > WRING_CODEC_SHARED ||
+            (state->holder == WRING_CODEC_OWNER && state->count != NULL))
+            return complain(complaint,
+                            "state %s: an owner has one number for each element, and "
+                            "no count",
+                            state->name);
+    }
+    return WRING_OK;
+}
+
 static enum wring_status check_table(struct complaint *complaint,
                                      const struct wring_codec_ops *theirs)
 {
@@ -141,7 +165,9 @@ static enum wring_status check_table(struct complaint *complaint,
                         "needs scratch_bytes of at most %zu and own_bytes of at most %zu",
                         WRING_CODEC_SCRATCH_MAX, WRING_CODEC_OWN_MAX);
     enum wring_status status = check_params(complaint, &ops);
-    return status == WRING_OK ? check_rounds(complaint, &ops) : status;
+    if (status == WRING_OK)
+        status = check_rounds(complaint, &ops);
+    return status == WRING_OK ? check_states(complaint, &ops) : status;
 }
 
 enum wring_status wring_codec_check_own(const struct wring_codec_ops *const *own, char *why,

@@ -65,11 +65,10 @@ static enum wring_status check_back(const struct wring_codec *codec, char *why, 
 {
     const struct wring_codec_info *in = &codec->ways[0]->info, *out = &codec->ways[1]->info;
 
-    if (out->rounds == 0)
+    if (out->rounds == 0 && out->states == 0)
         return WRING_OK;
-    snprintf(why, why_bytes,
-             "%s>%s: rounds of %s are over before there is a sum; name another way back", in->spec,
-             out->spec, out->name);
+    snprintf(why, why_bytes, "%s>%s: only the way in has %s; name another way back", in->spec,
+             out->spec, out->rounds > 0 ? "rounds" : "state");
     return WRING_ERR_INVALID;
 }
 
@@ -108,6 +107,7 @@ static void describe(struct wring_codec *codec)
     codec->info.flags = WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) |
                         (either & WRING_CODEC_FEEDBACK) | (in->info.flags & WRING_CODEC_ALTERS);
     codec->info.rounds = in->info.rounds;
+    codec->info.states = in->info.states;
     codec->info.unit = pair_unit(codec);
 }
 

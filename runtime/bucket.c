@@ -51,7 +51,7 @@ static bool step_is_left(struct wring_bucket *bucket)
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
     bool plain = bucket->session->callers.may_mark && bucket->carrier == bucket &&
-                 bucket->watch == NULL && bucket->kept == NULL && !bucket->idle &&
+                 bucket->watch == NULL && !wring_bucket_keeps(bucket) && !bucket->idle &&
                  !bucket->collective.watched;
     bucket->committed = true;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
@@ -138,8 +138,11 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
 {
     if (step_is_left(bucket))
         return WRING_ERR_BUSY;
-    if (bucket->kept != NULL && !bucket->choice.bypass) {
-        memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
+    if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
+        if (bucket->kept != NULL)
+            memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
+        if (bucket->states != NULL)
+            wring_codec_states_keep(bucket->states);
         bucket->kept_step = bucket->collective.step;
     }
     if (bucket->idle)

@@ -3,6 +3,7 @@
 #ifndef WRING_RUNTIME_BUCKET_H
 #define WRING_RUNTIME_BUCKET_H
 
+#include "runtime/codec_states.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/commit/commit_shape.h"
 #include "runtime/progress/completions.h"
@@ -65,9 +66,10 @@ struct wring_bucket {
     int32_t priority;
     struct wring_group *group;
     struct wring_codec *codec;
+    struct wring_codec_states *states; /* what its codec keeps besides; NULL: nothing */
     float *residual;
     float *kept;        /* the residual as it was before the last post; NULL: not kept */
-    uint64_t kept_step; /* how many steps it had seen then */
+    uint64_t kept_step; /* how many steps it, or the codec's state, had seen then */
     bool loose;         /* the residual is in units of contributions everywhere: residual.h */
     bool idle;          /* and goes out with the next step, which does not hold anything back */
 
@@ -155,6 +157,12 @@ void wring_bucket_finished(struct wring_collective *collective, enum wring_statu
 
 /** Its step, if it goes past the engine, is the engine's from now on. */
 void wring_bucket_give(struct wring_bucket *bucket);
+
+/** Are its residual or its codec's state, as they were before a step, kept for a save after it? */
+static inline bool wring_bucket_keeps(const struct wring_bucket *bucket)
+{
+    return bucket->kept != NULL || (bucket->states != NULL && bucket->states->kept[0] != NULL);
+}
 
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);

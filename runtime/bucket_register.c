@@ -164,6 +164,9 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     enum wring_status status = set_codec(session, bucket, params->codec);
     if (status == WRING_OK)
         status = wring_bucket_make_residual(bucket);
+    if (status == WRING_OK)
+        status = wring_codec_states_create(bucket, strcmp(session->config.rollback, "on") == 0,
+                                           &bucket->states);
     if (status != WRING_OK) {
         wring_bucket_free(bucket);
         return status;
@@ -214,6 +217,7 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 
 void wring_bucket_free(struct wring_bucket *bucket)
 {
+    wring_codec_states_destroy(bucket->states);
     if (bucket->whole == NULL)
         wring_codec_destroy(bucket->codec);
     if (bucket->carries != NULL)

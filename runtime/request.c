@@ -340,9 +340,9 @@ static enum wring_status check_codec(struct wring_session *session, const struct
                                      enum wring_dtype dtype, enum wring_op op)
 {
     const struct wring_codec_info *info = wring_codec_info(codec);
-    if (info->flags & WRING_CODEC_FEEDBACK) {
-        wring_error(&session->log, "codec %s keeps a residual between steps: register a bucket",
-                    info->spec);
+    if (info->flags & WRING_CODEC_FEEDBACK || info->states > 0) {
+        wring_error(&session->log, "codec %s keeps %s between steps: register a bucket", info->spec,
+                    info->states > 0 ? "state" : "a residual");
         return WRING_ERR_UNSUPPORTED;
     }
     return wring_bucket_check_codec(session, "immediate call", codec, dtype, op);

@@ -3,13 +3,19 @@
 
 #include <stdlib.h>
 
+#include "compress/codec.h"
 #include "runtime/commit/legs.h"
+
+uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
+{
+    return wring_codec_encodes_own(bucket->codec) ? 0 : bucket->n_owned;
+}
 
 static void scale_owned(struct wring_bucket *bucket, float factor)
 {
     if (bucket->residual == NULL || bucket->op != WRING_AVG)
         return;
-    for (uint32_t owned = 0; owned < bucket->n_owned; owned++)
+    for (uint32_t owned = 0; owned < wring_residual_count_owned(bucket); owned++)
         for (uint64_t i = bucket->owned[owned].begin; i < bucket->owned[owned].end; i++)
             bucket->residual[i] *= factor;
 }

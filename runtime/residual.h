@@ -13,6 +13,10 @@
 
 #include "runtime/bucket.h"
 
+/** In how many places (bucket->owned) it is of sums. Where a rank encodes its own contributions to
+ *  these as well, it is of contributions everywhere. */
+uint32_t wring_residual_count_owned(const struct wring_bucket *bucket);
+
 /** Make a bucket's residual loose, as its last layout had it. No residual is fine. */
 void wring_residual_loosen(struct wring_bucket *bucket);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Residuals to and from the caller's memory, for checkpoints.
+ * Residuals, and what codecs keep besides, to and from the caller's memory, for checkpoints.
  *
- *     "wringst1"  u32 rank  u32 ranks  u32 buckets
- *     per bucket: name  u64 elements  codec spec  u64 steps made  u32 ranges
+ *     "wringst2"  u32 rank  u32 ranks  u32 buckets
+ *     per bucket: name  u64 elements  codec's identity  u64 steps made  u32 ranges of the residual
  *     per range:  u32 whose (enum wring_state_part)  u64 first element  u64 end  f32 each
- *     SHA-256 of all that
+ *                 u32 arrays of the codec
+ *     per array:  name  u32 holder (enum wring_codec_holder)  u32 bytes of each  u64 count  u32
+ * ranges per range:  u64 first  u64 end  bytes of each SHA-256 of all that
  *
  * Little endian; texts are a u32 length and their bytes. What a rank left out of its own
  * contributions is its own affair; what the owner of a shard left out of the sum belongs to the
@@ -15,8 +17,9 @@
 #define WRING_RUNTIME_STATE_INSIDE_H
 
 #include "runtime/bucket.h"
+#include "runtime/residual.h"
 
-#define WRING_STATE_MAGIC "wringst1"
+#define WRING_STATE_MAGIC "wringst2"
 #define WRING_STATE_MAGIC_BYTES (sizeof(WRING_STATE_MAGIC) - 1)
 #define WRING_STATE_DIGEST_BYTES 32
 
@@ -25,14 +28,20 @@ enum wring_state_part {
     WRING_STATE_OWNER /* of the sums that this rank owns */
 };
 
-/** In how many places its sums are this rank's. */
+/** In how many places its residual is of sums that are this rank's. */
 static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
 {
-    return bucket->carrier->n_owned;
+    return wring_residual_count_owned(bucket->carrier);
 }
 
 /** Some elements of a bucket whose sums this rank owns, counted from its own first one. */
 struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which);
+
+/** Does a bucket that is exchanged keep anything from step to step? */
+static inline bool wring_state_has(const struct wring_bucket *bucket)
+{
+    return bucket->residual != NULL || bucket->states != NULL;
+}
 
 /** Is every bucket committed, and nothing under way? Errors: WRING_ERR_INVALID, WRING_ERR_BUSY. */
 enum wring_status wring_state_check(struct wring_session *session);

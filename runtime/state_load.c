@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Residuals from the caller's memory. */
+/* Residuals, and what codecs keep, from the caller's memory. */
 #include <inttypes.h>
 
 #include "runtime/residual.h"
@@ -80,6 +80,86 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     take_range(in, bucket, (enum wring_state_part)part, &range);
 }
 
+/** Take over what of a range belongs to this rank now. */
+static void take_array(const struct input *in, struct wring_bucket *bucket, uint32_t i,
+                       const struct range *range)
+{
+    struct wring_codec_states *states = bucket->states;
+    enum wring_codec_holder holder = states->what[i].holder;
+    size_t elem_bytes = wring_codec_states_elem_bytes(states, i);
+    struct wring_span all = {0, states->counts[i]};
+    bool owner = holder == WRING_CODEC_OWNER;
+
+    if (holder == WRING_CODEC_PRIVATE && !in->own)
+        return;
+    for (uint32_t k = 0; k < (owner ? bucket->n_owned : 1); k++) {
+        struct wring_span part = owner ? bucket->owned[k] : all;
+        uint64_t first = later(range->span.begin, part.begin);
+        uint64_t last = sooner(range->span.end, part.end);
+        if (first < last)
+            memcpy((char *)states->now[i] + first * elem_bytes,
+                   range->data + (first - range->span.begin) * elem_bytes,
+                   (last - first) * elem_bytes);
+    }
+}
+
+/** Which of the bucket's arrays that is. @return n: it has none like that */
+static uint32_t find_array(const struct wring_bucket *bucket, const char *name, uint32_t holder,
+                           uint32_t elem_bytes, uint64_t count)
+{
+    const struct wring_codec_states *states = bucket->states;
+    uint32_t i = 0;
+
+    while (i < states->n &&
+           (strcmp(states->what[i].name, name) != 0 || states->what[i].holder != holder ||
+            wring_codec_states_elem_bytes(states, i) != elem_bytes || states->counts[i] != count))
+        i++;
+    return i;
+}
+
+/** One array of a codec. @param bucket  NULL, or without state: it is passed over */
+static enum wring_status read_array(struct input *in, struct wring_bucket *bucket)
+{
+    struct wring_reader *reader = &in->reader;
+    char name[WRING_CODEC_NAME_MAX];
+
+    wring_read_text(reader, name, sizeof(name));
+    uint32_t holder = wring_read_u32(reader), elem_bytes = wring_read_u32(reader);
+    uint64_t count = wring_read_u64(reader);
+    uint32_t ranges = wring_read_u32(reader), i = 0;
+    bool known = bucket != NULL && bucket->states != NULL;
+    if (reader->failed || elem_bytes == 0)
+        return WRING_ERR_FRAME;
+    if (known && (i = find_array(bucket, name, holder, elem_bytes, count)) == bucket->states->n) {
+        wring_error(&in->session->log,
+                    "bucket '%s': codec %s keeps no %s of %" PRIu64 " times %" PRIu32
+                    " bytes here, as the state has",
+                    bucket->name, wring_codec_info(bucket->codec)->spec, name, count, elem_bytes);
+        return WRING_ERR_MISMATCH;
+    }
+    for (uint32_t k = 0; k < ranges && !reader->failed; k++) {
+        struct range range = {.span.begin = wring_read_u64(reader)};
+        range.span.end = wring_read_u64(reader);
+        if (range.span.begin > range.span.end || range.span.end > count ||
+            range.span.end - range.span.begin > reader->bytes / elem_bytes)
+            return WRING_ERR_FRAME;
+        range.data = wring_read(reader, (range.span.end - range.span.begin) * elem_bytes);
+        if (range.data != NULL && known && in->apply)
+            take_array(in, bucket, i, &range);
+    }
+    return reader->failed ? WRING_ERR_FRAME : WRING_OK;
+}
+
+static enum wring_status read_arrays(struct input *in, struct wring_bucket *bucket)
+{
+    uint32_t n = wring_read_u32(&in->reader);
+    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
+
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        status = read_array(in, bucket);
+    return status;
+}
+
 static enum wring_status read_bucket(struct input *in)
 {
     char name[WRING_NAME_MAX], spec[SPEC_MAX];
@@ -96,7 +176,7 @@ static enum wring_status read_bucket(struct input *in)
     struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
-    const char *ours = bucket != NULL ? wring_codec_info(bucket->carrier->codec)->spec : "none";
+    const char *ours = bucket != NULL ? wring_codec_info(bucket->carrier->codec)->identity : "none";
     if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
         wring_error(log,
                     "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
@@ -106,10 +186,13 @@ static enum wring_status read_bucket(struct input *in)
     }
     for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
         read_range(in, bucket, elems);
+    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : read_arrays(in, bucket);
+    if (status != WRING_OK)
+        return status;
     in->steps = sooner(in->steps, steps);
     if (bucket != NULL && in->apply)
         bucket->carrier->collective.step = steps;
-    return in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
+    return WRING_OK;
 }
 
 /** Those that hold nothing back are in no state. They have made as many steps: after a failure,
@@ -117,7 +200,7 @@ static enum wring_status read_bucket(struct input *in)
 static void take_steps(const struct input *in)
 {
     for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
-        if (at->carrier->residual == NULL)
+        if (!wring_state_has(at->carrier))
             at->carrier->collective.step = in->steps;
 }
 

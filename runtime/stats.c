@@ -164,6 +164,13 @@ static const struct wring_sized bucket_sized = {
     sizeof(struct wring_bucket_stats),
 };
 
+static uint64_t state_bytes(const struct wring_bucket *bucket)
+{
+    uint64_t residuals = (bucket->residual != NULL) + (bucket->kept != NULL);
+    return residuals * bucket->elems * sizeof(*bucket->residual) +
+           wring_codec_states_bytes(bucket->states);
+}
+
 static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
 {
     if (!bucket->committed)
@@ -189,6 +196,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
         .exchange_ns = of_all(collective, collective->cost.exchange_ns),
         .codec_ns = of_all(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
+        .state_bytes = state_bytes(bucket),
         .codec_asked = asked,
         .with_codec_ns = bucket->choice.with_ns,
         .without_codec_ns = bucket->choice.without_ns,

@@ -62,6 +62,8 @@ static void fill_leg(struct wring_bucket *leg)
     collective->finished = wring_leg_finished;
     if (whole->residual != NULL && collective->work.codec != NULL)
         collective->residual = whole->residual + leg->first;
+    if (whole->states != NULL && collective->work.codec != NULL)
+        collective->states = whole->states->now;
     fill_op(leg, &collective->work);
 }
 
@@ -86,6 +88,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .gather = parts->gathers ? &bucket->gather : NULL,
         .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
         .residual = shape->raw ? NULL : bucket->residual,
+        .states = bucket->states != NULL ? bucket->states->now : NULL,
         .send_tasks = shape->send_tasks,
         .reduce_tasks = shape->reduce_tasks,
         .decode_tasks = shape->decode_tasks,

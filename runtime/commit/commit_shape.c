@@ -170,7 +170,7 @@ static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out
 {
     struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
 
-    if (!wring_algorithm_encodes_sums(&operation) || wring_codec_encodes_own(bucket->codec))
+    if (!wring_algorithm_encodes_sums(&operation))
         return false;
     struct wring_geometry geometry =
         wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,

@@ -97,6 +97,26 @@ static void take_members(struct wring_session *session, struct wring_joined *joi
     }
 }
 
+/** An array of state belongs to one bucket, and to one codec. */
+static enum wring_status check_states(const struct wring_session *session,
+                                      const struct wring_joined *joined)
+{
+    const struct wring_bucket *with = joined->carrier->states != NULL ? joined->members[0] : NULL;
+
+    for (uint32_t i = 0; i < joined->n; i++)
+        if (joined->members[i]->states != NULL)
+            with = joined->members[i];
+    if (with == NULL)
+        return WRING_OK;
+    wring_error(
+        &session->log,
+        "bucket '%s': a plan cannot carry what codec %s keeps between steps; plan without "
+        "that codec, or without the bucket",
+        with->name,
+        wring_codec_info(with->states != NULL ? with->codec : joined->carrier->codec)->spec);
+    return WRING_ERR_UNSUPPORTED;
+}
+
 static enum wring_status make_carrier(struct wring_session *session, struct wring_joined *joined,
                                       const struct wring_joined_way *way)
 {
@@ -123,7 +143,9 @@ static enum wring_status make_carrier(struct wring_session *session, struct wrin
     status = wring_bucket_make(session, &params, &joined->carrier);
     if (status != WRING_OK)
         goto free_data;
-    status = make_room_for_residuals(joined);
+    status = check_states(session, joined);
+    if (status == WRING_OK)
+        status = make_room_for_residuals(joined);
     if (status == WRING_OK)
         return WRING_OK;
 

@@ -4,15 +4,17 @@
  *
  * Input: a state without its magic and its digest, which are added here: a digest keeps out
  * accidents, not people. The session is rank 0 of 1, with buckets "a" (40 elements, int8+ef,
- * divisible: all residuals are the owner's) and "b" (30, onebit+ef, indivisible: its own).
+ * divisible: all residuals are the owner's), "b" (30, onebit+ef, indivisible: its own), and "m"
+ * (20) and "o" (50), whose codecs keep momentum of contributions and of sums.
  */
 #include <openssl/evp.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/lib/momentum.h"
 #include <wring/bootstrap.h>
 #include <wring/wring.h>
 
-#define MAGIC "wringst1"
+#define MAGIC "wringst2"
 #define MAGIC_BYTES 8
 #define DIGEST_BYTES 32
 #define SAVED_MAX 4096
@@ -35,10 +37,10 @@ static void open_session(void)
 {
     static const char *const settings[] = {"WRING_PROGRESS=caller", NULL};
     static struct wring_bootstrap *alone[1];
-    static float a[40], b[30];
+    static float a[40], b[30], m[20], o[50];
     FUZZ_CHECK(wring_bootstrap_local_create(1, alone) == WRING_OK, "no bootstrap");
     const struct wring_session_params params = {
-        .bootstrap = alone[0], .settings = settings, .log = drop_line};
+        .bootstrap = alone[0], .settings = settings, .log = drop_line, .codecs = momentum_codecs};
     FUZZ_CHECK(wring_session_open(&params, &session) == WRING_OK, "no session");
     add_bucket(&(struct wring_bucket_params){.name = "a",
                                              .data = a,
@@ -50,6 +52,9 @@ static void open_session(void)
                                              .elems = 30,
                                              .codec = "onebit+ef",
                                              .scheme = WRING_SCHEME_INDIVISIBLE});
+    add_bucket(&(struct wring_bucket_params){.name = "m", .data = m, .elems = 20, .codec = "mom"});
+    add_bucket(&(struct wring_bucket_params){
+        .name = "o", .data = o, .elems = 50, .codec = "ownmom", .scheme = WRING_SCHEME_DIVISIBLE});
     FUZZ_CHECK(wring_session_commit(session) == WRING_OK, "no commit");
 }
 

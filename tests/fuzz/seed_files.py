@@ -111,9 +111,16 @@ def span(whose, begin, end):
                                                                  *range(end - begin))
 
 
-def saved(name, elems, spec, steps, *spans):
+def saved(name, elems, spec, steps, *spans, arrays=()):
     return (text(name) + struct.pack("<Q", elems) + text(spec) +
-            struct.pack("<QI", steps, len(spans)) + b"".join(spans))
+            struct.pack("<QI", steps, len(spans)) + b"".join(spans) +
+            struct.pack("<I", len(arrays)) + b"".join(arrays))
+
+
+def array(name, holder, count, *runs, elem_bytes=4):
+    """What a codec keeps. @param runs (begin, end) that follow"""
+    return (text(name) + struct.pack("<IIQI", holder, elem_bytes, count, len(runs)) +
+            b"".join(struct.pack("<QQ", *run) + bytes((run[1] - run[0]) * elem_bytes) for run in runs))
 
 
 def state():
@@ -131,6 +138,17 @@ def state():
     write("state", "outside", struct.pack("<3I", 0, 1, 1) +
           saved("b", 30, "onebit+ef", 1, span(0, 20, 40)))
     write("state", "empty", struct.pack("<3I", 0, 1, 0))
+    version = " (version 0)"
+    m = saved("m", 20, "mom" + version, 5, arrays=[array("mom", 0, 20, (0, 20))])
+    o = saved("o", 50, "ownmom" + version, 5, arrays=[array("sums", 1, 50, (0, 32), (32, 50))])
+    write("state", "arrays", struct.pack("<3I", 0, 1, 4) + a + b + m + o)
+    write("state", "array-of-others", struct.pack("<3I", 3, 4, 2) + m + o)
+    for i, other in enumerate([array("mom", 1, 20, (0, 20)), array("mum", 0, 20, (0, 20)),
+                               array("mom", 0, 21, (0, 21)), array("mom", 0, 20, (5, 25)),
+                               array("mom", 0, 20, (0, 5), elem_bytes=8),
+                               array("mom", 0, 20, (0, 0), elem_bytes=0)]):
+        write("state", f"array-{i}", struct.pack("<3I", 0, 1, 1) +
+              saved("m", 20, "mom" + version, 5, arrays=[other]))
 
 
 def signature():

@@ -194,7 +194,7 @@ static void refused_rounds(struct wring_codec_ops other)
     wring_codec_destroy(codec);
     CHECK(wring_codec_create("int8>other", NULL, list, why, sizeof(why), &codec) ==
                   WRING_ERR_INVALID &&
-              strstr(why, "name another way back") != NULL,
+              strstr(why, "only the way in has rounds") != NULL,
           "rounds on the way back: %s", why);
     round.op = WRING_AVG;
     refuse(other, "round 0: needs");

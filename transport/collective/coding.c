@@ -69,6 +69,7 @@ static struct wring_codec_context whole_context(const struct wring_collective *c
         .rows = collective->rows,
         .columns = collective->columns,
         .statistics = wring_coding_statistics(work->coding),
+        .states = collective->states,
     };
 }
 

@@ -138,7 +138,8 @@ struct wring_collective {
     bool watched;    /* its steps are to end without anybody asking, so mapped ones in the engine */
     float *residual; /* [elems] or NULL */
     struct wring_memory_place residual_place;
-    struct wring_levels *levels;    /* hierarchical: its legs; else NULL */
+    void *const *states;         /* of the codec, from the whole bucket's element 0 on; or NULL */
+    struct wring_levels *levels; /* hierarchical: its legs; else NULL */
     struct wring_collective *whole; /* that it is a leg of: costs count there; NULL: it is none */
     uint64_t first;                 /* of the bucket's elements, that is its own first one */
     uint64_t rows, columns;         /* of the whole bucket; 0: it is no matrix */

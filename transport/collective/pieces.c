@@ -20,6 +20,7 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .rows = collective->rows,
         .columns = collective->columns,
         .statistics = wring_coding_statistics(collective->work.coding),
+        .states = collective->states,
     };
 }
 

@@ -34,6 +34,7 @@ extern "C" {
 #define WRING_CODEC_NAME_MAX 24  /* of a name, its NUL included: [a-z][a-z0-9_-]* */
 #define WRING_CODEC_PARAMS_MAX 8
 #define WRING_CODEC_ROUNDS_MAX 4
+#define WRING_CODEC_STATES_MAX 4
 
 struct wring_codec;
 
@@ -68,6 +69,8 @@ struct wring_codec_context {
     uint64_t rows, columns; /* of the tensor, row after row; 0: it is no matrix */
     const void *const *statistics; /* [rounds] what each round came to, equal on all ranks; those
                                       of later ones are undefined, as all are without rounds */
+    void *const *states; /* [states] each array from its beginning; of codecs without, and of
+                            decode where it is not told, NULL */
 };
 
 /** A parameter of a spec, as in "int8:block=512". */
@@ -89,7 +92,42 @@ struct wring_codec_info {
     const char *tier;     /* of the kernels chosen: "avx512" */
     unsigned flags;       /* of enum wring_codec_flag */
     unsigned rounds;      /* small all-reduced statistics rounds before the payload round */
+    unsigned states;      /* arrays that a bucket keeps beside the residual */
     uint64_t unit;        /* elements; 0: the whole bucket is one unit and cannot be cut */
+};
+
+/** Whose an array of state is: what becomes of it when ranks or owners change. */
+enum wring_codec_holder {
+    WRING_CODEC_PRIVATE, /* the rank's: it goes with the rank, and nobody else has a use for it */
+    WRING_CODEC_OWNER,   /* the elements': of sums, it goes to whoever owns the elements next */
+    WRING_CODEC_SHARED,  /* everybody's: all ranks have the same, and may take anybody's */
+};
+
+/**
+ * An array that a bucket keeps from step to step for its codec, beside the residual, as for
+ * momentum or a mask. It is the bucket's: saved and loaded by wring_session_save_state(), taken
+ * back after a failed step where WRING_ROLLBACK=on keeps residuals, and counted in the statistics.
+ * Immediate calls have none: what asks for a codec with state there is refused.
+ *
+ * encode and the rounds find it in context->states, on the way in and back; decode may only read
+ * what is shared. An array with a number for each element has it at the element's own number in the
+ * bucket, and a call touches those of its run alone. Any other array is written by rounds, or by
+ * encode of a codec whose unit is the whole bucket, as runs are encoded side by side.
+ */
+struct wring_codec_state {
+    const char *name; /* "mom"; saved under it */
+    const char *doc;  /* one line */
+    enum wring_codec_holder holder;
+    enum wring_dtype dtype;
+
+    /** How many. Of the context elems, rows, columns and ranks count. NULL: one for each element,
+     *  as an OWNER's has to be. */
+    uint64_t (*count)(const struct wring_codec *codec, const struct wring_codec_context *context);
+
+    /** What it is at first: a function of its arguments. NULL: zeros.
+     *  @param state  out, [count] of dtype, aligned to 64 bytes, zeros until then */
+    void (*init)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                 void *state, uint64_t count);
 };
 
 /**
@@ -197,6 +235,9 @@ struct wring_codec_ops {
     enum wring_status (*code_sum)(const struct wring_codec *codec,
                                   const struct wring_codec_context *context, void *code,
                                   const void *other, size_t code_bytes, uint64_t elems);
+
+    const struct wring_codec_state *states; /* [n_states], at most WRING_CODEC_STATES_MAX */
+    size_t n_states;
 };
 
 /**

@@ -590,6 +590,9 @@ struct wring_bucket_stats {
     /* the last commit's choice, see WRING_BYPASS */
     const char *codec_asked;                  /* canonical spec of what was registered */
     uint64_t with_codec_ns, without_codec_ns; /* predicted of a step; 0: nothing was */
+
+    uint64_t state_bytes; /* what this rank keeps for the codec between steps: the residual, the
+                             codec's own arrays, and copies of both with WRING_ROLLBACK=on */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
@@ -602,8 +605,8 @@ struct wring_bucket_stats {
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
 
 /**
- * What a checkpoint needs besides the model: the residuals of all buckets with error feedback, as
- * this rank has them, and their steps. Every rank saves its own, between the same two steps.
+ * What a checkpoint needs besides the model: the residuals of all buckets with error feedback and
+ * what codecs keep besides (struct wring_codec_state), as this rank has them, and their steps. Every rank saves its own, between the same two steps.
  *
  * After a failure the residuals are those after the last step that all buckets completed, if
  * WRING_ROLLBACK=on kept them; ranks may differ by one step then, which the state's steps tell.
@@ -619,8 +622,8 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
 /**
  * Take over a saved state, after the commit and before the next step. Buckets are found by name.
  *
- * Of another rank's state only residuals of sums are taken, and only where this rank owns the
- * elements now: a job that has another number of ranks than before loads every old rank's state on
+ * Of another rank's state only residuals of sums and owners' arrays of codecs are taken, and only
+ * where this rank owns the elements now, and arrays that all ranks share: a job that has another number of ranks than before loads every old rank's state on
  * every rank. What ranks that are no more held back of their own contributions is lost.
  *
  * Errors: WRING_ERR_FRAME (no state, or damaged), WRING_ERR_MISMATCH (a bucket of another size or

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/codec_states.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/codec.h"
+#include "runtime/bucket.h"
+#include "runtime/group/group.h"
+#include "runtime/session/session.h"
+
+#define ALIGN 64
+
+static struct wring_codec_context context_of(const struct wring_bucket *bucket)
+{
+    return (struct wring_codec_context){
+        .seed = bucket->session->seed,
+        .bucket = wring_bucket_id(bucket->name),
+        .rank = bucket->group->members.me,
+        .ranks = bucket->group->members.n,
+        .elems = bucket->elems,
+        .rows = bucket->rows,
+        .columns = bucket->columns,
+    };
+}
+
+static size_t bytes_of(const struct wring_codec_states *states, uint32_t i)
+{
+    return states->counts[i] * wring_codec_states_elem_bytes(states, i);
+}
+
+/** Zeros. @return NULL: there is no memory */
+static void *make_array(size_t bytes)
+{
+    size_t whole = (bytes / ALIGN + 1) * ALIGN;
+    void *array = bytes <= SIZE_MAX / 2 ? aligned_alloc(ALIGN, whole) : NULL;
+    return array != NULL ? memset(array, 0, whole) : NULL;
+}
+
+static enum wring_status make(const struct wring_bucket *bucket, bool keep,
+                              struct wring_codec_states *states)
+{
+    const struct wring_codec *codec = wring_codec_way(bucket->codec, 0);
+    struct wring_codec_context context = context_of(bucket);
+
+    for (uint32_t i = 0; i < states->n; i++) {
+        const struct wring_codec_state *what = &states->what[i];
+        states->counts[i] = what->count != NULL ? what->count(codec, &context) : bucket->elems;
+        if (states->counts[i] > SIZE_MAX / 64)
+            return WRING_ERR_NO_MEMORY;
+        states->now[i] = make_array(bytes_of(states, i));
+        states->kept[i] = keep ? make_array(bytes_of(states, i)) : NULL;
+        if (states->now[i] == NULL || (keep && states->kept[i] == NULL))
+            return WRING_ERR_NO_MEMORY;
+        if (what->init != NULL)
+            what->init(codec, &context, states->now[i], states->counts[i]);
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_codec_states_create(const struct wring_bucket *bucket, bool keep,
+                                            struct wring_codec_states **out)
+{
+    const struct wring_codec_ops *ops = wring_codec_way(bucket->codec, 0)->ops;
+
+    *out = NULL;
+    if (ops->n_states == 0)
+        return WRING_OK;
+    struct wring_codec_states *states = calloc(1, sizeof(*states));
+    if (states == NULL)
+        return WRING_ERR_NO_MEMORY;
+    states->n = (uint32_t)ops->n_states;
+    states->what = ops->states;
+    enum wring_status status = make(bucket, keep, states);
+    if (status != WRING_OK)
+        wring_codec_states_destroy(states);
+    else
+        *out = states;
+    return status;
+}
+
+void wring_codec_states_destroy(struct wring_codec_states *states)
+{
+    if (states == NULL)
+        return;
+    for (uint32_t i = 0; i < states->n; i++) {
+        free(states->now[i]);
+        free(states->kept[i]);
+    }
+    free(states);
+}
+
+void wring_codec_states_keep(struct wring_codec_states *states)
+{
+    for (uint32_t i = 0; i < states->n; i++)
+        if (states->kept[i] != NULL)
+            memcpy(states->kept[i], states->now[i], bytes_of(states, i));
+}
+
+uint64_t wring_codec_states_bytes(const struct wring_codec_states *states)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; states != NULL && i < states->n; i++)
+        bytes += bytes_of(states, i) * (states->kept[i] != NULL ? 2 : 1);
+    return bytes;
+}
