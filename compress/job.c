@@ -12,10 +12,12 @@
 #include "compress/order.h"
 #include "compress/reduce.h"
 #include "compress/round.h"
+#include "compress/short.h"
 #include <wring/executor.h>
 
 #define SCRATCH_ALIGN 64
 #define TILE_ELEMS 4096 /* 16 KiB of sum and as much of scratch stay in the first cache */
+#define SHORT_MORE 32   /* elements, where two runs of them are aligned */
 #define TREE_ELEMS 1024 /* where there are sums of several levels */
 
 /** Of the scratch, before the codec's part: as many elements as the job has. */
@@ -29,10 +31,10 @@ size_t wring_job_scratch_bytes(uint64_t max_elems)
     return element_bytes(max_elems) + WRING_CODEC_SCRATCH_MAX;
 }
 
-/** What an encode of the job works in. NULL: it was given none */
+/** What an encode of the job works in, behind its elements. NULL: it was given none */
 static void *codec_scratch(const struct wring_job *job, void *scratch)
 {
-    return scratch != NULL ? (char *)scratch + element_bytes(job->elems) : NULL;
+    return scratch != NULL ? (char *)scratch + element_bytes(wring_job_scratch_elems(job)) : NULL;
 }
 
 static bool is_raw(const struct wring_source *source)
@@ -60,10 +62,25 @@ struct tile {
     uint64_t begin, n;
 };
 
-/** @param codec  NULL: raw */
-static size_t code_bytes(const struct wring_codec *codec, uint64_t elems)
+/** Of a source of the job. @param codec  NULL: raw */
+static size_t code_bytes(const struct wring_job *job, const struct wring_codec *codec,
+                         uint64_t elems)
 {
-    return codec == NULL ? elems * sizeof(float) : wring_codec_bound(codec, elems);
+    return codec == NULL ? elems * wring_dtype_bytes(job->dtype) : wring_codec_bound(codec, elems);
+}
+
+/** Where an element of dst is. */
+static void *dst_at(const struct wring_job *job, uint64_t element)
+{
+    return (char *)job->dst + element * wring_dtype_bytes(job->dtype);
+}
+
+/** For elements of 16 bits. */
+static const struct wring_fold_kernels *short_kernels(const struct wring_job *job)
+{
+    const struct wring_fold_tier *tier =
+        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(job));
+    return tier->kernels;
 }
 
 /** A source's part of a tile; less than all of it is only asked for where codes have fixed sizes.
@@ -72,8 +89,8 @@ static struct wring_source part_of(const struct wring_job *job, uint32_t index, 
 {
     struct wring_source part = job->sources[index];
     if (tile.n < job->elems) {
-        part.data = (const char *)part.data + code_bytes(part.codec, tile.begin);
-        part.bytes = code_bytes(part.codec, tile.n);
+        part.data = (const char *)part.data + code_bytes(job, part.codec, tile.begin);
+        part.bytes = code_bytes(job, part.codec, tile.n);
     }
     return part;
 }
@@ -97,9 +114,21 @@ static struct wring_codec_context source_context(const struct wring_job *job, ui
     return context;
 }
 
-/** acc = source, or acc += source with `add`: a code is decoded and added. */
+/** The same of 16 bits each. @param wide  [n], what is added; NULL: acc = source */
+static void take_short(const struct wring_job *job, wring_sum_fn sum, const void *data, uint64_t n,
+                       float *acc, float *wide)
+{
+    const void *runs[] = {acc, wide};
+
+    short_kernels(job)->widen[job->dtype](wide != NULL ? wide : acc, data, n);
+    if (wide != NULL)
+        sum(acc, runs, 2, n, 1);
+}
+
+/** acc = source, or acc += source with `add`: a code is decoded and added.
+ *  @param wide  [tile.n], for a raw one of 16 bits each that is added; else unused */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
-                                     struct tile tile, float *acc, bool add)
+                                     struct tile tile, float *acc, bool add, float *wide)
 {
     struct wring_source part = part_of(job, index, tile);
     struct wring_codec_context context = source_context(job, index, tile);
@@ -108,8 +137,10 @@ static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, ui
 
     if (!is_raw(&part))
         status = wring_codec_decode(part.codec, &context, part.data, part.bytes, acc, tile.n, add);
-    else if (part.bytes != tile.n * sizeof(float))
+    else if (part.bytes != code_bytes(job, NULL, tile.n))
         status = WRING_ERR_FRAME;
+    else if (wring_reduce_is_short(job))
+        take_short(job, sum, part.data, tile.n, acc, add ? wide : NULL);
     else
         sum(acc, runs, add ? 2 : 1, tile.n, 1);
     if (status == WRING_ERR_FRAME)
@@ -142,7 +173,7 @@ static enum wring_status run_decode(struct wring_job *job)
     if (job->n_sources != 1)
         return WRING_ERR_INVALID;
     enum wring_status status =
-        take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false);
+        take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false, NULL);
     if (status == WRING_OK && job->sum_codes)
         divide(job, find_sum(job));
     return status;
@@ -217,12 +248,18 @@ static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
  *  source that is still to be read after the sum has begun. */
 static float *slot_of(const struct wring_job *job, struct tile tile, uint32_t slot, void *scratch)
 {
-    bool own = slot > 0;
+    bool own = slot > 0 || wring_reduce_is_short(job);
     for (uint32_t i = 1; i < job->n_sources && !own; i++)
         own = job->sources[i].data == job->dst;
     if (!own)
         return (float *)job->dst + tile.begin;
     return (float *)scratch + slot * tile.n;
+}
+
+/** Behind the slots: where what is to be added is widened, or a sum remembered. */
+static float *spare_of(const struct wring_job *job, struct tile tile, void *scratch)
+{
+    return (float *)scratch + wring_order_slots(job->n_sources) * tile.n;
 }
 
 /** What a step adds is a source, or the next slot. */
@@ -233,9 +270,9 @@ static enum wring_status sum_step(struct wring_job *job, wring_sum_fn sum, struc
     enum wring_status status = WRING_OK;
 
     if (step.first != WRING_ORDER_SLOT)
-        status = take_source(job, sum, step.first, tile, acc, false);
+        status = take_source(job, sum, step.first, tile, acc, false, NULL);
     if (status == WRING_OK && step.second != WRING_ORDER_SLOT)
-        return take_source(job, sum, step.second, tile, acc, true);
+        return take_source(job, sum, step.second, tile, acc, true, spare_of(job, tile, scratch));
     if (status == WRING_OK) {
         const void *runs[] = {acc, slot_of(job, tile, step.slot + 1, scratch)};
         sum(acc, runs, 2, tile.n, 1);
@@ -253,25 +290,34 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
     enum wring_status status = WRING_OK;
 
     if (job->n_sources == 1)
-        status = take_source(job, sum, 0, tile, (float *)runs[0], false);
+        status = take_source(job, sum, 0, tile, (float *)runs[0], false, NULL);
     while (status == WRING_OK && wring_order_next(&order, &step))
         status = sum_step(job, sum, tile, step, scratch);
-    if (status == WRING_OK) /* also makes every NaN the one NaN */
+    if (status != WRING_OK)
+        return status;
+    if (!wring_reduce_is_short(job)) /* also makes every NaN the one NaN */
         sum((float *)job->dst + tile.begin, runs, 1, tile.n, job->divisor);
-    return status;
+    else if (job->codec_out != NULL)
+        sum((float *)runs[0], runs, 1, tile.n, job->divisor);
+    else
+        short_kernels(job)->narrow[job->dtype](dst_at(job, tile.begin), runs[0], tile.n,
+                                               job->divisor);
+    return WRING_OK;
 }
 
 /** The sum's way back. The owner goes on with what its peers will decode, not what it knows. */
 static enum wring_status encode_sum(struct wring_job *job, struct tile tile, void *scratch)
 {
     struct wring_codec_context context = context_of(job, tile);
-    float *dst = (float *)job->dst + tile.begin;
+    bool is_short = wring_reduce_is_short(job);
+    float *dst = is_short ? slot_of(job, tile, 0, scratch) : dst_at(job, tile.begin);
+    float *before = is_short ? spare_of(job, tile, scratch) : scratch;
     float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
     unsigned char *code = (unsigned char *)job->code + job->result.code_bytes;
 
-    const struct wring_encoded run = {scratch, dst, residual, tile.n};
+    const struct wring_encoded run = {before, dst, residual, tile.n};
     if (job->measure && residual == NULL)
-        memcpy(scratch, dst, tile.n * sizeof(*dst));
+        memcpy(before, dst, tile.n * sizeof(*dst));
     size_t bytes = wring_codec_encode_in(job->codec_out, &context, dst, tile.n, residual, code,
                                          codec_scratch(job, scratch));
     job->result.code_bytes += bytes;
@@ -279,6 +325,8 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK)
         wring_job_loss_add(job, &run);
+    if (is_short && status == WRING_OK)
+        short_kernels(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
     return status;
 }
 
@@ -296,7 +344,7 @@ static bool can_cut_all(const struct wring_job *job, uint64_t tile)
     bool cut = can_cut(job->codec_out, tile);
     for (uint32_t i = 0; cut && i < job->n_sources; i++)
         cut = can_cut(job->sources[i].codec, tile) &&
-              job->sources[i].bytes == code_bytes(job->sources[i].codec, job->elems);
+              job->sources[i].bytes == code_bytes(job, job->sources[i].codec, job->elems);
     return cut;
 }
 
@@ -311,19 +359,33 @@ static uint64_t tile_elems(const struct wring_job *job)
 
 uint64_t wring_job_scratch_elems(const struct wring_job *job)
 {
-    bool coded = false;
+    bool is_short = wring_reduce_is_short(job);
+    uint32_t coded = 1;
 
-    if (job->kind == WRING_JOB_COPY || job->kind == WRING_JOB_ROUND_BEGIN ||
-        job->kind == WRING_JOB_ROUND_END || (job->kind == WRING_JOB_REDUCE && job->sum_codes))
+    switch (job->kind) {
+    case WRING_JOB_COPY:
+    case WRING_JOB_ROUND_END:
         return 0;
-    for (uint32_t i = 0; job->kind == WRING_JOB_REDUCE && i < job->n_sources; i++)
-        coded |= !is_raw(&job->sources[i]);
-    return wring_job_reserve_elems(job->elems, coded ? job->n_sources : 1);
+    case WRING_JOB_ROUND_BEGIN:
+        return is_short ? wring_short_tile(job) : 0;
+    case WRING_JOB_ENCODE:
+    case WRING_JOB_DECODE:
+        return is_short ? 2 * job->elems + SHORT_MORE : job->elems;
+    case WRING_JOB_REDUCE:
+        break;
+    }
+    if (job->sum_codes)
+        return is_short ? job->elems : 0;
+    for (uint32_t i = 0; i < job->n_sources; i++)
+        if (!is_raw(&job->sources[i]))
+            coded = job->n_sources;
+    uint32_t slots = wring_order_slots(is_short ? job->n_sources : coded);
+    return job->elems * (is_short ? slots + 1 : slots);
 }
 
 uint64_t wring_job_reserve_elems(uint64_t elems, uint32_t coded)
 {
-    return elems * wring_order_slots(coded);
+    return elems * (wring_order_slots(coded) + 1) + SHORT_MORE;
 }
 
 static enum wring_status run_reduce(struct wring_job *job, void *scratch)
@@ -334,7 +396,7 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
     if (job->n_sources == 0)
         return WRING_ERR_INVALID;
-    if (job->codec_out == NULL && sum_raw(job, sum))
+    if (job->codec_out == NULL && !wring_reduce_is_short(job) && sum_raw(job, sum))
         return WRING_OK;
     for (uint64_t begin = 0; begin < job->elems && status == WRING_OK; begin += length) {
         uint64_t left = job->elems - begin;
@@ -343,13 +405,16 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
         if (status == WRING_OK && job->codec_out != NULL)
             status = encode_sum(job, tile, scratch);
         if (status == WRING_OK)
-            wring_reduce_copy(job, tile.begin * sizeof(float), tile.n * sizeof(float));
+            wring_reduce_copy(job, code_bytes(job, NULL, tile.begin),
+                              code_bytes(job, NULL, tile.n));
     }
     return status;
 }
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
+    if (wring_short_takes(job))
+        return wring_short_run(job, scratch, run);
     if (job->kind == WRING_JOB_REDUCE && job->sum_codes)
         return run_sum_codes(job);
     if (wring_reduce_takes(job))

@@ -9,11 +9,28 @@
 #include "compress/kernels/fold.h"
 #include <wring/executor.h>
 
+/** Elements of 16 bits, which codecs see as float32. */
+static inline bool wring_reduce_is_short(const struct wring_job *job)
+{
+    return job->dtype == WRING_F16 || job->dtype == WRING_BF16;
+}
+
+/** Does a codec take part? */
+static inline bool wring_reduce_is_coded(const struct wring_job *job)
+{
+    bool coded = job->codec_out != NULL;
+    for (uint32_t i = 0; i < job->n_sources; i++)
+        coded |= job->sources[i].codec != NULL;
+    return coded;
+}
+
 /** Is this a job for wring_reduce_run()? The others are copies, and what codecs can take part in.
  */
 static inline bool wring_reduce_takes(const struct wring_job *job)
 {
-    return job->kind != WRING_JOB_COPY && (job->dtype != WRING_F32 || job->op > WRING_AVG);
+    if (job->kind == WRING_JOB_COPY || (job->dtype == WRING_F32 && job->op <= WRING_AVG))
+        return false;
+    return !(wring_reduce_is_short(job) && job->op <= WRING_AVG && wring_reduce_is_coded(job));
 }
 
 /** The highest tier that a job allows; an unknown name allows the best. */

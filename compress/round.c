@@ -42,19 +42,35 @@ static void fill(const struct wring_codec_round *round, void *statistics, uint64
         memcpy((char *)statistics + i * bytes, &identity, bytes);
 }
 
+static const struct wring_codec_round *round_of(const struct wring_job *job)
+{
+    return &job->codec_out->ops->rounds[job->round];
+}
+
+void wring_round_fill(const struct wring_job *job)
+{
+    const struct wring_codec_round *round = round_of(job);
+    fill(round, job->dst, round->count(job->codec_out, &job->context));
+}
+
+void wring_round_fold(const struct wring_job *job, void *scratch)
+{
+    round_of(job)->begin(job->codec_out, &job->context, job->src, job->elems, job->residual,
+                         job->dst, scratch);
+}
+
 enum wring_status wring_round_run(const struct wring_job *job, void *scratch)
 {
     const struct wring_codec *codec = job->codec_out;
     if (codec == NULL || job->round >= codec->ops->n_rounds)
         return WRING_ERR_INVALID;
-    const struct wring_codec_round *round = &codec->ops->rounds[job->round];
-    uint64_t count = round->count(codec, &job->context);
+    const struct wring_codec_round *round = round_of(job);
 
     if (job->kind == WRING_JOB_ROUND_BEGIN) {
-        fill(round, job->dst, count);
-        round->begin(codec, &job->context, job->src, job->elems, job->residual, job->dst, scratch);
+        wring_round_fill(job);
+        wring_round_fold(job, scratch);
     } else if (round->end != NULL) {
-        round->end(codec, &job->context, job->dst, count);
+        round->end(codec, &job->context, job->dst, round->count(codec, &job->context));
     }
     return WRING_OK;
 }

@@ -66,12 +66,13 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
                                            enum wring_op op)
 {
     const struct wring_codec_info *info = wring_codec_info(codec);
-    if (info->flags & WRING_CODEC_RAW ||
-        (dtype == WRING_F32 && (op == WRING_SUM || op == WRING_AVG)))
+    bool type = dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16;
+    if (info->flags & WRING_CODEC_RAW || (type && (op == WRING_SUM || op == WRING_AVG)))
         return WRING_OK;
-    wring_error(&session->log,
-                "%s: codec %s encodes sums and averages of f32, not %s of %s: use codec none", what,
-                info->spec, wring_op_name(op), wring_dtype_name(dtype));
+    wring_error(
+        &session->log,
+        "%s: codec %s encodes sums and averages of f32, f16 and bf16, not %s of %s: use codec none",
+        what, info->spec, wring_op_name(op), wring_dtype_name(dtype));
     return WRING_ERR_UNSUPPORTED;
 }
 

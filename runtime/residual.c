@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "compress/codec.h"
+#include "compress/kernels/fold.h"
 #include "runtime/commit/legs.h"
 
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
@@ -78,14 +79,29 @@ static void forget(struct wring_bucket *bucket)
     bucket->residual = bucket->kept = NULL;
 }
 
+/** To an element of the data, which rounds it to its type. */
+static void add_to(const struct wring_bucket *bucket, uint64_t i, float more)
+{
+    const struct wring_fold_kernels *kernels = wring_fold_tiers[0].kernels;
+    size_t bytes = wring_dtype_bytes(bucket->dtype);
+    char *at = (char *)bucket->data + i * bytes;
+    float value;
+
+    if (bucket->dtype == WRING_F32) {
+        *(float *)(void *)at += more;
+        return;
+    }
+    kernels->widen[bucket->dtype](&value, at, 1);
+    value += more;
+    kernels->narrow[bucket->dtype](at, &value, 1, 1);
+}
+
 void wring_residual_flush(struct wring_bucket *bucket)
 {
-    float *data = bucket->data;
-
     wring_residual_loosen(bucket);
     for (uint64_t i = 0; i < bucket->elems; i++)
         if (bucket->residual[i] != 0) /* which would make +0 of -0 */
-            data[i] += bucket->residual[i];
+            add_to(bucket, i, bucket->residual[i]);
     bucket->idle = false;
     forget(bucket);
     wring_residual_settle(bucket);

@@ -6,8 +6,10 @@
  *     per bucket: name  u64 elements  codec's identity  u64 steps made  u32 ranges of the residual
  *     per range:  u32 whose (enum wring_state_part)  u64 first element  u64 end  f32 each
  *                 u32 arrays of the codec
- *     per array:  name  u32 holder (enum wring_codec_holder)  u32 bytes of each  u64 count  u32
- * ranges per range:  u64 first  u64 end  bytes of each SHA-256 of all that
+ *     per array:  name  u32 holder (enum wring_codec_holder)  u32 bytes of each  u64 count
+ *                 u32 ranges of the array
+ *     per range:  u64 first  u64 end  bytes of each
+ *     SHA-256 of all that
  *
  * Little endian; texts are a u32 length and their bytes. What a rank left out of its own
  * contributions is its own affair; what the owner of a shard left out of the sum belongs to the

@@ -110,6 +110,7 @@ static enum wring_status want_all(struct wring_session *session, bool *any)
             continue;
         struct wring_tried with = way_of(at, wring_codec_info(at->codec)->spec);
         struct wring_tried without = way_of(at, "none");
+        with.wanted = at->elems * sizeof(float);
         enum wring_status status = want(session, &with);
         if (status == WRING_OK)
             status = want(session, &without);
@@ -145,14 +146,27 @@ static enum wring_status agree_on_any(struct wring_session *session, bool *any)
     return status;
 }
 
+/** Trials are of float32, as which codecs see all elements: what a step takes of the bucket's bytes
+ *  if it has fewer of them for as many elements. */
+static struct wring_curve curve_of(const struct wring_tried *tried,
+                                   const struct wring_bucket *bucket)
+{
+    struct wring_curve curve = tried->curve;
+    for (uint32_t i = 0; i < curve.n; i++)
+        curve.points[i].bytes =
+            curve.points[i].bytes * wring_dtype_bytes(bucket->dtype) / sizeof(float);
+    return curve;
+}
+
 static void choose(struct wring_session *session, struct wring_bucket *bucket)
 {
     struct wring_tried with = way_of(bucket, wring_codec_info(bucket->codec)->spec);
     struct wring_tried without = way_of(bucket, "none");
     struct wring_choice *choice = &bucket->choice;
 
-    *choice = wring_bypass_choose(&find(session, &with)->curve, &find(session, &without)->curve,
-                                  wring_bucket_bytes(bucket));
+    const struct wring_curve coded = curve_of(find(session, &with), bucket);
+    *choice =
+        wring_bypass_choose(&coded, &find(session, &without)->curve, wring_bucket_bytes(bucket));
     wring_info(&session->log,
                "bucket '%s', %zu bytes: codec %s %s: a step is expected to take %.1f us with it, "
                "%.1f us without",

@@ -92,7 +92,8 @@ struct wring_job {
     struct wring_codec_context context; /* ENCODE, DECODE: of the code. REDUCE: of the code it
                            makes; sources[i] is decoded as what rank i encoded in phase 0 */
 
-    const float *src;                   /* ENCODE: in, [elems] */
+    const void *src;                    /* ENCODE, ROUND_BEGIN: in, [elems] of dtype: f32, or f16 or
+                                           bf16, which codecs see as f32 */
     const struct wring_source *sources; /* DECODE, COPY: one; REDUCE: n_sources, by their index */
     uint32_t n_sources;
     float divisor; /* REDUCE, sum_codes: 1 for a sum, the number of ranks for an average */
@@ -128,8 +129,8 @@ struct wring_job {
  *  as it has, but where more than 8 codes are reduced: there sums of several levels wait. */
 uint64_t wring_job_scratch_elems(const struct wring_job *job);
 
-/** What to reserve for jobs of at most so many elements. @param coded  sources of a reduction, if
- *  there are codes among them; else 1 */
+/** What to reserve for jobs of at most so many elements of any type. @param coded  sources of a
+ * reduction, if there are codes among them; else 1 */
 uint64_t wring_job_reserve_elems(uint64_t elems, uint32_t coded);
 
 /** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */

@@ -234,8 +234,8 @@ struct wring_bucket_params {
     uint64_t elems; /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
-    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32 only. Left out
-                          where commit measures that it gains no time: see WRING_BYPASS */
+    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32, f16 and bf16.
+                          Left out where commit measures that it gains no time: see WRING_BYPASS */
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
@@ -374,9 +374,9 @@ struct wring_call {
  * Where a call has in and out, they are the same memory in one way only, which each call states;
  * else they do not overlap. wring never writes to an in that is not also the call's out.
  *
- * A codec takes f32 only, and of the reductions sums and averages, and keeps no residual (no +ef).
- * "in>out" has a meaning for wring_allreduce() and wring_reduce() alone. Where all members end with
- * the same elements (allreduce, allgather, broadcast) they end with the same bits.
+ * A codec takes f32, f16 and bf16, and of the reductions sums and averages, and keeps no residual
+ * (no +ef). "in>out" has a meaning for wring_allreduce() and wring_reduce() alone. Where all
+ * members end with the same elements (allreduce, allgather, broadcast) they end with the same bits.
  *
  * A call chooses its scheme by size and codec. It never goes hierarchically: WRING_SCHEME is for
  * buckets, and the first allreduce that it would otherwise be for logs that, once in a session.
@@ -606,7 +606,8 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
 
 /**
  * What a checkpoint needs besides the model: the residuals of all buckets with error feedback and
- * what codecs keep besides (struct wring_codec_state), as this rank has them, and their steps. Every rank saves its own, between the same two steps.
+ * what codecs keep besides (struct wring_codec_state), as this rank has them, and their steps.
+ * Every rank saves its own, between the same two steps.
  *
  * After a failure the residuals are those after the last step that all buckets completed, if
  * WRING_ROLLBACK=on kept them; ranks may differ by one step then, which the state's steps tell.
@@ -623,8 +624,9 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
  * Take over a saved state, after the commit and before the next step. Buckets are found by name.
  *
  * Of another rank's state only residuals of sums and owners' arrays of codecs are taken, and only
- * where this rank owns the elements now, and arrays that all ranks share: a job that has another number of ranks than before loads every old rank's state on
- * every rank. What ranks that are no more held back of their own contributions is lost.
+ * where this rank owns the elements now, and arrays that all ranks share: a job that has another
+ * number of ranks than before loads every old rank's state on every rank. What ranks that are no
+ * more held back of their own contributions is lost.
  *
  * Errors: WRING_ERR_FRAME (no state, or damaged), WRING_ERR_MISMATCH (a bucket of another size or
  * codec; the log line names both), WRING_ERR_BUSY, WRING_ERR_INVALID. Nothing is taken then.
