@@ -19,14 +19,14 @@ wring_fold_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
                                 enum wring_cpu_tier allowed)
 {
     static const enum wring_fold_kind kinds[WRING_OPS] = {
-        [WRING_SUM] = WRING_FOLD_SUM,
-        [WRING_AVG] = WRING_FOLD_SUM, /* which divides */
-        [WRING_MIN] = WRING_FOLD_MIN,
-        [WRING_MAX] = WRING_FOLD_MAX,
+        [WRING_SUM] = WRING_FOLD_SUM,   [WRING_AVG] = WRING_FOLD_SUM, /* which divides */
+        [WRING_MIN] = WRING_FOLD_MIN,   [WRING_MAX] = WRING_FOLD_MAX,
+        [WRING_PROD] = WRING_FOLD_PROD, [WRING_BAND] = WRING_FOLD_AND,
+        [WRING_BOR] = WRING_FOLD_OR,    [WRING_BXOR] = WRING_FOLD_XOR,
+        [WRING_LAND] = WRING_FOLD_LAND, [WRING_LOR] = WRING_FOLD_LOR,
+
     };
-    const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), allowed);
-    return tier->kernels->fold[dtype][kinds[op]];
+    return wring_fold_find(dtype, kinds[op], allowed);
 }
 
 static enum wring_status check_source(const struct wring_job *job, uint32_t i)
@@ -68,7 +68,7 @@ void wring_reduce_by_tree(const struct wring_job *job)
 
 enum wring_status wring_reduce_run(struct wring_job *job)
 {
-    if ((unsigned)job->dtype >= WRING_DTYPES || (unsigned)job->op >= WRING_OPS ||
+    if (!wring_op_takes(job->op, job->dtype) || job->op == WRING_PREMUL_SUM ||
         job->kind != WRING_JOB_REDUCE || job->codec_out != NULL)
         return WRING_ERR_UNSUPPORTED;
     if (job->n_sources == 0)

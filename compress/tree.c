@@ -14,7 +14,8 @@ struct wring_tree wring_tree_find(enum wring_dtype dtype, enum wring_op op,
 {
     const struct wring_fold_tier *tier =
         wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), allowed);
-    bool wide = op <= WRING_AVG && tier->kernels->widen[dtype] != NULL;
+    bool sums = op <= WRING_AVG || op == WRING_PROD;
+    bool wide = sums && tier->kernels->widen[dtype] != NULL;
     enum wring_dtype on_its_way = wide ? WRING_F32 : dtype;
     struct wring_tree tree = {
         .fold = wring_reduce_fold(on_its_way, op, allowed),

@@ -31,15 +31,28 @@ static enum wring_status check_params(struct wring_session *session,
         wring_error(&session->log, "bucket '%s': unknown dtype, op or scheme", params->name);
         return WRING_ERR_INVALID;
     }
+    if (!wring_op_takes(params->op, params->dtype)) {
+        wring_error(&session->log, "bucket '%s': there is no %s of %s: wring/types.h lists what is",
+                    params->name, wring_op_name(params->op), wring_dtype_name(params->dtype));
+        return WRING_ERR_INVALID;
+    }
+    if (params->op == WRING_PREMUL_SUM) {
+        wring_error(&session->log,
+                    "bucket '%s': premul_sum takes a factor with each call: use wring_allreduce(), "
+                    "or multiply the data and sum",
+                    params->name);
+        return WRING_ERR_INVALID;
+    }
     if (params->elems > UINT64_MAX / 64) {
         wring_error(&session->log,
                     "bucket '%s': %" PRIu64 " elements of %zu bytes are more than memory can hold",
                     params->name, params->elems, elem_bytes);
         return WRING_ERR_INVALID;
     }
-    if (params->elems > 0 && (params->data == NULL || (uintptr_t)params->data % elem_bytes != 0)) {
+    if (params->elems > 0 &&
+        (params->data == NULL || (uintptr_t)params->data % wring_dtype_align(params->dtype) != 0)) {
         wring_error(&session->log, "bucket '%s': data must be %zu-byte aligned and not NULL",
-                    params->name, elem_bytes);
+                    params->name, wring_dtype_align(params->dtype));
         return WRING_ERR_INVALID;
     }
     uint64_t rows = params->shape.rows, columns = params->shape.columns;

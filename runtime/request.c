@@ -71,6 +71,7 @@ void wring_request_hold(struct wring_request *request)
 static void finish_request(struct wring_request *request)
 {
     wring_coding_destroy(request->work.coding);
+    free(request->work.memory);
 }
 
 static void forget(struct wring_completion *completion)
@@ -195,17 +196,25 @@ static enum wring_status wait_for_end(struct wring_request *request, uint64_t de
     return wring_request_await(request->group->session, &request->status, deadline_ns);
 }
 
+/** There is no request that would free its memory. */
+static enum wring_status free_memory(const struct wring_work *work, enum wring_status status)
+{
+    free(work->memory);
+    return status;
+}
+
 /** Without a request that the caller would hold, and so without memory for it. */
 static enum wring_status run_to_end(struct wring_group *group, const struct wring_work *work)
 {
     struct wring_request request;
     enum wring_status status = init_request(&request, group, work);
     if (status != WRING_OK)
-        return status;
+        return free_memory(work, status);
     if (!wring_algorithm_has_board(work->algorithm))
         submit(&request);
     else if (run_mapped(&request))
-        return (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed);
+        return free_memory(
+            work, (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed));
     status = wait_for_end(&request, WRING_NEVER);
     finish_request(&request);
     return status;
@@ -217,11 +226,11 @@ static enum wring_status start(struct wring_group *group, const struct wring_wor
 {
     struct wring_request *request = malloc(sizeof(*request));
     if (request == NULL)
-        return WRING_ERR_NO_MEMORY;
+        return free_memory(work, WRING_ERR_NO_MEMORY);
     enum wring_status status = init_request(request, group, work);
     if (status != WRING_OK) {
         free(request);
-        return status;
+        return free_memory(work, status);
     }
     request->completion.done = how->done;
     request->completion.done_arg = how->done_arg;
@@ -248,16 +257,16 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
 {
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
-        return failed;
+        return free_memory(work, failed);
     failed = wring_group_check(group);
     if (failed == WRING_OK)
         failed = wring_group_need_sources(group, work);
     if (failed != WRING_OK)
-        return failed;
+        return free_memory(work, failed);
     if (out != NULL)
         return start(group, work, how, out);
     if (wring_session_refuses_to_wait(group->session, "A call without a request"))
-        return WRING_ERR_INVALID;
+        return free_memory(work, WRING_ERR_INVALID);
     return how->done != NULL ? run_and_call(group, work, how) : run_to_end(group, work);
 }
 

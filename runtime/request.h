@@ -29,7 +29,8 @@ struct wring_request {
 
 /**
  * Queue an operation, and hand out its request; with out NULL wait for its end instead.
- * @param how  whose callback is called at its end
+ * @param work  whose memory is freed with the request, or before this returns if there is none
+ * @param how   whose callback is called at its end
  * Threads: safe. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_PEER and others of the session's failure.
  */
 enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,

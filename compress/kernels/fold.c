@@ -107,6 +107,143 @@ FOLD(i64_min, int64_t, int64_t, SAME, LESS, a, SAME)
 FOLD(i64_max, int64_t, int64_t, SAME, MORE, a, SAME)
 /* clang-format on */
 
+/* What no vector tier has a form of its own for goes block by block, so that the compiler makes
+ * vectors of the loops: those over a whole block have a constant length. */
+
+#define BLOCK_BYTES 256
+
+#define MULTIPLY(next, a) ((a) * (next))
+#define WRAP(next, a) (1u * (a) * (next)) /* no product of ints, which may overflow */
+#define AND(next, a) ((a) & (next))
+#define OR(next, a) ((a) | (next))
+#define XOR(next, a) ((a) ^ (next))
+#define TRUTH(x) ((x) != 0)
+#define OVER_DIVISOR(a) ((a) / divisor)
+
+/** name() folds as FOLD does, by a function that takes up to a block of elements from `at` on. */
+#define BY_BLOCKS(name, bytes)                                                            \
+    static void name(void *dst, const struct wring_source *src, size_t n_src, uint64_t n, \
+                     float divisor)                                                       \
+    {                                                                                     \
+        const size_t full = BLOCK_BYTES / (bytes);                                        \
+        uint64_t at = 0;                                                                  \
+        for (; n - at >= full; at += full)                                                \
+            name##_block(dst, src, n_src, at *(bytes), full, divisor);                    \
+        if (at < n)                                                                       \
+            name##_block(dst, src, n_src, at *(bytes), (size_t)(n - at), divisor);        \
+    }
+
+#define BLOCK_OF(name)                                                                  \
+    static inline __attribute__((always_inline)) void name##_block(                     \
+        void *dst, const struct wring_source *src, size_t n_src, uint64_t at, size_t n, \
+        float divisor)
+
+static inline void take(void *to, const struct wring_source *source, uint64_t at, size_t bytes)
+{
+    memcpy(to, (const char *)source->data + at, bytes);
+}
+
+#define BLOCKS(name, element, wide, widen, combine, end, narrow) \
+    BLOCK_OF(name)                                               \
+    {                                                            \
+        element in[BLOCK_BYTES / sizeof(element)];               \
+        wide a[BLOCK_BYTES / sizeof(element)];                   \
+        (void)divisor;                                           \
+        take(in, &src[0], at, n * sizeof(element));              \
+        for (size_t i = 0; i < n; i++)                           \
+            a[i] = (wide)widen(in[i]);                           \
+        for (size_t s = 1; s < n_src; s++) {                     \
+            take(in, &src[s], at, n * sizeof(element));          \
+            for (size_t i = 0; i < n; i++)                       \
+                a[i] = (wide)combine((wide)widen(in[i]), a[i]);  \
+        }                                                        \
+        for (size_t i = 0; i < n; i++)                           \
+            in[i] = (element)narrow(end(a[i]));                  \
+        memcpy((char *)dst + at, in, n * sizeof(element));       \
+    }                                                            \
+    BY_BLOCKS(name, sizeof(element))
+
+/** Products of pairs; sums of them are sums of their parts. */
+#define PAIRS(name, part, canonical)                                           \
+    BLOCK_OF(name)                                                             \
+    {                                                                          \
+        part in[BLOCK_BYTES / sizeof(part)], a[BLOCK_BYTES / sizeof(part)];    \
+        (void)divisor;                                                         \
+        take(a, &src[0], at, n * 2 * sizeof(part));                            \
+        for (size_t s = 1; s < n_src; s++) {                                   \
+            take(in, &src[s], at, n * 2 * sizeof(part));                       \
+            for (size_t i = 0; i < n; i++) {                                   \
+                part re = a[2 * i] * in[2 * i] - a[2 * i + 1] * in[2 * i + 1]; \
+                part im = a[2 * i] * in[2 * i + 1] + a[2 * i + 1] * in[2 * i]; \
+                a[2 * i] = re;                                                 \
+                a[2 * i + 1] = im;                                             \
+            }                                                                  \
+        }                                                                      \
+        for (size_t i = 0; i < 2 * n; i++)                                     \
+            in[i] = canonical(a[i]);                                           \
+        memcpy((char *)dst + at, in, n * 2 * sizeof(part));                    \
+    }                                                                          \
+    BY_BLOCKS(name, 2 * sizeof(part))
+
+/** Integers of one size. */
+#define BITS(name, bits)                                    \
+    BLOCKS(name##_add, bits, bits, SAME, ADD, SAME, SAME)   \
+    BLOCKS(name##_prod, bits, bits, SAME, WRAP, SAME, SAME) \
+    BLOCKS(name##_and, bits, bits, SAME, AND, SAME, SAME)   \
+    BLOCKS(name##_or, bits, bits, SAME, OR, SAME, SAME)     \
+    BLOCKS(name##_xor, bits, bits, SAME, XOR, SAME, SAME)   \
+    BLOCKS(name##_land, bits, bits, TRUTH, AND, SAME, SAME) \
+    BLOCKS(name##_lor, bits, bits, TRUTH, OR, SAME, SAME)
+
+/** Those of one type. @param add  of the same size  @param number  no narrower than int */
+#define INTEGERS(name, type, add, number)                                                       \
+    BLOCKS(name##_min, type, type, SAME, LESS, SAME, SAME)                                      \
+    BLOCKS(name##_max, type, type, SAME, MORE, SAME, SAME)                                      \
+    static void name##_sum(void *dst, const struct wring_source *src, size_t n_src, uint64_t n, \
+                           float divisor)                                                       \
+    {                                                                                           \
+        add(dst, src, n_src, n, 1);                                                             \
+        for (uint64_t i = 0; i < n && divisor != 1; i++) {                                      \
+            type value;                                                                         \
+            memcpy(&value, (char *)dst + i * sizeof(value), sizeof(value));                     \
+            value = (type)(value / (number)divisor);                                            \
+            memcpy((char *)dst + i * sizeof(value), &value, sizeof(value));                     \
+        }                                                                                       \
+    }
+
+/* clang-format off */
+BITS(bits8, uint8_t)
+BITS(bits16, uint16_t)
+BITS(bits32, uint32_t)
+BITS(bits64, uint64_t)
+INTEGERS(i8, int8_t, bits8_add, int32_t)
+INTEGERS(i16, int16_t, bits16_add, int32_t)
+INTEGERS(u8, uint8_t, bits8_add, uint32_t)
+INTEGERS(u16, uint16_t, bits16_add, uint32_t)
+INTEGERS(u32, uint32_t, bits32_add, uint32_t)
+INTEGERS(u64, uint64_t, bits64_add, uint64_t)
+BLOCKS(bool_xor, uint8_t, uint8_t, TRUTH, XOR, SAME, SAME)
+BLOCKS(f32_prod, float, float, SAME, MULTIPLY, SAME, wring_canonical)
+BLOCKS(f64_prod, double, double, SAME, MULTIPLY, SAME, canonical64)
+BLOCKS(f16_prod, uint16_t, float, half_widen, MULTIPLY, SAME, half_narrow)
+BLOCKS(bf16_prod, uint16_t, float, upper_widen, MULTIPLY, SAME, upper_narrow)
+BLOCKS(f32_sum, float, float, SAME, ADD, OVER_DIVISOR, wring_canonical)
+PAIRS(complex64_prod, float, wring_canonical)
+PAIRS(complex128_prod, double, canonical64)
+/* clang-format on */
+
+static void complex64_sum(void *dst, const struct wring_source *src, size_t n_src, uint64_t n,
+                          float divisor)
+{
+    f32_sum(dst, src, n_src, 2 * n, divisor);
+}
+
+static void complex128_sum(void *dst, const struct wring_source *src, size_t n_src, uint64_t n,
+                           float divisor)
+{
+    f64_sum(dst, src, n_src, 2 * n, divisor);
+}
+
 #define WIDEN(name, element, widen)                                       \
     static void name(float *to, const void *from, uint64_t n)             \
     {                                                                     \
@@ -165,15 +302,39 @@ static void i64_sum(void *dst, const struct wring_source *src, size_t n_src, uin
     wring_fold_divide_i64(dst, n, divisor);
 }
 
+#define FOLDED_BITS(name) \
+    [WRING_FOLD_AND] = name##_and, [WRING_FOLD_OR] = name##_or, [WRING_FOLD_XOR] = name##_xor
+#define FOLDED_INTEGERS(type, name)                                                           \
+    {                                                                                         \
+        type##_sum, type##_min, type##_max, name##_prod,                                      \
+            FOLDED_BITS(name), [WRING_FOLD_LAND] = name##_land, [WRING_FOLD_LOR] = name##_lor \
+    }
+
 static const struct wring_fold_kernels scalar = {
     .fold =
         {
-            [WRING_F32] = {NULL, f32_min, f32_max},
-            [WRING_F64] = {f64_sum, f64_min, f64_max},
-            [WRING_F16] = {f16_sum, f16_min, f16_max},
-            [WRING_BF16] = {bf16_sum, bf16_min, bf16_max},
-            [WRING_I32] = {i32_sum, i32_min, i32_max},
-            [WRING_I64] = {i64_sum, i64_min, i64_max},
+            [WRING_F32] = {NULL, f32_min, f32_max, f32_prod},
+            [WRING_F64] = {f64_sum, f64_min, f64_max, f64_prod},
+            [WRING_F16] = {f16_sum, f16_min, f16_max, f16_prod},
+            [WRING_BF16] = {bf16_sum, bf16_min, bf16_max, bf16_prod},
+            [WRING_I32] = FOLDED_INTEGERS(i32, bits32),
+            [WRING_I64] = FOLDED_INTEGERS(i64, bits64),
+            [WRING_I8] = FOLDED_INTEGERS(i8, bits8),
+            [WRING_I16] = FOLDED_INTEGERS(i16, bits16),
+            [WRING_U8] = FOLDED_INTEGERS(u8, bits8),
+            [WRING_U16] = FOLDED_INTEGERS(u16, bits16),
+            [WRING_U32] = FOLDED_INTEGERS(u32, bits32),
+            [WRING_U64] = FOLDED_INTEGERS(u64, bits64),
+            [WRING_BOOL] = {[WRING_FOLD_MIN] = bits8_land,
+                            [WRING_FOLD_MAX] = bits8_lor,
+                            [WRING_FOLD_AND] = bits8_land,
+                            [WRING_FOLD_OR] = bits8_lor,
+                            [WRING_FOLD_XOR] = bool_xor,
+                            [WRING_FOLD_LAND] = bits8_land,
+                            [WRING_FOLD_LOR] = bits8_lor},
+            [WRING_BYTE] = {FOLDED_BITS(bits8)},
+            [WRING_COMPLEX64] = {complex64_sum, [WRING_FOLD_PROD] = complex64_prod},
+            [WRING_COMPLEX128] = {complex128_sum, [WRING_FOLD_PROD] = complex128_prod},
         },
     .widen = {[WRING_F16] = f16_widen, [WRING_BF16] = bf16_widen},
     .narrow = {[WRING_F16] = f16_narrow, [WRING_BF16] = bf16_narrow},
@@ -187,3 +348,12 @@ const struct wring_fold_tier wring_fold_tiers[] = {
 #endif
     {{NULL, 0}, NULL},
 };
+
+wring_fold_fn wring_fold_find(enum wring_dtype dtype, enum wring_fold_kind kind,
+                              enum wring_cpu_tier allowed)
+{
+    const struct wring_fold_tier *tier =
+        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), allowed);
+    wring_fold_fn fold = tier->kernels->fold[dtype][kind];
+    return fold != NULL ? fold : scalar.fold[dtype][kind];
+}

@@ -9,6 +9,10 @@
  *           towards zero.
  *     min   a = next < a or next is NaN ? next : a       so NaN stays, and of equals the first
  *     max   the same with >
+ *     prod  in the precisions of sums, rounded like them; integers wrap; complex numbers by parts,
+ *           (a.re * next.re - a.im * next.im, a.re * next.im + a.im * next.re)
+ *     and, or, xor        bit by bit; a bool is first made 0 or 1
+ *     land, lor           of whether elements are other than 0: 0 or 1
  *
  * NaN in a result is the one NaN of its type: 0x7FC00000, 0x7FF8000000000000, 0x7E00, 0x7FC0.
  */
@@ -30,8 +34,19 @@ enum wring_fold_kind {
     WRING_FOLD_SUM,
     WRING_FOLD_MIN,
     WRING_FOLD_MAX,
+    WRING_FOLD_PROD,
+    WRING_FOLD_AND,
+    WRING_FOLD_OR,
+    WRING_FOLD_XOR,
+    WRING_FOLD_LAND,
+    WRING_FOLD_LOR,
 };
-#define WRING_FOLDS 3
+#define WRING_FOLDS 9
+
+/** The kernel of a type and kind of the highest tier that `allowed` and this processor admit; NULL
+ *  for the sum of float32, and what there is none of. */
+wring_fold_fn wring_fold_find(enum wring_dtype dtype, enum wring_fold_kind kind,
+                              enum wring_cpu_tier allowed);
 
 /** to[i] = the float32 that it stands for, exactly. @param from  [n] of a 16-bit type */
 typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
@@ -40,7 +55,8 @@ typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
 typedef void (*wring_narrow_fn)(void *to, const float *from, uint64_t n, float divisor);
 
 struct wring_fold_kernels {
-    wring_fold_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL for the sum of float32 alone */
+    wring_fold_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL: the scalar tier's, where there is one:
+                                                      there is none of the sum of float32 */
     wring_widen_fn widen[WRING_DTYPES];   /* of types whose sums travel as float32; NULL: others */
     wring_narrow_fn narrow[WRING_DTYPES]; /* the same types' */
 };

@@ -33,11 +33,11 @@ static uint32_t label_leg(const struct wring_bucket *leg)
     return wring_trace_label(leg->session->trace, label);
 }
 
-/** An average is divided once, where the nodes' sums are added; of 16-bit types each sum is, where
- *  it is in float32 still: a node's might not fit. */
+/** An average is divided once, where the nodes' sums are added; of 16-bit floats each sum is,
+ *  where it is in float32 still: a node's might not fit. */
 static void fill_op(const struct wring_bucket *leg, struct wring_work *work)
 {
-    bool short_type = wring_dtype_bytes(leg->dtype) == 2;
+    bool short_type = leg->dtype == WRING_F16 || leg->dtype == WRING_BF16;
 
     if (leg->op != WRING_AVG || short_type)
         return;

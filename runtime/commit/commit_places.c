@@ -109,7 +109,7 @@ static enum wring_status map_data(const struct wring_bucket *bucket, const struc
     void *base;
 
     if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
-        place->data_offset % wring_dtype_bytes(bucket->dtype) != 0)
+        place->data_offset % wring_dtype_align(bucket->dtype) != 0)
         return WRING_ERR_FRAME;
     enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
     if (status == WRING_OK)

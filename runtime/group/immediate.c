@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives without a registered bucket: what each is in terms of the state machines. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "compress/scale.h"
 #include "runtime/buffer.h"
 #include "runtime/group/immediate_select.h"
 #include "runtime/request.h"
 #include "runtime/sized.h"
-
-#include <inttypes.h>
 
 #define WRING_MODULE "group"
 
@@ -23,6 +25,7 @@ struct call {
     uint64_t out_elems; /* of all that `out` does */
     const void *alias;  /* where in `out` `in` may lie, exactly; NULL: nowhere */
     struct wring_call how;
+    bool has_how; /* else `how` is all defaults */
 };
 
 static const struct wring_sized call_sized = {
@@ -34,6 +37,7 @@ static const struct wring_sized call_sized = {
 /** The options of a call; NULL stands for none. */
 static enum wring_status read_how(struct call *call, const struct wring_call *how)
 {
+    call->has_how = how != NULL;
     if (how == NULL || wring_sized_read(&call_sized, how, &call->how))
         return WRING_OK;
     return wring_sized_refuse(&call_sized, how, &call->group->session->log);
@@ -41,7 +45,7 @@ static enum wring_status read_how(struct call *call, const struct wring_call *ho
 
 static bool is_placed(const void *data, enum wring_dtype dtype)
 {
-    return data != NULL && (uintptr_t)data % wring_dtype_bytes(dtype) == 0;
+    return data != NULL && (uintptr_t)data % wring_dtype_align(dtype) == 0;
 }
 
 static enum wring_status check_count(const struct call *call, uint64_t elems)
@@ -72,7 +76,7 @@ static enum wring_status check_memory(const struct call *call)
     if ((call->in_elems > 0 && !is_placed(call->in, call->dtype)) ||
         (call->out_elems > 0 && !is_placed(call->out, call->dtype))) {
         wring_error(log, "immediate call: memory must be %zu-byte aligned and not NULL",
-                    wring_dtype_bytes(call->dtype));
+                    wring_dtype_align(call->dtype));
         return WRING_ERR_INVALID;
     }
     if (!overlap(call))
@@ -82,10 +86,33 @@ static enum wring_status check_memory(const struct call *call)
     return WRING_ERR_INVALID;
 }
 
+static bool reduces(const struct call *call)
+{
+    return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
+}
+
+static enum wring_status check_op(const struct call *call)
+{
+    const struct wring_log *log = &call->group->session->log;
+    const char *name = wring_call_name(call->kind), *op = wring_op_name(call->op);
+    bool premul = reduces(call) && call->op == WRING_PREMUL_SUM;
+
+    if (reduces(call) && !wring_op_takes(call->op, call->dtype))
+        wring_error(log, "%s: there is no %s of %s: wring/types.h lists what is", name, op,
+                    wring_dtype_name(call->dtype));
+    else if (premul && !call->has_how)
+        wring_error(log, "%s: %s needs the factor in a struct wring_call", name, op);
+    else if (!premul && call->how.factor != 0)
+        wring_error(log, "%s: a factor is for premul_sum alone: leave it 0", name);
+    else
+        return WRING_OK;
+    return WRING_ERR_INVALID;
+}
+
 static enum wring_status check_call(const struct call *call)
 {
-    if (wring_dtype_bytes(call->dtype) == 0 || (unsigned)call->op >= WRING_OPS) {
-        wring_error(&call->group->session->log, "immediate call: unknown dtype or op");
+    if (wring_dtype_bytes(call->dtype) == 0) {
+        wring_error(&call->group->session->log, "immediate call: unknown dtype");
         return WRING_ERR_INVALID;
     }
     enum wring_status status = check_count(call, call->elems);
@@ -100,8 +127,9 @@ static bool sends_back(const struct call *call)
 
 static enum wring_status find_codec(const struct call *call, const struct wring_codec **out)
 {
+    enum wring_op op = call->op == WRING_PREMUL_SUM ? WRING_SUM : call->op;
     enum wring_status status =
-        wring_group_codec(call->group, call->how.codec, call->dtype, call->op, out);
+        wring_group_codec(call->group, call->how.codec, call->dtype, op, out);
     if (status != WRING_OK || *out == NULL || sends_back(call))
         return status;
     const struct wring_codec_info *info = wring_codec_info(*out);
@@ -158,9 +186,6 @@ static bool find_block(const struct call *call, const void *data, uint64_t elems
 {
     struct wring_session *session = call->group->session;
 
-    *out = NULL;
-    if (wring_block_sendable(session->fabric, NULL))
-        return false; /* from anywhere */
     *out = wring_buffer_find(session, data, elems * wring_dtype_bytes(call->dtype));
     return !wring_block_sendable(session->fabric, *out);
 }
@@ -168,8 +193,31 @@ static bool find_block(const struct call *call, const void *data, uint64_t elems
 /** Where pieces of our contribution, and of sums, can be sent from. */
 static void find_memory(const struct call *call, struct wring_work *work)
 {
+    if (wring_block_sendable(call->group->session->fabric, NULL))
+        return; /* from anywhere */
     work->in_staged = find_block(call, call->in, call->in_elems, &work->in_block);
     work->out_staged = find_block(call, call->out, call->out_elems, &work->out_block);
+}
+
+/**
+ * What is summed is what we contribute times our factor: where the result goes, if that has room
+ * for it, else in memory of the call's own.
+ */
+static enum wring_status multiply(struct call *call, struct wring_work *work)
+{
+    const struct wring_session *session = call->group->session;
+    void *product = call->out;
+
+    if (call->op != WRING_PREMUL_SUM || call->in_elems == 0)
+        return WRING_OK;
+    if (call->out_elems < call->in_elems)
+        product = work->memory = malloc(call->in_elems * wring_dtype_bytes(call->dtype));
+    if (product == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_scale(call->dtype, product, call->in, call->in_elems, call->how.factor,
+                session->config.cpu);
+    work->in = call->in = product;
+    return WRING_OK;
 }
 
 /** What all calls have in common. */
@@ -177,7 +225,7 @@ static enum wring_status begin(struct call *call, struct wring_work *work)
 {
     *work = (struct wring_work){
         .dtype = call->dtype,
-        .op = call->op,
+        .op = call->op == WRING_PREMUL_SUM ? WRING_SUM : call->op,
         .in = call->in,
         .out = call->out,
         .root = WRING_EVERYBODY,
@@ -189,6 +237,8 @@ static enum wring_status begin(struct call *call, struct wring_work *work)
         status = find_codec(call, &work->codec);
     if (status == WRING_OK)
         status = cut(call, work);
+    if (status == WRING_OK)
+        status = multiply(call, work);
     if (status != WRING_OK)
         return status;
     work->call = describe(call, work);
@@ -375,22 +425,27 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
     struct wring_work work;
     enum wring_status status = read_how(call, how);
 
+    work.memory = NULL; /* all else is set at once */
+    if (status == WRING_OK)
+        status = check_op(call);
     if (status == WRING_OK)
         status = begins[call->kind](call, &work);
-    if (status != WRING_OK)
+    if (status != WRING_OK) {
+        free(work.memory);
         return status;
+    }
     wring_immediate_select(call->group, &work);
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
-static enum wring_status run(struct call call, const struct wring_call *how,
+static enum wring_status run(struct call *call, const struct wring_call *how,
                              struct wring_request **request)
 {
-    struct wring_session *session = call.group->session;
+    struct wring_session *session = call->group->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, start(&call, how, request));
+    return wring_session_leave(session, start(call, how, request));
 }
 
 enum wring_status wring_allreduce(struct wring_group *group, const void *in, void *out,
@@ -404,7 +459,7 @@ enum wring_status wring_allreduce(struct wring_group *group, const void *in, voi
                         .elems = elems,
                         .dtype = dtype,
                         .op = op};
-    return run(call, how, request);
+    return run(&call, how, request);
 }
 
 enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
@@ -418,7 +473,7 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                         .elems = elems,
                         .dtype = dtype,
                         .op = op};
-    return run(call, how, request);
+    return run(&call, how, request);
 }
 
 enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
@@ -431,7 +486,7 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                         .out = out,
                         .elems = elems,
                         .dtype = dtype};
-    return run(call, how, request);
+    return run(&call, how, request);
 }
 
 enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
@@ -444,7 +499,7 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                         .out = out,
                         .elems = elems,
                         .dtype = dtype};
-    return run(call, how, request);
+    return run(&call, how, request);
 }
 
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
@@ -457,12 +512,12 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                         .out = buf,
                         .elems = bytes,
                         .root = root};
-    return run(call, how, request);
+    return run(&call, how, request);
 }
 
 enum wring_status wring_barrier(struct wring_group *group, const struct wring_call *how,
                                 struct wring_request **request)
 {
     struct call call = {.kind = WRING_CALL_BARRIER, .group = group};
-    return run(call, how, request);
+    return run(&call, how, request);
 }

@@ -49,6 +49,11 @@ uint64_t wring_matrix_out_elems(const struct wring_matrix_case *c)
     return each ? c->elems * c->ranks : c->elems;
 }
 
+double wring_matrix_factor(uint32_t rank, unsigned step)
+{
+    return ((double)((rank * 5 + step) % 8) - 3) / 7;
+}
+
 uint32_t wring_matrix_root(const struct wring_matrix_case *c, unsigned step)
 {
     return (step + 1) % c->ranks;
@@ -93,25 +98,25 @@ static void set_flush(bool flush)
 }
 
 static enum wring_status call(struct wring_group *group, const struct wring_matrix_case *c,
-                              unsigned step, void *in, void *out, struct wring_request **request)
+                              uint32_t rank, unsigned step, void *in, void *out,
+                              struct wring_request **request)
 {
+    struct wring_call how = {.codec = c->codec};
+
+    if (c->op == WRING_PREMUL_SUM)
+        how.factor = wring_matrix_factor(rank, step);
     switch (c->what) {
     case WRING_MATRIX_ALLREDUCE:
-        return wring_allreduce(group, in, out, c->elems, c->dtype, c->op,
-                               &(struct wring_call){.codec = c->codec}, request);
+        return wring_allreduce(group, in, out, c->elems, c->dtype, c->op, &how, request);
     case WRING_MATRIX_REDUCE_SCATTER:
-        return wring_reduce_scatter(group, in, out, c->elems, c->dtype, c->op,
-                                    &(struct wring_call){.codec = c->codec}, request);
+        return wring_reduce_scatter(group, in, out, c->elems, c->dtype, c->op, &how, request);
     case WRING_MATRIX_ALLGATHER:
-        return wring_allgather(group, in, out, c->elems, c->dtype,
-                               &(struct wring_call){.codec = c->codec}, request);
+        return wring_allgather(group, in, out, c->elems, c->dtype, &how, request);
     case WRING_MATRIX_ALLTOALL:
-        return wring_alltoall(group, in, out, c->elems, c->dtype,
-                              &(struct wring_call){.codec = c->codec}, request);
+        return wring_alltoall(group, in, out, c->elems, c->dtype, &how, request);
     case WRING_MATRIX_BROADCAST:
         return wring_broadcast(group, in, c->elems * wring_dtype_bytes(c->dtype),
-                               wring_matrix_root(c, step), &(struct wring_call){.codec = c->codec},
-                               request);
+                               wring_matrix_root(c, step), &how, request);
     case WRING_MATRIX_BUCKET:
     case WRING_MATRIX_WHATS:
         break;
@@ -125,10 +130,11 @@ static enum wring_status immediate_step(struct wring_session *session,
                                         void *out)
 {
     struct wring_group *world = wring_session_world(session);
+    uint32_t rank = wring_session_rank(session);
     struct wring_request *request;
     if (step % 2 == 0)
-        return call(world, c, step, in, out, NULL);
-    enum wring_status status = call(world, c, step, in, out, &request);
+        return call(world, c, rank, step, in, out, NULL);
+    enum wring_status status = call(world, c, rank, step, in, out, &request);
     return status == WRING_OK ? wring_request_wait(request, WAIT_NS, NULL) : status;
 }
 

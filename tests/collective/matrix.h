@@ -67,6 +67,9 @@ uint64_t wring_matrix_out_elems(const struct wring_matrix_case *c);
 void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step,
                         void *data);
 
+/** What it multiplies that by, if that is the operation: of magnitude 1 at most. */
+double wring_matrix_factor(uint32_t rank, unsigned step);
+
 /** Who broadcasts in a step. */
 uint32_t wring_matrix_root(const struct wring_matrix_case *c, unsigned step);
 

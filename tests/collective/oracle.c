@@ -116,11 +116,16 @@ static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned
     }
 }
 
-/** The node's sums: of 16-bit types an average is one of nodes' averages. */
+static bool is_short_float(enum wring_dtype dtype)
+{
+    return dtype == WRING_F16 || dtype == WRING_BF16;
+}
+
+/** The node's sums: of 16-bit floats an average is one of nodes' averages. */
 static void sum_nodes(struct oracle *o)
 {
     const struct wring_matrix_case *c = o->c;
-    bool average = c->op == WRING_AVG && wring_dtype_bytes(c->dtype) > 2;
+    bool average = c->op == WRING_AVG && !is_short_float(c->dtype);
     for (uint32_t node = 0; node < o->nodes; node++)
         wring_test_reduce(c->dtype, average ? WRING_SUM : c->op,
                           (const void *const *)o->own + node * c->ranks_per_node, c->ranks_per_node,
@@ -130,7 +135,7 @@ static void sum_nodes(struct oracle *o)
 static void raw_between_nodes(struct oracle *o)
 {
     const struct wring_matrix_case *c = o->c;
-    bool average = c->op == WRING_AVG && wring_dtype_bytes(c->dtype) > 2;
+    bool average = c->op == WRING_AVG && !is_short_float(c->dtype);
     wring_test_reduce(c->dtype, average ? WRING_SUM : c->op, (const void *const *)o->inputs,
                       o->nodes, c->elems, o->out);
     if (average)
@@ -221,7 +226,8 @@ static void raw_reduction(struct oracle *o, uint64_t begin)
     const void *sources[WRING_TEST_SOURCES];
     for (uint32_t r = 0; r < o->c->ranks; r++)
         sources[r] = input_at(o, r, begin);
-    wring_test_reduce(o->c->dtype, o->c->op, sources, o->c->ranks, o->c->elems, o->out);
+    enum wring_op op = o->c->op == WRING_PREMUL_SUM ? WRING_SUM : o->c->op;
+    wring_test_reduce(o->c->dtype, op, sources, o->c->ranks, o->c->elems, o->out);
 }
 
 static void raw_step(struct oracle *o, unsigned step)
@@ -251,6 +257,15 @@ static void raw_step(struct oracle *o, unsigned step)
     }
 }
 
+static void get_input(const struct oracle *o, uint32_t rank, unsigned step, void *input)
+{
+    const struct wring_matrix_case *c = o->c;
+    wring_matrix_input(c, rank, step, input);
+    if (c->op == WRING_PREMUL_SUM)
+        wring_test_scale(c->dtype, input, wring_matrix_in_elems(c),
+                         wring_matrix_factor(rank, step));
+}
+
 static void run_step(struct oracle *o, unsigned step)
 {
     if (o->nodes > 0) {
@@ -258,8 +273,8 @@ static void run_step(struct oracle *o, unsigned step)
         return;
     }
     for (uint32_t r = 0; r < o->c->ranks; r++)
-        wring_matrix_input(o->c, r, step, o->inputs[r]);
-    if (o->c->ranks == 1) /* nothing is touched */
+        get_input(o, r, step, o->inputs[r]);
+    if (o->c->ranks == 1) /* nothing else is done to it */
         memcpy(o->out, o->inputs[0], o->c->elems * wring_dtype_bytes(o->c->dtype));
     else if (o->raw)
         raw_step(o, step);

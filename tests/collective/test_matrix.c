@@ -78,11 +78,18 @@ enum dimension {
     DIMENSIONS,
 };
 
+/* Types and operations that have kernels of their own count one by one; the rest, of which the test
+ * "types" has all, as two more of each. */
+#define OWN_DTYPES (WRING_I64 + 1)
+#define OWN_OPS (WRING_MAX + 1)
+#define DTYPES (OWN_DTYPES + 2)
+#define OPS (OWN_OPS + 2)
+
 static uint32_t values[DIMENSIONS] = {
     [WHAT] = WRING_MATRIX_WHATS,
     [SCHEME] = WRING_SCHEMES,
-    [DTYPE] = WRING_DTYPES,
-    [OP] = WRING_OPS,
+    [DTYPE] = DTYPES,
+    [OP] = OPS,
     [CODEC] = COUNT(codecs),
     [PROVIDER] = COUNT(providers),
     [RANKS] = 9,
@@ -116,6 +123,35 @@ static bool lacks_way_back(enum wring_scheme scheme)
     return scheme == WRING_SCHEME_INDIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
 }
 
+static bool takes(uint32_t what, enum wring_op op, enum wring_dtype dtype)
+{
+    return wring_op_takes(op, dtype) && (what != WRING_MATRIX_BUCKET || op != WRING_PREMUL_SUM);
+}
+
+/** Any number, which the choice alone decides. */
+static uint32_t hash_of(const uint32_t *choice)
+{
+    uint32_t hash = 1;
+    for (int d = RANKS; d < DIMENSIONS; d++)
+        hash = (hash ^ choice[d]) * 2654435761u;
+    return hash >> 8;
+}
+
+static enum wring_dtype dtype_of(const uint32_t *choice)
+{
+    uint32_t other = OWN_DTYPES + hash_of(choice) % (WRING_DTYPES - OWN_DTYPES);
+    return (enum wring_dtype)(choice[DTYPE] < OWN_DTYPES ? choice[DTYPE] : other);
+}
+
+/** Of those that are for the type. */
+static enum wring_op op_of(const uint32_t *choice)
+{
+    uint32_t op = choice[OP] < OWN_OPS ? choice[OP] : OWN_OPS + hash_of(choice) % 7;
+    while (!takes(choice[WHAT], (enum wring_op)op, dtype_of(choice)))
+        op = (op + 1) % WRING_OPS;
+    return (enum wring_op)op;
+}
+
 /** What the interface does not offer is not asked for. */
 static void mend(void *arg, uint32_t *choice)
 {
@@ -131,6 +167,8 @@ static void mend(void *arg, uint32_t *choice)
         choice[NODES] = 0; /* nothing leads to other hosts */
     if (!reduces(what))
         choice[OP] = WRING_SUM;
+    else if (choice[OP] < OWN_OPS)
+        choice[OP] = op_of(choice) < OWN_OPS ? op_of(choice) : OWN_OPS;
     if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG)
         choice[CODEC] = 0;
     if (what == WRING_MATRIX_BROADCAST || what == WRING_MATRIX_ALLTOALL)
@@ -144,8 +182,8 @@ static struct wring_matrix_case case_of(const uint32_t *choice)
     struct wring_matrix_case c = {
         .what = (enum wring_matrix_what)choice[WHAT],
         .scheme = (enum wring_scheme)choice[SCHEME],
-        .dtype = (enum wring_dtype)choice[DTYPE],
-        .op = (enum wring_op)choice[OP],
+        .dtype = dtype_of(choice),
+        .op = reduces(choice[WHAT]) ? op_of(choice) : WRING_SUM,
         .codec = codecs[choice[CODEC]],
         .provider = providers[choice[PROVIDER]],
         .ranks = choice[RANKS] + 1,
@@ -287,6 +325,10 @@ static void every_type_between_nodes(void)
     for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
         for (int op = 0; op < WRING_OPS; op++) {
             struct wring_matrix_case c = plain;
+            bool own = dtype < OWN_DTYPES && op < OWN_OPS;
+            if ((!own && (dtype * 3 + op) % 5 != 0) ||
+                !takes(WRING_MATRIX_BUCKET, (enum wring_op)op, (enum wring_dtype)dtype))
+                continue;
             c.dtype = (enum wring_dtype)dtype;
             c.op = (enum wring_op)op;
             c.codec = "none";
@@ -330,27 +372,6 @@ static void every_exchange_and_codec(void)
                 c.provider = providers[(codec + i) % 2];
                 c.special = (codec + i) % 3 == 0 ? 2 : 0;
                 c.in_place = what != WRING_MATRIX_ALLTOALL && i % 2 == 0;
-                wring_matrix_run(&c);
-            }
-}
-
-/** Each collective with each type and operation. */
-static void every_type_and_operation(void)
-{
-    for (int what = 0; what < WRING_MATRIX_WHATS; what++)
-        for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
-            for (int op = 0; op < WRING_OPS; op++) {
-                struct wring_matrix_case c = plain;
-                if (op > 0 && !reduces((uint32_t)what))
-                    continue;
-                c.what = (enum wring_matrix_what)what;
-                c.dtype = (enum wring_dtype)dtype;
-                c.op = (enum wring_op)op;
-                c.codec = "none";
-                c.ranks = 2 + (uint32_t)(dtype + op) % 4;
-                c.provider = providers[(what + op) % 2];
-                c.in_place = what != WRING_MATRIX_ALLTOALL && op % 2 == 0;
-                c.steps = 2;
                 wring_matrix_run(&c);
             }
 }
@@ -413,7 +434,6 @@ int main(int argc, char **argv)
         {"every_type_between_nodes", every_type_between_nodes},
         {"slices_between_nodes", slices_between_nodes},
         {"every_exchange_and_codec", every_exchange_and_codec},
-        {"every_type_and_operation", every_type_and_operation},
         {"every_rank_and_count", every_rank_and_count},
         {"every_pair", every_pair},
         {"random_cases", random_cases},

@@ -101,6 +101,50 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "the session goes on");
 }
 
+/** A type has some operations, and a factor goes with one of them. */
+static void operations(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session);
+    const struct wring_call how = {.factor = 0.5};
+    struct wring_bucket_params params = {.name = "b", .elems = 4, .op = WRING_BXOR};
+    struct wring_bucket *bucket;
+    float x[4] = {1, 2, 3, 4};
+    (void)rank, (void)arg;
+
+    CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_BAND, NULL, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "no band of f32"),
+          "bits of floats: %s", line);
+    CHECK(wring_reduce_scatter(world, x, x, 1, WRING_BYTE, WRING_SUM, NULL, NULL) ==
+                  WRING_ERR_INVALID &&
+              strstr(line, "no sum of byte"),
+          "a sum of bytes: %s", line);
+    CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_PREMUL_SUM, NULL, NULL) ==
+                  WRING_ERR_INVALID &&
+              strstr(line, "factor"),
+          "no factor: %s", line);
+    CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_SUM, &how, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "factor"),
+          "a factor of a plain sum: %s", line);
+    params.data = x;
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
+              strstr(line, "no bxor of f32"),
+          "a bucket: %s", line);
+    params.op = WRING_PREMUL_SUM;
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
+              strstr(line, "wring_allreduce()"),
+          "a bucket has no factor: %s", line);
+    CHECK(x[0] == 1 && x[3] == 4, "memory is left alone");
+    CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_PREMUL_SUM, &how, NULL) == WRING_OK &&
+              x[0] == 1 && x[3] == 4,
+          "two halves are one: %g", (double)x[0]);
+}
+
+static void operations_are_those_of_types(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = operations, .log = keep_line};
+    wring_test_run_ranks(&job);
+}
+
 /** in and out are the same memory in the way that a call names, or apart. */
 static void overlaps(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -223,6 +267,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"refused_calls", refused_calls},
+        {"operations_are_those_of_types", operations_are_those_of_types},
         {"overlaps_are_refused", overlaps_are_refused},
         {"overflows_are_named", overflows_are_named},
         {"counts_that_differ", counts_that_differ},

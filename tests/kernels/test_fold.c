@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/fpenv.h"
 #include "compress/kernels/fold.h"
+#include "compress/reduce.h"
 #include "tests/lib/elements.h"
 #include "tests/lib/test.h"
 
@@ -28,17 +29,12 @@ struct trial {
     struct wring_source src[SOURCES];
 };
 
-static enum wring_fold_kind kind_of(enum wring_op op)
-{
-    return op == WRING_MIN ? WRING_FOLD_MIN : op == WRING_MAX ? WRING_FOLD_MAX : WRING_FOLD_SUM;
-}
-
 static void fold(const struct wring_fold_tier *tier, const struct trial *trial,
                  const struct wring_source *src, void *dst)
 {
     float divisor = trial->op == WRING_AVG ? (float)trial->n_src : 1;
-    tier->kernels->fold[trial->dtype][kind_of(trial->op)](dst, src, trial->n_src, trial->n,
-                                                          divisor);
+    wring_reduce_fold(trial->dtype, trial->op, tier->head.tier)(dst, src, trial->n_src, trial->n,
+                                                                divisor);
 }
 
 static void check_same(const struct trial *trial, const char *tier, const void *want,
@@ -56,12 +52,19 @@ static void check_same(const struct trial *trial, const char *tier, const void *
         }
 }
 
+/** The tier has no kernel of its own for that. */
+static bool is_scalar(const struct wring_fold_tier *tier, const struct trial *trial)
+{
+    return wring_reduce_fold(trial->dtype, trial->op, tier->head.tier) ==
+           wring_reduce_fold(trial->dtype, trial->op, WRING_CPU_SCALAR);
+}
+
 /** One shape in all tiers, into memory of its own and over its last source. */
 static void check_tiers(const struct trial *trial, const void *want)
 {
     size_t bytes = trial->n * wring_dtype_bytes(trial->dtype);
     for (const struct wring_fold_tier *tier = wring_fold_tiers; tier->head.name; tier++) {
-        if (!wring_cpu_has(tier->head.tier))
+        if (!wring_cpu_has(tier->head.tier) || (tier > wring_fold_tiers && is_scalar(tier, trial)))
             continue;
         void *got = wring_test_guarded(bytes);
         fold(tier, trial, trial->src, got);
@@ -91,8 +94,9 @@ static void check_length(struct trial *trial)
         for (trial->n_src = 1; trial->n_src <= SOURCES; trial->n_src += 2) {
             void *want = wring_test_guarded(bytes);
             trial->op = (enum wring_op)op;
-            if (trial->dtype == WRING_F32 && op <= WRING_AVG)
-                continue; /* test_kernels.c has those */
+            if ((trial->dtype == WRING_F32 && op <= WRING_AVG) || /* test_kernels.c has those */
+                op == WRING_PREMUL_SUM || !wring_op_takes(trial->op, trial->dtype))
+                continue;
             wring_test_reduce(trial->dtype, trial->op, src, trial->n_src, trial->n, want);
             check_tiers(trial, want);
         }
@@ -102,10 +106,11 @@ static void check_length(struct trial *trial)
 static void check_type(enum wring_dtype dtype)
 {
     static const uint64_t more[] = {256, 511, 1024, 4099};
+    const bool wide = dtype <= WRING_I64; /* vector tiers have kernels of it */
 
     for (int kind = 0; kind < WRING_TEST_KINDS; kind++) {
         struct trial trial = {.dtype = dtype, .kind = (enum wring_test_kind)kind};
-        for (trial.n = 1; trial.n <= LONGEST; trial.n += quick ? 13 : 1)
+        for (trial.n = 1; trial.n <= LONGEST; trial.n += quick ? 13 : wide ? 1 : 3)
             check_length(&trial);
         for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
             trial.n = more[i];
@@ -129,6 +134,28 @@ static void f16(void)
 static void bf16(void)
 {
     check_type(WRING_BF16);
+}
+static void complex_numbers(void)
+{
+    check_type(WRING_COMPLEX64);
+    check_type(WRING_COMPLEX128);
+}
+static void truth_and_bytes(void)
+{
+    check_type(WRING_BOOL);
+    check_type(WRING_BYTE);
+}
+static void short_integers(void)
+{
+    check_type(WRING_I8);
+    check_type(WRING_I16);
+    check_type(WRING_U8);
+    check_type(WRING_U16);
+}
+static void unsigned_integers(void)
+{
+    check_type(WRING_U32);
+    check_type(WRING_U64);
 }
 static void i32(void)
 {
@@ -204,6 +231,10 @@ static const struct wring_test_case cases[] = {
     {"bf16", bf16},
     {"i32", i32},
     {"i64", i64},
+    {"short_integers", short_integers},
+    {"unsigned_integers", unsigned_integers},
+    {"truth_and_bytes", truth_and_bytes},
+    {"complex_numbers", complex_numbers},
     {"every_f16", every_f16},
     {"every_bf16", every_bf16},
     {"by_hand", by_hand},

@@ -19,9 +19,27 @@ static const struct format formats[] = {
     [WRING_BF16] = {16, 7, 127},
 };
 
+/** Elements of complex types are two of another one. */
+static bool is_complex(enum wring_dtype dtype)
+{
+    return dtype == WRING_COMPLEX64 || dtype == WRING_COMPLEX128;
+}
+
+static enum wring_dtype part_of(enum wring_dtype dtype)
+{
+    if (!is_complex(dtype))
+        return dtype;
+    return dtype == WRING_COMPLEX64 ? WRING_F32 : WRING_F64;
+}
+
 static bool is_float(enum wring_dtype dtype)
 {
-    return dtype != WRING_I32 && dtype != WRING_I64;
+    return dtype <= WRING_BF16;
+}
+
+static bool has_sign(enum wring_dtype dtype)
+{
+    return dtype >= WRING_I32 && dtype <= WRING_I16;
 }
 
 static uint64_t get_bits(enum wring_dtype dtype, const void *data, uint64_t i)
@@ -38,13 +56,21 @@ static void put_bits(enum wring_dtype dtype, void *data, uint64_t i, uint64_t bi
     memcpy((char *)data + i * bytes, &bits, bytes);
 }
 
+/** The integer of those bits, as wide as its value modulo 2^64. */
+static uint64_t integer_of(enum wring_dtype dtype, uint64_t bits)
+{
+    unsigned unused = 64 - 8 * (unsigned)wring_dtype_bytes(dtype);
+    return has_sign(dtype) ? (uint64_t)((int64_t)(bits << unused) >> unused)
+                           : bits << unused >> unused;
+}
+
 long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_t i)
 {
+    if (is_complex(dtype))
+        return wring_test_element(part_of(dtype), data, 2 * i);
     uint64_t bits = get_bits(dtype, data, i);
-    if (dtype == WRING_I32)
-        return (int32_t)bits;
-    if (dtype == WRING_I64)
-        return (long double)(int64_t)bits;
+    if (!is_float(dtype))
+        return has_sign(dtype) ? (long double)(int64_t)integer_of(dtype, bits) : (long double)bits;
 
     const struct format *f = &formats[dtype];
     uint64_t fraction = bits & ((UINT64_C(1) << f->fraction) - 1);
@@ -101,6 +127,8 @@ static uint64_t random_bits(enum wring_dtype dtype, enum wring_test_kind kind, u
         uint64_t top = tops[wring_test_random(random) % sizeof(tops)];
         return top << rest | (bits & ((UINT64_C(1) << rest) - 1)) >> (shift % (unsigned)rest);
     }
+    if (dtype == WRING_BOOL) /* true in many ways */
+        return bits % 3 == 0 ? 0 : kind == WRING_TEST_BITS ? bits : 1;
     if (kind == WRING_TEST_DENORMAL)
         return (uint64_t)((int64_t)(bits % 41) - 20);
     return kind == WRING_TEST_PLAIN ? (uint64_t)((int64_t)bits >> shift) : bits;
@@ -111,42 +139,103 @@ void wring_test_fill(enum wring_dtype dtype, void *data, uint64_t elems, enum wr
 {
     uint32_t random = seed * 2654435761u + 1;
     random = random == 0 ? 1 : random;
+    elems = is_complex(dtype) ? 2 * elems : elems;
+    dtype = part_of(dtype);
     for (uint64_t i = 0; i < elems; i++)
         put_bits(dtype, data, i, random_bits(dtype, kind, &random));
 }
 
+/** Whether an integer is less, in its type. */
+static bool is_less(enum wring_dtype dtype, uint64_t a, uint64_t b)
+{
+    return has_sign(dtype) ? (int64_t)a < (int64_t)b : a < b;
+}
+
+static uint64_t combine_integers(enum wring_dtype dtype, enum wring_op op, uint64_t a,
+                                 uint64_t next)
+{
+    switch (op) {
+    case WRING_MIN:
+        return is_less(dtype, next, a) ? next : a;
+    case WRING_MAX:
+        return is_less(dtype, a, next) ? next : a;
+    case WRING_PROD:
+        return a * next;
+    case WRING_BAND:
+        return a & next;
+    case WRING_BOR:
+        return a | next;
+    case WRING_BXOR:
+        return a ^ next;
+    case WRING_LAND:
+        return a != 0 && next != 0;
+    case WRING_LOR:
+        return a != 0 || next != 0;
+    default:
+        return a + next;
+    }
+}
+
+/** In any order: none of these operations depends on it. */
 static uint64_t reduce_integers(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                                 uint32_t n_src, uint64_t i)
 {
-    bool narrow = dtype == WRING_I32;
-    uint64_t total = 0;
-    int64_t best = 0;
+    bool truth = dtype == WRING_BOOL || op == WRING_LAND || op == WRING_LOR;
+    uint64_t all = 0;
     for (uint32_t s = 0; s < n_src; s++) {
-        uint64_t bits = get_bits(dtype, src[s], i);
-        int64_t value = narrow ? (int32_t)bits : (int64_t)bits;
-        total += (uint64_t)value;
-        if (s == 0 || (op == WRING_MIN && value < best) || (op == WRING_MAX && value > best))
-            best = value;
+        uint64_t value = integer_of(dtype, get_bits(dtype, src[s], i));
+        value = truth ? value != 0 : value;
+        all = s == 0 ? value : combine_integers(dtype, op, all, value);
     }
-    int64_t sum = narrow ? (int32_t)(uint32_t)total : (int64_t)total;
-    if (op == WRING_AVG)
-        sum /= (int64_t)n_src;
-    return (uint64_t)(op == WRING_SUM || op == WRING_AVG ? sum : best);
+    if (op != WRING_AVG)
+        return all;
+    all = integer_of(dtype, all);
+    return has_sign(dtype) ? (uint64_t)((int64_t)all / (int64_t)n_src) : all / n_src;
 }
 
-/** a + next in the precision that sums of the type have. */
-static double add(enum wring_dtype dtype, double a, double next)
+struct number {
+    double re, im; /* of real types 0 */
+};
+
+/* Of a type's parts, in the precision that their sums have. */
+
+static double add(enum wring_dtype part, double a, double b)
 {
-    return dtype == WRING_F64 ? a + next : (double)((float)a + (float)next);
+    return part == WRING_F64 ? a + b : (double)((float)a + (float)b);
 }
 
-static double combine(enum wring_dtype dtype, enum wring_op op, double a, double next)
+static double times(enum wring_dtype part, double a, double b)
 {
+    return part == WRING_F64 ? a * b : (double)((float)a * (float)b);
+}
+
+static double divide(enum wring_dtype part, double x, uint32_t divisor)
+{
+    return part == WRING_F64 ? x / divisor : (double)((float)x / (float)divisor);
+}
+
+static struct number multiply(enum wring_dtype dtype, struct number a, struct number b)
+{
+    enum wring_dtype part = part_of(dtype);
+    if (!is_complex(dtype))
+        return (struct number){times(part, a.re, b.re), 0};
+    return (struct number){
+        add(part, times(part, a.re, b.re), -times(part, a.im, b.im)),
+        add(part, times(part, a.re, b.im), times(part, a.im, b.re)),
+    };
+}
+
+static struct number combine(enum wring_dtype dtype, enum wring_op op, struct number a,
+                             struct number next)
+{
+    enum wring_dtype part = part_of(dtype);
     if (op == WRING_SUM || op == WRING_AVG)
-        return add(dtype, a, next);
-    if (isnan(a) || isnan(next))
-        return NAN;
-    return (op == WRING_MIN ? next < a : next > a) ? next : a;
+        return (struct number){add(part, a.re, next.re), add(part, a.im, next.im)};
+    if (op == WRING_PROD)
+        return multiply(dtype, a, next);
+    if (isnan(a.re) || isnan(next.re))
+        return (struct number){NAN, 0};
+    return (op == WRING_MIN ? next.re < a.re : next.re > a.re) ? next : a;
 }
 
 uint32_t wring_test_leaves(uint32_t n)
@@ -158,8 +247,8 @@ uint32_t wring_test_leaves(uint32_t n)
 }
 
 /** The leaves from `first` on, `width` of them: a block of the tree. */
-static double reduce_block(enum wring_dtype dtype, enum wring_op op, const double *x, uint32_t n,
-                           uint32_t first, uint32_t width)
+static struct number reduce_block(enum wring_dtype dtype, enum wring_op op, const struct number *x,
+                                  uint32_t n, uint32_t first, uint32_t width)
 {
     uint32_t other = first + wring_test_leaves(n);
     if (width > 1)
@@ -168,22 +257,45 @@ static double reduce_block(enum wring_dtype dtype, enum wring_op op, const doubl
     return other < n ? combine(dtype, op, x[first], x[other]) : x[first];
 }
 
-static double reduce_floats(enum wring_dtype dtype, enum wring_op op, const void *const *src,
-                            uint32_t n_src, uint64_t i)
+static struct number number_at(enum wring_dtype dtype, const void *data, uint64_t i)
 {
-    double x[WRING_TEST_SOURCES] = {0};
+    enum wring_dtype part = part_of(dtype);
+    if (!is_complex(dtype))
+        return (struct number){(double)wring_test_element(dtype, data, i), 0};
+    return (struct number){(double)wring_test_element(part, data, 2 * i),
+                           (double)wring_test_element(part, data, 2 * i + 1)};
+}
+
+static struct number reduce_numbers(enum wring_dtype dtype, enum wring_op op,
+                                    const void *const *src, uint32_t n_src, uint64_t i)
+{
+    struct number x[WRING_TEST_SOURCES] = {{0, 0}};
     if (n_src > WRING_TEST_SOURCES)
         abort();
     for (uint32_t s = 0; s < n_src; s++)
-        x[s] = (double)wring_test_element(dtype, src[s], i);
-    double a = x[0];
+        x[s] = number_at(dtype, src[s], i);
+    struct number a = x[0];
     if (n_src > 8)
         a = reduce_block(dtype, op, x, n_src, 0, wring_test_leaves(n_src));
     for (uint32_t s = 1; n_src <= 8 && s < n_src; s++)
         a = combine(dtype, op, a, x[s]);
-    if (op == WRING_AVG)
-        a = dtype == WRING_F64 ? a / n_src : (double)((float)a / (float)n_src);
+    if (op == WRING_AVG) {
+        a.re = divide(part_of(dtype), a.re, n_src);
+        a.im = divide(part_of(dtype), a.im, n_src);
+    }
     return a;
+}
+
+static void put_number(enum wring_dtype dtype, void *data, uint64_t i, struct number x)
+{
+    enum wring_dtype part = part_of(dtype);
+    const struct format *f = &formats[part];
+    if (!is_complex(dtype)) {
+        put_bits(dtype, data, i, round_to(f, x.re));
+        return;
+    }
+    put_bits(part, data, 2 * i, round_to(f, x.re));
+    put_bits(part, data, 2 * i + 1, round_to(f, x.im));
 }
 
 float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i)
@@ -191,28 +303,40 @@ float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i)
     const void *runs[WRING_TEST_SOURCES];
     for (uint32_t s = 0; s < n_src && s < WRING_TEST_SOURCES; s++)
         runs[s] = src[s];
-    return (float)reduce_floats(WRING_F32, WRING_SUM, runs, n_src, i);
+    return (float)reduce_numbers(WRING_F32, WRING_SUM, runs, n_src, i).re;
 }
 
 void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                        uint32_t n_src, uint64_t elems, void *dst)
 {
     for (uint64_t i = 0; i < elems; i++)
-        put_bits(dtype, dst, i,
-                 is_float(dtype)
-                     ? round_to(&formats[dtype], reduce_floats(dtype, op, src, n_src, i))
-                     : reduce_integers(dtype, op, src, n_src, i));
+        if (is_float(part_of(dtype)))
+            put_number(dtype, dst, i, reduce_numbers(dtype, op, src, n_src, i));
+        else
+            put_bits(dtype, dst, i, reduce_integers(dtype, op, src, n_src, i));
 }
 
 void wring_test_divide(enum wring_dtype dtype, void *data, uint64_t elems, uint32_t divisor)
 {
+    enum wring_dtype part = part_of(dtype);
     for (uint64_t i = 0; i < elems; i++)
-        if (is_float(dtype)) {
-            double x = (double)wring_test_element(dtype, data, i);
-            x = dtype == WRING_F64 ? x / divisor : (double)((float)x / (float)divisor);
-            put_bits(dtype, data, i, round_to(&formats[dtype], x));
+        if (is_float(part)) {
+            struct number x = number_at(dtype, data, i);
+            put_number(dtype, data, i,
+                       (struct number){divide(part, x.re, divisor), divide(part, x.im, divisor)});
         } else {
-            int64_t x = (int64_t)wring_test_element(dtype, data, i);
-            put_bits(dtype, data, i, (uint64_t)(x / (int64_t)divisor));
+            uint64_t x = integer_of(dtype, get_bits(dtype, data, i));
+            x = has_sign(dtype) ? (uint64_t)((int64_t)x / (int64_t)divisor) : x / divisor;
+            put_bits(dtype, data, i, x);
         }
+}
+
+void wring_test_scale(enum wring_dtype dtype, void *data, uint64_t elems, double factor)
+{
+    enum wring_dtype part = part_of(dtype);
+    for (uint64_t i = 0; i < elems; i++) {
+        struct number x = number_at(dtype, data, i);
+        put_number(dtype, data, i,
+                   (struct number){times(part, x.re, factor), times(part, x.im, factor)});
+    }
 }

@@ -13,12 +13,12 @@
 
 #include <wring/types.h>
 
-/** Element i, exactly. */
+/** Element i, exactly; of complex types its real part. */
 long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_t i);
 
 /** What random elements look like. */
 enum wring_test_kind {
-    WRING_TEST_PLAIN,    /* floats in [-1, 1); integers of all magnitudes */
+    WRING_TEST_PLAIN,    /* floats in [-1, 1); integers of all magnitudes; bool 0 or 1 */
     WRING_TEST_DENORMAL, /* floats about the denormals; small integers */
     WRING_TEST_LARGE,    /* sums overflow */
     WRING_TEST_BITS,     /* any bits: NaN, infinities, both zeros */
@@ -45,5 +45,8 @@ uint32_t wring_test_leaves(uint32_t n);
 /** data = data / divisor, as an average divides its sum. Not of 16-bit types, whose sums are not
  * yet rounded then. */
 void wring_test_divide(enum wring_dtype dtype, void *data, uint64_t elems, uint32_t divisor);
+
+/** data = data * factor, as WRING_PREMUL_SUM does to what it sums. */
+void wring_test_scale(enum wring_dtype dtype, void *data, uint64_t elems, double factor);
 
 #endif

@@ -223,7 +223,9 @@ static const char *draw_codec(struct draw *d, uint32_t n, enum wring_dtype *dtyp
 {
     const char *codec = chance(d, 35) ? "none" : codecs[below(d, n)];
     *dtype = (enum wring_dtype)below(d, WRING_DTYPES);
-    *op = (enum wring_op)below(d, WRING_OPS);
+    do
+        *op = (enum wring_op)below(d, WRING_PREMUL_SUM);
+    while (!wring_op_takes(*op, *dtype));
     if (strcmp(codec, "none") != 0) {
         *dtype = WRING_F32;
         *op = chance(d, 50) ? WRING_SUM : WRING_AVG;

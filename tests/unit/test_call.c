@@ -83,6 +83,11 @@ static uint32_t begin(struct wring_op_check call)
 
 static const struct wring_op_check some = {.kind = WRING_CALL_ALLREDUCE, .elems = 1000};
 
+static bool reduces(int kind)
+{
+    return kind == WRING_CALL_ALLREDUCE || kind == WRING_CALL_REDUCE_SCATTER;
+}
+
 /** What collides by chance elsewhere never does here, whatever was called before. */
 static void kind_type_and_operation_are_told_apart(void)
 {
@@ -90,7 +95,7 @@ static void kind_type_and_operation_are_told_apart(void)
         bool seen[TAGS] = {false};
         for (int kind = WRING_CALL_ALLREDUCE; kind <= WRING_CALL_BARRIER; kind++)
             for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
-                for (int op = 0; op < WRING_OPS; op++) {
+                for (int op = 0; op < (reduces(kind) ? WRING_OPS : 1); op++) {
                     open_rank();
                     begin(some);
                     uint32_t tag = begin((struct wring_op_check){.kind = (enum wring_call_kind)kind,
@@ -127,7 +132,7 @@ static void a_tag_is_this(void)
 {
     open_rank();
     uint32_t tag = begin(some);
-    CHECK(tag == 0x1b2 && calls.history == 0xe0010eea211b4970u, "tag 0x%x, history 0x%llx", tag,
+    CHECK(tag == 0x192 && calls.history == 0x1911d7bacedb1340u, "tag 0x%x, history 0x%llx", tag,
           (unsigned long long)calls.history);
 }
 

@@ -159,7 +159,8 @@ static void bad_calls(void)
     float x[4] = {0};
     struct wring_job no_codec = {.kind = WRING_JOB_ENCODE, .elems = 4, .src = x};
     struct wring_job no_source = {.kind = WRING_JOB_REDUCE, .elems = 4, .dst = x, .divisor = 1};
-    struct wring_job other_type = {.kind = WRING_JOB_REDUCE, .dtype = (enum wring_dtype)9};
+    struct wring_job other_type = {.kind = WRING_JOB_REDUCE,
+                                   .dtype = (enum wring_dtype)WRING_DTYPES};
 
     made_reduction_run(&no_codec);
     made_reduction_run(&no_source);

@@ -130,6 +130,8 @@ static void types(void)
         cases[dtype].what = WRING_MATRIX_ALLREDUCE;
         cases[dtype].dtype = (enum wring_dtype)dtype;
         cases[dtype].op = dtype % 2 == 0 ? WRING_SUM : WRING_MAX;
+        while (!wring_op_takes(cases[dtype].op, cases[dtype].dtype))
+            cases[dtype].op = (enum wring_op)((cases[dtype].op + 1) % WRING_OPS);
         cases[dtype].steps = 2;
     }
     run_cases(cases, WRING_DTYPES);

@@ -11,6 +11,7 @@
 #include "transport/pairs.h"
 
 #define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
+#define REDUCING 4                 /* kinds of calls that reduce, at most */
 #define FIRST_LOOK_NS (1 * WRING_NS_PER_MS)      /* nearly all calls are through by then */
 #define LOOKS 8                                  /* in the time between two statements */
 #define PATIENCE 5                               /* statements that may go unanswered */
@@ -66,13 +67,32 @@ void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL
                  raw ? "" : call->codec);
 }
 
+/** A number of its own for each kind, and for each type and operation that matters to it. */
+static uint32_t sort_of(const struct wring_op_check *call)
+{
+    static const uint8_t places[] = {
+        /* among those that reduce */
+        [WRING_CALL_ALLREDUCE] = 0,
+        [WRING_CALL_REDUCE_SCATTER] = 1,
+        /* among the others */
+        [WRING_CALL_ALLGATHER] = 0,
+        [WRING_CALL_ALLTOALL] = 1,
+        [WRING_CALL_BROADCAST] = 2,
+        [WRING_CALL_BARRIER] = 3,
+    };
+    uint32_t place = places[call->kind], dtype = (uint32_t)call->dtype, op = (uint32_t)call->op;
+    if (reduces(call))
+        return (place * WRING_DTYPES + dtype) * WRING_OPS + op;
+    return REDUCING * WRING_DTYPES * WRING_OPS + place * WRING_DTYPES + dtype;
+}
+
 /**
  * Calls that differ in nothing but kind, type or operation never have the same tag; others by a
  * chance of 2^-WRING_TAG_BITS, and then the tags of all calls that follow tell.
  */
 static uint32_t add_call(struct wring_calls *calls, const struct wring_op_check *call)
 {
-    uint32_t sort = (uint32_t)call->kind << 5 | (uint32_t)call->dtype << 2 | (uint32_t)call->op;
+    uint32_t sort = sort_of(call);
     uint64_t hash = fold(fold(calls->history, call->root), call->elems);
     hash = fold_text(hash, call->codec);
     calls->history = fold(hash, sort);

@@ -101,6 +101,7 @@ struct wring_work {
         *out_block;             /* registered memory that pieces are sent from as
                                    they are: what we contribute, sums; or NULL */
     uint64_t result_bytes;      /* of out, for the call's result */
+    void *memory;               /* of malloc(): a call's own, in which in may lie; or NULL */
     int32_t priority;           /* of a call */
     uint32_t root;              /* exchange: the one member that contributes, or WRING_EVERYBODY */
     bool to_all;                /* exchange: one piece goes to all, not one to each */

@@ -22,10 +22,20 @@ enum wring_dtype {
     WRING_F64 = 1,  /* IEEE binary64 */
     WRING_F16 = 2,  /* IEEE binary16 */
     WRING_BF16 = 3, /* the upper half of a binary32 */
-    WRING_I32 = 4,  /* two's complement, as all integers here */
+    WRING_I32 = 4,  /* two's complement, as all that have a sign */
     WRING_I64 = 5,
+    WRING_I8 = 6,
+    WRING_I16 = 7,
+    WRING_U8 = 8,
+    WRING_U16 = 9,
+    WRING_U32 = 10,
+    WRING_U64 = 11,
+    WRING_BOOL = 12,       /* a byte: 0 is false, all else true; reductions give 0 or 1 */
+    WRING_BYTE = 13,       /* eight bits without a meaning */
+    WRING_COMPLEX64 = 14,  /* two f32, the real part first, aligned to 4 bytes */
+    WRING_COMPLEX128 = 15, /* two f64, likewise, aligned to 8 bytes */
 };
-#define WRING_DTYPES 6
+#define WRING_DTYPES 16
 
 /**
  * How contributions become one. The order is a function of the number of members, and never of
@@ -34,8 +44,17 @@ enum wring_dtype {
  * member p + i is first added to member i, then at level l the block with bit l clear takes the one
  * with bit l set. Hierarchical schemes do so within nodes, and then between them: only a bucket, a
  * plan file or WRING_SCHEME that names them chooses these.
- * compress/FORMAT.md, "Reductions", has examples and the rounding: 16-bit types add in float32 and
- * round once, integers wrap.
+ * compress/FORMAT.md, "Reductions", has examples and the rounding: 16-bit floats are summed and
+ * multiplied in float32 and round once, integers wrap.
+ *
+ *                     f32 f64 f16 bf16   i8 to u64   bool   byte   complex
+ *     sum, avg, prod         x               x                        x
+ *     min, max               x               x         x
+ *     band, bor, bxor                        x         x      x
+ *     land, lor                              x         x
+ *     premul_sum             x                                        x
+ *
+ * Calls refuse all other pairs: WRING_ERR_INVALID.
  */
 enum wring_op {
     WRING_SUM = 0,
@@ -44,8 +63,16 @@ enum wring_op {
     WRING_MIN = 2, /* NaN if any contribution is NaN; of +0 and -0 the one further left in that
                       order: of up to 8 members the lowest rank's */
     WRING_MAX = 3,
+    WRING_PROD = 4,
+    WRING_BAND = 5, /* bit by bit; those of bool are those of truth values */
+    WRING_BOR = 6,
+    WRING_BXOR = 7,
+    WRING_LAND = 8,        /* 1 where all contributions are other than 0, else 0 */
+    WRING_LOR = 9,         /* 1 where any is, else 0 */
+    WRING_PREMUL_SUM = 10, /* each contribution times its member's factor, rounded to the type, then
+                              the sum of these */
 };
-#define WRING_OPS 4
+#define WRING_OPS 11
 
 /** How an allreduce runs. */
 enum wring_scheme {
@@ -64,10 +91,17 @@ enum wring_scheme {
 /** Bytes of one element; 0 for what is no type. Threads: safe. */
 size_t wring_dtype_bytes(enum wring_dtype dtype);
 
+/** What memory of that type is aligned to, in bytes: of complex types its parts' size, of others
+ * its own; 0 for what is no type. Threads: safe. */
+size_t wring_dtype_align(enum wring_dtype dtype);
+
+/** Is that operation one of that type? Threads: safe. */
+int wring_op_takes(enum wring_op op, enum wring_dtype dtype);
+
 /** "f32", "bf16", …; a static string, "?" for what is no type. Threads: safe. */
 const char *wring_dtype_name(enum wring_dtype dtype);
 
-/** "sum", "avg", "min", "max"; a static string, "?" for what is no operation. Threads: safe. */
+/** "sum", "avg", "premul_sum", …; a static string, "?" for what is no operation. Threads: safe. */
 const char *wring_op_name(enum wring_op op);
 
 /** "auto", "hierarchical-divisible", …; a static string, "?" for what is no scheme. Threads: safe.

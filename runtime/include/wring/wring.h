@@ -358,6 +358,7 @@ struct wring_group *wring_session_world(struct wring_session *session);
 struct wring_call {
     size_t struct_bytes;
     const char *codec; /* spec; NULL: "none" */
+    double factor;     /* WRING_PREMUL_SUM: of this rank's contribution; otherwise 0 */
     int32_t priority;  /* smaller leaves first, among groups; calls of one group keep their order */
     wring_done_fn done; /* called at its end; NULL: nobody is */
     void *done_arg;
@@ -374,9 +375,13 @@ struct wring_call {
  * Where a call has in and out, they are the same memory in one way only, which each call states;
  * else they do not overlap. wring never writes to an in that is not also the call's out.
  *
- * A codec takes f32, f16 and bf16, and of the reductions sums and averages, and keeps no residual
- * (no +ef). "in>out" has a meaning for wring_allreduce() and wring_reduce() alone. Where all
- * members end with the same elements (allreduce, allgather, broadcast) they end with the same bits.
+ * A codec takes f32, f16 and bf16, and of the reductions sums (premul_sum among them) and averages,
+ * and keeps no residual (no +ef). "in>out" has a meaning for wring_allreduce() and wring_reduce()
+ * alone. Where all members end with the same elements (allreduce, allgather, broadcast) they end
+ * with the same bits. A group of one copies what it would reduce, times its factor.
+ *
+ * WRING_PREMUL_SUM multiplies in the thread that calls. It writes the products to out where that
+ * has as many elements as in, else to memory that it allocates for the while of the call.
  *
  * A call chooses its scheme by size and codec. It never goes hierarchically: WRING_SCHEME is for
  * buckets, and the first allreduce that it would otherwise be for logs that, once in a session.
@@ -389,10 +394,10 @@ struct wring_call {
  * and wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
  * elements where the others have some may hear of it in a later call only.
  *
- * Errors: WRING_ERR_INVALID (memory, type, spec), WRING_ERR_UNSUPPORTED (a codec for that type or
- * operation, or one that keeps a residual; an operation for that type), WRING_ERR_MISMATCH (see
- * above; or a setting that members have otherwise: then nothing has begun and the session goes on),
- * WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
+ * Errors: WRING_ERR_INVALID (memory, type, an operation that is none of the type's, spec, factor),
+ * WRING_ERR_UNSUPPORTED (a codec for that type or operation, or one that keeps a residual),
+ * WRING_ERR_MISMATCH (see above; or a setting that members have otherwise: then nothing has begun
+ * and the session goes on), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
  */
 
 /**
