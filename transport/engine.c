@@ -280,10 +280,16 @@ static void return_owed_credits(struct wring_engine *engine)
             wring_channel_return_credits(engine->channels[i]);
 }
 
+/** Everything is to end. Where a rank aborted the job nobody waits for all to have heard of it. */
+static bool is_over(const struct wring_fabric *fabric)
+{
+    return fabric->state == WRING_FABRIC_FAILED || fabric->failure.status == WRING_ERR_CANCELLED;
+}
+
 /** The job has failed: end everything, once no job touches anybody's memory any more. */
 static bool end_all(struct wring_engine *engine)
 {
-    if (engine->fabric->state != WRING_FABRIC_FAILED || engine->jobs_under_way > 0)
+    if (!is_over(engine->fabric) || engine->jobs_under_way > 0)
         return false;
     activate_posted(engine);
     bool any = engine->active != NULL;

@@ -96,7 +96,7 @@ static void heard_abort(struct wring_fabric *fabric, uint32_t from,
 {
     enum wring_status status = (enum wring_status)control->a;
     int32_t rank = (int32_t)control->b;
-    if (status <= WRING_OK || status > WRING_ERR_SYSTEM || is_local(status))
+    if (status <= WRING_OK || status > WRING_ERR_CANCELLED || is_local(status))
         status = WRING_ERR_PEER;
     if (rank < -1 || rank >= (int32_t)fabric->size)
         rank = -1;

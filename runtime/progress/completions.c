@@ -41,6 +41,14 @@ void wring_completions_hush(struct wring_completions *all)
     atomic_store(&all->rung, false); /* what rang in between is seen by the look that follows */
 }
 
+void wring_completions_loop(struct wring_completions *all)
+{
+    pthread_mutex_lock(&all->mutex);
+    atomic_store(&all->looped, true);
+    atomic_store(&all->heeded, true);
+    pthread_mutex_unlock(&all->mutex);
+}
+
 /** Under the mutex. */
 static void queue(struct wring_completions *all, struct wring_completion *completion)
 {
@@ -50,6 +58,7 @@ static void queue(struct wring_completions *all, struct wring_completion *comple
     *all->end = completion;
     all->end = &completion->next;
     atomic_store(&all->any, true);
+    atomic_store(&all->heeded, true);
 }
 
 void wring_completion_end(struct wring_completions *all, struct wring_completion *completion,
@@ -122,6 +131,7 @@ static bool take(struct wring_completions *all, struct call *call)
         }
     }
     atomic_store(&all->any, all->first != NULL);
+    atomic_store(&all->heeded, all->first != NULL || atomic_load(&all->looped));
     pthread_mutex_unlock(&all->mutex);
     if (settle != NULL)
         settle(completion);

@@ -38,6 +38,8 @@ struct wring_completions {
     pthread_mutex_t mutex;
     struct wring_completion *first, **end; /* that are owed calls */
     atomic_bool any;                       /* there are some */
+    atomic_bool heeded;                    /* whoever lets go of the driver lock has to look here */
+    atomic_bool looped;                    /* for an event loop always */
     atomic_bool taken;                     /* a thread delivers */
     atomic_ulong deliverer;                /* its pthread_t; 0: there is none */
     atomic_int bell;                       /* readable while `rung`; -1: nobody watches */
@@ -81,6 +83,9 @@ static inline bool wring_completions_inside(const struct wring_completions *all)
     unsigned long deliverer = atomic_load_explicit(&all->deliverer, memory_order_relaxed);
     return deliverer != 0 && deliverer == (unsigned long)pthread_self();
 }
+
+/** From now on there is an event loop that drives. */
+void wring_completions_loop(struct wring_completions *all);
 
 /** Make the descriptor readable, if there is one. Threads: safe. */
 void wring_completions_ring(struct wring_completions *all);

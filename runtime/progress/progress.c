@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/descriptor.h"
 #include "transport/collective/collective.h"
 
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
@@ -18,6 +19,7 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     progress->completions = completions;
     progress->spin_ns = spin_ns;
     progress->caller.fd = progress->own.fd = -1;
+    atomic_init(&progress->outside_fd, -1);
     pthread_mutex_init(&progress->driver, NULL);
     enum wring_status status = wring_sleep_init(progress);
     if (status == WRING_OK && threaded)
@@ -60,6 +62,7 @@ void wring_progress_destroy(struct wring_progress *progress)
         return;
     atomic_store(&progress->stop, true);
     wring_thread_stop(progress);
+    wring_descriptor_close(atomic_load(&progress->outside_fd));
     wring_sleep_finish(progress);
     pthread_mutex_destroy(&progress->driver);
     free(progress);
@@ -79,6 +82,7 @@ void wring_progress_unlock(struct wring_progress *progress)
     pthread_mutex_unlock(&progress->driver);
     atomic_fetch_sub(&progress->takers, 1);
     wring_wake_onlookers(progress);
+    wring_disturb_loop(progress);
     wring_wake_thread(progress);
 }
 
@@ -107,6 +111,7 @@ static bool begin_here(struct wring_progress *progress, struct wring_collective 
     }
     bool idle = wring_engine_begin(progress->engine, collective);
     pthread_mutex_unlock(&progress->driver);
+    wring_disturb_loop(progress);
     return idle && !wring_completions_wait(progress->completions);
 }
 

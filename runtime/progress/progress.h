@@ -43,6 +43,20 @@ void wring_progress_destroy(struct wring_progress *progress);
 void wring_progress_lock(struct wring_progress *progress);
 void wring_progress_unlock(struct wring_progress *progress);
 
+/**
+ * A descriptor for an event loop: readable when something has ended since the last
+ * wring_progress_serve(); where there is no thread, also when the engine is to be polled. The first
+ * call makes it; the engine is locked. Errors: WRING_ERR_SYSTEM, logged.
+ */
+enum wring_status wring_progress_watch(struct wring_progress *progress, int *fd);
+
+/** Do what the descriptor tells of; callbacks are delivered. Threads: safe. */
+void wring_progress_serve(struct wring_progress *progress);
+
+/** In so many ns wring_progress_serve() has something to do, whatever the descriptor tells; or
+ *  WRING_NEVER. */
+uint64_t wring_progress_next_ns(struct wring_progress *progress);
+
 /** Run a collective. What one hop carries is begun in this thread if nobody else is driving, and
  *  all is where there is no thread. */
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective);

@@ -15,6 +15,14 @@ static void note_wait(struct wring_progress *progress)
         atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
 }
 
+/** What a nudge has brought about is told. */
+__attribute__((noinline)) static void look_after(struct wring_progress *progress)
+{
+    wring_disturb_loop(progress);
+    if (wring_completions_wait(progress->completions))
+        wring_completions_deliver(progress->completions);
+}
+
 void wring_progress_nudge(struct wring_progress *progress)
 {
     if (wring_is_stopped(progress) || pthread_mutex_trylock(&progress->driver) != 0)
@@ -22,8 +30,8 @@ void wring_progress_nudge(struct wring_progress *progress)
     wring_engine_poll(progress->engine);
     bool idle = wring_engine_idle(progress->engine);
     pthread_mutex_unlock(&progress->driver);
-    if (wring_completions_wait(progress->completions))
-        wring_completions_deliver(progress->completions);
+    if (atomic_load_explicit(&progress->completions->heeded, memory_order_relaxed))
+        look_after(progress);
     if (!idle && atomic_load(&progress->own.asleep))
         wring_wake_thread(progress);
 }

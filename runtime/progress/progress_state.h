@@ -57,6 +57,11 @@ struct wring_progress {
     atomic_bool parked;    /* the thread waits for `resume` */
     atomic_uint onlookers; /* callers that wait for `changed` while another drives */
 
+    /* An event loop drives, where there is no thread. */
+    atomic_int outside_fd;         /* what it watches; -1: there is none */
+    struct wring_wait_set outside; /* what is in that; under the driver lock */
+    atomic_ullong outside_ns;      /* when it is to look in any case */
+
     /* Somebody asks for waiter_ns. To count it enters the kernel, so of short waits a share is. */
     atomic_bool metered;
     atomic_uint meter_every, unmetered; /* one wait of so many; those since the last one */
@@ -89,12 +94,20 @@ void wring_wake_driver(struct wring_progress *progress);
 /** Something finished, or the driver lock is free: tell those who wait for either. */
 void wring_wake_onlookers(struct wring_progress *progress);
 
+/** What an event loop has armed may be so no longer, as somebody else polled. */
+static inline void wring_disturb_loop(struct wring_progress *progress)
+{
+    if (atomic_load_explicit(&progress->outside_fd, memory_order_relaxed) >= 0)
+        wring_completions_ring(progress->completions);
+}
+
 /** Let go of the driver lock: a caller who came meanwhile may drive now. Then deliver what was
  *  queued under it. */
 static inline void wring_let_go(struct wring_progress *progress)
 {
     pthread_mutex_unlock(&progress->driver);
     wring_wake_onlookers(progress);
+    wring_disturb_loop(progress);
     if (wring_completions_wait(progress->completions))
         wring_completions_deliver(progress->completions);
 }

@@ -42,7 +42,8 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
     if (status == WRING_ERR_PEER)
         adopt_failure(session, status);
     if (status == WRING_ERR_CLOSED && !wring_callers_closing(&session->callers))
-        return WRING_ERR_PEER;
+        return wring_session_check(session) == WRING_ERR_CANCELLED ? WRING_ERR_CANCELLED
+                                                                   : WRING_ERR_PEER;
     return status;
 }
 
@@ -72,7 +73,7 @@ static enum wring_status hear_verdict(struct wring_session *session, uint32_t ra
     char line[WRING_TEXT_MAX] = "";
     uint32_t said = wring_read_u32(&reader);
     wring_read_text(&reader, line, sizeof(line));
-    if (reader.failed || said > WRING_ERR_SYSTEM || said == WRING_ERR_AGAIN)
+    if (reader.failed || said > WRING_ERR_CANCELLED || said == WRING_ERR_AGAIN)
         said = WRING_ERR_FRAME;
     if (said == WRING_OK || quiet)
         return (enum wring_status)said;

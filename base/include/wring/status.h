@@ -37,8 +37,8 @@ enum wring_status {
     WRING_ERR_DEVICE, /* a network or compute device failed */
     WRING_ERR_SYSTEM, /* the operating system refused; the log line says what */
 
-    /* one operation alone: the session goes on */
-    WRING_ERR_CANCELLED, /* it was taken back */
+    /* one operation, or all of a group's or session's that was aborted */
+    WRING_ERR_CANCELLED, /* it was aborted or cancelled, on this rank or another one */
     WRING_ERR_TRUNCATED, /* a message is longer than the memory of its receive */
 };
 

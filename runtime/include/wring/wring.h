@@ -22,6 +22,8 @@
  * inside the session: their calls return WRING_ERR_CLOSED. Several sessions, also several ranks of
  * one job, may live in one process.
  *
+ * A program's own event loop watches wring_session_fd() instead of waiting.
+ *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. A step
  * in which all ranks are alive and none can go on ends the session, too, with rank -1; a rank that
@@ -166,6 +168,57 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
  */
 void wring_session_close(struct wring_session *session);
 
+/**
+ * End all that is under way in a session, on every rank: what threads wait for returns
+ * WRING_ERR_CANCELLED, and so do all later calls but wring_session_error() and
+ * wring_session_close(). The other ranks hear of it at once; their calls return the same, and
+ * wring_session_error() names this rank.
+ *
+ * As after each failure of a session, a peer that has not heard of it yet may still write into the
+ * memory of what was under way; that memory stays until wring_session_close() has returned. Codec
+ * jobs end before the call returns that waits for their step.
+ *
+ * Errors: WRING_ERR_CLOSED (another thread closes the session). Threads: safe, also inside a
+ * callback and beside waits of other threads, which give way.
+ */
+enum wring_status wring_session_abort(struct wring_session *session);
+
+/**
+ * A descriptor for an event loop of the application's (poll, epoll, libuv), which watches whether
+ * it is readable and calls wring_session_progress() then. It is level-triggered. The application
+ * never reads it or closes it.
+ *
+ *   - WRING_PROGRESS=thread: it is readable when a step or request has ended since the last
+ *     wring_session_progress().
+ *   - WRING_PROGRESS=caller: also when a provider needs service, after each post, and after calls
+ *     of other threads. The loop calls wring_session_progress() after wring_session_next_ns() at
+ *     the latest, too.
+ *
+ * It tells of requests, and of buckets that are committed after the first call of this. It may be
+ * readable though nothing has ended.
+ *
+ * @return the descriptor, the same in each call; -1 where the system has none, which is logged, or
+ * another thread closes the session
+ *
+ * Threads: a setup call.
+ */
+int wring_session_fd(struct wring_session *session);
+
+/**
+ * Do what the descriptor tells of, without waiting: with WRING_PROGRESS=caller exchanges go on, and
+ * callbacks are called. Tests after this see all that had ended before.
+ * @return WRING_OK, or why the session failed
+ *
+ * Threads: safe.
+ */
+enum wring_status wring_session_progress(struct wring_session *session);
+
+/**
+ * How long an event loop may sleep on wring_session_fd(), in nanoseconds from now; WRING_FOREVER
+ * with WRING_PROGRESS=thread, 0 if wring_session_progress() is due. Threads: safe.
+ */
+uint64_t wring_session_next_ns(struct wring_session *session);
+
 /** This process's rank, 0-based, and the number of ranks in the job. Threads: safe. */
 uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
@@ -214,10 +267,10 @@ struct wring_result {
  * wait or test have returned the same end. A thread holds no lock of its own during these calls
  * that a callback takes.
  *
- * It may post, test and start calls with a request. It may not wait, commit, make a group, start a
- * call without a request or close the session: these return WRING_ERR_INVALID (close returns at
- * once) and log why. A request is still to be tested or waited for once, inside the callback or
- * later, which frees it. Close calls the callbacks of all that is under way, with
+ * It may post, test, abort and start calls with a request. It may not wait, commit, make a group,
+ * start a call without a request or close the session: these return WRING_ERR_INVALID (close
+ * returns at once) and log why. A request is still to be tested or waited for once, inside the
+ * callback or later, which frees it. Close calls the callbacks of all that is under way, with
  * WRING_ERR_CLOSED, before it returns.
  *
  * @param arg     done_arg of the bucket or call
