@@ -360,6 +360,45 @@ const struct wring_bucket_ops wring_bucket_alone = {
     .take = take_status,
 };
 
+/** Streams belong to devices: their executors alone can wait for them. @param what  the call */
+static enum wring_status use_stream(const struct wring_bucket *bucket, const char *what,
+                                    const struct wring_stream *stream)
+{
+    const struct wring_session *session = bucket->session;
+    const struct wring_executor *executor = bucket->lane->executor;
+    char name[WRING_TEXT_SHORT];
+
+    if (stream == NULL || stream->struct_bytes < sizeof(*stream)) {
+        wring_error(&session->log, "%s: needs a struct wring_stream, its struct_bytes set", what);
+        return WRING_ERR_INVALID;
+    }
+    wring_error(&session->log,
+                "%s: executor %s of bucket '%s' works on no device, so it cannot follow a stream: "
+                "synchronize the stream, and call %s",
+                what, executor->ops->name, wring_text_short(bucket->name, name),
+                strcmp(what, "wring_bucket_post_on") == 0 ? "wring_bucket_post"
+                                                          : "wring_bucket_wait");
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_bucket_post_on(struct wring_bucket *bucket,
+                                       const struct wring_stream *stream)
+{
+    enum wring_status entered = wring_session_enter(bucket->session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(bucket->session, use_stream(bucket, "wring_bucket_post_on", stream));
+}
+
+enum wring_status wring_bucket_wait_on(struct wring_bucket *bucket,
+                                       const struct wring_stream *stream)
+{
+    enum wring_status entered = wring_session_enter(bucket->session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(bucket->session, use_stream(bucket, "wring_bucket_wait_on", stream));
+}
+
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;

@@ -8,6 +8,7 @@
 #include "runtime/commit/commit_shape.h"
 #include "runtime/progress/completions.h"
 #include "runtime/session/callers.h"
+#include "runtime/session/session.h"
 #include "transport/collective/hierarchical.h"
 #include <wring/wring.h>
 
@@ -65,9 +66,12 @@ struct wring_bucket {
     enum wring_scheme scheme;
     int32_t priority;
     struct wring_group *group;
+    char executor[WRING_EXECUTOR_TEXT]; /* that runs its jobs, by name; "": the session's */
+    struct wring_lane *lane;            /* of that one */
+    struct wring_memory_place place;    /* of data */
     struct wring_codec *codec;
     struct wring_codec_states *states; /* what its codec keeps besides; NULL: nothing */
-    float *residual;
+    float *residual;                   /* in the executor's home */
     float *kept;        /* the residual as it was before the last post; NULL: not kept */
     uint64_t kept_step; /* how many steps it, or the codec's state, had seen then */
     bool loose;         /* the residual is in units of contributions everywhere: residual.h */
@@ -167,8 +171,11 @@ static inline bool wring_bucket_keeps(const struct wring_bucket *bucket)
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);
 
-/** Zeros, aligned for kernels, for free(); or NULL. @param elems  not 0 */
-float *wring_residual_alloc(uint64_t elems);
+/** Zeros, aligned for kernels, where the bucket's executor likes residuals to lie; or NULL. */
+float *wring_residual_alloc(const struct wring_bucket *bucket);
+
+/** It has no residual any more, nor what was kept of it. */
+void wring_residual_free(struct wring_bucket *bucket);
 
 /** What registration made; channels are gone already. */
 void wring_bucket_free(struct wring_bucket *bucket);

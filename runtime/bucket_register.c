@@ -2,8 +2,9 @@
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
 #include "compress/codec.h"
 #include "runtime/commit/legs.h"
+#include "runtime/device_pointer.h"
 #include "runtime/plan/joined.h"
-#include "runtime/session/session.h"
+#include "runtime/session/session_executor.h"
 #include "runtime/sized.h"
 
 #include <inttypes.h>
@@ -89,11 +90,25 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
     return WRING_ERR_UNSUPPORTED;
 }
 
-float *wring_residual_alloc(uint64_t elems)
+float *wring_residual_alloc(const struct wring_bucket *bucket)
 {
-    size_t bytes = (elems * sizeof(float) + 63) / 64 * 64;
-    float *values = aligned_alloc(64, bytes);
-    return values != NULL ? memset(values, 0, bytes) : NULL;
+    struct wring_executor *executor = bucket->lane->executor;
+    void *values = NULL;
+    enum wring_status status = executor->ops->allocate(
+        executor, executor->home, bucket->elems * sizeof(*bucket->residual), &values);
+    return status == WRING_OK ? values : NULL;
+}
+
+void wring_residual_free(struct wring_bucket *bucket)
+{
+    float *const values[] = {bucket->residual, bucket->kept};
+
+    for (size_t i = 0; i < 2; i++)
+        if (values[i] != NULL) {
+            struct wring_executor *executor = bucket->lane->executor;
+            executor->ops->release(executor, executor->home, values[i]);
+        }
+    bucket->residual = bucket->kept = NULL;
 }
 
 enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket)
@@ -102,8 +117,8 @@ enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket)
     bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
     if (!wanted || bucket->elems == 0)
         return WRING_OK;
-    bucket->residual = wring_residual_alloc(bucket->elems);
-    bucket->kept = twice ? wring_residual_alloc(bucket->elems) : NULL;
+    bucket->residual = wring_residual_alloc(bucket);
+    bucket->kept = twice ? wring_residual_alloc(bucket) : NULL;
     return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
                                                                        : WRING_OK;
 }
@@ -153,6 +168,37 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     return WRING_OK;
 }
 
+/** Data of a device can be reached by executors of that one alone. */
+static enum wring_status check_place(struct wring_session *session,
+                                     const struct wring_bucket *bucket)
+{
+    const struct wring_executor *executor = bucket->lane->executor;
+    const struct wring_memory_place *home = &executor->home, *place = &bucket->place;
+    char name[WRING_TEXT_SHORT];
+
+    if (place->kind != WRING_MEMORY_DEVICE ||
+        (home->kind == place->kind && home->ordinal == place->ordinal))
+        return WRING_OK;
+    wring_error(&session->log,
+                "bucket '%s': its data is memory of device %" PRId32
+                ", which executor %s cannot reach: give it memory of the host, and copy to that",
+                wring_text_short(bucket->name, name), place->ordinal, executor->ops->name);
+    return WRING_ERR_UNSUPPORTED;
+}
+
+/** Who runs its jobs, and whether that one reaches its data. */
+static enum wring_status set_executor(struct wring_session *session, struct wring_bucket *bucket,
+                                      const char *text)
+{
+    enum wring_status status = wring_session_find_lane(session, bucket->name, text, &bucket->lane);
+    if (status != WRING_OK)
+        return status;
+    snprintf(bucket->executor, sizeof(bucket->executor), "%s", text != NULL ? text : "");
+    if (bucket->elems > 0)
+        bucket->place = wring_pointer_place(bucket->data);
+    return check_place(session, bucket);
+}
+
 enum wring_status wring_bucket_make(struct wring_session *session,
                                     const struct wring_bucket_params *params,
                                     struct wring_bucket **out)
@@ -175,7 +221,9 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     bucket->group = params->group != NULL ? params->group : session->world;
     bucket->completion = (struct wring_completion){
         .done = params->done, .done_arg = params->done_arg, .settle = wring_joined_settle};
-    enum wring_status status = set_codec(session, bucket, params->codec);
+    enum wring_status status = set_executor(session, bucket, params->executor);
+    if (status == WRING_OK)
+        status = set_codec(session, bucket, params->codec);
     if (status == WRING_OK)
         status = wring_bucket_make_residual(bucket);
     if (status == WRING_OK)
@@ -238,7 +286,6 @@ void wring_bucket_free(struct wring_bucket *bucket)
         free(bucket->carries->members);
     free(bucket->carries);
     free(bucket->levels);
-    free(bucket->residual);
-    free(bucket->kept);
+    wring_residual_free(bucket);
     free(bucket);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/buffer.h"
+#include "runtime/device_pointer.h"
 #include "runtime/session/session.h"
 
 #include <stdlib.h>
@@ -163,7 +164,8 @@ static enum wring_status borrow(struct wring_session *session, void *data, size_
     if (buffer == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_progress_lock(session->progress);
-    enum wring_status status = wring_block_borrow(session->fabric, data, bytes, &buffer->block);
+    enum wring_status status =
+        wring_block_borrow(session->fabric, data, bytes, wring_pointer_place(data), &buffer->block);
     wring_progress_unlock(session->progress);
     if (status != WRING_OK) {
         free(buffer);

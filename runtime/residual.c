@@ -74,9 +74,7 @@ static void forget(struct wring_bucket *bucket)
         memset(bucket->residual, 0, bucket->elems * sizeof(*bucket->residual));
         return;
     }
-    free(bucket->residual);
-    free(bucket->kept);
-    bucket->residual = bucket->kept = NULL;
+    wring_residual_free(bucket);
 }
 
 /** To an element of the data, which rounds it to its type. */

@@ -186,6 +186,8 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
         .codec = wring_bucket_spec(bucket),
         .scheme = scheme_of(collective),
         .algorithm = wring_algorithms[collective->work.algorithm].name,
+        .executor =
+            bucket->executor[0] != '\0' ? bucket->executor : bucket->session->config.executor,
         .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
         .in_place = wring_algorithm_places(encoder_of(collective)->work.algorithm),
         .piece_elems = collective->work.geometry.chunk_elems < bucket->elems

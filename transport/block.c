@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,21 @@
 
 #define WRING_MODULE "memory"
 
+/** What only a device can reach it has to export, and a provider to take so. */
+static enum wring_status refuse_device(const struct wring_block *block, uint32_t i)
+{
+    const struct wring_device *device = &block->fabric->devices[i];
+
+    wring_error(block->fabric->log,
+                "%zu bytes at %p are memory of device %" PRId32
+                ", and provider %s %s: register host memory, and copy to it",
+                block->memory.bytes, block->memory.base, block->memory.ordinal, device->name,
+                device->caps.dmabuf_regions
+                    ? "takes that as a dma-buf alone, which this version of wring does not export"
+                    : "registers memory of the host alone");
+    return WRING_ERR_UNSUPPORTED;
+}
+
 static enum wring_status register_with_devices(struct wring_block *block)
 {
     struct wring_fabric *fabric = block->fabric;
@@ -16,10 +32,15 @@ static enum wring_status register_with_devices(struct wring_block *block)
         struct wring_provider *provider = fabric->devices[i].provider;
         if (block->memory.kind == WRING_MEMORY_HOST && !fabric->devices[i].caps.host_regions)
             continue;
+        if (block->memory.kind == WRING_MEMORY_DEVICE &&
+            (!fabric->devices[i].caps.dmabuf_regions || block->memory.fd < 0))
+            return refuse_device(block, i);
         enum wring_status status =
             provider->ops->region_create(provider, &block->memory, &block->regions[i]);
         if (status != WRING_OK)
             return status;
+        block->regions[i]->place =
+            (struct wring_memory_place){block->memory.kind, block->memory.ordinal};
     }
     return WRING_OK;
 }
@@ -132,11 +153,12 @@ enum wring_status wring_block_populate(const struct wring_block *block)
 }
 
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
-                                     struct wring_block *out)
+                                     struct wring_memory_place place, struct wring_block *out)
 {
     struct wring_block block = {
         .fabric = fabric,
-        .memory = {.base = base, .bytes = bytes, .kind = WRING_MEMORY_HOST, .fd = -1}};
+        .memory = {
+            .base = base, .bytes = bytes, .kind = place.kind, .ordinal = place.ordinal, .fd = -1}};
     enum wring_status status = register_with_devices(&block);
     if (status != WRING_OK) {
         wring_block_finish(&block);

@@ -24,9 +24,19 @@ enum wring_status wring_engine_create(const struct wring_config *config,
         return WRING_ERR_NO_MEMORY;
     engine->config = config;
     engine->log = log;
-    engine->executor = executor;
+    wring_engine_add_lane(engine, executor);
     *out = engine;
     return WRING_OK;
+}
+
+struct wring_lane *wring_engine_add_lane(struct wring_engine *engine,
+                                         struct wring_executor *executor)
+{
+    if (engine->n_lanes == WRING_LANES_MAX)
+        return NULL;
+    struct wring_lane *lane = &engine->lanes[engine->n_lanes++];
+    lane->executor = executor;
+    return lane;
 }
 
 void wring_engine_set_fabric(struct wring_engine *engine, struct wring_fabric *fabric)
@@ -69,12 +79,22 @@ void wring_engine_post(struct wring_engine *engine, struct wring_collective *col
                                                     memory_order_release, memory_order_relaxed));
 }
 
+static struct wring_lane *lane_of(struct wring_engine *engine,
+                                  const struct wring_collective *collective)
+{
+    return collective->lane != NULL ? collective->lane : &engine->lanes[0];
+}
+
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
 {
+    const struct wring_task *task = job->cookie;
+    struct wring_lane *lane = lane_of(engine, task->collective);
+
+    lane->jobs_under_way++;
     engine->jobs_under_way++;
-    if (engine->executor->ops->at_once)
+    if (lane->executor->ops->at_once)
         engine->computed += job->elems;
-    engine->executor->ops->submit(engine->executor, &job, 1);
+    lane->executor->ops->submit(lane->executor, &job, 1);
 }
 
 static void remove_active(struct wring_engine *engine, struct wring_collective *collective)
@@ -178,11 +198,12 @@ static const char *name_of(enum wring_job_kind kind)
 static void job_failed(struct wring_engine *engine, const struct wring_task *task)
 {
     const struct wring_collective *collective = task->collective;
+    const struct wring_executor *executor = lane_of(engine, collective)->executor;
     const struct wring_job *job = &task->job;
     if (job->result.status != WRING_ERR_FRAME || job->result.bad_source == WRING_NO_SOURCE) {
         wring_fabric_fail(engine->fabric, job->result.status, (int32_t)engine->fabric->rank,
                           "executor %s of rank %" PRIu32 " could not %s a piece: %s",
-                          engine->executor->ops->name, engine->fabric->rank, name_of(job->kind),
+                          executor->ops->name, engine->fabric->rank, name_of(job->kind),
                           wring_status_text(job->result.status));
         return;
     }
@@ -214,22 +235,43 @@ bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)
     return take_done(engine, job);
 }
 
-static bool poll_jobs(struct wring_engine *engine)
+/** What has ended in a lane. @return how many of done[JOBS_PER_POLL] */
+static size_t poll_lane(struct wring_engine *engine, struct wring_lane *lane,
+                        struct wring_job **done)
 {
-    struct wring_job *done[JOBS_PER_POLL];
-    if (engine->jobs_under_way == 0)
-        return false;
-    size_t n = engine->executor->ops->poll(engine->executor, done, JOBS_PER_POLL);
+    if (lane->jobs_under_way == 0)
+        return 0;
+    size_t n = lane->executor->ops->poll(lane->executor, done, JOBS_PER_POLL);
+    lane->jobs_under_way -= (uint32_t)n;
+    engine->jobs_under_way -= (uint32_t)n;
+    return n;
+}
+
+static void take_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
-        engine->jobs_under_way--;
         if (!take_done(engine, done[i]))
             continue;
         if (engine->fabric->state == WRING_FABRIC_WORKING)
             task->collective->work.ops->job_done(task->collective, task);
         task->collective->runnable = true;
     }
-    return n > 0;
+}
+
+static bool poll_jobs(struct wring_engine *engine)
+{
+    struct wring_job *done[JOBS_PER_POLL];
+    bool any = false;
+
+    if (engine->jobs_under_way == 0)
+        return false;
+    for (uint32_t i = 0; i < engine->n_lanes; i++) {
+        size_t n = poll_lane(engine, &engine->lanes[i], done);
+        take_jobs(engine, done, n);
+        any |= n > 0;
+    }
+    return any;
 }
 
 /** Grows with what collectives do when they are asked to advance. */
@@ -303,10 +345,14 @@ static bool end_all(struct wring_engine *engine)
 /** Jobs have not ended for long. Said once. */
 static void tell_jobs(const struct wring_engine *engine)
 {
+    const struct wring_lane *lane = engine->lanes;
+
+    while (lane->jobs_under_way == 0)
+        lane++;
     wring_warn(engine->log,
                "executor %s has not ended %" PRIu32 " codec jobs for 1 s: wring_session_close() "
                "waits for them, as they use the application's memory; is its device stuck?",
-               engine->executor->ops->name, engine->jobs_under_way);
+               lane->executor->ops->name, lane->jobs_under_way);
 }
 
 /** What they lead to is not begun. There is no deadline: their memory is not free before. */
@@ -319,8 +365,9 @@ static void await_jobs(struct wring_engine *engine)
     bool told = false;
 
     while (engine->jobs_under_way > 0) {
-        size_t n = engine->executor->ops->poll(engine->executor, done, JOBS_PER_POLL);
-        engine->jobs_under_way -= (uint32_t)n;
+        size_t n = 0;
+        for (uint32_t i = 0; i < engine->n_lanes; i++)
+            n += poll_lane(engine, &engine->lanes[i], done);
         if (n > 0)
             continue;
         if (told)

@@ -131,9 +131,10 @@ static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
 {
     if (engine->fabric->ticked)
-        wring_engine_check(engine); /* before a sleep that may be long */
-    if (engine->jobs_under_way > 0) /* before providers, which may take all places left */
-        engine->executor->ops->arm(engine->executor, set);
+        wring_engine_check(engine);                /* before a sleep that may be long */
+    for (uint32_t i = 0; i < engine->n_lanes; i++) /* before providers, which may take all places */
+        if (engine->lanes[i].jobs_under_way > 0)
+            engine->lanes[i].executor->ops->arm(engine->lanes[i].executor, set);
     wring_fabric_arm(engine->fabric, set);
     wake_by(set, wring_formations_deadline(&engine->formations));
     if (engine->owes_pairs)

@@ -299,9 +299,11 @@ enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t b
  */
 enum wring_status wring_block_populate(const struct wring_block *block);
 
-/** Register memory of the application's with the devices that can take it. */
+/** Register memory of the application's with the devices that can take it. Errors, logged:
+ *  WRING_ERR_UNSUPPORTED (an accelerator's memory, which one of them cannot take); the providers'.
+ */
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
-                                     struct wring_block *out);
+                                     struct wring_memory_place place, struct wring_block *out);
 
 /** True if every device in use can put into this memory. */
 bool wring_block_complete(const struct wring_block *block);

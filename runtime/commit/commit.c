@@ -57,7 +57,7 @@ static enum wring_status find_data(struct wring_session *session)
         if (at->block != NULL || bytes == 0)
             continue;
         enum wring_status status =
-            wring_block_borrow(session->fabric, at->data, bytes, &at->borrowed);
+            wring_block_borrow(session->fabric, at->data, bytes, at->place, &at->borrowed);
         if (status != WRING_OK)
             return status;
         at->block = &at->borrowed;

@@ -38,6 +38,7 @@ static struct wring_tried way_of(const struct wring_bucket *bucket, const char *
         .fresh = true, /* until it is found */
     };
     strncpy(way.spec, spec, sizeof(way.spec) - 1);
+    memcpy(way.executor, bucket->executor, sizeof(way.executor));
     return way;
 }
 
@@ -53,7 +54,8 @@ static int compare_ways(const struct wring_tried *a, const struct wring_tried *b
         return a->scheme < b->scheme ? -1 : 1;
     if (a->placed != b->placed)
         return a->placed < b->placed ? -1 : 1;
-    return strcmp(a->spec, b->spec);
+    int executors = strcmp(a->executor, b->executor);
+    return executors != 0 ? executors : strcmp(a->spec, b->spec);
 }
 
 /** The place in the list where such a way is, or belongs. */

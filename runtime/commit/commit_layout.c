@@ -76,6 +76,7 @@ static void fill_collective(struct wring_bucket *bucket)
                   !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
+        .lane = bucket->lane,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
         .label = wring_trace_label(session->trace, bucket->name),
@@ -89,6 +90,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
         .residual = shape->raw ? NULL : bucket->residual,
         .states = bucket->states != NULL ? bucket->states->now : NULL,
+        .residual_place = bucket->lane->executor->home,
         .send_tasks = shape->send_tasks,
         .reduce_tasks = shape->reduce_tasks,
         .decode_tasks = shape->decode_tasks,
@@ -100,6 +102,7 @@ static void fill_collective(struct wring_bucket *bucket)
                  .codec = shape->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,
                  .op = bucket->op,
+                 .place = bucket->place,
                  .in = bucket->data,
                  .out = bucket->data,
                  .in_block = bucket->block,

@@ -38,11 +38,12 @@ void wring_signature_write(const struct wring_bucket *bucket, char *text)
     name_plan(bucket->session, plan, sizeof(plan));
     snprintf(text, WRING_SIGNATURE_MAX,
              "elems=%" PRIu64 "\nshape=%" PRIu64 "x%" PRIu64
-             "\ntype=%s\nop=%s\ncodec=%s\nscheme=%s\nseed=%" PRIu64 "\nWRING_CHUNK_BYTES=%" PRIu64
-             "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
+             "\ntype=%s\nop=%s\ncodec=%s\nexecutor=%s\nscheme=%s\nseed=%" PRIu64
+             "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
              "\nWRING_BYPASS=%s\nWRING_PLAN=%s\n",
              bucket->elems, bucket->rows, bucket->columns, wring_dtype_name(bucket->dtype),
              wring_op_name(bucket->op), wring_codec_info(bucket->codec)->identity,
+             bucket->executor[0] != '\0' ? bucket->executor : "session",
              wring_scheme_name(bucket->scheme), bucket->session->seed, config->chunk_bytes,
              config->flat_bytes, config->window, config->bypass, plan);
 }

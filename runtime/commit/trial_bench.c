@@ -59,9 +59,10 @@ static void name_bucket(const struct wring_tried *tried, const char *what, char 
 {
     const struct wring_members *members = &tried->group->members;
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    char way[WRING_CODEC_SPEC_MAX + 16];
+    char way[WRING_CODEC_SPEC_MAX + WRING_EXECUTOR_TEXT + 16];
 
-    snprintf(way, sizeof(way), "%s %d %d", tried->spec, (int)tried->scheme, tried->placed);
+    snprintf(way, sizeof(way), "%s %d %d %s", tried->spec, (int)tried->scheme, tried->placed,
+             tried->executor);
     for (uint32_t i = 0; i < members->n; i++)
         hash = (hash ^ members->ranks[i]) * 0x100000001b3u;
     for (const char *at = way; *at != '\0'; at++)
@@ -87,6 +88,7 @@ static enum wring_status register_sizes(struct wring_trial_bench *bench, struct 
             .codec = tried->spec,
             .scheme = tried->scheme,
             .group = tried->group,
+            .executor = tried->executor,
         };
         status = wring_bucket_register(bench->session, &params, &trial->buckets[i]);
         trial->n = i + 1;

@@ -19,10 +19,11 @@ struct wring_tried {
     struct wring_group *group; /* while fresh */
     char spec[WRING_CODEC_SPEC_MAX];
     enum wring_scheme scheme;
-    bool placed;       /* the data lies where sums can be put in place */
-    uint64_t wanted;   /* bytes of the largest bucket that it is asked about now */
-    uint64_t measured; /* up to which it was measured */
-    bool fresh;        /* wanted, and not measured yet or only for smaller ones */
+    char executor[WRING_EXECUTOR_TEXT]; /* "": the session's */
+    bool placed;                        /* the data lies where sums can be put in place */
+    uint64_t wanted;                    /* bytes of the largest bucket that it is asked about now */
+    uint64_t measured;                  /* up to which it was measured */
+    bool fresh;                         /* wanted, and not measured yet or only for smaller ones */
     struct wring_curve curve;
 };
 

@@ -58,9 +58,7 @@ static void carry_residual(const struct wring_bucket *carrier, struct wring_buck
     if (member->residual != NULL)
         memcpy(carrier->residual + member->joined_at, member->residual,
                member->elems * sizeof(*member->residual));
-    free(member->residual);
-    free(member->kept);
-    member->residual = member->kept = NULL;
+    wring_residual_free(member);
 }
 
 /** A carrier whose codec holds nothing back sends on what its members did. */
@@ -73,7 +71,7 @@ static enum wring_status make_room_for_residuals(const struct wring_joined *join
         any |= joined->members[i]->residual != NULL;
     if (!any || carrier->residual != NULL || carrier->elems == 0)
         return WRING_OK;
-    carrier->residual = wring_residual_alloc(carrier->elems);
+    carrier->residual = wring_residual_alloc(carrier);
     return carrier->residual != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
@@ -129,6 +127,7 @@ static enum wring_status make_carrier(struct wring_session *session, struct wrin
         .scheme = way->scheme,
         .priority = way->priority,
         .group = first->group,
+        .executor = first->executor,
     };
 
     if (joined->n == 1) {
@@ -197,7 +196,7 @@ static enum wring_status return_residual(const struct wring_bucket *carrier,
     if (status != WRING_OK || carrier->residual == NULL || member->elems == 0)
         return status;
     if (member->residual == NULL)
-        member->residual = wring_residual_alloc(member->elems);
+        member->residual = wring_residual_alloc(member);
     if (member->residual == NULL)
         return WRING_ERR_NO_MEMORY;
     memcpy(member->residual, carrier->residual + member->joined_at,

@@ -54,7 +54,9 @@ static enum wring_status check_kinds(const struct wring_session *session,
 
     for (uint32_t i = 1; i < n; i++) {
         const struct wring_bucket *other = members[i];
-        if (other->dtype == first->dtype && other->op == first->op && other->group == first->group)
+        bool alike = strcmp(other->executor, first->executor) == 0;
+        if (other->dtype == first->dtype && other->op == first->op &&
+            other->group == first->group && alike)
             continue;
         wring_error(&session->log,
                     "WRING_PLAN=%s merges '%s' (%s of %s) with '%s' (%s of %s)%s, which cannot "
@@ -63,7 +65,9 @@ static enum wring_status check_kinds(const struct wring_session *session,
                     wring_op_name(first->op), wring_dtype_name(first->dtype),
                     wring_text_short(other->name, name), wring_op_name(other->op),
                     wring_dtype_name(other->dtype),
-                    other->group != first->group ? " of another group" : "");
+                    other->group != first->group ? " of another group"
+                    : !alike                     ? " with another executor"
+                                                 : "");
         return WRING_ERR_MISMATCH;
     }
     return WRING_OK;

@@ -203,6 +203,7 @@ void wring_session_close(struct wring_session *session)
     wring_session_trace_close(session);
     wring_messenger_destroy(session->messenger);
     wring_fabric_destroy(session->fabric);
+    wring_session_drop_lanes(session);
     wring_engine_destroy(session->engine);
     if (session->executor != NULL)
         session->executor->ops->destroy(session->executor);

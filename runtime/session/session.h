@@ -15,6 +15,8 @@
 #include "transport/trace.h"
 #include <wring/wring.h>
 
+#define WRING_EXECUTOR_TEXT 64 /* of an executor's name as a bucket has it, its NUL included */
+
 struct wring_autoplan;
 struct wring_bucket;
 struct wring_buffer;
@@ -42,7 +44,9 @@ struct wring_session {
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
     uint64_t executors_gone_ns;     /* processor time of those before it */
-    uint64_t reserved_elems;        /* of the largest job that any was told of */
+    char lanes[WRING_LANES_MAX][WRING_EXECUTOR_TEXT]; /* of the engine's lanes after the first one,
+                                                         which executor buckets asked for */
+    uint64_t reserved_elems;                          /* of the largest job that any was told of */
     struct wring_engine *engine;
     struct wring_fabric *fabric;
     struct wring_progress *progress;

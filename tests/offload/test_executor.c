@@ -413,6 +413,39 @@ static void memory_lies_where_it_is_asked(void)
     }
 }
 
+/** A session has several at once: none hands out the jobs of another, and one that is idle wakes
+ *  nobody while others work. */
+static void several_work_side_by_side(void)
+{
+    struct wring_executor *executors[SUBJECTS];
+    struct batch *batches[SUBJECTS];
+
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        executors[s] = make(&subjects[s]);
+        batches[s] = batch_create();
+    }
+    for (size_t s = 1; s < SUBJECTS; s++)
+        executors[s]->ops->submit(executors[s], batches[s]->list, JOBS);
+    struct wring_job *none;
+    struct wring_wait_set idle = {.deadline_ns = UINT64_MAX};
+    CHECK(executors[0]->ops->poll(executors[0], &none, 1) == 0, "a job of another came back");
+    executors[0]->ops->arm(executors[0], &idle);
+    CHECK(!idle.busy && poll(idle.fds, idle.n, 0) == 0, "idle, and wakes for another");
+    executors[0]->ops->submit(executors[0], batches[0]->list, JOBS);
+    for (size_t s = SUBJECTS; s-- > 0;) {
+        struct wring_job *done[JOBS] = {NULL};
+        CHECK(collect_into(executors[s], done, JOBS), "%s: jobs are missing", subjects[s].name);
+        for (int i = 0; i < JOBS; i++)
+            CHECK(done[i] >= batches[s]->jobs && done[i] < batches[s]->jobs + JOBS,
+                  "%s: another's job", subjects[s].name);
+        batch_check(batches[s], subjects[s].name);
+    }
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        executors[s]->ops->destroy(executors[s]);
+        batch_destroy(batches[s]);
+    }
+}
+
 static void ends_with_jobs_queued(void)
 {
     for (size_t s = 0; s < SUBJECTS; s++) {
@@ -446,6 +479,7 @@ static const struct wring_test_case cases[] = {
     {"events_order_jobs", events_order_jobs},
     {"urgent_jobs_begin_first", urgent_jobs_begin_first},
     {"memory_lies_where_it_is_asked", memory_lies_where_it_is_asked},
+    {"several_work_side_by_side", several_work_side_by_side},
     {"ends_with_jobs_queued", ends_with_jobs_queued},
     {0},
 };

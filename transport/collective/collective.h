@@ -126,6 +126,7 @@ struct wring_steps_cost {
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
+    struct wring_lane *lane; /* who runs its jobs; NULL: the engine's first one */
     struct wring_members members;
     uint32_t bucket;  /* id */
     uint32_t label;   /* its name in the trace */

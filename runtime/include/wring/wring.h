@@ -53,6 +53,7 @@
 #include <stdint.h>
 
 #include <wring/log.h>
+#include <wring/memory.h>
 #include <wring/status.h>
 #include <wring/types.h>
 
@@ -237,9 +238,15 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
  * wring_buffer_alloc(). Others, and all foreign memory that is not registered, are staged: copied
  * into slots of the library's own and sent from there.
  *
+ * The library finds out by itself whether the pointer is one of a CUDA device: it asks the driver,
+ * if the process has loaded libcuda.so.1 already. Device memory needs a provider that registers it.
+ * No provider of this version does without a dma-buf, so it is refused. Managed memory and pinned
+ * memory of the host count as the host's.
+ *
  * The memory stays the caller's, who keeps it mapped until wring_buffer_free() or the end of the
  * session, and frees it only then.
- * Errors: WRING_ERR_INVALID (NULL or no bytes), WRING_ERR_NO_MEMORY (a memory lock limit, too).
+ * Errors: WRING_ERR_INVALID (NULL or no bytes), WRING_ERR_NO_MEMORY (a memory lock limit, too),
+ * WRING_ERR_UNSUPPORTED (device memory; the log line names the provider).
  */
 enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes);
 
@@ -298,13 +305,22 @@ struct wring_bucket_params {
     } shape;
     wring_done_fn done; /* called after each step; NULL: nobody is */
     void *done_arg;
+    const char *executor; /* who runs the bucket's codec work and sums: "inline", "pool", "pool:N",
+                             "pool:cores=LIST", as WRING_EXECUTOR has it; NULL: the session's.
+                             Ranks agree on it. Never changes a bit of a result. A bucket that names
+                             one takes no part in WRING_PLAN=auto */
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
 /**
  * Announce a bucket. Local; takes effect at the next commit.
- * Errors: WRING_ERR_INVALID (name, shape, codec spec), WRING_ERR_UNSUPPORTED (a codec for that type
- * or operation), WRING_ERR_BUSY (a bucket is under way).
+ *
+ * An executor that a bucket names is made here and lives as long as the session, which has at most
+ * 16; buckets that name the same share it. Data may be memory of a CUDA device only where the
+ * executor works on that device. No executor of this version does, so such data is refused.
+ * Errors: WRING_ERR_INVALID (name, shape, codec spec, executor), WRING_ERR_UNSUPPORTED (a codec for
+ * that type or operation, or data out of the executor's reach), WRING_ERR_BUSY (a bucket is under
+ * way).
  */
 enum wring_status wring_bucket_register(struct wring_session *session,
                                         const struct wring_bucket_params *params,
@@ -330,6 +346,27 @@ enum wring_status wring_session_commit(struct wring_session *session);
  * Errors: WRING_ERR_INVALID (not committed), WRING_ERR_BUSY (posted already), WRING_ERR_PEER.
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
+
+/**
+ * Post a bucket whose data the application's work in a device's stream still fills: the step begins
+ * once all is over that was put into the stream before. Never blocks, and calls nothing on the
+ * host.
+ * @param stream  borrowed for the call; its struct_bytes is set
+ * Errors: as wring_bucket_post(). WRING_ERR_UNSUPPORTED: the bucket's executor works on no device,
+ * as all executors of this version; nothing is posted, and a log line says so.
+ */
+enum wring_status wring_bucket_post_on(struct wring_bucket *bucket,
+                                       const struct wring_stream *stream);
+
+/**
+ * Have a device's stream wait for a bucket: what the application puts into it afterwards begins
+ * once the posted step is over. Never blocks.
+ * @param stream  as for wring_bucket_post_on()
+ * Errors: as wring_bucket_wait(), never WRING_ERR_TIMEOUT; WRING_ERR_UNSUPPORTED as
+ * wring_bucket_post_on().
+ */
+enum wring_status wring_bucket_wait_on(struct wring_bucket *bucket,
+                                       const struct wring_stream *stream);
 
 /**
  * Ask whether a bucket is done: WRING_OK, WRING_ERR_AGAIN, or why it failed. Makes a little
@@ -625,6 +662,8 @@ struct wring_bucket_stats {
                               "two-shot", "two-shot-placed", "two-shot-direct", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
                               node, then over the nodes */
+    const char *executor;  /* that runs its jobs: "inline", "pool:2", ...; lives as long as the
+                              bucket */
     char provider[48];     /* "shm"; "shm,tcp" where members are reached in different ways */
     bool in_place;         /* sums are written straight into the members' data */
     uint64_t piece_elems;  /* of a full piece */

@@ -112,7 +112,8 @@ static enum wring_status unix_region_create(struct wring_provider *base,
     struct unix_region *region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_ERR_NO_MEMORY;
-    region->base = (struct wring_region){base, memory->base, memory->bytes};
+    region->base =
+        (struct wring_region){.provider = base, .base = memory->base, .bytes = memory->bytes};
     region->id = provider->next_region++;
     TAILQ_INSERT_TAIL(&provider->regions, region, link);
     *out = &region->base;

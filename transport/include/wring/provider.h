@@ -48,6 +48,7 @@ struct wring_memory {
     void *base;
     size_t bytes;
     enum wring_memory_kind kind;
+    int32_t ordinal;    /* DEVICE: which one, as its driver counts; else 0 */
     int fd;             /* SHARED: the file behind it, DEVICE: its dma-buf; borrowed for the call;
                            else -1 */
     uint64_t fd_offset; /* SHARED, DEVICE: where base lies in it */
@@ -68,6 +69,7 @@ struct wring_region { /* local memory, registered */
     struct wring_provider *provider;
     void *base;
     size_t bytes;
+    struct wring_memory_place place; /* the layer above's: what kind of memory it registered */
 };
 struct wring_remote { /* a peer's region, imported over one connection */
     struct wring_conn *conn;
