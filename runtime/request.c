@@ -19,6 +19,8 @@ static void set_running(struct wring_group *group, struct wring_request *request
     group->collective.finished = on_finished;
     group->collective.work = request->work;
     group->collective.priority = request->work.priority;
+    if (request->work.in_runs != NULL)
+        wring_collective_lay_out(&group->collective);
     if (wring_collective_is_mapped(&group->collective))
         wring_mapped_prepare(&group->collective);
 }

@@ -113,12 +113,19 @@ static enum wring_status make_sources(struct wring_group *group)
     return status;
 }
 
+/** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
+static bool uses_sources(const struct wring_work *work)
+{
+    return work->codec != NULL || work->in_staged || work->out_staged ||
+           work->algorithm == WRING_REDUCE_TWO_SHOT;
+}
+
 enum wring_status wring_group_need_sources(struct wring_group *group, const struct wring_work *work)
 {
     struct wring_progress *progress = group->session->progress;
     enum wring_status status = WRING_OK;
 
-    if ((work->codec == NULL && !work->in_staged && !work->out_staged) || group->members.n == 1 ||
+    if (!uses_sources(work) || group->members.n == 1 ||
         atomic_load_explicit(&group->has_sources, memory_order_acquire))
         return WRING_OK;
     wring_progress_lock(progress);

@@ -17,10 +17,12 @@ struct call {
     struct wring_group *group;
     const void *in;
     void *out;
-    uint64_t elems;
+    uint64_t elems;           /* of each run: the most where they have any lengths */
+    const uint64_t *in_runs;  /* [members] of runs of any lengths; NULL: there are none */
+    const uint64_t *out_runs; /* alltoallv; else NULL */
     enum wring_dtype dtype;
     enum wring_op op;
-    uint32_t root;      /* broadcast; else 0 */
+    uint32_t root;      /* broadcast, reduce, gather, scatter; else 0 */
     uint64_t in_elems;  /* of all that `in` holds */
     uint64_t out_elems; /* of all that `out` does */
     const void *alias;  /* where in `out` `in` may lie, exactly; NULL: nowhere */
@@ -88,7 +90,7 @@ static enum wring_status check_memory(const struct call *call)
 
 static bool reduces(const struct call *call)
 {
-    return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
+    return wring_call_reduces(call->kind);
 }
 
 static enum wring_status check_op(const struct call *call)
@@ -122,7 +124,7 @@ static enum wring_status check_call(const struct call *call)
 /** Is what was reduced encoded once more? */
 static bool sends_back(const struct call *call)
 {
-    return call->kind == WRING_CALL_ALLREDUCE;
+    return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE;
 }
 
 static enum wring_status find_codec(const struct call *call, const struct wring_codec **out)
@@ -134,15 +136,17 @@ static enum wring_status find_codec(const struct call *call, const struct wring_
         return status;
     const struct wring_codec_info *info = wring_codec_info(*out);
     if (info->rounds > 0) {
-        wring_error(&call->group->session->log,
-                    "codec %s has rounds, which only an allreduce has: call one, or use another",
-                    info->spec);
+        wring_error(
+            &call->group->session->log,
+            "codec %s has rounds, which only an allreduce and a reduce have: call one, or use "
+            "another",
+            info->spec);
         return WRING_ERR_UNSUPPORTED;
     }
     if (!(info->flags & WRING_CODEC_TWO_WAYS))
         return status;
     wring_error(&call->group->session->log,
-                "codec %s has a way back, which only an allreduce has: use %s",
+                "codec %s has a way back, which only an allreduce and a reduce have: use %s",
                 wring_codec_info(*out)->spec, wring_codec_info(wring_codec_way(*out, 0))->spec);
     return WRING_ERR_UNSUPPORTED;
 }
@@ -264,13 +268,35 @@ static enum wring_status begin_allreduce(struct call *call, struct wring_work *w
     return WRING_OK;
 }
 
-/** A member's run in memory of all. */
+/** Elements of the first n runs. */
+static uint64_t before(const uint64_t *runs, uint32_t n)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < n; i++)
+        elems += runs[i];
+    return elems;
+}
+
+static uint64_t longest(const uint64_t *runs, uint32_t n)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < n; i++)
+        elems = runs[i] > elems ? runs[i] : elems;
+    return elems;
+}
+
+/** Where a member's run begins in memory of all. */
+static uint64_t own_begin(const struct call *call)
+{
+    uint32_t me = call->group->members.me;
+    return call->in_runs != NULL ? before(call->in_runs, me) : call->elems * me;
+}
+
+/** A member's run in memory of all; anywhere, where counts are more than there is. */
 static const void *own_run(const struct call *call, const void *all)
 {
-    const struct wring_members *members = &call->group->members;
-    return all != NULL
-               ? (const uint8_t *)all + call->elems * members->me * wring_dtype_bytes(call->dtype)
-               : NULL;
+    uintptr_t begin = (uintptr_t)all + own_begin(call) * wring_dtype_bytes(call->dtype);
+    return all != NULL ? (const void *)begin : NULL;
 }
 
 static enum wring_status begin_reduce_scatter(struct call *call, struct wring_work *work)
@@ -302,6 +328,111 @@ static enum wring_status begin_allgather(struct call *call, struct wring_work *w
     return WRING_OK;
 }
 
+/** All members know how long the runs are. */
+static enum wring_status check_runs(const struct call *call)
+{
+    if (call->in_runs != NULL)
+        return WRING_OK;
+    wring_error(&call->group->session->log, "%s: elems must name the elements of each member's run",
+                wring_call_name(call->kind));
+    return WRING_ERR_INVALID;
+}
+
+/** What the others are to have alike. */
+static void describe_runs(const struct call *call, struct wring_work *work)
+{
+    work->in_runs = call->in_runs;
+    work->geometry.each = true;
+    work->call.elems = before(call->in_runs, call->group->members.n);
+    work->call.runs = wring_call_runs(call->in_runs, call->group->members.n);
+}
+
+static enum wring_status begin_reduce_scatterv(struct call *call, struct wring_work *work)
+{
+    const struct wring_members *members = &call->group->members;
+    enum wring_status status = check_runs(call);
+    if (status != WRING_OK)
+        return status;
+    call->elems = longest(call->in_runs, members->n);
+    call->in_elems = before(call->in_runs, members->n);
+    call->out_elems = call->in_runs[members->me];
+    call->alias = own_run(call, call->in) == call->out ? call->in : NULL;
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    describe_runs(call, work);
+    work->out_origin = own_begin(call);
+    copy_alone(call);
+    return WRING_OK;
+}
+
+static enum wring_status begin_allgatherv(struct call *call, struct wring_work *work)
+{
+    const struct wring_members *members = &call->group->members;
+    enum wring_status status = check_runs(call);
+    if (status != WRING_OK)
+        return status;
+    call->elems = longest(call->in_runs, members->n);
+    call->in_elems = call->in_runs[members->me];
+    call->out_elems = before(call->in_runs, members->n);
+    call->alias = own_run(call, call->out);
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    describe_runs(call, work);
+    work->to_all = true;
+    work->in_origin = own_begin(call);
+    copy_alone(call);
+    return WRING_OK;
+}
+
+/** What two members exchange they alone know, so each sends the other a piece that is not full. */
+static enum wring_status check_alltoallv(const struct call *call)
+{
+    const struct wring_log *log = &call->group->session->log;
+    uint32_t me = call->group->members.me;
+
+    if (call->in_runs == NULL || call->out_runs == NULL)
+        wring_error(log, "alltoallv: in_elems and out_elems must name the elements of each run");
+    else if (call->in_runs[me] != call->out_runs[me])
+        wring_error(log,
+                    "alltoallv: member %" PRIu32 " has %" PRIu64 " elements for itself in in_elems "
+                    "and %" PRIu64 " in out_elems: name the same",
+                    me, call->in_runs[me], call->out_runs[me]);
+    else
+        return WRING_OK;
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status begin_alltoallv(struct call *call, struct wring_work *work)
+{
+    uint32_t n = call->group->members.n;
+    enum wring_status status = check_alltoallv(call);
+    if (status != WRING_OK)
+        return status;
+    uint64_t in = longest(call->in_runs, n), out = longest(call->out_runs, n);
+    call->elems = in > out ? in : out;
+    call->in_elems = before(call->in_runs, n);
+    call->out_elems = before(call->out_runs, n);
+    call->alias = n == 1 ? call->out : NULL;
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    if (work->codec != NULL) {
+        wring_error(&call->group->session->log,
+                    "alltoallv takes no codec, as codec %s, whose codes do not tell how many "
+                    "elements the sender had: use none, or alltoall",
+                    wring_codec_info(work->codec)->spec);
+        return WRING_ERR_UNSUPPORTED;
+    }
+    work->in_runs = call->in_runs;
+    work->out_runs = call->out_runs;
+    work->geometry.each = work->geometry.told = true;
+    work->call.elems = 0;
+    copy_alone(call);
+    return WRING_OK;
+}
+
 static enum wring_status begin_alltoall(struct call *call, struct wring_work *work)
 {
     call->in_elems = call->out_elems = call->elems * call->group->members.n;
@@ -322,6 +453,65 @@ static enum wring_status check_root(const struct call *call)
                 "%s: there is no root %" PRIu32 " in a group of %" PRIu32,
                 wring_call_name(call->kind), call->root, call->group->members.n);
     return WRING_ERR_INVALID;
+}
+
+static bool is_root(const struct call *call)
+{
+    return call->root == call->group->members.me;
+}
+
+static enum wring_status begin_reduce(struct call *call, struct wring_work *work)
+{
+    enum wring_status status = check_root(call);
+    if (status != WRING_OK)
+        return status;
+    call->in_elems = call->elems;
+    call->out_elems = is_root(call) ? call->elems : 0;
+    call->alias = is_root(call) ? call->out : NULL;
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    work->root = call->root;
+    work->to_root = true;
+    copy_alone(call);
+    return WRING_OK;
+}
+
+static enum wring_status begin_gather(struct call *call, struct wring_work *work)
+{
+    enum wring_status status = check_root(call);
+    if (status != WRING_OK)
+        return status;
+    call->in_elems = call->elems;
+    call->out_elems = is_root(call) ? call->elems * call->group->members.n : 0;
+    call->alias = is_root(call) ? own_run(call, call->out) : NULL;
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    work->root = call->root;
+    work->to_root = true;
+    work->geometry.each = true;
+    work->in_origin = call->elems * call->root; /* the root's shard is what goes to it */
+    copy_alone(call);
+    return WRING_OK;
+}
+
+static enum wring_status begin_scatter(struct call *call, struct wring_work *work)
+{
+    enum wring_status status = check_root(call);
+    if (status != WRING_OK)
+        return status;
+    call->in_elems = is_root(call) ? call->elems * call->group->members.n : 0;
+    call->out_elems = call->elems;
+    call->alias = is_root(call) && own_run(call, call->in) == call->out ? call->in : NULL;
+    status = begin(call, work);
+    if (status != WRING_OK)
+        return status;
+    work->root = call->root;
+    work->geometry.each = true;
+    work->out_origin = call->elems * call->root; /* the root's shard is what comes from it */
+    copy_alone(call);
+    return WRING_OK;
 }
 
 static enum wring_status check_broadcast(const struct call *call, uint64_t bytes)
@@ -411,6 +601,20 @@ static enum wring_status begin_barrier(struct call *call, struct wring_work *wor
     return WRING_OK;
 }
 
+/** Sums of codes that the root is to have are made in memory of the group's, from the first such
+ *  call on. */
+static enum wring_status make_room(struct call *call, const struct wring_work *work)
+{
+    struct wring_group *group = call->group;
+
+    if (work->algorithm != WRING_REDUCE_TWO_SHOT || work->codec == NULL || is_root(call))
+        return WRING_OK;
+    pthread_mutex_lock(&group->mutex);
+    enum wring_status status = wring_collective_make_sums(&group->collective);
+    pthread_mutex_unlock(&group->mutex);
+    return status;
+}
+
 static enum wring_status start(struct call *call, const struct wring_call *how,
                                struct wring_request **request)
 {
@@ -421,6 +625,12 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
         [WRING_CALL_ALLTOALL] = begin_alltoall,
         [WRING_CALL_BROADCAST] = begin_broadcast,
         [WRING_CALL_BARRIER] = begin_barrier,
+        [WRING_CALL_REDUCE] = begin_reduce,
+        [WRING_CALL_GATHER] = begin_gather,
+        [WRING_CALL_SCATTER] = begin_scatter,
+        [WRING_CALL_ALLGATHERV] = begin_allgatherv,
+        [WRING_CALL_REDUCE_SCATTERV] = begin_reduce_scatterv,
+        [WRING_CALL_ALLTOALLV] = begin_alltoallv,
     };
     struct wring_work work;
     enum wring_status status = read_how(call, how);
@@ -430,11 +640,14 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
         status = check_op(call);
     if (status == WRING_OK)
         status = begins[call->kind](call, &work);
+    if (status == WRING_OK) {
+        wring_immediate_select(call->group, &work);
+        status = make_room(call, &work);
+    }
     if (status != WRING_OK) {
         free(work.memory);
         return status;
     }
-    wring_immediate_select(call->group, &work);
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
@@ -459,6 +672,21 @@ enum wring_status wring_allreduce(struct wring_group *group, const void *in, voi
                         .elems = elems,
                         .dtype = dtype,
                         .op = op};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_reduce(struct wring_group *group, const void *in, void *out, uint64_t elems,
+                               enum wring_dtype dtype, enum wring_op op, uint32_t root,
+                               const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_REDUCE,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype,
+                        .op = op,
+                        .root = root};
     return run(&call, how, request);
 }
 
@@ -498,6 +726,77 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                         .in = in,
                         .out = out,
                         .elems = elems,
+                        .dtype = dtype};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *in, void *out,
+                                        const uint64_t *elems, enum wring_dtype dtype,
+                                        enum wring_op op, const struct wring_call *how,
+                                        struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_REDUCE_SCATTERV,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .in_runs = elems,
+                        .dtype = dtype,
+                        .op = op};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_allgatherv(struct wring_group *group, const void *in, void *out,
+                                   const uint64_t *elems, enum wring_dtype dtype,
+                                   const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_ALLGATHERV,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .in_runs = elems,
+                        .dtype = dtype};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_gather(struct wring_group *group, const void *in, void *out, uint64_t elems,
+                               enum wring_dtype dtype, uint32_t root, const struct wring_call *how,
+                               struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_GATHER,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype,
+                        .root = root};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_scatter(struct wring_group *group, const void *in, void *out,
+                                uint64_t elems, enum wring_dtype dtype, uint32_t root,
+                                const struct wring_call *how, struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_SCATTER,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .elems = elems,
+                        .dtype = dtype,
+                        .root = root};
+    return run(&call, how, request);
+}
+
+enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
+                                  const uint64_t *in_elems, void *out, const uint64_t *out_elems,
+                                  enum wring_dtype dtype, const struct wring_call *how,
+                                  struct wring_request **request)
+{
+    struct call call = {.kind = WRING_CALL_ALLTOALLV,
+                        .group = group,
+                        .in = in,
+                        .out = out,
+                        .in_runs = in_elems,
+                        .out_runs = out_elems,
                         .dtype = dtype};
     return run(&call, how, request);
 }

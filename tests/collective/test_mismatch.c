@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a group that do not make the same immediate calls: all of them hear who calls what. */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +19,12 @@ enum what {
     ALLGATHER,
     ALLTOALL,
     BROADCAST,
+    REDUCE,
+    GATHER,
+    SCATTER,
+    ALLGATHERV,
+    REDUCE_SCATTERV,
+    ALLTOALLV,
     BARRIER,
     NOTHING
 };
@@ -25,6 +32,7 @@ enum what {
 struct call {
     enum what what;
     uint64_t elems; /* broadcast: bytes */
+    uint64_t first; /* of runs of any lengths: of the first one; the second makes it 2 * elems */
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec;
@@ -92,13 +100,33 @@ static const struct disagreement disagreements[] = {
     {{.what = REDUCE_SCATTER, .elems = 5000},
      {.what = ALLTOALL, .elems = 5000},
      {"reduce-scatter of 5000 f32, sum", "alltoall of 5000 f32"}},
+    /* with a root, and with runs of any lengths */
+    {{.what = REDUCE, .elems = 1000, .root = 1},
+     {.what = REDUCE, .elems = 1000, .root = ODD},
+     {"reduce of 1000 f32 to member 1, sum", "reduce of 1000 f32 to member 2, sum"}},
+    {{.what = REDUCE, .elems = 30000},
+     {.what = REDUCE, .elems = 30000, .op = WRING_MAX},
+     {"reduce of 30000 f32 to member 0, sum", "reduce of 30000 f32 to member 0, max"}},
+    {{.what = GATHER, .elems = 4096, .root = ODD},
+     {.what = GATHER, .elems = 40960, .root = ODD},
+     {"gather of 4096 f32 to member 2", "gather of 40960 f32 to member 2"}},
+    {{.what = SCATTER, .elems = 100},
+     {.what = SCATTER, .elems = 100, .dtype = WRING_I32},
+     {"scatter of 100 f32 from member 0", "scatter of 100 i32 from member 0"}},
+    {{.what = ALLGATHERV, .elems = 1000, .first = 700},
+     {.what = ALLGATHERV, .elems = 1000, .first = 701},
+     {"allgatherv of 4000 f32 in runs #", "allgatherv of 4000 f32 in runs #"}},
+    {{.what = REDUCE_SCATTERV, .elems = 1000, .first = 700},
+     {.what = REDUCE_SCATTERV, .elems = 1000, .first = 2000},
+     {"reduce-scatterv of 4000 f32 in runs #", "reduce-scatterv of 4000 f32 in runs #"}},
     {{.what = BARRIER}, {.what = ALLREDUCE, .elems = 1}, {"barrier", "allreduce of 1 f32, sum"}},
     {{.what = ALLREDUCE, .elems = 5000}, {.what = NOTHING}, {"allreduce of 5000 f32", "barrier"}},
 };
 
 static enum wring_status start(struct wring_group *group, const struct call *call, void *in,
-                               void *out, struct wring_request **request)
+                               void *out, const uint64_t *runs, struct wring_request **request)
 {
+    const struct wring_call how = {.codec = call->codec};
     switch (call->what) {
     case ALLREDUCE:
         return wring_allreduce(group, in, in, call->elems, call->dtype, call->op,
@@ -115,6 +143,19 @@ static enum wring_status start(struct wring_group *group, const struct call *cal
     case BROADCAST:
         return wring_broadcast(group, in, call->elems, call->root,
                                &(struct wring_call){.codec = call->codec}, request);
+    case REDUCE:
+        return wring_reduce(group, in, out, call->elems, call->dtype, call->op, call->root, &how,
+                            request);
+    case GATHER:
+        return wring_gather(group, in, out, call->elems, call->dtype, call->root, &how, request);
+    case SCATTER:
+        return wring_scatter(group, in, out, call->elems, call->dtype, call->root, &how, request);
+    case ALLGATHERV:
+        return wring_allgatherv(group, in, out, runs, call->dtype, &how, request);
+    case REDUCE_SCATTERV:
+        return wring_reduce_scatterv(group, in, out, runs, call->dtype, call->op, &how, request);
+    case ALLTOALLV:
+        return wring_alltoallv(group, in, runs, out, runs, call->dtype, &how, request);
     case BARRIER:
         return wring_barrier(group, NULL, NULL);
     case NOTHING:
@@ -127,8 +168,10 @@ static enum wring_status start(struct wring_group *group, const struct call *cal
 static enum wring_status call_and_wait(struct wring_group *group, const struct call *call, void *in,
                                        void *out)
 {
+    const uint64_t runs[RANKS] = {call->first, 2 * call->elems - call->first, call->elems,
+                                  call->elems};
     struct wring_request *request = NULL;
-    enum wring_status status = start(group, call, in, out, &request);
+    enum wring_status status = start(group, call, in, out, runs, &request);
     if (status == WRING_OK && request != NULL)
         status = wring_request_wait(request, WAIT_NS, NULL);
     return status == WRING_OK ? wring_barrier(group, NULL, NULL) : status;
@@ -160,6 +203,41 @@ static void disagree(struct wring_session *session, uint32_t rank, void *arg)
           "rank %u, %s against %s: %s", rank, d->named[0], d->named[1], detail.text);
 }
 
+/** What two members pass for each other in an alltoallv only they know. */
+struct pair {
+    uint64_t sent, wanted; /* by member 0 to ODD, and by that one from member 0 */
+};
+
+static const struct pair pairs[] = {
+    {100, 99}, {0, 7}, {7, 0}, {4096, 8192}, {8192, 4096}, {5000, 4096}, {4096, 100000},
+};
+
+static void disagree_on_pair(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const struct pair *pair = arg;
+    uint64_t to[RANKS] = {10, 10, 10, 10}, from[RANKS] = {10, 10, 10, 10};
+    static _Thread_local struct wring_error_detail detail;
+    size_t bytes = ELEMS_MAX * sizeof(float);
+    void *in = calloc(1, bytes), *out = calloc(1, bytes);
+    struct wring_group *world = wring_session_world(session);
+
+    if (rank == 0)
+        to[ODD] = pair->sent;
+    if (rank == ODD)
+        from[0] = pair->wanted;
+    enum wring_status status = wring_alltoallv(world, in, to, out, from, WRING_F32, NULL, NULL);
+    if (status == WRING_OK) /* who was content with it hears of it now */
+        status = wring_barrier(world, NULL, NULL);
+    CHECK(status == WRING_ERR_MISMATCH, "rank %u, %d for %d: %s", rank, (int)pair->sent,
+          (int)pair->wanted, wring_status_text(status));
+    CHECK(wring_session_error(session, &detail) == WRING_ERR_MISMATCH && detail.rank == -1 &&
+              strstr(detail.text, "rank 0 sends rank 2 a piece of"),
+          "rank %u, %d for %d, blames %d: %s", rank, (int)pair->sent, (int)pair->wanted,
+          (int)detail.rank, detail.text);
+    free(in);
+    free(out);
+}
+
 static void keep_quiet(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
     (void)arg, (void)level, (void)module, (void)text;
@@ -189,6 +267,14 @@ static void over_shm(void)
 static void over_tcp(void)
 {
     disagreements_end_all("WRING_PROVIDER=tcp", "WRING_PROGRESS=caller");
+}
+
+static void pairs_of_alltoallv(void)
+{
+    static const char *const shm[] = {"WRING_PROVIDER=shm", "WRING_CHUNK_BYTES=16k", NULL};
+    static const char *const tcp[] = {"WRING_PROVIDER=tcp", "WRING_CHUNK_BYTES=16k", NULL};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        run(i % 2 ? shm : tcp, disagree_on_pair, &pairs[i]);
 }
 
 /** One that comes late, and one that is ahead, make the same calls nevertheless. */
@@ -227,6 +313,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"over_shm", over_shm},
         {"over_tcp", over_tcp},
+        {"pairs_of_alltoallv", pairs_of_alltoallv},
         {"the_slow_are_no_odd_ones", the_slow_are_no_odd_ones},
         {NULL, NULL},
     };

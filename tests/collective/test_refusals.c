@@ -145,6 +145,55 @@ static void operations_are_those_of_types(void)
     wring_test_run_ranks(&job);
 }
 
+/** Calls with a root, and those with runs of any lengths. The job has two ranks. */
+static void runs_and_roots(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint64_t runs[2] = {3, 1}, huge[2] = {1, UINT64_MAX / 8};
+    const uint64_t other[2] = {rank == 0 ? 4 : 3, rank == 0 ? 1 : 2};
+    struct wring_group *world = wring_session_world(session);
+    float x[16] = {0}, y[16] = {0};
+    (void)arg;
+
+    CHECK(wring_reduce(world, x, y, 4, WRING_F32, WRING_SUM, 2, NULL, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "no root 2"),
+          "no such root: %s", line);
+    CHECK(wring_gather(world, x, y, 4, WRING_F32, 2, NULL, NULL) == WRING_ERR_INVALID &&
+              wring_scatter(world, x, y, 4, WRING_F32, UINT32_MAX, NULL, NULL) == WRING_ERR_INVALID,
+          "nor here");
+    CHECK(wring_reduce(world, x, NULL, 4, WRING_F32, WRING_SUM, rank, NULL, NULL) ==
+                  WRING_ERR_INVALID &&
+              wring_gather(world, x, NULL, 4, WRING_F32, rank, NULL, NULL) == WRING_ERR_INVALID &&
+              wring_scatter(world, NULL, y, 4, WRING_F32, rank, NULL, NULL) == WRING_ERR_INVALID,
+          "a root without memory");
+    CHECK(wring_gather(world, x + 1, x, 4, WRING_F32, rank, NULL, NULL) == WRING_ERR_INVALID &&
+              wring_scatter(world, x, x + 1, 4, WRING_F32, rank, NULL, NULL) == WRING_ERR_INVALID,
+          "not the root's own place");
+    CHECK(wring_gather(world, x, y, 4, WRING_F32, 0, &(struct wring_call){.codec = "fp16>bf16"},
+                       NULL) == WRING_ERR_UNSUPPORTED,
+          "a way back in a gather");
+    CHECK(wring_reduce(world, x, y, 4, WRING_F32, WRING_MAX, 0,
+                       &(struct wring_call){.codec = "bf16"}, NULL) == WRING_ERR_UNSUPPORTED,
+          "the greatest of codes");
+    CHECK(wring_allgatherv(world, x, y, NULL, WRING_F32, NULL, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "elems"),
+          "no lengths: %s", line);
+    CHECK(wring_reduce_scatterv(world, x, y, huge, WRING_F32, WRING_SUM, NULL, NULL) ==
+                  WRING_ERR_INVALID &&
+              wring_allgatherv(world, x, y, huge, WRING_F32, NULL, NULL) == WRING_ERR_INVALID &&
+              wring_alltoallv(world, x, huge, y, huge, WRING_F32, NULL, NULL) == WRING_ERR_INVALID,
+          "more than there is");
+    CHECK(wring_alltoallv(world, x, runs, y, other, WRING_F32, NULL, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "for itself"),
+          "other lengths for itself: %s", line);
+    CHECK(wring_alltoallv(world, x, runs, x, runs, WRING_F32, NULL, NULL) == WRING_ERR_INVALID,
+          "alltoallv in place");
+    CHECK(wring_alltoallv(world, x, runs, y, runs, WRING_F32, &(struct wring_call){.codec = "bf16"},
+                          NULL) == WRING_ERR_UNSUPPORTED &&
+              strstr(line, "bf16"),
+          "alltoallv with a codec: %s", line);
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "the session goes on");
+}
+
 /** in and out are the same memory in the way that a call names, or apart. */
 static void overlaps(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -166,6 +215,12 @@ static void overlaps(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_allreduce(world, x + 4, x, 4, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK,
           "side by side");
     CHECK(wring_alltoall(world, x, x, 0, WRING_F32, NULL, NULL) == WRING_OK, "nothing at all");
+}
+
+static void roots_and_runs_are_refused(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = runs_and_roots, .log = keep_line};
+    wring_test_run_ranks(&job);
 }
 
 static void overlaps_are_refused(void)
@@ -268,6 +323,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"refused_calls", refused_calls},
         {"operations_are_those_of_types", operations_are_those_of_types},
+        {"roots_and_runs_are_refused", roots_and_runs_are_refused},
         {"overlaps_are_refused", overlaps_are_refused},
         {"overflows_are_named", overflows_are_named},
         {"counts_that_differ", counts_that_differ},

@@ -130,6 +130,14 @@ static void others_hold(void)
     operation.kind = WRING_CALL_REDUCE_SCATTER;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_SCATTER_OWNERS, "slots");
     CHECK(wring_algorithm_select(&operation, &of_a_leg) == WRING_REDUCE_SCATTER_DIRECT, "mapped");
+    operation.kind = WRING_CALL_REDUCE_SCATTERV;
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_SCATTER_OWNERS, "runs");
+    operation.kind = WRING_CALL_REDUCE;
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_ONE_SHOT, "nothing");
+    operation.elems = 8 * KIB + 1;
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "by shards");
+    operation.kind = WRING_CALL_GATHER;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_EXCHANGE_SLOTS, "gather");
     operation.kind = WRING_CALL_ALLGATHER;
     CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_EXCHANGE_SLOTS, "slots");
     CHECK(wring_algorithm_select(&operation, &over_tcp_placed) == WRING_EXCHANGE_PLACED, "placed");
@@ -141,11 +149,12 @@ static struct wring_operation random_operation(uint32_t *random)
 {
     static const struct wring_codec_info *const codes[] = {NULL, NULL, &divided, &whole, &two_ways};
     static const enum wring_call_kind kinds[] = {WRING_CALL_ALLREDUCE, WRING_CALL_ALLREDUCE,
-                                                 WRING_CALL_REDUCE_SCATTER, WRING_CALL_ALLGATHER};
+                                                 WRING_CALL_REDUCE, WRING_CALL_REDUCE_SCATTER,
+                                                 WRING_CALL_ALLGATHER};
     uint32_t nodes = 1 + wring_test_random(random) % 4, each = wring_test_random(random) % 5;
 
     return (struct wring_operation){
-        .kind = kinds[wring_test_random(random) % 4],
+        .kind = kinds[wring_test_random(random) % 5],
         .dtype = (enum wring_dtype)(wring_test_random(random) % WRING_DTYPES),
         .op = (enum wring_op)(wring_test_random(random) % WRING_OPS),
         .elems = wring_test_random(random) >> wring_test_random(random) % 32,
@@ -194,8 +203,8 @@ static void no_reach_changes_a_bit(void)
         CHECK(wring_algorithms[a].order == order && wring_algorithms[b].order == order,
               "round %d: %s and %s, in order %s", i, wring_algorithms[a].name,
               wring_algorithms[b].name, wring_reduction_order_name(order));
-        if (operation.kind == WRING_CALL_ALLREDUCE && order == WRING_ORDER_MEMBERS &&
-            operation.code != NULL)
+        bool sums = operation.kind == WRING_CALL_ALLREDUCE || operation.kind == WRING_CALL_REDUCE;
+        if (sums && order == WRING_ORDER_MEMBERS && operation.code != NULL)
             CHECK(sends_sums_back(a) == wring_algorithm_encodes_sums(&operation) &&
                       sends_sums_back(b) == wring_algorithm_encodes_sums(&operation),
                   "round %d: %s and %s of one codec", i, wring_algorithms[a].name,

@@ -83,19 +83,15 @@ static uint32_t begin(struct wring_op_check call)
 
 static const struct wring_op_check some = {.kind = WRING_CALL_ALLREDUCE, .elems = 1000};
 
-static bool reduces(int kind)
-{
-    return kind == WRING_CALL_ALLREDUCE || kind == WRING_CALL_REDUCE_SCATTER;
-}
-
 /** What collides by chance elsewhere never does here, whatever was called before. */
 static void kind_type_and_operation_are_told_apart(void)
 {
     for (uint64_t elems = 0; elems < 50; elems++) {
         bool seen[TAGS] = {false};
-        for (int kind = WRING_CALL_ALLREDUCE; kind <= WRING_CALL_BARRIER; kind++)
+        for (int kind = WRING_CALL_ALLREDUCE; kind < WRING_CALL_KINDS; kind++)
             for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
-                for (int op = 0; op < (reduces(kind) ? WRING_OPS : 1); op++) {
+                for (int op = 0;
+                     op < (wring_call_reduces((enum wring_call_kind)kind) ? WRING_OPS : 1); op++) {
                     open_rank();
                     begin(some);
                     uint32_t tag = begin((struct wring_op_check){.kind = (enum wring_call_kind)kind,
@@ -217,6 +213,23 @@ static void who_gets_on_says_nothing(void)
     CHECK(n_sent >= 2 && n_sent <= 4, "%u statements in four times the pause", n_sent);
 }
 
+/** Lengths of runs are told apart like everything else, also where their sum is the same. */
+static void runs_are_told_apart(void)
+{
+    static const uint64_t lists[][3] = {{1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {6, 0, 0}, {0, 6, 0}};
+    uint64_t histories[5];
+    for (unsigned i = 0; i < 5; i++) {
+        open_rank();
+        begin((struct wring_op_check){
+            .kind = WRING_CALL_ALLGATHERV, .elems = 6, .runs = wring_call_runs(lists[i], 3)});
+        histories[i] = calls.history;
+        for (unsigned k = 0; k < i; k++)
+            CHECK(histories[i] != histories[k], "lists %u and %u", k, i);
+    }
+    CHECK(wring_call_runs(lists[0], 3) == 0x973638d3ce0f3ad5u, "0x%llx",
+          (unsigned long long)wring_call_runs(lists[0], 3));
+}
+
 /** Statements that nobody makes: the job ends, or they change nothing. */
 static void noise_is_no_danger(void)
 {
@@ -244,10 +257,26 @@ static void descriptions(void)
     wring_call_describe(&(struct wring_op_check){.kind = WRING_CALL_BARRIER, .codec = "none"},
                         text);
     CHECK(strcmp(text, "barrier") == 0, "%s", text);
+    wring_call_describe(
+        &(struct wring_op_check){.kind = WRING_CALL_REDUCE, .elems = 7, .root = 3, .codec = "bf16"},
+        text);
+    CHECK(strcmp(text, "reduce of 7 f32 to member 3, sum, bf16") == 0, "%s", text);
+    wring_call_describe(
+        &(struct wring_op_check){
+            .kind = WRING_CALL_ALLGATHERV, .elems = 7, .runs = 0x123456789abcu, .codec = "none"},
+        text);
+    CHECK(strcmp(text, "allgatherv of 7 f32 in runs #56789abc") == 0, "%s", text);
+    wring_call_describe(&(struct wring_op_check){.kind = WRING_CALL_ALLTOALLV, .codec = "none"},
+                        text);
+    CHECK(strcmp(text, "alltoallv of f32") == 0, "%s", text);
     memset(codec, 'x', sizeof(codec) - 1);
     codec[sizeof(codec) - 1] = '\0';
-    struct wring_op_check longest = {
-        WRING_CALL_REDUCE_SCATTER, WRING_BF16, WRING_AVG, 0, UINT64_MAX, codec};
+    struct wring_op_check longest = {.kind = WRING_CALL_REDUCE_SCATTERV,
+                                     .dtype = WRING_BF16,
+                                     .op = WRING_AVG,
+                                     .elems = UINT64_MAX,
+                                     .runs = UINT64_MAX,
+                                     .codec = codec};
     wring_call_describe(&longest, text);
     CHECK(strlen(text) == WRING_CALL_TEXT - 1, "%zu", strlen(text));
 }
@@ -261,6 +290,7 @@ int main(int argc, char **argv)
         {"statements_are_compared", statements_are_compared},
         {"who_is_ahead_hears_where_we_are", who_is_ahead_hears_where_we_are},
         {"who_gets_on_says_nothing", who_gets_on_says_nothing},
+        {"runs_are_told_apart", runs_are_told_apart},
         {"noise_is_no_danger", noise_is_no_danger},
         {"descriptions", descriptions},
         {NULL, NULL},

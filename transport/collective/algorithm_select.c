@@ -24,6 +24,8 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_ALLREDUCE_HIERARCHICAL]    = {"hierarchical",     &wring_hierarchical, WRING_ORDER_NODES,   false, false},
     [WRING_REDUCE_SCATTER_OWNERS]     = {"owners",           &wring_sharded,      WRING_ORDER_MEMBERS, true,  false},
     [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",    &wring_sharded,      WRING_ORDER_MEMBERS, true,  true},
+    [WRING_REDUCE_ONE_SHOT]           = {"reduce-one-shot",  &wring_gathered,     WRING_ORDER_MEMBERS, true,  false},
+    [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot",  &wring_sharded,      WRING_ORDER_MEMBERS, true,  false},
     [WRING_EXCHANGE_SLOTS]            = {"exchange",         &wring_exchange,     WRING_ORDER_NONE,    false, true},
     [WRING_EXCHANGE_PLACED]           = {"exchange-placed",  &wring_exchange,     WRING_ORDER_NONE,    false, true},
     /* clang-format on */
@@ -48,10 +50,8 @@ enum wring_reduction_order wring_algorithm_order(const struct wring_operation *o
 {
     size_t i = 0;
 
-    if (operation->kind == WRING_CALL_REDUCE_SCATTER)
-        return WRING_ORDER_MEMBERS;
     if (operation->kind != WRING_CALL_ALLREDUCE && operation->kind != WRING_CALL_BARRIER)
-        return WRING_ORDER_NONE;
+        return wring_call_reduces(operation->kind) ? WRING_ORDER_MEMBERS : WRING_ORDER_NONE;
     while (operation->scheme < orders[i].least || operation->scheme > orders[i].most ||
            operation->nodes < orders[i].nodes || operation->node_members < orders[i].node_members ||
            operation->elems < orders[i].elems)
@@ -155,6 +155,16 @@ static enum wring_algorithm select_allreduce(const struct wring_operation *opera
                                                    : WRING_ALLREDUCE_ONE_SHOT;
 }
 
+/** With the bits of an allreduce, so sums are encoded where one would encode them. */
+static enum wring_algorithm select_reduce(const struct wring_operation *operation,
+                                          const struct wring_reach *reach)
+{
+    bool small = bytes_of(operation) <= wring_algorithm_eager_limit(operation, reach);
+    bool whole = operation->code == NULL ? small : !wring_algorithm_encodes_sums(operation);
+
+    return whole ? WRING_REDUCE_ONE_SHOT : WRING_REDUCE_TWO_SHOT;
+}
+
 enum wring_algorithm wring_algorithm_select(const struct wring_operation *operation,
                                             const struct wring_reach *reach)
 {
@@ -165,9 +175,18 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
         return select_allreduce(operation, reach);
     case WRING_CALL_BARRIER:
         return reach->boards ? WRING_ALLREDUCE_EAGER_BOARD : WRING_ALLREDUCE_EAGER;
+    case WRING_CALL_REDUCE:
+        return select_reduce(operation, reach);
+    case WRING_CALL_REDUCE_SCATTERV:
+        return WRING_REDUCE_SCATTER_OWNERS;
     case WRING_CALL_REDUCE_SCATTER:
         return raw && reach->placeable && reach->mappable ? WRING_REDUCE_SCATTER_DIRECT
                                                           : WRING_REDUCE_SCATTER_OWNERS;
+    case WRING_CALL_GATHER:
+    case WRING_CALL_SCATTER:
+    case WRING_CALL_ALLGATHERV:
+    case WRING_CALL_ALLTOALLV:
+        return WRING_EXCHANGE_SLOTS;
     case WRING_CALL_ALLGATHER:
     case WRING_CALL_ALLTOALL:
     case WRING_CALL_BROADCAST:

@@ -41,10 +41,13 @@ enum wring_algorithm {
     WRING_ALLREDUCE_HIERARCHICAL,    /* by legs */
     WRING_REDUCE_SCATTER_OWNERS,     /* the first half of two shots: owners keep their sums */
     WRING_REDUCE_SCATTER_DIRECT,     /* which they make of what lies in everyone's data */
-    WRING_EXCHANGE_SLOTS,            /* pieces as they are: allgather, alltoall, broadcast */
+    WRING_REDUCE_ONE_SHOT,           /* all of it to the root, which reduces */
+    WRING_REDUCE_TWO_SHOT,           /* shards to their owners, sums to the root */
+    WRING_EXCHANGE_SLOTS,            /* pieces as they are: allgather, alltoall, broadcast, gather,
+                                        scatter */
     WRING_EXCHANGE_PLACED,           /* straight into everyone's data */
 };
-#define WRING_ALGORITHMS 12
+#define WRING_ALGORITHMS 14
 
 /** What is to be done. */
 struct wring_operation {
@@ -158,7 +161,7 @@ static inline bool wring_algorithm_has_owners(enum wring_algorithm algorithm)
     return wring_algorithm_is_in(
         algorithm, 1u << WRING_ALLREDUCE_TWO_SHOT | 1u << WRING_ALLREDUCE_TWO_SHOT_PLACED |
                        1u << WRING_ALLREDUCE_TWO_SHOT_DIRECT | 1u << WRING_REDUCE_SCATTER_OWNERS |
-                       1u << WRING_REDUCE_SCATTER_DIRECT);
+                       1u << WRING_REDUCE_SCATTER_DIRECT | 1u << WRING_REDUCE_TWO_SHOT);
 }
 
 /** And keep the sums. */

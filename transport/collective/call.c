@@ -35,36 +35,78 @@ static uint64_t fold_text(uint64_t hash, const char *text)
     return hash;
 }
 
-static bool reduces(const struct wring_op_check *call)
+uint64_t wring_call_runs(const uint64_t *elems, uint32_t n)
 {
-    return call->kind == WRING_CALL_ALLREDUCE || call->kind == WRING_CALL_REDUCE_SCATTER;
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < n; i++)
+        hash = fold(hash, elems[i]);
+    return hash;
+}
+
+bool wring_call_reduces(enum wring_call_kind kind)
+{
+    return kind == WRING_CALL_ALLREDUCE || kind == WRING_CALL_REDUCE ||
+           kind == WRING_CALL_REDUCE_SCATTER || kind == WRING_CALL_REDUCE_SCATTERV;
 }
 
 const char *wring_call_name(enum wring_call_kind kind)
 {
     static const char *const names[] = {
-        [WRING_CALL_ALLREDUCE] = "allreduce", [WRING_CALL_REDUCE_SCATTER] = "reduce-scatter",
-        [WRING_CALL_ALLGATHER] = "allgather", [WRING_CALL_ALLTOALL] = "alltoall",
-        [WRING_CALL_BROADCAST] = "broadcast", [WRING_CALL_BARRIER] = "barrier",
+        [WRING_CALL_ALLREDUCE] = "allreduce",
+        [WRING_CALL_REDUCE_SCATTER] = "reduce-scatter",
+        [WRING_CALL_ALLGATHER] = "allgather",
+        [WRING_CALL_ALLTOALL] = "alltoall",
+        [WRING_CALL_BROADCAST] = "broadcast",
+        [WRING_CALL_BARRIER] = "barrier",
+        [WRING_CALL_REDUCE] = "reduce",
+        [WRING_CALL_GATHER] = "gather",
+        [WRING_CALL_SCATTER] = "scatter",
+        [WRING_CALL_ALLGATHERV] = "allgatherv",
+        [WRING_CALL_REDUCE_SCATTERV] = "reduce-scatterv",
+        [WRING_CALL_ALLTOALLV] = "alltoallv",
     };
     return names[kind];
+}
+
+/** What is exchanged: " of 1000 f32". */
+static void describe_data(const struct wring_op_check *call, char *text, size_t bytes)
+{
+    if (call->kind == WRING_CALL_BROADCAST)
+        snprintf(text, bytes, " of %" PRIu64 " bytes", call->elems);
+    else if (call->kind == WRING_CALL_ALLTOALLV)
+        snprintf(text, bytes, " of %s", wring_dtype_name(call->dtype));
+    else if (call->runs != 0)
+        snprintf(text, bytes, " of %" PRIu64 " %s in runs #%08" PRIx32, call->elems,
+                 wring_dtype_name(call->dtype), (uint32_t)call->runs);
+    else
+        snprintf(text, bytes, " of %" PRIu64 " %s", call->elems, wring_dtype_name(call->dtype));
+}
+
+/** Between which members: " from member 2". */
+static void describe_root(const struct wring_op_check *call, char *text, size_t bytes)
+{
+    bool from = call->kind == WRING_CALL_BROADCAST || call->kind == WRING_CALL_SCATTER;
+    bool to = call->kind == WRING_CALL_REDUCE || call->kind == WRING_CALL_GATHER;
+
+    text[0] = '\0';
+    if (from || to)
+        snprintf(text, bytes, " %s member %" PRIu32, from ? "from" : "to", call->root);
 }
 
 void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL_TEXT])
 {
     const char *name = wring_call_name(call->kind);
-    bool raw = strcmp(call->codec, "none") == 0;
+    bool raw = strcmp(call->codec, "none") == 0, reduces = wring_call_reduces(call->kind);
+    char data[64], root[32];
 
-    if (call->kind == WRING_CALL_BARRIER)
+    if (call->kind == WRING_CALL_BARRIER) {
         snprintf(text, WRING_CALL_TEXT, "%s", name);
-    else if (call->kind == WRING_CALL_BROADCAST)
-        snprintf(text, WRING_CALL_TEXT, "%s of %" PRIu64 " bytes from member %" PRIu32 "%s%s", name,
-                 call->elems, call->root, raw ? "" : ", ", raw ? "" : call->codec);
-    else
-        snprintf(text, WRING_CALL_TEXT, "%s of %" PRIu64 " %s%s%s%s%s", name, call->elems,
-                 wring_dtype_name(call->dtype), reduces(call) ? ", " : "",
-                 reduces(call) ? wring_op_name(call->op) : "", raw ? "" : ", ",
-                 raw ? "" : call->codec);
+        return;
+    }
+    describe_data(call, data, sizeof(data));
+    describe_root(call, root, sizeof(root));
+    snprintf(text, WRING_CALL_TEXT, "%s%s%s%s%s%s%s", name, data, root, reduces ? ", " : "",
+             reduces ? wring_op_name(call->op) : "", raw ? "" : ", ", raw ? "" : call->codec);
 }
 
 /** A number of its own for each kind, and for each type and operation that matters to it. */
@@ -74,14 +116,20 @@ static uint32_t sort_of(const struct wring_op_check *call)
         /* among those that reduce */
         [WRING_CALL_ALLREDUCE] = 0,
         [WRING_CALL_REDUCE_SCATTER] = 1,
+        [WRING_CALL_REDUCE] = 2,
+        [WRING_CALL_REDUCE_SCATTERV] = 3,
         /* among the others */
         [WRING_CALL_ALLGATHER] = 0,
         [WRING_CALL_ALLTOALL] = 1,
         [WRING_CALL_BROADCAST] = 2,
         [WRING_CALL_BARRIER] = 3,
+        [WRING_CALL_GATHER] = 4,
+        [WRING_CALL_SCATTER] = 5,
+        [WRING_CALL_ALLGATHERV] = 6,
+        [WRING_CALL_ALLTOALLV] = 7,
     };
     uint32_t place = places[call->kind], dtype = (uint32_t)call->dtype, op = (uint32_t)call->op;
-    if (reduces(call))
+    if (wring_call_reduces(call->kind))
         return (place * WRING_DTYPES + dtype) * WRING_OPS + op;
     return REDUCING * WRING_DTYPES * WRING_OPS + place * WRING_DTYPES + dtype;
 }
@@ -94,6 +142,8 @@ static uint32_t add_call(struct wring_calls *calls, const struct wring_op_check 
 {
     uint32_t sort = sort_of(call);
     uint64_t hash = fold(fold(calls->history, call->root), call->elems);
+    if (call->runs != 0)
+        hash = fold(hash, call->runs);
     hash = fold_text(hash, call->codec);
     calls->history = fold(hash, sort);
     return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);

@@ -28,15 +28,23 @@ enum wring_call_kind { /* values are part of the wire format */
     WRING_CALL_ALLTOALL = 4,
     WRING_CALL_BROADCAST = 5,
     WRING_CALL_BARRIER = 6,
+    WRING_CALL_REDUCE = 7,
+    WRING_CALL_GATHER = 8,
+    WRING_CALL_SCATTER = 9,
+    WRING_CALL_ALLGATHERV = 10,
+    WRING_CALL_REDUCE_SCATTERV = 11,
+    WRING_CALL_ALLTOALLV = 12,
 };
+#define WRING_CALL_KINDS 13 /* and one that is none, 0 */
 
 /** What must be the same on all members. */
 struct wring_op_check {
     enum wring_call_kind kind;
     enum wring_dtype dtype;
     enum wring_op op;
-    uint32_t root;     /* broadcast; else 0 */
-    uint64_t elems;    /* broadcast: bytes */
+    uint32_t root;  /* broadcast, reduce, gather, scatter; else 0 */
+    uint64_t elems; /* broadcast: bytes; allgatherv, reduce-scatterv: of all runs; alltoallv: 0 */
+    uint64_t runs;  /* allgatherv, reduce-scatterv: wring_call_runs(); else 0 */
     const char *codec; /* identity, "none" for raw; lives as long as the group */
 };
 
@@ -54,6 +62,12 @@ struct wring_calls {
 
 /** "allreduce"; a static string. */
 const char *wring_call_name(enum wring_call_kind kind);
+
+/** Does it combine what members contribute? */
+bool wring_call_reduces(enum wring_call_kind kind);
+
+/** A number that stands for these lengths of runs. */
+uint64_t wring_call_runs(const uint64_t *elems, uint32_t n);
 
 /** "allreduce of 1000 f32, sum, bf16" */
 void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL_TEXT]);

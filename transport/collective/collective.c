@@ -60,9 +60,12 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
     collective->sent = calloc(n, sizeof(*collective->sent));
     collective->decoded = calloc(n, sizeof(*collective->decoded));
     collective->arrivals = calloc(n, sizeof(*collective->arrivals));
+    if (collective->calls != NULL)
+        collective->begins = calloc(2 * ((size_t)n + 1), sizeof(*collective->begins));
     enum wring_status status = WRING_OK;
-    if (collective->tasks == NULL || collective->sent == NULL || collective->decoded == NULL ||
-        collective->arrivals == NULL || !wring_standstill_init(&collective->standstill, n))
+    if ((collective->calls != NULL && collective->begins == NULL) || collective->tasks == NULL ||
+        collective->sent == NULL || collective->decoded == NULL || collective->arrivals == NULL ||
+        !wring_standstill_init(&collective->standstill, n))
         status = WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; status == WRING_OK && i < task_count(collective); i++)
         status = prepare_task(collective, i);
@@ -85,11 +88,37 @@ void wring_collective_finish(struct wring_collective *collective)
     free(collective->sent);
     free(collective->decoded);
     free(collective->arrivals);
+    free(collective->begins);
+    free(collective->sums);
     collective->mapped = NULL;
     collective->tasks = NULL;
     collective->sent = NULL;
     collective->decoded = NULL;
     collective->arrivals = NULL;
+    collective->begins = NULL;
+    collective->sums = NULL;
+}
+
+enum wring_status wring_collective_make_sums(struct wring_collective *collective)
+{
+    if (collective->sums != NULL)
+        return WRING_OK;
+    collective->sum_elems = wring_geometry_most(collective->slot_bytes);
+    collective->sums = malloc(collective->reduce_tasks * collective->sum_elems * sizeof(float));
+    return collective->sums != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+void wring_collective_lay_out(struct wring_collective *collective)
+{
+    struct wring_work *work = &collective->work;
+    uint32_t n = collective->members.n;
+
+    wring_geometry_lay_out(work->in_runs, n, collective->begins);
+    work->geometry.begins = collective->begins;
+    if (work->out_runs == NULL)
+        return;
+    wring_geometry_lay_out(work->out_runs, n, collective->begins + n + 1);
+    work->out_begins = collective->begins + n + 1;
 }
 
 struct wring_task *wring_collective_task(struct wring_collective *collective,
@@ -126,7 +155,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
     task->state = WRING_TASK_SENDING;
     task->piece = piece;
     task->piece_bytes = bytes;
-    task->puts_left = task->member == WRING_EVERYBODY ? collective->members.n - 1 : 1;
+    task->puts_left = task->member == WRING_EVERYBODY ? collective->members.n - 1
+                                                      : task->member != collective->members.me;
     if (collective->engine->trace != NULL)
         task->ready_ns = wring_now_ns();
     memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));

@@ -10,10 +10,12 @@
  *                sum and sends it to all           (divisible; raw: "direct"); or keeps it:
  *                reduce-scatter
  *     gathered   every member sends all it has to all, and each reduces in order (indivisible)
+ *                A reduce is one of both, of which the root alone has the result
  *     flat       the same for what is small and raw, in one piece; also the barrier. Where members
  *                map each other's memory (mapped.h) the engine has nothing to do with most steps
  *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
- *                to which the root alone contributes), alltoall
+ *                to which the root alone contributes), alltoall, gather and scatter (alltoalls of
+ *                which only the root takes anything, or contributes)
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
  */
@@ -109,6 +111,13 @@ struct wring_work {
     bool sync;                  /* flat: exchange something even if there are no elements */
     bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
                                    they lie */
+
+    bool to_root; /* all contribute, and the root alone takes anything */
+    /* elements of runs of any lengths, [members]; borrowed from the caller until the call has ended
+     */
+    const uint64_t *in_runs;    /* of `in`; NULL: there are none */
+    const uint64_t *out_runs;   /* of `out`; NULL: the same */
+    const uint64_t *out_begins; /* where these begin: wring_collective_lay_out() */
 };
 
 static inline void wring_work_set_algorithm(struct wring_work *work, enum wring_algorithm algorithm)
@@ -176,6 +185,11 @@ struct wring_collective {
     uint64_t reduced;         /* chunks begun */
     bool all_ready;           /* direct: everyone's contribution to our shard is */
     uint32_t busy;            /* tasks not free */
+
+    float *sums; /* [reduce_tasks][sum_elems] or NULL: where sums of codes are made that
+                    another one is to have; they travel from slots */
+    uint64_t sum_elems;
+    uint64_t *begins; /* [2][n + 1] with calls: of runs of any lengths, in and out */
 };
 
 extern const struct wring_collective_ops wring_sharded;
@@ -185,6 +199,12 @@ extern const struct wring_collective_ops wring_flat_mapped;
 extern const struct wring_collective_ops wring_exchange;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
+
+/** Does this member end with what is reduced, and with all that is exchanged? */
+static inline bool wring_collective_ends_here(const struct wring_collective *collective)
+{
+    return !collective->work.to_root || collective->work.root == collective->members.me;
+}
 
 /** Where its costs and losses count. */
 static inline struct wring_collective *wring_collective_whole(struct wring_collective *collective)
@@ -220,6 +240,12 @@ void wring_collective_trace_arrived(const struct wring_collective *collective, u
 /** Allocate what a collective needs for its steps. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_prepare(struct wring_collective *collective);
 
+/** Make room for sums of codes that another member is to have. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_collective_make_sums(struct wring_collective *collective);
+
+/** The work's runs have any lengths: cut by them. */
+void wring_collective_lay_out(struct wring_collective *collective);
+
 /** There are slots after all: slots_base, which was NULL, is that. */
 void wring_collective_give_slots(struct wring_collective *collective, uint8_t *base);
 
@@ -250,7 +276,7 @@ void *wring_collective_out(const struct wring_collective *collective, struct wri
 
 /**
  * Begin to send the next chunk of a shard of our contribution to a member, or to WRING_EVERYBODY,
- * if there are credit and a free task.
+ * if there are credit and a free task. One for ourselves goes nowhere.
  *
  * @param chunks  how many the shard has
  * @return the task, or NULL

@@ -5,10 +5,14 @@
  *     allgather   one piece of ours to all; that of member m becomes shard m of the result
  *     broadcast   the same with one contributor, the root, whose piece is all of the result
  *     alltoall    shard m of ours to member m; what comes from m becomes shard m of the result
+ *     scatter     the same with one contributor, the root
+ *     gather      the same with one taker
  *
  * An allgather may be placed: pieces go straight to where they belong in everyone's data.
  */
 #include "transport/collective/collective.h"
+
+#include <inttypes.h>
 
 static bool places(const struct wring_collective *collective)
 {
@@ -17,7 +21,13 @@ static bool places(const struct wring_collective *collective)
 
 static bool contributes(const struct wring_collective *collective, uint32_t member)
 {
-    return collective->work.root == WRING_EVERYBODY || collective->work.root == member;
+    const struct wring_work *work = &collective->work;
+    return work->root == WRING_EVERYBODY || work->to_root || work->root == member;
+}
+
+static bool takes(const struct wring_collective *collective, uint32_t member)
+{
+    return !collective->work.to_root || collective->work.root == member;
 }
 
 /** The shard that a member's contribution makes, or that goes to it; a broadcast has just one. */
@@ -25,6 +35,19 @@ static struct wring_span shard_of(const struct wring_collective *collective, uin
 {
     const struct wring_geometry *geometry = &collective->work.geometry;
     return wring_geometry_shard(geometry, geometry->shards == 1 ? 0 : member);
+}
+
+/** The shard of the result that a member's contribution becomes. */
+static struct wring_span place_of(const struct wring_collective *collective, uint32_t member)
+{
+    const uint64_t *begins = collective->work.out_begins;
+    return begins != NULL ? (struct wring_span){begins[member], begins[member + 1]}
+                          : shard_of(collective, member);
+}
+
+static uint64_t chunks_from(const struct wring_collective *collective, uint32_t member)
+{
+    return wring_geometry_chunks(&collective->work.geometry, place_of(collective, member));
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
@@ -48,11 +71,12 @@ static bool decodes_own(const struct wring_collective *collective)
 static uint64_t own_copies(const struct wring_collective *collective)
 {
     uint32_t me = collective->members.me;
-    struct wring_span own = shard_of(collective, me);
-    bool there = wring_collective_in(collective, own) == wring_collective_out(collective, own);
-    return contributes(collective, me) && !there && !decodes_own(collective)
-               ? chunks_of(collective, me)
-               : 0;
+
+    if (!contributes(collective, me) || !takes(collective, me) || decodes_own(collective))
+        return 0;
+    bool there = wring_collective_in(collective, shard_of(collective, me)) ==
+                 wring_collective_out(collective, place_of(collective, me));
+    return there ? 0 : chunks_of(collective, me);
 }
 
 static void exchange_start(struct wring_collective *collective)
@@ -81,8 +105,9 @@ static bool send_to_each(struct wring_collective *collective)
     bool any = false;
     for (uint32_t d = 1; d < collective->members.n; d++) {
         uint32_t member = (collective->members.me + d) % collective->members.n;
-        any |= wring_collective_send_next(collective, member, shard_of(collective, member),
-                                          chunks_of(collective, member)) != NULL;
+        if (takes(collective, member))
+            any |= wring_collective_send_next(collective, member, shard_of(collective, member),
+                                              chunks_of(collective, member)) != NULL;
     }
     return any;
 }
@@ -104,21 +129,52 @@ static bool copy_own(struct wring_collective *collective)
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_DECODE);
     if (task == NULL)
         return false;
-    struct wring_span span =
-        wring_geometry_chunk(geometry, shard_of(collective, me), collective->decoded[me]++);
+    uint64_t chunk = collective->decoded[me]++;
+    struct wring_span span = wring_geometry_chunk(geometry, shard_of(collective, me), chunk);
     struct wring_source own = wring_collective_own(collective, span);
+    struct wring_codec_context context = wring_collective_context(collective, span, 0);
     task->member = me;
-    wring_collective_take(task, span, own, wring_collective_context(collective, span, 0));
+    wring_collective_take(task, wring_geometry_chunk(geometry, place_of(collective, me), chunk),
+                          own, context);
     return true;
+}
+
+/** An alltoall of runs of any lengths: only the sizes of pieces tell that two members do not mean
+ * the same. @return whether the member's next piece, if there is one, is what we expect */
+static bool is_expected(struct wring_collective *collective, uint32_t member)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    struct wring_fabric *fabric = collective->engine->fabric;
+    uint32_t from = collective->members.ranks[member];
+    size_t bytes;
+
+    if (!geometry->told || collective->decoded[member] == chunks_from(collective, member) ||
+        wring_channel_peek(collective->scatter, member, &bytes) == NULL)
+        return true;
+    struct wring_span span =
+        wring_geometry_chunk(geometry, place_of(collective, member), collective->decoded[member]);
+    size_t expected = wring_geometry_bytes(geometry, span);
+    if (bytes != expected)
+        wring_fabric_fail(
+            fabric, WRING_ERR_MISMATCH, -1,
+            "rank %" PRIu32 " sends rank %" PRIu32 " a piece of %zu bytes in an "
+            "alltoallv, where that one expects %zu: in_elems of one for the other are "
+            "the other's out_elems for it",
+            from, fabric->rank, bytes, expected);
+    return bytes == expected;
 }
 
 static bool take_next(struct wring_collective *collective)
 {
     bool any = false;
-    for (uint32_t i = 0; !places(collective) && i < collective->members.n; i++) {
-        struct wring_span shard = shard_of(collective, i);
+    if (places(collective) || !takes(collective, collective->members.me))
+        return false;
+    for (uint32_t i = 0; i < collective->members.n; i++) {
+        struct wring_span shard = place_of(collective, i);
         if (i == collective->members.me || !contributes(collective, i))
             continue;
+        if (!is_expected(collective, i))
+            return false;
         struct wring_span from =
             collective->work.to_all ? shard : shard_of(collective, collective->members.me);
         any |= wring_collective_take_next(collective, channel_of(collective), i, shard, from, 0);
@@ -129,15 +185,16 @@ static bool take_next(struct wring_collective *collective)
 static bool exchange_owes(const struct wring_collective *collective, uint32_t member)
 {
     uint32_t me = collective->members.me, to = collective->work.to_all ? me : member;
-    return contributes(collective, me) && collective->sent[to] < chunks_of(collective, to);
+    return contributes(collective, me) && takes(collective, member) &&
+           collective->sent[to] < chunks_of(collective, to);
 }
 
 static bool lacks(const struct wring_collective *collective, uint32_t member)
 {
     if (places(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
-    return contributes(collective, member) &&
-           collective->decoded[member] < chunks_of(collective, member);
+    return contributes(collective, member) && takes(collective, collective->members.me) &&
+           collective->decoded[member] < chunks_from(collective, member);
 }
 
 static bool complete(const struct wring_collective *collective)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allgather of whole contributions; every member reduces all of them in order. */
+/*
+ * Allgather of whole contributions; every member reduces all of them in order. Or a gather, where
+ * the root alone does.
+ */
 #include "transport/collective/collective.h"
 
 static struct wring_span whole(const struct wring_collective *collective)
@@ -12,24 +15,41 @@ static uint64_t chunks_of(const struct wring_collective *collective)
     return wring_geometry_chunks(&collective->work.geometry, whole(collective));
 }
 
+/** Whom our pieces go to; of a root's, which go nowhere, it is itself. */
+static uint32_t target_of(const struct wring_collective *collective)
+{
+    return collective->work.to_root ? collective->work.root : WRING_EVERYBODY;
+}
+
+static struct wring_channel *channel_of(const struct wring_collective *collective)
+{
+    return collective->work.to_root ? collective->scatter : collective->gather;
+}
+
+static uint64_t *sent_of(const struct wring_collective *collective)
+{
+    uint32_t target = target_of(collective);
+    return &collective->sent[target == WRING_EVERYBODY ? collective->members.me : target];
+}
+
 static uint64_t sent(const struct wring_collective *collective)
 {
-    return collective->sent[collective->members.me];
+    return *sent_of(collective);
 }
 
 static void gathered_start(struct wring_collective *collective)
 {
-    collective->sent[collective->members.me] = 0;
-    collective->reduced = 0;
+    *sent_of(collective) = 0;
+    collective->reduced = wring_collective_ends_here(collective) ? 0 : chunks_of(collective);
 }
 
 static bool send_next(struct wring_collective *collective)
 {
-    struct wring_task *task = wring_collective_send_next(collective, WRING_EVERYBODY,
+    struct wring_task *task = wring_collective_send_next(collective, target_of(collective),
                                                          whole(collective), chunks_of(collective));
     if (task == NULL)
         return false;
-    task->held = true;
+    task->held = wring_collective_ends_here(collective);
     return true;
 }
 
@@ -50,7 +70,7 @@ static struct wring_task *own_piece(struct wring_collective *collective, uint64_
 static bool reduce_next(struct wring_collective *collective)
 {
     if (collective->reduced == chunks_of(collective) ||
-        !wring_collective_all_arrived(collective, collective->gather))
+        !wring_collective_all_arrived(collective, channel_of(collective)))
         return false;
     struct wring_task *own = own_piece(collective, collective->reduced);
     struct wring_task *task =
@@ -60,7 +80,7 @@ static bool reduce_next(struct wring_collective *collective)
 
     task->chunk = collective->reduced++;
     struct wring_source source = wring_collective_piece(own, collective->work.codec);
-    wring_collective_reduce(task, collective->gather, own->span, source, false);
+    wring_collective_reduce(task, channel_of(collective), own->span, source, false);
     return true;
 }
 
@@ -96,22 +116,23 @@ static void gathered_job_done(struct wring_collective *collective, struct wring_
         wring_collective_ready(task, task->slot, task->job.result.code_bytes);
         return;
     }
-    wring_collective_release_all(task, collective->gather);
+    wring_collective_release_all(task, channel_of(collective));
     let_go_of_own(collective, task->chunk);
     wring_collective_free_task(task);
 }
 
 static bool gathered_owes(const struct wring_collective *collective, uint32_t member)
 {
-    (void)member; /* all get the same */
-    return sent(collective) < chunks_of(collective);
+    uint32_t target = target_of(collective); /* or all get the same */
+    return (target == WRING_EVERYBODY || target == member) &&
+           sent(collective) < chunks_of(collective);
 }
 
 static bool gathered_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
     return collective->reduced < chunks_of(collective) &&
-           wring_channel_peek(collective->gather, member, &bytes) == NULL;
+           wring_channel_peek(channel_of(collective), member, &bytes) == NULL;
 }
 
 /** Of a round: the step's own pieces follow. */

@@ -63,6 +63,8 @@ static uint64_t grains_of(const struct wring_geometry *geometry)
 
 struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard)
 {
+    if (geometry->begins != NULL)
+        return (struct wring_span){geometry->begins[shard], geometry->begins[shard + 1]};
     if (geometry->each)
         return (struct wring_span){geometry->elems * shard, geometry->elems * (shard + 1)};
     uint64_t grains = grains_of(geometry);
@@ -80,7 +82,18 @@ struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, ui
 
 uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span)
 {
-    return (span.end - span.begin + geometry->chunk_elems - 1) / geometry->chunk_elems;
+    return (span.end - span.begin + geometry->chunk_elems - 1 + geometry->told) /
+           geometry->chunk_elems;
+}
+
+void wring_geometry_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        begins[i] = at;
+        at += elems[i];
+    }
+    begins[n] = at;
 }
 
 struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,

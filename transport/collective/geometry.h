@@ -11,7 +11,8 @@ struct wring_codec;
 
 /**
  * How the elements are cut. Shards and chunks begin at units. Either `elems` are split into
- * shards, or with `each` every shard has that many, and they follow one another.
+ * shards, or with `each` every shard has that many, and they follow one another; or they are runs
+ * of any lengths, of which none has more than `elems`.
  */
 struct wring_geometry {
     uint64_t elems;
@@ -20,6 +21,10 @@ struct wring_geometry {
     uint32_t shards;
     uint32_t elem_bytes;
     bool each;
+    bool told; /* the last chunk of each shard is not full, and be it empty, so that it tells the
+                  end */
+    const uint64_t
+        *begins; /* [shards + 1] with each: of the runs; NULL: all have elems. Borrowed */
 };
 
 /** Elements [begin, end). */
@@ -41,7 +46,11 @@ uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wri
 struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
                                        struct wring_span span, uint64_t chunk);
 
-/** Where codecs take an element to be: with `each`, shards begin at grains. */
+/** Runs of these lengths follow one another. @param begins out, [n + 1], the last one their end */
+void wring_geometry_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins);
+
+/** Where codecs take an element to be: with `each`, shards begin at grains. Not of runs of any
+ *  lengths, in which elements count from the run's first. */
 uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element);
 
 static inline size_t wring_geometry_bytes(const struct wring_geometry *geometry,

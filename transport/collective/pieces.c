@@ -3,10 +3,22 @@
 #include "compress/codec.h"
 #include "transport/collective/collective.h"
 
+/** Of runs of any lengths elements count from the beginning of each, and there is no more than it.
+ */
+static void enter_run(const struct wring_collective *collective, struct wring_span run,
+                      struct wring_span span, struct wring_codec_context *context)
+{
+    if (collective->work.geometry.begins == NULL)
+        return;
+    context->element = span.begin - run.begin;
+    context->elems = run.end - run.begin;
+}
+
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
                                                     struct wring_span span, uint32_t phase)
 {
-    return (struct wring_codec_context){
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    struct wring_codec_context context = {
         .seed = collective->seed,
         .bucket = collective->bucket,
         .rank = collective->members.me,
@@ -22,6 +34,10 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .statistics = wring_coding_statistics(collective->work.coding),
         .states = collective->states,
     };
+    if (geometry->begins != NULL) /* it is our own run, unless the caller enters another */
+        enter_run(collective, wring_geometry_shard(geometry, collective->members.me), span,
+                  &context);
+    return context;
 }
 
 /** What a sum of everyone's pieces is divided by. */
@@ -106,13 +122,15 @@ void *wring_collective_out(const struct wring_collective *collective, struct wri
     return work->out != NULL ? (uint8_t *)work->out + offset : NULL;
 }
 
-/** Encode a span of our contribution. */
-static void encode(struct wring_task *task, struct wring_span span, void *code)
+/** Encode a span of a shard of our contribution. */
+static void encode(struct wring_task *task, struct wring_span shard, struct wring_span span,
+                   void *code)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
         new_job(task, WRING_JOB_ENCODE, span, wring_collective_context(collective, span, 0));
 
+    enter_run(collective, shard, span, &job->context);
     job->src = wring_collective_in(collective, span);
     job->places.src = collective->work.place;
     encode_by(job, task, 0);
@@ -132,10 +150,11 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
 {
     bool all = member == WRING_EVERYBODY;
     struct wring_channel *channel = all ? collective->gather : collective->scatter;
-    uint64_t *sent = &collective->sent[all ? collective->members.me : member];
+    uint32_t me = collective->members.me;
+    uint64_t *sent = &collective->sent[all ? me : member];
 
-    if (*sent == chunks ||
-        !(all ? wring_channel_has_credits(channel) : wring_channel_has_credit(channel, member)))
+    if (*sent == chunks || !(all ? wring_channel_has_credits(channel)
+                                 : member == me || wring_channel_has_credit(channel, member)))
         return NULL;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_SEND);
     if (task == NULL)
@@ -146,7 +165,7 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
     task->span = wring_geometry_chunk(&collective->work.geometry, shard, task->chunk);
     reserve(task, channel);
     if (collective->work.codec != NULL)
-        encode(task, task->span, task->slot);
+        encode(task, shard, task->span, task->slot);
     else
         wring_collective_ready(task, wring_collective_in(collective, task->span),
                                wring_geometry_bytes(&collective->work.geometry, task->span));
@@ -209,6 +228,7 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
     struct wring_codec_context context =
         wring_collective_context(collective, wring_geometry_chunk(geometry, from, chunk), phase);
     context.rank = member;
+    enter_run(collective, from, wring_geometry_chunk(geometry, from, chunk), &context);
     struct wring_source source = {piece, bytes, wring_collective_way(collective, phase), slots};
     wring_collective_take(task, wring_geometry_chunk(geometry, shard, chunk), source, context);
     return true;
@@ -268,6 +288,24 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
     }
 }
 
+/** Where a sum is made: in its place, or on its way to the root. */
+static void set_sum(struct wring_job *job, const struct wring_task *task, struct wring_span span)
+{
+    const struct wring_collective *collective = task->collective;
+    ptrdiff_t at = task - &collective->tasks[collective->send_tasks];
+
+    if (wring_collective_ends_here(collective)) {
+        job->dst = wring_collective_out(collective, span);
+        job->places.dst = collective->work.place;
+    } else if (collective->work.codec == NULL) {
+        job->dst = task->slot;
+        job->places.dst = slots;
+    } else {
+        job->dst = collective->sums + (uint64_t)at * collective->sum_elems;
+        job->places.dst = (struct wring_memory_place){WRING_MEMORY_HOST, 0};
+    }
+}
+
 /** The reduction of the task's sources, which are taken already. */
 static struct wring_job *reduction(struct wring_task *task, struct wring_span span, bool encoded)
 {
@@ -277,8 +315,7 @@ static struct wring_job *reduction(struct wring_task *task, struct wring_span sp
 
     job->sources = task->sources;
     job->n_sources = collective->members.n;
-    job->dst = wring_collective_out(collective, span);
-    job->places.dst = collective->work.place;
+    set_sum(job, task, span);
     if (wring_algorithm_is_direct(collective->work.algorithm) &&
         !wring_algorithm_keeps_sums(collective->work.algorithm))
         copy_to_all(task);
@@ -318,7 +355,8 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     wring_collective_reduction(task, channel, span, own, encoded);
     task->encoded = encoded;
     if (own.codec == NULL && wring_codec_encodes_own(collective->work.codec)) {
-        encode(task, span, own_code(task));
+        uint32_t me = collective->members.me;
+        encode(task, wring_geometry_shard(&collective->work.geometry, me), span, own_code(task));
         return;
     }
     wring_engine_submit(collective->engine, &task->job);

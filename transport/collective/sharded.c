@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Alltoall of shards and reduction in order at each shard's owner, who then sends the sum to
- * all (allreduce) or keeps it (reduce-scatter). Where everyone's data is mapped nothing is sent to
- * the owner but a word: it reads each contribution where it lies, alone, before it places the sum
- * there.
+ * all (allreduce) or to the root (reduce), or keeps it (reduce-scatter). Where everyone's data is
+ * mapped nothing is sent to the owner but a word: it reads each contribution where it lies, alone,
+ * before it places the sum there.
  */
 #include "transport/collective/collective.h"
 
@@ -42,7 +42,20 @@ static uint64_t pieces_for(const struct wring_collective *collective, uint32_t m
 /** Do sums come in pieces that are decoded or copied into place? */
 static bool takes_sums(const struct wring_collective *collective)
 {
-    return !keeps(collective) && !places(collective);
+    return !keeps(collective) && !places(collective) && wring_collective_ends_here(collective);
+}
+
+/** Do our own sums go to somebody? */
+static bool sends_sums(const struct wring_collective *collective)
+{
+    const struct wring_work *work = &collective->work;
+    return !keeps(collective) && (!work->to_root || work->root != collective->members.me);
+}
+
+/** The channel of sums: what goes to the root alone follows our contributions to it. */
+static struct wring_channel *sums_of(const struct wring_collective *collective)
+{
+    return collective->work.to_root ? collective->scatter : collective->gather;
 }
 
 static void sharded_start(struct wring_collective *collective)
@@ -91,14 +104,31 @@ static bool contributions_are_there(struct wring_collective *collective)
                                  : wring_collective_all_arrived(collective, collective->scatter);
 }
 
+/** The sum will need a slot at whoever gets it. */
+static bool can_send_sum(const struct wring_collective *collective)
+{
+    uint32_t root = collective->work.root;
+    if (!collective->work.to_root)
+        return wring_channel_has_credits(collective->gather);
+    return collective->sent[root] == pieces_for(collective, root) &&
+           wring_channel_has_credit(collective->scatter, root);
+}
+
+static void reserve_sum(struct wring_collective *collective, struct wring_task *task)
+{
+    for (uint32_t i = 0; i < collective->members.n; i++)
+        if (i != collective->members.me && (!collective->work.to_root || i == task->member))
+            task->sequence = wring_channel_reserve(sums_of(collective), i);
+}
+
 static bool reduce_next(struct wring_collective *collective)
 {
     const struct wring_geometry *geometry = &collective->work.geometry;
     uint32_t me = collective->members.me;
-    bool slots = takes_sums(collective); /* the sum will need one at each member */
+    bool slots = sends_sums(collective) && !places(collective);
 
     if (collective->reduced == chunks_of(collective, me) || !contributions_are_there(collective) ||
-        (slots && !wring_channel_has_credits(collective->gather)))
+        (slots && !can_send_sum(collective)))
         return false;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
     if (task == NULL)
@@ -106,10 +136,9 @@ static bool reduce_next(struct wring_collective *collective)
 
     struct wring_span span =
         wring_geometry_chunk(geometry, shard_of(collective, me), collective->reduced++);
-    task->member = WRING_EVERYBODY;
-    for (uint32_t i = 0; slots && i < collective->members.n; i++)
-        if (i != me)
-            task->sequence = wring_channel_reserve(collective->gather, i);
+    task->member = collective->work.to_root ? collective->work.root : WRING_EVERYBODY;
+    if (slots)
+        reserve_sum(collective, task);
     struct wring_source own = wring_collective_own(collective, span);
     wring_collective_reduce(task, collective->scatter, span, own,
                             collective->work.codec != NULL && !keeps(collective));
@@ -119,9 +148,12 @@ static bool reduce_next(struct wring_collective *collective)
 static bool take_sums(struct wring_collective *collective)
 {
     bool any = false;
+    if (collective->work.to_root &&
+        collective->reduced < chunks_of(collective, collective->members.me))
+        return false; /* contributions come first */
     for (uint32_t i = 0; takes_sums(collective) && i < collective->members.n; i++)
         if (i != collective->members.me)
-            any |= wring_collective_take_next(collective, collective->gather, i,
+            any |= wring_collective_take_next(collective, sums_of(collective), i,
                                               shard_of(collective, i), shard_of(collective, i), 1);
     return any;
 }
@@ -129,7 +161,7 @@ static bool take_sums(struct wring_collective *collective)
 /** The sums of a member's shard are not all here. */
 static bool lacks_sums(const struct wring_collective *collective, uint32_t member)
 {
-    if (keeps(collective))
+    if (keeps(collective) || !wring_collective_ends_here(collective))
         return false;
     if (places(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
@@ -168,7 +200,7 @@ static void reduced(struct wring_collective *collective, struct wring_task *task
 
     if (!is_direct(collective))
         wring_collective_release_all(task, collective->scatter);
-    if (keeps(collective))
+    if (!sends_sums(collective))
         wring_collective_free_task(task);
     else if (job->codec_out != NULL)
         wring_collective_ready(task, task->slot, job->result.code_bytes);
@@ -188,15 +220,20 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
             reduced(collective, task);
         return;
     case WRING_TASK_DECODE:
-        wring_channel_release(collective->gather, task->member, task->taken[task->member]);
+        wring_channel_release(sums_of(collective), task->member, task->taken[task->member]);
         wring_collective_free_task(task);
         return;
     }
 }
 
+/** To a root sums, too, once their contributions are there. */
 static bool sharded_owes(const struct wring_collective *collective, uint32_t member)
 {
-    return collective->sent[member] < pieces_for(collective, member);
+    if (collective->sent[member] < pieces_for(collective, member))
+        return true;
+    return collective->work.to_root && collective->work.root == member &&
+           collective->reduced < chunks_of(collective, collective->members.me) &&
+           wring_collective_missing(collective) == collective->members.n;
 }
 
 /** Our own sums first: a member whose sums are missing may wait for the same contributions. */
@@ -207,7 +244,7 @@ static bool sharded_awaits(const struct wring_collective *collective, uint32_t m
         return !collective->all_ready &&
                wring_channel_peek(collective->scatter, member, &bytes) == NULL;
     return lacks_sums(collective, member) &&
-           (places(collective) || wring_channel_peek(collective->gather, member, &bytes) == NULL);
+           (places(collective) || wring_channel_peek(sums_of(collective), member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_sharded = {

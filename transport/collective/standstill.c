@@ -98,6 +98,8 @@ static bool is_about_sums(const struct wring_collective *collective)
 static const struct wring_channel *lacking_way(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
+    if (work->to_root)
+        return collective->scatter;
     bool scatter = wring_algorithm_has_owners(work->algorithm)
                        ? !is_about_sums(collective)
                        : work->ops == &wring_exchange && !work->to_all;

@@ -500,6 +500,18 @@ enum wring_status wring_allreduce(struct wring_group *group, const void *in, voi
                                   const struct wring_call *how, struct wring_request **request);
 
 /**
+ * The root, a member's index in the group, ends with the reduction of all members' in: with the
+ * bits that wring_allreduce() of the same would have. The others end when what they contribute has
+ * left them.
+ * @param in   [elems]
+ * @param out  [elems] at the root, where it may be `in`, else it does not overlap; of the other
+ *             members it is not looked at
+ */
+enum wring_status wring_reduce(struct wring_group *group, const void *in, void *out, uint64_t elems,
+                               enum wring_dtype dtype, enum wring_op op, uint32_t root,
+                               const struct wring_call *how, struct wring_request **request);
+
+/**
  * Member m ends with the reduction of everyone's m-th run of elems. What a member contributes to
  * its own run, and the result, are not encoded.
  * @param in   [members * elems]
@@ -509,6 +521,19 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const struct wring_call *how,
                                        struct wring_request **request);
+
+/**
+ * The same with runs of any lengths: member m ends with the reduction of everyone's m-th run, whose
+ * elems[m] elements follow those of run m - 1. All members name the same lengths; 0 is one. With a
+ * codec elements count from the beginning of each run.
+ * @param in     [sum of elems]
+ * @param out    [elems[m]]; may be the member's own run in `in`, else it does not overlap
+ * @param elems  [members]; must stay until the request is done
+ */
+enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *in, void *out,
+                                        const uint64_t *elems, enum wring_dtype dtype,
+                                        enum wring_op op, const struct wring_call *how,
+                                        struct wring_request **request);
 
 /**
  * Everyone ends with all contributions, in rank order, with the same bits on each: with a codec a
@@ -521,6 +546,37 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   const struct wring_call *how, struct wring_request **request);
 
 /**
+ * The same where member m contributes elems[m] elements. All members name the same lengths; 0 is
+ * one. With a codec elements count from the beginning of each contribution.
+ * @param in     [elems[m]]; may be the member's own place in out, else it does not overlap
+ * @param out    [sum of elems]
+ * @param elems  [members]; must stay until the request is done
+ */
+enum wring_status wring_allgatherv(struct wring_group *group, const void *in, void *out,
+                                   const uint64_t *elems, enum wring_dtype dtype,
+                                   const struct wring_call *how, struct wring_request **request);
+
+/**
+ * The root, a member's index in the group, ends with all contributions, in rank order. What the
+ * root contributes is not encoded.
+ * @param in   [elems]; at the root it may be the root's own place in out, else it does not overlap
+ * @param out  [members * elems] at the root; of the other members it is not looked at
+ */
+enum wring_status wring_gather(struct wring_group *group, const void *in, void *out, uint64_t elems,
+                               enum wring_dtype dtype, uint32_t root, const struct wring_call *how,
+                               struct wring_request **request);
+
+/**
+ * Run m of what the root has, a member's index in the group, goes to member m. What stays with the
+ * root is not encoded.
+ * @param in   [members * elems] at the root; of the other members it is not looked at
+ * @param out  [elems]; at the root it may be the root's own run in `in`, else it does not overlap
+ */
+enum wring_status wring_scatter(struct wring_group *group, const void *in, void *out,
+                                uint64_t elems, enum wring_dtype dtype, uint32_t root,
+                                const struct wring_call *how, struct wring_request **request);
+
+/**
  * Run m of a member's in goes to member m, where it becomes the run of that member in out. What
  * stays with a member is not encoded.
  * @param in, out  [members * elems] each, not overlapping
@@ -528,6 +584,24 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
 enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
                                  uint64_t elems, enum wring_dtype dtype,
                                  const struct wring_call *how, struct wring_request **request);
+
+/**
+ * The same with runs of any lengths: the in_elems[m] elements of a member's run m, which follow
+ * those of run m - 1, go to member m, where they become the run of that member in out. So what one
+ * member names in in_elems for another is what that one names for it in out_elems; 0 is a length.
+ * Each two members exchange a message at least. A codec is refused: WRING_ERR_UNSUPPORTED.
+ *
+ * Only the two of them know how much they exchange. Where they do not name the same the session
+ * ends as where members make other calls, and wring_session_error() names the two.
+ * @param in         [sum of in_elems], not overlapping out
+ * @param in_elems   [members]; must stay until the request is done, as must out_elems
+ * @param out        [sum of out_elems]
+ * @param out_elems  [members]; for the member itself what in_elems has
+ */
+enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
+                                  const uint64_t *in_elems, void *out, const uint64_t *out_elems,
+                                  enum wring_dtype dtype, const struct wring_call *how,
+                                  struct wring_request **request);
 
 /**
  * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
