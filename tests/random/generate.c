@@ -338,21 +338,26 @@ static void place_result(struct draw *d, struct program_result *result, size_t b
 
 static void draw_call(struct draw *d, struct program_call *call)
 {
-    uint32_t ranks[PROGRAM_RANKS];
+    uint32_t ranks[PROGRAM_RANKS], n;
+    uint64_t most = 0;
 
     call->kind = (enum program_call_kind)below(d, PROGRAM_CALL_KINDS);
     call->group = draw_group(d);
-    call->codec = draw_codec(d, call->kind == PROGRAM_ALLREDUCE ? CALL_CODECS : RUN_CODECS,
-                             &call->dtype, &call->op);
-    if (call->kind == PROGRAM_BARRIER)
+    bool sums = call->kind == PROGRAM_ALLREDUCE || call->kind == PROGRAM_REDUCE;
+    call->codec = draw_codec(d, sums ? CALL_CODECS : RUN_CODECS, &call->dtype, &call->op);
+    if (call->kind == PROGRAM_BARRIER || call->kind == PROGRAM_ALLTOALLV)
         call->codec = "none";
     call->elems = call->kind == PROGRAM_BARRIER
                       ? 0
-                      : draw_elems(d, call->dtype, call->group,
-                                   call->kind == PROGRAM_ALLREDUCE ? ELEMS_MAX : RUN_ELEMS_MAX);
-    call->root = below(d, program_members(d->p, call->group, ranks));
+                      : draw_elems(d, call->dtype, call->group, sums ? ELEMS_MAX : RUN_ELEMS_MAX);
+    n = program_members(d->p, call->group, ranks);
+    call->root = below(d, n);
     call->memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
-    place_result(d, &call->result, program_call_out(d->p, call) * wring_dtype_bytes(call->dtype));
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t out = program_call_out(d->p, call, i);
+        most = out > most ? out : most;
+    }
+    place_result(d, &call->result, most * wring_dtype_bytes(call->dtype));
 }
 
 static void add_phase(struct draw *d)

@@ -20,16 +20,69 @@ static uint64_t members_of(const struct program *p, uint32_t group)
     return program_members(p, group, ranks);
 }
 
-uint64_t program_call_in(const struct program *p, const struct program_call *call)
+uint64_t program_run_elems(const struct program_call *call, uint32_t member)
 {
-    bool each = call->kind == PROGRAM_REDUCE_SCATTER || call->kind == PROGRAM_ALLTOALL;
-    return each ? call->elems * members_of(p, call->group) : call->elems;
+    bool own = call->kind == PROGRAM_REDUCE_SCATTERV || call->kind == PROGRAM_ALLGATHERV;
+    return own ? call->elems * ((member * 3 + call->root) % 4) / 3 : call->elems;
 }
 
-uint64_t program_call_out(const struct program *p, const struct program_call *call)
+uint64_t program_pair_elems(const struct program_call *call, uint32_t from, uint32_t to)
 {
-    bool each = call->kind == PROGRAM_ALLGATHER || call->kind == PROGRAM_ALLTOALL;
-    return each ? call->elems * members_of(p, call->group) : call->elems;
+    return call->kind == PROGRAM_ALLTOALLV
+               ? call->elems * ((from * 3 + to * 5 + call->root) % 4) / 3
+               : call->elems;
+}
+
+uint64_t program_run_begin(const struct program_call *call, uint32_t member)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < member; i++)
+        elems += program_run_elems(call, i);
+    return elems;
+}
+
+uint64_t program_call_in(const struct program *p, const struct program_call *call, uint32_t member)
+{
+    uint32_t n = (uint32_t)members_of(p, call->group);
+    uint64_t elems = 0;
+
+    switch (call->kind) {
+    case PROGRAM_REDUCE_SCATTER:
+    case PROGRAM_REDUCE_SCATTERV:
+        return program_run_begin(call, n);
+    case PROGRAM_SCATTER:
+        return member == call->root ? call->elems * n : 0;
+    case PROGRAM_ALLTOALL:
+    case PROGRAM_ALLTOALLV:
+        for (uint32_t i = 0; i < n; i++)
+            elems += program_pair_elems(call, member, i);
+        return elems;
+    default:
+        return program_run_elems(call, member);
+    }
+}
+
+uint64_t program_call_out(const struct program *p, const struct program_call *call, uint32_t member)
+{
+    uint32_t n = (uint32_t)members_of(p, call->group);
+    uint64_t elems = 0;
+
+    switch (call->kind) {
+    case PROGRAM_ALLGATHER:
+    case PROGRAM_ALLGATHERV:
+        return program_run_begin(call, n);
+    case PROGRAM_GATHER:
+        return member == call->root ? call->elems * n : 0;
+    case PROGRAM_REDUCE:
+        return member == call->root ? call->elems : 0;
+    case PROGRAM_ALLTOALL:
+    case PROGRAM_ALLTOALLV:
+        for (uint32_t i = 0; i < n; i++)
+            elems += program_pair_elems(call, i, member);
+        return elems;
+    default:
+        return program_run_elems(call, member);
+    }
 }
 
 void program_fill(const struct program_phase *phase, const struct program_result *result,
@@ -43,8 +96,9 @@ void program_fill(const struct program_phase *phase, const struct program_result
 
 /* ---- for people ---- */
 
-static const char *const call_names[] = {"allreduce", "reduce_scatter", "allgather",
-                                         "alltoall",  "broadcast",      "barrier"};
+static const char *const call_names[] = {"allreduce", "reduce_scatter",  "allgather",  "alltoall",
+                                         "broadcast", "barrier",         "reduce",     "gather",
+                                         "scatter",   "reduce_scatterv", "allgatherv", "alltoallv"};
 static const char *const memory_names[] = {"allocated", "foreign", "registered"};
 
 static void name_call(const struct program_call *call, char *text, size_t bytes)

@@ -42,6 +42,12 @@ enum program_call_kind {
     PROGRAM_ALLTOALL,
     PROGRAM_BROADCAST,
     PROGRAM_BARRIER,
+    PROGRAM_REDUCE,
+    PROGRAM_GATHER,
+    PROGRAM_SCATTER,
+    PROGRAM_REDUCE_SCATTERV, /* from here on runs have lengths of their own */
+    PROGRAM_ALLGATHERV,
+    PROGRAM_ALLTOALLV,
     PROGRAM_CALL_KINDS,
 };
 
@@ -66,8 +72,8 @@ struct program_bucket {
 
 struct program_call {
     enum program_call_kind kind;
-    uint32_t group, root;
-    uint64_t elems; /* of each member's run; of a broadcast all of it */
+    uint32_t group, root; /* the latter a seed of lengths where there is no root */
+    uint64_t elems;       /* of each member's run, at most; of a broadcast all of it */
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec;
@@ -118,9 +124,23 @@ static inline bool program_is_member(const struct program *p, uint32_t group, ui
 /** @param ranks out, [PROGRAM_RANKS], ascending @return how many */
 uint32_t program_members(const struct program *p, uint32_t group, uint32_t *ranks);
 
+/** Elements of a member's run in a call, or of what one sends another. */
+uint64_t program_run_elems(const struct program_call *call, uint32_t member);
+uint64_t program_pair_elems(const struct program_call *call, uint32_t from, uint32_t to);
+
 /** Elements that a member contributes to a call, and that it ends with. */
-uint64_t program_call_in(const struct program *p, const struct program_call *call);
-uint64_t program_call_out(const struct program *p, const struct program_call *call);
+uint64_t program_call_in(const struct program *p, const struct program_call *call, uint32_t member);
+uint64_t program_call_out(const struct program *p, const struct program_call *call,
+                          uint32_t member);
+
+/** Where a member's run begins among those of all, in elements. */
+uint64_t program_run_begin(const struct program_call *call, uint32_t member);
+
+static inline bool program_has_root(const struct program_call *call)
+{
+    return call->kind == PROGRAM_BROADCAST || call->kind == PROGRAM_REDUCE ||
+           call->kind == PROGRAM_GATHER || call->kind == PROGRAM_SCATTER;
+}
 
 /** The values that a rank contributes to the item of a phase, [elems]. */
 void program_fill(const struct program_phase *phase, const struct program_result *result,

@@ -42,6 +42,7 @@ struct event {
     struct wring_request *request;
     void *in, *out;
     void *memory[2]; /* that they lie in; the second one NULL: both in the first */
+    uint64_t runs[PROGRAM_RANKS], from[PROGRAM_RANKS]; /* lengths, for as long as it is under way */
     bool under_way;
 };
 
@@ -138,16 +139,26 @@ static uint32_t my_index(const struct run *run, uint32_t group)
     return i;
 }
 
+/** May `in` and `out` be one piece of memory? */
+static bool can_be_one(const struct program_call *call, uint32_t me)
+{
+    if (call->kind == PROGRAM_ALLTOALL || call->kind == PROGRAM_ALLTOALLV)
+        return false;
+    return !program_has_root(call) || me == call->root || call->kind == PROGRAM_BROADCAST;
+}
+
 /** Where `in` and `out` of a call lie: in one piece of memory where the call allows it, at times.
  */
 static bool place_call(struct run *run, struct event *event)
 {
     const struct program_call *call = event->call;
+    uint32_t me = my_index(run, call->group);
     size_t bytes = wring_dtype_bytes(call->dtype);
-    size_t in = program_call_in(run->p, call) * bytes, out = program_call_out(run->p, call) * bytes;
-    size_t own = my_index(run, call->group) * call->elems * bytes;
+    size_t in = program_call_in(run->p, call, me) * bytes;
+    size_t out = program_call_out(run->p, call, me) * bytes;
+    size_t own = program_run_begin(call, me) * bytes;
     bool same = call->kind == PROGRAM_ALLREDUCE || call->kind == PROGRAM_BROADCAST;
-    bool one = same || (call->kind != PROGRAM_ALLTOALL && below(run, 2) == 0);
+    bool one = same || (can_be_one(call, me) && below(run, 2) == 0);
 
     event->memory[0] = get_memory(run, call->memory, one && out > in ? out : in);
     event->memory[1] = one ? NULL : get_memory(run, call->memory, out);
@@ -155,10 +166,15 @@ static bool place_call(struct run *run, struct event *event)
     event->out = event->memory[one ? 0 : 1];
     if (event->in == NULL || event->out == NULL)
         return false;
-    if (one && call->kind == PROGRAM_REDUCE_SCATTER)
+    if (one && in > out)
         event->out = (uint8_t *)event->in + own;
-    if (one && call->kind == PROGRAM_ALLGATHER)
+    if (one && in < out)
         event->in = (uint8_t *)event->out + own;
+    for (uint32_t i = 0; i < PROGRAM_RANKS; i++) {
+        bool pairs = call->kind == PROGRAM_ALLTOALLV;
+        event->runs[i] = pairs ? program_pair_elems(call, me, i) : program_run_elems(call, i);
+        event->from[i] = program_pair_elems(call, i, me);
+    }
     return true;
 }
 
@@ -168,23 +184,39 @@ static enum wring_status make_call(struct run *run, struct event *event,
     const struct program_call *c = event->call;
     struct wring_group *group =
         c->group == 0 ? wring_session_world(run->session) : run->groups[c->group];
+    const struct wring_call how = {.codec = c->codec};
 
     switch (c->kind) {
     case PROGRAM_ALLREDUCE:
-        return wring_allreduce(group, event->out, event->out, c->elems, c->dtype, c->op,
-                               &(struct wring_call){.codec = c->codec}, request);
+        return wring_allreduce(group, event->out, event->out, c->elems, c->dtype, c->op, &how,
+                               request);
     case PROGRAM_REDUCE_SCATTER:
-        return wring_reduce_scatter(group, event->in, event->out, c->elems, c->dtype, c->op,
-                                    &(struct wring_call){.codec = c->codec}, request);
+        return wring_reduce_scatter(group, event->in, event->out, c->elems, c->dtype, c->op, &how,
+                                    request);
     case PROGRAM_ALLGATHER:
-        return wring_allgather(group, event->in, event->out, c->elems, c->dtype,
-                               &(struct wring_call){.codec = c->codec}, request);
+        return wring_allgather(group, event->in, event->out, c->elems, c->dtype, &how, request);
     case PROGRAM_ALLTOALL:
-        return wring_alltoall(group, event->in, event->out, c->elems, c->dtype,
-                              &(struct wring_call){.codec = c->codec}, request);
+        return wring_alltoall(group, event->in, event->out, c->elems, c->dtype, &how, request);
     case PROGRAM_BROADCAST:
         return wring_broadcast(group, event->out, c->elems * wring_dtype_bytes(c->dtype), c->root,
-                               &(struct wring_call){.codec = c->codec}, request);
+                               &how, request);
+    case PROGRAM_REDUCE:
+        return wring_reduce(group, event->in, event->out, c->elems, c->dtype, c->op, c->root, &how,
+                            request);
+    case PROGRAM_GATHER:
+        return wring_gather(group, event->in, event->out, c->elems, c->dtype, c->root, &how,
+                            request);
+    case PROGRAM_SCATTER:
+        return wring_scatter(group, event->in, event->out, c->elems, c->dtype, c->root, &how,
+                             request);
+    case PROGRAM_REDUCE_SCATTERV:
+        return wring_reduce_scatterv(group, event->in, event->out, event->runs, c->dtype, c->op,
+                                     &how, request);
+    case PROGRAM_ALLGATHERV:
+        return wring_allgatherv(group, event->in, event->out, event->runs, c->dtype, &how, request);
+    case PROGRAM_ALLTOALLV:
+        return wring_alltoallv(group, event->in, event->runs, event->out, event->from, c->dtype,
+                               &how, request);
     case PROGRAM_BARRIER:
     case PROGRAM_CALL_KINDS:
         break;
@@ -200,7 +232,8 @@ static enum wring_status begin_call(struct run *run, const struct program_phase 
 
     if (!place_call(run, event))
         return note(run, WRING_ERR_NO_MEMORY, "memory of a call", event);
-    program_fill(phase, &c->result, run->rank, c->dtype, program_call_in(run->p, c), event->in);
+    uint32_t me = my_index(run, c->group);
+    program_fill(phase, &c->result, run->rank, c->dtype, program_call_in(run->p, c, me), event->in);
     enum wring_status status = make_call(run, event, waits ? NULL : &event->request);
     event->under_way = !waits;
     return note(run, status, waits ? "call" : "call begun", event);
@@ -300,8 +333,9 @@ static void ended(struct run *run, struct event *event)
     struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
     struct results_item *item = &run->results->items[event->result->item];
     bool is_bucket = event->call == NULL;
-    uint64_t elems =
-        is_bucket ? run->p->buckets[event->bucket].elems : program_call_out(run->p, event->call);
+    uint64_t elems = is_bucket
+                         ? run->p->buckets[event->bucket].elems
+                         : program_call_out(run->p, event->call, my_index(run, event->call->group));
     enum wring_dtype dtype = is_bucket ? run->p->buckets[event->bucket].dtype : event->call->dtype;
 
     memcpy(results_at(run->results, event->result, run->rank),

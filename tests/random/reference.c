@@ -393,23 +393,55 @@ static void check_bucket(struct reference *r, const struct program_phase *phase,
     free(out);
 }
 
-/** The runs of an exchange that a member ends with. */
+/** What goes from one member to another in an exchange: elements, and where they begin. */
+static struct span part_for(const struct program_call *call, uint32_t from, uint32_t to)
+{
+    uint64_t begin = 0, n = program_pair_elems(call, from, to);
+
+    switch (call->kind) {
+    case PROGRAM_SCATTER:
+        begin = call->elems * to;
+        break;
+    case PROGRAM_ALLTOALL:
+    case PROGRAM_ALLTOALLV:
+        for (uint32_t i = 0; i < to; i++)
+            begin += program_pair_elems(call, from, i);
+        break;
+    default:
+        n = program_run_elems(call, from);
+    }
+    return (struct span){begin, begin + n};
+}
+
+/** Do all members end with the same? */
+static bool is_for_all(const struct program_call *call)
+{
+    return call->kind == PROGRAM_ALLGATHER || call->kind == PROGRAM_ALLGATHERV ||
+           call->kind == PROGRAM_BROADCAST;
+}
+
+/** The runs of an exchange that a member ends with. What stays at home is encoded if all get it. */
 static void exchange(const struct program_call *call, const struct party *party, uint32_t member,
                      const struct wring_codec *codec, void *out)
 {
-    size_t run = call->elems * wring_dtype_bytes(call->dtype);
-    bool exact = has(codec, WRING_CODEC_EXACT), each = call->kind == PROGRAM_ALLTOALL;
-    uint32_t first = call->kind == PROGRAM_BROADCAST ? call->root : 0;
-    uint32_t last = call->kind == PROGRAM_BROADCAST ? call->root + 1 : party->n;
+    size_t bytes = wring_dtype_bytes(call->dtype);
+    bool exact = has(codec, WRING_CODEC_EXACT);
+    bool one = call->kind == PROGRAM_BROADCAST || call->kind == PROGRAM_SCATTER;
+    uint8_t *to = out;
 
-    for (uint32_t from = first; from < last; from++) {
-        const uint8_t *in = (const uint8_t *)party->inputs[from] + (each ? member * run : 0);
-        uint8_t *to = (uint8_t *)out + (from - first) * run;
-        if (exact || party->n == 1 || call->elems == 0 || (each && from == member))
-            memcpy(to, in, run);
+    if (call->kind == PROGRAM_GATHER && member != call->root)
+        return;
+    for (uint32_t from = 0; from < party->n; from++) {
+        struct span part = part_for(call, from, member);
+        uint64_t n = part.end - part.begin;
+        const uint8_t *in = (const uint8_t *)party->inputs[from] + part.begin * bytes;
+        if (one && from != call->root)
+            continue;
+        if (exact || party->n == 1 || n == 0 || (from == member && !is_for_all(call)))
+            memcpy(to, in, n * bytes);
         else
-            through(codec, 0, (const float *)(const void *)in, call->elems, NULL,
-                    (float *)(void *)to, false);
+            through(codec, 0, (const float *)(const void *)in, n, NULL, (float *)(void *)to, false);
+        to += n * bytes;
     }
 }
 
@@ -417,14 +449,14 @@ static void exchange(const struct program_call *call, const struct party *party,
 static void reduce_run(const struct program_call *call, const struct party *party, uint32_t member,
                        const struct wring_codec *codec, void *out)
 {
-    struct span run = {member * call->elems, (member + 1) * call->elems};
-    size_t bytes = wring_dtype_bytes(call->dtype);
+    uint64_t begin = program_run_begin(call, member), n = program_run_elems(call, member);
+    struct span run = {begin, begin + n};
 
     if (party->n == 1) {
-        memcpy(out, party->inputs[0], call->elems * bytes);
+        memcpy(out, party->inputs[0], n * wring_dtype_bytes(call->dtype));
     } else if (has(codec, WRING_CODEC_EXACT)) {
         raw_reduce(party, call->dtype, call->op, run, out);
-    } else if (call->elems > 0) {
+    } else if (n > 0) {
         add_up(party, codec, call->op, run, member, out);
     }
 }
@@ -442,25 +474,52 @@ static void reduce_all(const struct program_call *call, const struct party *part
         coded_allreduce(party, codec, call->op, WRING_SCHEME_AUTO, whole, out);
 }
 
+static void make_call_party(const struct reference *r, const struct program_phase *phase,
+                            const struct program_call *call, struct party *party)
+{
+    *party = (struct party){0};
+    party->n = party->divisor = program_members(r->p, call->group, party->ranks);
+    for (uint32_t i = 0; i < party->n; i++) {
+        uint64_t elems = program_call_in(r->p, call, i);
+        party->inputs[i] = malloc(elems * wring_dtype_bytes(call->dtype) + 8);
+        program_fill(phase, &call->result, party->ranks[i], call->dtype, elems, party->inputs[i]);
+    }
+}
+
+static bool reduces_all(const struct program_call *call)
+{
+    return call->kind == PROGRAM_ALLREDUCE || call->kind == PROGRAM_REDUCE;
+}
+
+/** Results of members may be of different sizes: room for the largest. */
+static uint64_t most_out(const struct reference *r, const struct program_call *call, uint32_t n)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t elems = program_call_out(r->p, call, i);
+        most = elems > most ? elems : most;
+    }
+    return most;
+}
+
 static void check_call(struct reference *r, const struct program_phase *phase,
                        const struct program_call *call)
 {
-    uint64_t elems = program_call_out(r->p, call);
-    void *out = malloc(elems * wring_dtype_bytes(call->dtype) + 8);
     struct wring_codec *codec = NULL;
     struct party party;
 
     CHECK(wring_codec_create(call->codec, "scalar", NULL, NULL, 0, &codec) == WRING_OK, "codec");
-    make_party(r, call->group, phase, &call->result, call->dtype, program_call_in(r->p, call),
-               &party);
+    make_call_party(r, phase, call, &party);
+    void *out = malloc(most_out(r, call, party.n) * wring_dtype_bytes(call->dtype) + 8);
     for (uint32_t i = 0; i < party.n; i++) {
-        if (call->kind == PROGRAM_REDUCE_SCATTER)
+        if (call->kind == PROGRAM_REDUCE_SCATTER || call->kind == PROGRAM_REDUCE_SCATTERV)
             reduce_run(call, &party, i, codec, out);
-        else if (call->kind != PROGRAM_ALLREDUCE)
+        else if (!reduces_all(call))
             exchange(call, &party, i, codec, out);
         else if (i == 0)
             reduce_all(call, &party, codec, out);
-        compare(r, &call->result, party.ranks[i], call->dtype, out, elems);
+        compare(r, &call->result, party.ranks[i], call->dtype, out,
+                program_call_out(r->p, call, i));
     }
     free_party(&party);
     wring_codec_destroy(codec);
