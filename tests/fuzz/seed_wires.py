@@ -283,4 +283,36 @@ def shm_stream():
     write("shm_stream", "pieces", b"\3\x10" + bytes([4]) + bytes(15) + b"\3\x10" + bytes(16) + ring)
 
 
-MAKERS = (shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control)
+def ring():
+    # first byte: 1 the rings are mapped, 2 puts copy, 4 memory may be registered
+    def record(kind, small=0, number=1, group=1, tag=3, behind=()):
+        return (b"\0" + struct.pack("<BHBBB", kind, small, number, group, tag) +
+                bytes(behind).ljust(26, b"\0"))
+
+    def message(step, place, size, member, tag=3):
+        return bytes([step]) + struct.pack("<BHBB", place, size, member, tag)
+
+    def receive(place=0, room=5000, member=1):
+        return message(2, place, room, member)
+
+    def send(place=1, size=100, member=1):
+        return message(3, place, size, member)
+
+    def put(grant, size):
+        return bytes([4 + 6 * grant]) + struct.pack("<H", size)
+
+    offer = record(3, 0, 5, behind=(200, 0, 0, 0, 1))
+    grant = record(4, 0, 1, behind=(0, 0, 200, 0, 200, 0, 0, 0, 0, 8, 8, 0, 1))
+    write("ring", "eager", b"\1" + receive() + record(2, 100))
+    write("ring", "unexpected", b"\1" + record(2, 100) + receive())
+    write("ring", "offer", b"\1" + receive() + offer + put(1, 200) + put(1, 50))
+    write("ring", "registered", b"\5" + receive() + offer + put(1, 200))
+    write("ring", "send", b"\1" + send() + b"\5" * 3)
+    write("ring", "granted", b"\3" + send(1, 9000) + grant)
+    write("ring", "done", b"\1" + send(1, 9000) + record(5))
+    write("ring", "skip", b"\1" + record(1) + record(2, 50))
+    write("ring", "many", b"\1" + record(2, 8000) * 12)
+    write("ring", "own", b"\1" + send(2, 50, 0) + receive(3, 50, 0))
+
+
+MAKERS = (ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control)
