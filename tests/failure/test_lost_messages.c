@@ -36,7 +36,7 @@ static int wait_for_the_dead(struct procs_rank *rank, void *arg)
 {
     static uint8_t large[1 << 20], small[3][8];
     struct wring_session *session;
-    struct wring_request *requests[3];
+    struct wring_request *requests[4];
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 1;
     struct wring_group *world = wring_session_world(session);
@@ -45,13 +45,14 @@ static int wait_for_the_dead(struct procs_rank *rank, void *arg)
         wring_recv(world, small[0], 8, 1, 5, NULL, &requests[0]);
         wring_recv(world, small[1], 8, WRING_ANY_SOURCE, 6, NULL, &requests[1]);
         wring_send(world, large, sizeof(large), 1, 7, NULL, &requests[2]);
+        wring_send(world, large, sizeof(large), 0, 8, NULL, &requests[3]); /* to itself */
     }
     enum wring_status met = wring_barrier(world, NULL, NULL);
     if (rank->rank > 0 && met != WRING_OK) /* rank 0 may hear of the death first */
         return 2;
     if (rank->rank == 1 && arg == departures[0])
         raise(SIGKILL);
-    for (int i = 0; rank->rank == 0 && i < 3; i++) {
+    for (int i = 0; rank->rank == 0 && i < 4; i++) {
         struct wring_result result = WRING_RESULT_INIT;
         enum wring_status status = wring_request_wait(requests[i], WAIT_NS, &result);
         procs_say(rank, "request %d: %s, rank %d", i, wring_status_text(status), result.rank);
@@ -64,7 +65,7 @@ static int wait_for_the_dead(struct procs_rank *rank, void *arg)
 
 static void check_dead(const struct procs_job *job)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         char want[64];
         snprintf(want, sizeof(want), "request %d: peer lost, rank 1", i);
         CHECK(strstr(job->texts[0], want) != NULL, "%s, rank 1 %s: no '%s' in\n%s",

@@ -179,6 +179,20 @@ bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_mes
     return copied;
 }
 
+void wring_incoming_withdraw_own(struct wring_messenger *messenger,
+                                 const struct wring_message *send)
+{
+    struct wring_match_link *list = &send->context->match.source[send->context->me].arrived;
+    for (struct wring_match_link *at = list->next; at != list; at = at->next) {
+        struct wring_message_arrival *arrival = (struct wring_message_arrival *)at;
+        if (arrival->own != send)
+            continue;
+        wring_match_remove(at);
+        release(messenger, arrival);
+        return;
+    }
+}
+
 /* ---- records ---- */
 
 /** A record's head behind its mark. */

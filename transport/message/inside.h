@@ -246,6 +246,10 @@ bool wring_incoming_receive(struct wring_messenger *messenger, struct wring_mess
 /** A send to ourselves begins. @return whether it has ended */
 bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_message *send);
 
+/** A send to ourselves that no receive has taken ends early: forget where it waits. */
+void wring_incoming_withdraw_own(struct wring_messenger *messenger,
+                                 const struct wring_message *send);
+
 /** The group is there: what came before it is matched. */
 void wring_incoming_adopt(struct wring_messenger *messenger, struct wring_message_context *context);
 

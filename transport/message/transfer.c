@@ -557,7 +557,9 @@ static void drop_grants_of(struct wring_messenger *messenger, const struct wring
 
 void wring_transfer_drop(struct wring_messenger *messenger, struct wring_message *message)
 {
-    if (message->is_send) {
+    if (message->is_send && message->peer == NULL) {
+        wring_incoming_withdraw_own(messenger, message);
+    } else if (message->is_send) {
         wring_transfer_withdraw(messenger, message);
         while (message->grants != NULL) {
             struct wring_message_grant *grant = message->grants;
