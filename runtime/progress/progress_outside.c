@@ -102,7 +102,7 @@ static void arm(struct wring_progress *progress)
     bool all = watch_all(progress, &set);
     bool moved = wring_engine_poll(progress->engine);
     atomic_store(&progress->outside_ns, set.deadline_ns);
-    if (!all || set.busy || moved || atomic_load(&progress->engine->posted) != NULL)
+    if (!all || set.busy || moved || wring_engine_has_posted(progress->engine))
         wring_completions_ring(progress->completions);
 }
 
