@@ -65,6 +65,8 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, rows, columns, params->elems);
         return WRING_ERR_INVALID;
     }
+    if (params->group != NULL && atomic_load(&params->group->aborted_by) != 0)
+        return WRING_ERR_CANCELLED;
     if (wring_bucket_find(session, params->name) != NULL) {
         wring_error(&session->log, "two buckets are called '%s'", params->name);
         return WRING_ERR_INVALID;
@@ -219,6 +221,7 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     bucket->scheme = params->scheme;
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;
+    atomic_fetch_add(&bucket->group->n_buckets, 1);
     bucket->completion = (struct wring_completion){
         .done = params->done, .done_arg = params->done_arg, .settle = wring_joined_settle};
     enum wring_status status = set_executor(session, bucket, params->executor);
@@ -279,6 +282,8 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 
 void wring_bucket_free(struct wring_bucket *bucket)
 {
+    if (bucket->group != NULL)
+        atomic_fetch_sub(&bucket->group->n_buckets, 1);
     wring_codec_states_destroy(bucket->states);
     if (bucket->whole == NULL)
         wring_codec_destroy(bucket->codec);

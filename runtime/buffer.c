@@ -202,7 +202,7 @@ static void forget(struct wring_session *session, const void *data)
     pthread_mutex_lock(&session->buffers_mutex);
     struct wring_buffer *buffer = find_begin(session, data);
     bool known =
-        buffer != NULL &&
+        buffer != NULL && !buffer->kept &&
         (!buffer->is_arena ||
          wring_arena_give_back(&buffer->arena, (size_t)((const uint8_t *)data - base_of(buffer))));
     bool last = known && buffer->arena.n == 0; /* of its arena; what was registered has none */
@@ -219,6 +219,15 @@ void wring_buffer_free(struct wring_session *session, void *data)
         return; /* who closes the session frees it */
     forget(session, data);
     wring_session_leave(session, WRING_OK);
+}
+
+void wring_buffer_keep(struct wring_session *session, const void *data)
+{
+    pthread_mutex_lock(&session->buffers_mutex);
+    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
+        at->kept |= (const uint8_t *)data >= base_of(at) &&
+                    (const uint8_t *)data < base_of(at) + at->block.memory.bytes;
+    pthread_mutex_unlock(&session->buffers_mutex);
 }
 
 const struct wring_block *wring_buffer_find(struct wring_session *session, const void *data,

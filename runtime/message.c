@@ -148,6 +148,8 @@ static enum wring_status start(struct wring_group *group, const struct wring_cal
         status = read_how(group, how, message, &known);
     if (status == WRING_OK)
         status = wring_session_check(group->session);
+    if (status == WRING_OK && atomic_load_explicit(&group->aborted_by, memory_order_relaxed) != 0)
+        status = WRING_ERR_CANCELLED;
     if (status != WRING_OK)
         return status;
     message->context = group->messages;

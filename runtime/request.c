@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/request.h"
 #include "runtime/bucket.h"
+#include "runtime/buffer.h"
+#include "runtime/group/group_abort.h"
 #include "runtime/result.h"
 
 #include <sched.h>
@@ -32,6 +34,18 @@ void wring_request_end(struct wring_request *request, const struct wring_result 
     wring_completion_end(&session->completions, &request->completion, result, &request->status);
 }
 
+/** A call has ended: whose fault that is, if it is one's of its group alone, too. */
+static void end(struct wring_request *request, enum wring_status status)
+{
+    struct wring_group *group = request->group;
+    struct wring_result result =
+        wring_result_make(group->session, status, request->work.result_bytes);
+    unsigned aborted_by = atomic_load(&group->aborted_by);
+    if (status == WRING_ERR_CANCELLED && aborted_by > 0)
+        result.rank = (int32_t)(aborted_by - 1);
+    wring_request_end(request, &result);
+}
+
 /** The engine is done with one: start the next, then tell whoever waits. */
 static void on_finished(struct wring_collective *collective, enum wring_status status)
 {
@@ -46,8 +60,20 @@ static void on_finished(struct wring_collective *collective, enum wring_status s
         wring_engine_post(group->session->engine, &group->collective);
     }
     pthread_mutex_unlock(&group->mutex);
-    struct wring_result result = wring_result_make(group->session, status, done->work.result_bytes);
-    wring_request_end(done, &result);
+    end(done, status);
+}
+
+void wring_requests_cease(struct wring_group *group)
+{
+    pthread_mutex_lock(&group->mutex);
+    struct wring_request *waiting = group->waiting;
+    group->waiting = NULL;
+    pthread_mutex_unlock(&group->mutex);
+    while (waiting != NULL) {
+        struct wring_request *next = waiting->next;
+        end(waiting, WRING_ERR_CANCELLED);
+        waiting = next;
+    }
 }
 
 /** Under the group's mutex. */
@@ -321,6 +347,47 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
     if (entered != WRING_OK)
         return entered;
     return wring_session_leave(session, wait(request, timeout_ns, result));
+}
+
+/** It is in the queue, so that nothing of it has begun. */
+static bool is_waiting(const struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    pthread_mutex_lock(&group->mutex);
+    const struct wring_request *at = group->waiting;
+    while (at != NULL && at != request)
+        at = at->next;
+    pthread_mutex_unlock(&group->mutex);
+    return at != NULL;
+}
+
+static enum wring_status cancel(struct wring_request *request)
+{
+    struct wring_session *session = request->group->session;
+    if (wring_request_is_over(request))
+        return WRING_OK;
+    if (request->work.ops == NULL) {
+        wring_error(&session->log, "a send or receive cannot be cancelled: wait for it");
+        return WRING_ERR_UNSUPPORTED;
+    }
+    bool waiting = is_waiting(request);
+    enum wring_status status = wring_group_abort_inside(request->group);
+    if (status != WRING_ERR_BUSY)
+        return status;
+    if (waiting) /* its memory was never touched */
+        return WRING_OK;
+    wring_buffer_keep(session, request->work.in);
+    wring_buffer_keep(session, request->work.out);
+    return WRING_ERR_BUSY;
+}
+
+enum wring_status wring_request_cancel(struct wring_request *request)
+{
+    struct wring_session *session = request->group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, cancel(request));
 }
 
 /** Keep a codec for later calls, or take the one of the same spec that is there. */

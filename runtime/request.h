@@ -65,6 +65,9 @@ static inline struct wring_session *wring_request_session(const struct wring_req
 /** It has ended, and is gone. @param result out, checked; may be NULL @return how it ended */
 enum wring_status wring_request_take(struct wring_request *request, struct wring_result *result);
 
+/** Those that wait for their turn end with WRING_ERR_CANCELLED. The engine is locked. */
+void wring_requests_cease(struct wring_group *group);
+
 /** Those that were not waited for are gone. None of the group is under way. */
 void wring_requests_free(struct wring_group *group);
 

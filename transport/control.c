@@ -15,7 +15,7 @@ bool wring_control_is_text(enum wring_control_kind kind)
 
 bool wring_control_has_body(enum wring_control_kind kind)
 {
-    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR;
+    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR || kind == WRING_CONTROL_CEASE;
 }
 
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)

@@ -18,6 +18,7 @@ enum wring_control_kind {
     WRING_CONTROL_WELCOME,       /* the connection that you dialled is taken */
     WRING_CONTROL_FORM,          /* a: wring_form_word, b: round or rank; then what it says */
     WRING_CONTROL_PAIR,          /* a, b: channels; then where the slots of two members lie */
+    WRING_CONTROL_CEASE,         /* a, b: halves of a generation; then the key: I aborted a group */
     WRING_CONTROL_END,           /* of these: there is none such */
 };
 
@@ -30,7 +31,7 @@ struct wring_control {
     uint32_t a, b, c;
     union {
         char text[WRING_CONTROL_BODY + 1]; /* ABORT, CALL, STANDSTILL; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR */
+        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };

@@ -146,8 +146,8 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     collective->timed = wring_collective_is_timed(collective);
     collective->started_ns = collective->timed ? wring_now_ns() : 0;
     collective->waiting = false;
-    if (collective->members.n == 1) {
-        wring_engine_finish(engine, collective, WRING_OK);
+    if (collective->ceased != WRING_OK || collective->members.n == 1) {
+        wring_engine_finish(engine, collective, collective->ceased);
         return;
     }
     if (collective->calls != NULL && !wring_collective_is_mapped(collective))
@@ -247,13 +247,46 @@ static size_t poll_lane(struct wring_engine *engine, struct wring_lane *lane,
     return n;
 }
 
+/** Is one of its tasks with the executor? */
+static bool has_jobs(const struct wring_collective *collective)
+{
+    uint32_t n = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
+    for (uint32_t i = 0; i < n; i++)
+        if (collective->tasks[i].state == WRING_TASK_WORKING)
+            return true;
+    return false;
+}
+
+/** The last job ends what was to end. */
+static void end_ceased(struct wring_engine *engine, struct wring_collective *collective)
+{
+    if (collective->running && !has_jobs(collective))
+        wring_engine_finish(engine, collective, collective->ceased);
+}
+
+/** Nothing follows from a job of what was to end. */
+static void cease_task(struct wring_engine *engine, struct wring_task *task)
+{
+    wring_collective_free_task(task);
+    end_ceased(engine, task->collective);
+}
+
+void wring_engine_cease(struct wring_engine *engine, struct wring_collective *collective,
+                        enum wring_status status)
+{
+    collective->ceased = status;
+    end_ceased(engine, collective);
+}
+
 static void take_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         if (!take_done(engine, done[i]))
             continue;
-        if (engine->fabric->state == WRING_FABRIC_WORKING)
+        if (task->collective->ceased != WRING_OK)
+            cease_task(engine, task);
+        else if (engine->fabric->state == WRING_FABRIC_WORKING)
             task->collective->work.ops->job_done(task->collective, task);
         task->collective->runnable = true;
     }

@@ -102,6 +102,11 @@ bool wring_engine_poll(struct wring_engine *engine);
  *  any more. Peers are not told. May be repeated. */
 void wring_engine_drop(struct wring_engine *engine, enum wring_status status);
 
+/** A collective is to end with that status, as soon as no job of it runs, and so are all steps that
+ *  are posted later. What it has on the way to others goes on. */
+void wring_engine_cease(struct wring_engine *engine, struct wring_collective *collective,
+                        enum wring_status status);
+
 /** Add what a sleeper must watch. */
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);
 

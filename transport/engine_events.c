@@ -184,6 +184,8 @@ static void on_group(void *arg, struct wring_peer *peer, const struct wring_cont
 
     if (control->kind == WRING_CONTROL_FORM)
         wring_formations_heard(&engine->formations, peer, control);
+    else if (control->kind == WRING_CONTROL_CEASE)
+        wring_pairs_heard_cease(engine, peer, control);
     else
         wring_pairs_heard(engine, peer, control);
 }

@@ -141,6 +141,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_WELCOME:
     case WRING_CONTROL_FORM:
     case WRING_CONTROL_PAIR:
+    case WRING_CONTROL_CEASE:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:

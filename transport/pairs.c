@@ -11,6 +11,7 @@ struct wring_pair {
     bool told;                   /* it knows our slots, */
     bool heard;                  /* and we know its own */
     bool owes;                   /* it is to be told, and there was no room */
+    bool owes_cease;             /* likewise, that we have aborted the group */
     struct wring_control *early; /* what it told before the group had formed here */
 };
 
@@ -150,6 +151,28 @@ enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member)
     return status == WRING_OK ? WRING_ERR_AGAIN : status;
 }
 
+/** A member that was lost needs to hear nothing. */
+static void tell_cease(struct wring_pairs *pairs, uint32_t member)
+{
+    struct wring_control control = {.kind = WRING_CONTROL_CEASE,
+                                    .a = (uint32_t)pairs->generation,
+                                    .b = (uint32_t)(pairs->generation >> 32),
+                                    .bytes = sizeof(pairs->key.bytes)};
+    memcpy(control.body, pairs->key.bytes, sizeof(pairs->key.bytes));
+    bool owes = wring_control_deliver(pairs->engine->fabric, peer_of(pairs, member), &control) ==
+                WRING_ERR_AGAIN;
+    pairs->pair[member].owes_cease = owes;
+    pairs->owes |= owes;
+    pairs->engine->owes_pairs |= owes;
+}
+
+void wring_pairs_cease(struct wring_pairs *pairs)
+{
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++)
+        if (i != pairs->collective->members.me)
+            tell_cease(pairs, i);
+}
+
 void wring_pairs_poll(struct wring_engine *engine)
 {
     engine->owes_pairs = false;
@@ -160,6 +183,9 @@ void wring_pairs_poll(struct wring_engine *engine)
         for (uint32_t i = 0; i < at->collective->members.n; i++)
             if (at->pair[i].owes && engine->fabric->state == WRING_FABRIC_WORKING)
                 tell(at, i);
+        for (uint32_t i = 0; i < at->collective->members.n; i++)
+            if (at->pair[i].owes_cease && engine->fabric->state == WRING_FABRIC_WORKING)
+                tell_cease(at, i);
     }
 }
 
@@ -286,6 +312,28 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
         hear(pairs, member, &words);
 }
 
+void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *peer,
+                             const struct wring_control *control)
+{
+    struct words words = {.generation = control->a | (uint64_t)control->b << 32};
+    bool sound = control->bytes == sizeof(words.key.bytes) && words.generation > 0;
+    if (sound)
+        memcpy(words.key.bytes, control->body, sizeof(words.key.bytes));
+    struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
+
+    if (sound && pairs == NULL)
+        return; /* of a group that is gone */
+    if (!sound ||
+        wring_members_find(&pairs->collective->members, peer->rank) == pairs->collective->members.n)
+        wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
+                          "rank %" PRIu32 " sent a malformed word of a group that it aborted",
+                          peer->rank);
+    else if (pairs->generation == 0)
+        pairs->early_cease = peer->rank + 1;
+    else
+        pairs->ceased(pairs, peer->rank);
+}
+
 void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards)
 {
     pairs->generation = generation;
@@ -299,6 +347,8 @@ void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boa
             hear(pairs, i, &words);
         free(early);
     }
+    if (pairs->early_cease > 0)
+        pairs->ceased(pairs, pairs->early_cease - 1);
 }
 
 void wring_pairs_given_up(void *arg, struct wring_peer *peer, const struct wring_group_key *key)

@@ -22,6 +22,7 @@ struct wring_pairs {
     size_t channel_bytes;                          /* of all slots of one channel */
     size_t board_room;                             /* of a board, if there are to be any; 0: none */
     void (*made_board)(struct wring_pairs *pairs); /* collective->mapped is there */
+    void (*ceased)(struct wring_pairs *pairs, uint32_t rank); /* that rank aborted the group */
     void *owner;
 
     uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
@@ -30,6 +31,7 @@ struct wring_pairs {
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
     bool owes;               /* an answer could not be sent yet */
+    uint32_t early_cease;    /* + 1: a rank that aborted it before it had formed here; else 0 */
     atomic_uint given_up;    /* + 1: a rank that has not made the group, though we have; else 0 */
     struct wring_pairs *next;
 };
@@ -50,6 +52,13 @@ enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member);
 /** A control message of kind PAIR. It may fail the job. */
 void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
                        const struct wring_control *control);
+
+/** Tell all other members that we have aborted the group, which has formed. */
+void wring_pairs_cease(struct wring_pairs *pairs);
+
+/** A control message of kind CEASE. It may fail the job. */
+void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *peer,
+                             const struct wring_control *control);
 
 /** Send the answers that could not be sent. */
 void wring_pairs_poll(struct wring_engine *engine);

@@ -347,6 +347,8 @@ enum wring_status wring_group_check(const struct wring_group *group)
         wring_error(log, "%s", group->unfit);
         return WRING_ERR_MISMATCH;
     }
+    if (atomic_load_explicit(&group->aborted_by, memory_order_relaxed) != 0)
+        return WRING_ERR_CANCELLED;
     if (given_up == 0)
         return WRING_OK;
     wring_error(log,

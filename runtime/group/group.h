@@ -22,11 +22,13 @@ struct wring_group {
     struct wring_pairs pairs;   /* of us and each other member */
     struct wring_block sources; /* send slots, which no peer can write into; with the first use */
     atomic_bool has_sources;
-    bool paired; /* a flat call that exchanges something was begun: later ones use boards */
+    atomic_bool paired; /* a flat call that exchanges something was begun: later ones use boards */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_message_context *messages; /* borrowed of the messenger; NULL: not made */
     struct wring_calls calls;
+    atomic_uint aborted_by;     /* + 1: the rank that aborted it; 0: none did */
+    atomic_uint n_buckets;      /* of it, registered or what a commit made of those */
     char unfit[WRING_TEXT_MAX]; /* why no call can be made in this group; "" if one can */
     struct wring_request *running, *waiting; /* under mutex */
     struct wring_request *held;              /* not waited for; newest first; under mutex */

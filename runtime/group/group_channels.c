@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channels that the immediate calls of a group share, and its board. */
+#include "runtime/group/group_abort.h"
 #include "runtime/group/group_inside.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/stats.h"
@@ -47,6 +48,11 @@ static void list_board(struct wring_pairs *pairs)
     wring_stats_list(group->session, group->collective.mapped);
 }
 
+static void on_ceased(struct wring_pairs *pairs, uint32_t rank)
+{
+    wring_group_cease(pairs->owner, rank);
+}
+
 static enum wring_status make_channel(struct wring_group *group, struct wring_channel *channel,
                                       uint32_t window)
 {
@@ -87,6 +93,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     group->pairs.channel_bytes = wring_channel_memory(n, window, slot_bytes);
     group->pairs.board_room = board_room(group);
     group->pairs.made_board = list_board;
+    group->pairs.ceased = on_ceased;
     group->pairs.owner = group;
     enum wring_status status = make_channel(group, &group->scatter, window);
     if (status == WRING_OK)

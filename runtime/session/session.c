@@ -162,6 +162,15 @@ static void free_buckets(struct wring_session *session)
         }
 }
 
+/** Their groups go before them. */
+static void ungroup_buckets(struct wring_session *session)
+{
+    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    for (size_t i = 0; i < 2; i++)
+        for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            at->group = NULL;
+}
+
 #define NOT_OURS                                                                        \
     "this process was made by fork() of the one that opened the session, which is its " \
     "parent's alone: leave it to the parent, or open a session of its own here"
@@ -187,6 +196,7 @@ void wring_session_close(struct wring_session *session)
     }
     if (session->fabric != NULL)
         wring_commit_undo(session);
+    ungroup_buckets(session);
     while (session->groups != NULL)
         wring_group_free(session->groups);
     wring_group_free(session->world);

@@ -227,8 +227,207 @@ static void waiters_of_all_kinds_return(void)
     }
 }
 
+/* ---- one group, and calls of it ---- */
+
+static const char *const both_ways[][3] = {
+    {"WRING_PROVIDER=shm", "WRING_PROGRESS=thread", NULL},
+    {"WRING_PROVIDER=tcp", "WRING_PROGRESS=thread", NULL},
+};
+
+static struct wring_group *make_pair(struct wring_session *session, uint64_t tag)
+{
+    uint32_t both[] = {0, 1};
+    struct wring_group *group = NULL;
+    CHECK(wring_group_create(wring_session_world(session), both, 2, tag, WAIT_NS, &group) ==
+              WRING_OK,
+          "group");
+    return group;
+}
+
+/** The rest of the session goes on, with right sums. */
+static void check_rest(struct wring_session *session, uint64_t tag)
+{
+    struct wring_group *groups[] = {wring_session_world(session), make_pair(session, tag)};
+    for (int i = 0; i < 2; i++) {
+        float sum[LARGE / 100];
+        for (size_t e = 0; e < LARGE / 100; e++)
+            sum[e] = 3;
+        CHECK(wring_allreduce(groups[i], sum, sum, LARGE / 100, WRING_F32, WRING_SUM, NULL, NULL) ==
+                  WRING_OK,
+              "a call of another group");
+        CHECK(sum[0] == 6 && sum[LARGE / 100 - 1] == 6, "%g", (double)sum[0]);
+    }
+    wring_group_destroy(groups[1]);
+}
+
+static void *lonely_main(void *arg)
+{
+    struct waiter *waiter = arg;
+    atomic_fetch_add(&waiter->rank->begun, 1);
+    waiter->status = waiter->index % 2 == 0 ? wait_in_call(waiter) : wait_for_any(waiter);
+    return NULL;
+}
+
+/** It hears of it by itself, in the call that the other one has made, or one after that. */
+static void await_abort(struct wring_session *session, struct wring_group *group, int32_t who)
+{
+    static float data[RANKS][LARGE];
+    float *own = data[wring_session_rank(session)];
+    struct wring_result result = WRING_RESULT_INIT;
+    struct wring_request *request;
+
+    enum wring_status status =
+        wring_allreduce(group, own, own, LARGE, WRING_F32, WRING_SUM, NULL, &request);
+    if (status == WRING_OK) {
+        status = wring_request_wait(request, WAIT_NS, &result);
+        CHECK(result.rank == who, "of rank %d", result.rank);
+    }
+    CHECK(status == WRING_ERR_CANCELLED, "%s", wring_status_text(status));
+    CHECK(wring_barrier(group, NULL, NULL) == WRING_ERR_CANCELLED, "a later call");
+}
+
+/** Rank 0 has a call under way, others in the queue, and eight threads that wait; rank 1 has none.
+ */
+static void abort_group(struct wring_session *session, uint32_t index, void *arg)
+{
+    struct story *story = arg;
+    struct rank *rank = &ranks[index];
+    uint32_t who = (uint32_t)atomic_load(&story->far_ns);
+    struct wring_request *queued[3];
+
+    memset(rank, 0, sizeof(*rank));
+    rank->session = session;
+    rank->lonely = make_pair(session, 7);
+    check_rest(session, 8);
+    if (index == 0) {
+        for (int i = 0; i < 3; i++)
+            CHECK(wring_allreduce(rank->lonely, rank->data, rank->data, LARGE, WRING_F32, WRING_SUM,
+                                  NULL, &queued[i]) == WRING_OK,
+                  "call");
+        for (unsigned i = 0; i < WAITERS; i++) {
+            rank->waiters[i] = (struct waiter){.rank = rank, .index = i};
+            pthread_create(&rank->waiters[i].thread, NULL, lonely_main, &rank->waiters[i]);
+        }
+        while (atomic_load(&rank->begun) < WAITERS)
+            sched_yield();
+    }
+    pthread_barrier_wait(&story->ready);
+    uint64_t began_ns = wring_now_ns();
+    if (index == who)
+        CHECK(wring_group_abort(rank->lonely) == WRING_OK, "abort");
+    if (index == 0) {
+        join_waiters(rank);
+        atomic_store(&story->last_ns, wring_now_ns() - began_ns);
+        CHECK(wring_group_abort(rank->lonely) == WRING_OK, "is the memory ours?");
+        memset(rank->data, 0x5a, sizeof(rank->data));
+        for (int i = 0; i < 3; i++)
+            CHECK(wring_request_wait(queued[i], WAIT_NS, NULL) == WRING_ERR_CANCELLED, "queued");
+    }
+    await_abort(session, rank->lonely, (int32_t)who);
+    check_rest(session, 9);
+    wring_group_destroy(rank->lonely);
+    check_rest(session, 10);
+    for (size_t i = 0; i < sizeof(rank->data) && index == 0; i++)
+        CHECK(((unsigned char *)rank->data)[i] == 0x5a, "byte %zu has changed", i);
+}
+
+static void run_story(void (*body)(struct wring_session *, uint32_t, void *), bool print)
+{
+    for (int i = 0; i < 4; i++) {
+        struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+        struct story story = {.far_ns = (unsigned)i / 2};
+        struct wring_test_job job = {.ranks = RANKS,
+                                     .settings = both_ways[i % 2],
+                                     .arg = &story,
+                                     .run = body,
+                                     .log = wring_test_lines_take,
+                                     .log_arg = &lines};
+        pthread_barrier_init(&story.ready, NULL, RANKS);
+        wring_test_run_ranks(&job);
+        pthread_barrier_destroy(&story.ready);
+        if (print)
+            printf("%s, rank %d aborts a group: %u waiters out after %.2f ms\n",
+                   both_ways[i % 2][0] + 15, i / 2, WAITERS, (double)story.last_ns / 1e6);
+    }
+}
+
+static void a_group_ends_alone(void)
+{
+    run_story(abort_group, true);
+}
+
+static void on_cancelled(void *arg, const struct wring_result *result)
+{
+    CHECK(result->status == WRING_ERR_CANCELLED && result->bytes == 0, "%s",
+          wring_status_text(result->status));
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static void on_ended(void *arg, const struct wring_result *result)
+{
+    CHECK(result->status == WRING_OK, "%s", wring_status_text(result->status));
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static void await_count(const atomic_uint *calls, unsigned n)
+{
+    uint64_t until_ns = wring_deadline_in(WAIT_NS);
+    while (atomic_load(calls) < n && wring_now_ns() < until_ns)
+        sched_yield();
+    CHECK(atomic_load(calls) == n, "%u callbacks, not %u", atomic_load(calls), n);
+}
+
+/** A call whose peer never comes, one behind it, and one that has ended. */
+static void cancel(struct wring_session *session, uint32_t index, void *arg)
+{
+    struct story *story = arg;
+    struct wring_group *group = make_pair(session, 3);
+    struct wring_request *requests[3];
+    struct rank *rank = &ranks[index];
+    atomic_uint calls = 0;
+    struct wring_call how = {.struct_bytes = sizeof(how), .done = on_cancelled, .done_arg = &calls};
+
+    how.done = on_ended;
+    REQUIRE(wring_barrier(group, &how, &requests[0]) == WRING_OK, "barrier");
+    await_count(&calls, 1);
+    CHECK(wring_request_cancel(requests[0]) == WRING_OK, "cancelled when it has ended");
+    CHECK(wring_request_wait(requests[0], WAIT_NS, NULL) == WRING_OK, "it has ended");
+    pthread_barrier_wait(&story->ready);
+    atomic_store(&calls, 0);
+    how.done = on_cancelled;
+    if (index == 0) {
+        size_t which = atomic_load(&story->far_ns) == 0 ? 1 : 2;
+        for (int i = 1; i < 3; i++)
+            REQUIRE(wring_allreduce(group, rank->data, rank->data, LARGE, WRING_F32, WRING_SUM,
+                                    &how, &requests[i]) == WRING_OK,
+                    "call");
+        uint64_t began_ns = wring_now_ns();
+        CHECK(wring_request_cancel(requests[which]) == WRING_OK, "cancel");
+        uint64_t took_ns = wring_now_ns() - began_ns;
+        CHECK(took_ns < 10 * WRING_NS_PER_S, "%lu ms", (unsigned long)(took_ns / WRING_NS_PER_MS));
+        memset(rank->data, 0x5a, sizeof(rank->data));
+        CHECK(wring_request_cancel(requests[which]) == WRING_OK, "again");
+        for (int i = 1; i < 3; i++)
+            CHECK(wring_request_wait(requests[i], WAIT_NS, NULL) == WRING_ERR_CANCELLED, "%d", i);
+        printf("a call whose peer never comes is cancelled in %.2f ms\n", (double)took_ns / 1e6);
+    }
+    await_abort(session, group, 0);
+    check_rest(session, 4);
+    await_count(&calls, index == 0 ? 2 : 0);
+    for (size_t i = 0; i < sizeof(rank->data) && index == 0; i++)
+        CHECK(((unsigned char *)rank->data)[i] == 0x5a, "byte %zu has changed", i);
+    wring_group_destroy(group);
+}
+
+static void calls_are_given_up(void)
+{
+    run_story(cancel, false);
+}
+
 static const struct wring_test_case cases[] = {
     {"waiters_of_all_kinds_return", waiters_of_all_kinds_return},
+    {"a_group_ends_alone", a_group_ends_alone},
+    {"calls_are_given_up", calls_are_given_up},
     {0},
 };
 

@@ -90,7 +90,8 @@ static void the_longest_text_fits(void)
 /** Bytes that are no text come as they went, whatever they are. */
 static void bodies_come_as_they_went(void)
 {
-    static const enum wring_control_kind kinds[] = {WRING_CONTROL_FORM, WRING_CONTROL_PAIR};
+    static const enum wring_control_kind kinds[] = {WRING_CONTROL_FORM, WRING_CONTROL_PAIR,
+                                                    WRING_CONTROL_CEASE};
     struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
 
     send_answer = WRING_OK;
@@ -134,7 +135,7 @@ static void others_are_refused(void)
             bool known = kind >= WRING_CONTROL_HEARTBEAT && kind < WRING_CONTROL_END;
             bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
                            kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FORM ||
-                           kind == WRING_CONTROL_PAIR) &&
+                           kind == WRING_CONTROL_PAIR || kind == WRING_CONTROL_CEASE) &&
                           n > 16 && n <= WRING_SEND_MAX;
             bool want = known && (n == 16 || texted);
             CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);

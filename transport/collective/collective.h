@@ -174,8 +174,9 @@ struct wring_collective {
     bool waiting; /* it was seen to */
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
-    uint64_t ended;      /* the last one as so many-eth of the engine; 0: past the engine */
-    uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
+    enum wring_status ceased; /* how all steps end from now on; WRING_OK: as they do */
+    uint64_t ended;           /* the last one as so many-eth of the engine; 0: past the engine */
+    uint64_t started_ns;      /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_steps_cost cost;
     struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
@@ -336,6 +337,10 @@ bool wring_collective_send(struct wring_collective *collective);
 
 /** We ourselves need the piece of a SEND no longer: it may go once it has been sent. */
 void wring_collective_let_go(struct wring_task *task);
+
+/** No job and no put of it uses memory, which a task of a step that was ended early may still do.
+ */
+bool wring_collective_is_quiet(const struct wring_collective *collective);
 
 /** A put of a task's piece completed. */
 void wring_collective_put_done(struct wring_task *task);

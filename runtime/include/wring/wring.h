@@ -440,6 +440,24 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
  */
 void wring_group_destroy(struct wring_group *group);
 
+/**
+ * End all collective calls of a group, on all of its members: requests that are under way or wait
+ * for their turn end with WRING_ERR_CANCELLED, and so do all later calls of the group. Sends and
+ * receives that are under way are left alone. Only
+ * wring_group_destroy() is of use then. The session and its other groups go on. The other members
+ * hear of it at once.
+ *
+ * A group that has buckets cannot be aborted alone; wring_session_abort() ends these, too.
+ *
+ * @return WRING_OK: nothing of wring's reads or writes the memory of its calls any more.
+ * WRING_ERR_BUSY: a peer has not taken within 50 ms what is on its way to it; memory of the calls
+ * that were under way stays until the session is closed. Other members find out how it is there by
+ * the same call. Also WRING_ERR_UNSUPPORTED (it has buckets), WRING_ERR_CLOSED
+ *
+ * Threads: safe, also inside a callback and beside waits of other threads, which give way.
+ */
+enum wring_status wring_group_abort(struct wring_group *group);
+
 /** The group of all ranks; lives as long as the session. */
 struct wring_group *wring_session_world(struct wring_session *session);
 
@@ -680,6 +698,21 @@ enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t byte
 enum wring_status wring_request_test(struct wring_request *request, struct wring_result *result);
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns,
                                      struct wring_result *result);
+
+/**
+ * Give up a request. If it has not ended, its group is aborted (wring_group_abort()), because the
+ * other members would wait for it. The request is still to be tested or waited for once.
+ *
+ * @return WRING_OK: its memory is the caller's, and no byte of it changes any more, or it had ended
+ * before. WRING_ERR_BUSY: a peer may still need the memory, which stays until the session is
+ * closed; wring_buffer_free() leaves memory of wring_buffer_alloc() there until then. A request
+ * whose turn had not come is never busy. WRING_ERR_UNSUPPORTED: it is a send or receive. Other
+ * errors: those of wring_group_abort()
+ *
+ * Threads: as test and wait, one call at a time for a request; also inside a callback. A thread
+ * that waits for it returns by wring_group_abort().
+ */
+enum wring_status wring_request_cancel(struct wring_request *request);
 
 /** Why the session failed. Start from WRING_ERROR_DETAIL_INIT. */
 struct wring_error_detail {

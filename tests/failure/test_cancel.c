@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call of 64 MiB is cancelled while its peer stands still in the midst of it: either its memory
+ * is the caller's, and no byte of it changes any more, or the call says that it is not. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/lib/procs.h"
+#include "tests/lib/test.h"
+
+#define ELEMS ((size_t)16 << 20) /* of four bytes */
+#define PATTERN 0x5a
+#define LOOK_NS WRING_NS_PER_S
+#define DEADLINE_S 60
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * (long)WRING_NS_PER_MS}, NULL);
+}
+
+static size_t find_changed(const unsigned char *bytes, size_t n)
+{
+    size_t i = 0;
+    while (i < n && bytes[i] == PATTERN)
+        i++;
+    return i;
+}
+
+/** Does no byte change for a while, in which the peer goes on? */
+static void look(struct procs_rank *rank, unsigned char *bytes, size_t n)
+{
+    uint64_t until_ns = wring_deadline_in(LOOK_NS);
+    memset(bytes, PATTERN, n);
+    size_t changed = n;
+    while (changed == n && wring_now_ns() < until_ns) {
+        changed = find_changed(bytes, n);
+        pause_ms(20);
+    }
+    procs_say(rank, changed == n ? "no byte has changed" : "byte %zu has changed", changed);
+}
+
+static int run_canceller(struct procs_rank *rank, struct wring_session *session, float *data,
+                         struct wring_group *group)
+{
+    struct wring_request *request;
+
+    enum wring_status status =
+        wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request);
+    if (status != WRING_OK)
+        return 4;
+    pause_ms(100);
+    uint64_t began_ns = wring_now_ns();
+    status = wring_request_cancel(request);
+    double ms = (double)(wring_now_ns() - began_ns) / 1e6;
+    procs_say(rank, "cancel: %s, %s", wring_status_text(status), ms < 10000 ? "in time" : "late");
+    printf("64 MiB, peer stopped: %s after %.1f ms\n", wring_status_text(status), ms);
+    if (status == WRING_OK)
+        look(rank, (unsigned char *)data, ELEMS * sizeof(*data));
+    status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
+    procs_say(rank, "wait: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+/** It stands still soon after its call has begun. */
+static int run_stopped(struct procs_rank *rank, struct wring_session *session, float *data,
+                       struct wring_group *group)
+{
+    struct wring_request *request;
+    enum wring_status status =
+        wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request);
+
+    if (status == WRING_OK) {
+        pause_ms(5);
+        kill(getpid(), SIGSTOP);
+        status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
+    }
+    procs_say(rank, "peer: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+static int run(struct procs_rank *rank, void *arg)
+{
+    struct wring_session *session;
+    struct wring_group *group;
+    const uint32_t both[] = {0, 1};
+    float *data = calloc(ELEMS, sizeof(*data));
+    (void)arg;
+
+    if (data == NULL || wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    if (wring_group_create(wring_session_world(session), both, 2, 1, WRING_FOREVER, &group) !=
+            WRING_OK ||
+        wring_barrier(group, NULL, NULL) != WRING_OK)
+        return 3;
+    int code = rank->rank == 0 ? run_canceller(rank, session, data, group)
+                               : run_stopped(rank, session, data, group);
+    free(data);
+    return code;
+}
+
+/** The peer goes on in the midst of the look. */
+static void wake(const struct procs_job *job)
+{
+    pause_ms(700);
+    kill(job->pids[1], SIGCONT);
+}
+
+static void run_over(const char *provider)
+{
+    const char *settings[] = {provider, NULL};
+    struct procs_job job = {.ranks = 2, .settings = settings, .run = run, .meddle = wake};
+
+    CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", provider);
+    CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", provider, job.codes[0],
+          job.codes[1]);
+    bool ours = strstr(job.texts[0], "cancel: success, in time") != NULL &&
+                strstr(job.texts[0], "no byte has changed") != NULL;
+    bool busy = strstr(job.texts[0], "cancel: object in use, in time") != NULL;
+    CHECK(ours || busy, "%s: %s", provider, job.texts[0]);
+    CHECK(strstr(job.texts[0], "wait: cancelled") != NULL, "%s: %s", provider, job.texts[0]);
+    CHECK(strstr(job.texts[1], "peer: cancelled") != NULL, "%s: %s", provider, job.texts[1]);
+}
+
+static void a_stopped_peer_writes_nothing_more(void)
+{
+    run_over("WRING_PROVIDER=shm");
+    run_over("WRING_PROVIDER=tcp");
+}
+
+static const struct wring_test_case cases[] = {
+    {"a_stopped_peer_writes_nothing_more", a_stopped_peer_writes_nothing_more},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}
