@@ -11,7 +11,6 @@
 #define WRING_MODULE "tree"
 #define EVENTS_PER_POLL 32
 #define HEAD_BYTES 8 /* from, to */
-#define LOOK_EVERY_NS (1 * WRING_NS_PER_MS)
 #define REDIAL_NS (50 * WRING_NS_PER_MS)
 #define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
 
@@ -479,7 +478,7 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
 
     for (size_t i = 0; i < n; i++)
         on_event(tree, &events[i], n - i, now_ns);
-    if (now_ns - tree->looked_ns >= LOOK_EVERY_NS)
+    if (now_ns - tree->looked_ns >= WRING_CONTROL_TREE_LOOK_NS)
         look(tree, now_ns);
     return n > 0;
 }
@@ -498,7 +497,7 @@ void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_s
         wake_by(set, tree->redial_ns);
     for (const struct link *link = tree->links; link != NULL; link = link->next)
         if (link->first != NULL && link->open)
-            wake_by(set, tree->looked_ns + LOOK_EVERY_NS);
+            wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
 }
 
 /* ---- the tree's life ---- */

@@ -457,7 +457,6 @@ void wring_group_free(struct wring_group *group)
     wring_collective_finish(&group->collective);
     wring_message_context_destroy(session->messenger, group->messages);
     wring_block_finish(&group->sources);
-    wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)
         wring_codec_destroy(group->codecs[i]);
     wring_requests_free(group);
