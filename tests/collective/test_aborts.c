@@ -72,7 +72,7 @@ static enum wring_status wait_in_call(struct waiter *waiter)
 
 static enum wring_status wait_for_any(struct waiter *waiter)
 {
-    struct wring_waitable any = {NULL};
+    struct wring_waitable any = {.bucket = NULL};
     struct wring_result result = WRING_RESULT_INIT;
     size_t index;
     enum wring_status status = wring_barrier(waiter->rank->lonely, NULL, &any.request);

@@ -34,7 +34,7 @@ static void step(struct wring_bucket *bucket, float *data, uint64_t elems, uint3
 static void first_done(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_group *world = wring_session_world(session);
-    struct wring_waitable both[3] = {{NULL}};
+    struct wring_waitable both[3] = {{.bucket = NULL}};
     float *data[2];
     size_t index = 99;
     (void)arg;
@@ -154,7 +154,7 @@ static void what_ran(struct wring_session *session, uint32_t rank, void *arg)
 static void overtaking(struct wring_session *session, uint32_t rank, void *arg)
 {
     static const char *const names[RUSH] = {"later", "soon", "now"};
-    struct wring_waitable left[RUSH] = {{NULL}};
+    struct wring_waitable left[RUSH] = {{.bucket = NULL}};
     (void)arg;
 
     for (int i = 0; i < RUSH; i++) {

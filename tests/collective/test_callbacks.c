@@ -204,7 +204,7 @@ static void calls(struct wring_session *session, uint32_t rank, void *arg)
 static void in_turn(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_group *world = wring_session_world(session);
-    struct wring_waitable entries[4] = {{NULL}};
+    struct wring_waitable entries[4] = {{.bucket = NULL}};
     unsigned turns[4] = {0};
     float data[4] = {0};
     size_t index;
@@ -228,7 +228,7 @@ static void in_turn(struct wring_session *session, uint32_t rank, void *arg)
                                             : LARGE * sizeof(float)),
               "entry %zu has %lu bytes", index, (unsigned long)result.bytes);
         turns[index]++;
-        entries[index] = (struct wring_waitable){NULL};
+        entries[index] = (struct wring_waitable){.bucket = NULL};
     }
     CHECK(turns[0] == 1 && turns[1] == 1 && turns[2] == 1, "one twice");
     CHECK(wring_wait_any(entries, 4, WAIT_NS, &index, NULL) == WRING_OK && index == 4, "none left");

@@ -32,7 +32,7 @@ static void fill(const struct tensors *tensors, uint32_t rank, uint64_t step)
 
 static void wait_any(struct tensors *tensors)
 {
-    struct wring_waitable left[TENSORS] = {{NULL}};
+    struct wring_waitable left[TENSORS] = {{.bucket = NULL}};
     size_t index;
 
     for (int t = 0; t < TENSORS; t++)

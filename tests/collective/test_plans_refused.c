@@ -39,7 +39,7 @@ static void wait_alone(struct wring_session *session, uint32_t rank, void *arg)
 static void wait_for_any_of_a_failed(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct tensors tensors;
-    struct wring_waitable left[2] = {{NULL}};
+    struct wring_waitable left[2] = {{.bucket = NULL}};
     size_t index = 0;
     (void)arg;
 

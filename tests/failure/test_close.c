@@ -140,7 +140,8 @@ static enum wring_status wait_for_bucket(struct waiter *waiter)
 
 static enum wring_status wait_for_any(struct waiter *waiter)
 {
-    const struct wring_waitable any[] = {{NULL}, {.bucket = ranks[0].buckets[waiter->index]}};
+    const struct wring_waitable any[] = {{.bucket = NULL},
+                                         {.bucket = ranks[0].buckets[waiter->index]}};
     size_t index;
     return wring_wait_any(any, 2, WRING_FOREVER, &index, NULL);
 }

@@ -314,7 +314,7 @@ static enum wring_status wait_one(struct run *run, struct event *event)
 /** One of several buckets and calls: whichever is done. @return its index */
 static enum wring_status wait_any(struct run *run, struct event *events, uint32_t n, uint32_t *done)
 {
-    struct wring_waitable entries[EVENTS_MAX] = {{NULL}};
+    struct wring_waitable entries[EVENTS_MAX] = {{.bucket = NULL}};
     size_t index = n;
 
     for (uint32_t i = 0; i < n; i++)

@@ -78,7 +78,12 @@ static void *join(void *arg)
         .bind = "",
         .secret = {7},
         .job = {1},
-        .handler = {&calls, on_arrived, on_put_done, on_credit, on_text, on_text},
+        .handler = {.arg = &calls,
+                    .arrived = on_arrived,
+                    .put_done = on_put_done,
+                    .credit = on_credit,
+                    .call = on_text,
+                    .standstill = on_text},
     };
     uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
     struct wring_writer writer = {0};

@@ -86,7 +86,7 @@ enum wring_status wring_shm_region_create(struct wring_provider *base,
         return WRING_ERR_NO_MEMORY;
     }
     *region = (struct shm_region){
-        .base = {base, memory->base, memory->bytes},
+        .base = {.provider = base, .base = memory->base, .bytes = memory->bytes},
         .id = (uint64_t)++shm->generation << 32 | slot,
         .fd = WRING_DESCRIPTOR(fcntl(memory->fd, F_DUPFD_CLOEXEC, 0)),
         .fd_offset = memory->fd_offset,

@@ -15,7 +15,8 @@ enum wring_status wring_verbs_region_create(struct verbs_memory *memory,
     struct verbs_region *region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_ERR_NO_MEMORY;
-    *region = (struct verbs_region){.base = {provider, what->base, what->bytes}, .memory = memory};
+    *region = (struct verbs_region){
+        .base = {.provider = provider, .base = what->base, .bytes = what->bytes}, .memory = memory};
     region->on_device = what->kind == WRING_MEMORY_DEVICE;
     region->use = what->source_only ? VERBS_PIN_SOURCE : VERBS_PIN_TARGET;
     enum wring_status status = wring_verbs_pin(memory, what, region->use, &region->pin);
