@@ -229,12 +229,18 @@ static void between_nodes(const struct party *party, const struct nodes *nodes, 
     }
 }
 
+/** An average of those is divided in each node, too: FORMAT.md. */
+static bool is_short_float(enum wring_dtype dtype)
+{
+    return dtype == WRING_F16 || dtype == WRING_BF16;
+}
+
 static void one_shard(const struct party *across, const struct program_bucket *b,
                       const struct wring_codec *codec, enum wring_scheme scheme, struct span shard,
                       void *out)
 {
     size_t bytes = wring_dtype_bytes(b->dtype);
-    bool divides = b->op == WRING_AVG && bytes > 2;
+    bool divides = b->op == WRING_AVG && !is_short_float(b->dtype);
 
     if (codec != NULL) {
         coded_allreduce(across, codec, b->op, scheme, shard, out);
@@ -253,8 +259,7 @@ static void hierarchical(const struct party *party, const struct nodes *nodes,
                          const struct wring_codec *codec, enum wring_scheme scheme, void *out)
 {
     struct span whole = {0, b->elems};
-    bool short_type = wring_dtype_bytes(b->dtype) == 2;
-    enum wring_op in_node = b->op == WRING_AVG && !short_type ? WRING_SUM : b->op;
+    enum wring_op in_node = b->op == WRING_AVG && !is_short_float(b->dtype) ? WRING_SUM : b->op;
     uint64_t most = b->elems / SLICE_ELEMS;
     uint32_t slices = most > SLICES_MAX ? SLICES_MAX : most > 1 ? (uint32_t)most : 1;
     void *sums[PROGRAM_RANKS];

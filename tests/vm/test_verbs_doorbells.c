@@ -69,8 +69,12 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
 
 static void a_batch_is_one_call(void)
 {
-    static const char *const settings[] = {"WRING_PROVIDER=verbs", "WRING_PROGRESS=caller",
-                                           "WRING_SPIN=1s", "WRING_CHUNK_BYTES=16k", NULL};
+    static const char *const settings[] = {"WRING_PROVIDER=verbs",
+                                           "WRING_PROGRESS=caller",
+                                           "WRING_SPIN=1s",
+                                           "WRING_CHUNK_BYTES=16k",
+                                           "WRING_HEARTBEAT=20s", /* longer than all of it */
+                                           NULL};
     struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = run_rank};
     wring_test_run_ranks(&job);
     const struct kernel_calls *calls = &the.calls;
