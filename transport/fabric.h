@@ -260,8 +260,8 @@ static inline enum wring_status wring_fabric_status(const struct wring_fabric *f
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
 
 /**
- * All that was under way has ended, and what it ran on may go at any time: what peers still send to
- * it is dropped from now on, as is what came of our own puts. Peers may go, too. Signs of life,
+ * What is under way is about to end, and what it runs on may go at any time: what peers still send
+ * to it is dropped from now on, as is what came of our own puts. Peers may go, too. Signs of life,
  * good-byes and failures are heard as before. Says good-bye: memory that a peer still puts into may
  * go with its connection, and a peer that has heard blames nobody.
  */

@@ -42,18 +42,8 @@ void wring_progress_drop(struct wring_progress *progress)
 
 void wring_progress_stop(struct wring_progress *progress)
 {
-    const struct timespec pause = {0, wring_wait_policy.pause_ns};
-
     atomic_store(&progress->stop, true);
-    wring_wake_thread(progress);
-    while (pthread_mutex_trylock(&progress->driver) != 0) { /* whoever has it sleeps, or lets go */
-        wring_end_sleeps(progress);
-        nanosleep(&pause, NULL);
-    }
     wring_engine_drop(progress->engine, WRING_ERR_CLOSED);
-    wring_fabric_turn_deaf(progress->engine->fabric);
-    pthread_mutex_unlock(&progress->driver);
-    wring_wake_onlookers(progress);
 }
 
 void wring_progress_destroy(struct wring_progress *progress)

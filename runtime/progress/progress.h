@@ -26,10 +26,10 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
                                         struct wring_progress **out);
 
 /**
- * For good: nothing that peers send is taken any more, as what it is for may go (but see
- * wring_fabric_leave()). All that is under way ends with WRING_ERR_CLOSED, once no job touches the
- * application's memory any more, and so does all that comes later; nobody drives from now on.
- * Threads: safe; others may wait meanwhile, and return.
+ * For good: all that is under way ends with WRING_ERR_CLOSED, once no job touches the application's
+ * memory any more, and so does all that comes later; nobody drives from now on. Between
+ * wring_progress_lock() and _unlock(), after wring_fabric_turn_deaf(). Others may wait meanwhile,
+ * and return.
  */
 void wring_progress_stop(struct wring_progress *progress);
 

@@ -140,11 +140,15 @@ static void end_marks(struct wring_session *session)
     wring_fence_heavy();
 }
 
-/** Calls in other threads return, and no job touches the application's memory. */
+/** Calls in other threads return, and no job touches the application's memory. They free memory
+ * that peers may still put into, so the good-bye goes before. */
 static void turn_out(struct wring_session *session)
 {
+    wring_progress_lock(session->progress);
+    wring_fabric_turn_deaf(session->fabric);
     wring_callers_close(&session->callers);
     wring_progress_stop(session->progress);
+    wring_progress_unlock(session->progress);
     await(session, all_counted_left);
     end_marks(session);
     await(session, all_marked_left);
