@@ -51,9 +51,11 @@ static bool puts_copy(const struct wring_bucket *bucket)
 {
     const struct wring_fabric *fabric = bucket->session->fabric;
     const struct wring_members *members = &bucket->group->members;
-    uint32_t other = members->ranks[members->me == 0];
 
-    return members->n > 1 && fabric->devices[fabric->peers[other].device].caps.local_any;
+    if (members->n == 1)
+        return false;
+    uint32_t other = members->ranks[members->me == 0];
+    return fabric->devices[fabric->peers[other].device].caps.local_any;
 }
 
 /** Of a leg the engine sees to all: it has no board. */
