@@ -102,6 +102,8 @@ static void on_ended(struct wring_message *message)
         result.rank = message->is_send ? -1 : (int32_t)message->end.member;
         result.tag = message->is_send ? message->tag : message->end.tag;
         result.bytes = message->is_send ? message->bytes : message->end.bytes;
+    } else if (status == WRING_ERR_PEER && message->is_send && result.rank < 0) {
+        result.rank = (int32_t)request->group->members.ranks[message->member];
     }
     wring_request_end(request, &result);
 }

@@ -370,7 +370,8 @@ void wring_transfer_heard_done(struct wring_message_peer *peer, uint32_t id, uin
     }
     if (status == WRING_OK)
         wring_count(&wring_messenger_fabric(peer->messenger)->bytes_sent, message->bytes);
-    end_send(peer, message, status == WRING_OK ? WRING_OK : WRING_ERR_CLOSED);
+    /* it has given its group back, or closes */
+    end_send(peer, message, status == WRING_OK ? WRING_OK : WRING_ERR_PEER);
 }
 
 static bool grant_is_sound(const struct wring_message *message,

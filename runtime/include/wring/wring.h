@@ -666,7 +666,7 @@ enum wring_status wring_barrier(struct wring_group *group, const struct wring_ca
  * Threads: safe; messages that several threads send to one member have no order.
  * Errors: WRING_ERR_INVALID (member, tag, memory), WRING_ERR_UNSUPPORTED (a codec),
  * WRING_ERR_NO_MEMORY, WRING_ERR_TRUNCATED, WRING_ERR_PEER (also where the other member has closed
- * its session), WRING_ERR_CLOSED (also where the receiver has destroyed the group).
+ * its session or, before it received, destroyed the group), WRING_ERR_CLOSED.
  */
 #define WRING_ANY_SOURCE UINT32_MAX
 #define WRING_ANY_TAG UINT64_MAX /* which is no tag of a message */
