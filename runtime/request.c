@@ -14,7 +14,9 @@
 
 static void on_finished(struct wring_collective *collective, enum wring_status status);
 
-/** It is the one that the group's collective runs next. Under the group's mutex. */
+/** It is the one that the group's collective runs next. Under the group's mutex. The group has no
+ *  board if its first call was never begun; then the session ends, and so does this one, unbegun.
+ */
 static void set_running(struct wring_group *group, struct wring_request *request)
 {
     group->running = request;
@@ -23,7 +25,7 @@ static void set_running(struct wring_group *group, struct wring_request *request
     group->collective.priority = request->work.priority;
     if (request->work.in_runs != NULL)
         wring_collective_lay_out(&group->collective);
-    if (wring_collective_is_mapped(&group->collective))
+    if (wring_collective_is_mapped(&group->collective) && group->collective.mapped != NULL)
         wring_mapped_prepare(&group->collective);
 }
 
@@ -137,11 +139,27 @@ void wring_requests_free(struct wring_group *group)
     }
 }
 
+/** The first call that may use boards sends a piece to all instead, which tells all members where
+ *  the others have theirs. Which one that is goes by the order of the queue. Under the group's
+ * mutex.
+ */
+static void await_boards(struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    struct wring_work *work = &request->work;
+
+    if (group->paired || !wring_algorithm_has_board(work->algorithm))
+        return;
+    wring_work_set_algorithm(work, WRING_ALLREDUCE_EAGER);
+    group->paired = work->geometry.elems > 0 || work->sync;
+}
+
 static void submit(struct wring_request *request)
 {
     struct wring_group *group = request->group;
 
     pthread_mutex_lock(&group->mutex);
+    await_boards(request);
     if (request->held)
         list_held(request);
     bool first = group->running == NULL;
@@ -180,8 +198,10 @@ static bool take_turn(struct wring_request *request)
     struct wring_group *group = request->group;
     pthread_mutex_lock(&group->mutex);
     bool first = group->running == NULL;
-    if (first)
+    if (first) {
+        await_boards(request);
         set_running(group, request);
+    }
     pthread_mutex_unlock(&group->mutex);
     return first;
 }
@@ -197,7 +217,10 @@ static bool run_mapped(struct wring_request *request)
         return false;
     }
     bool first = take_turn(request);
-    bool ended = first && wring_progress_run_held(progress, &group->collective);
+    bool board = first && wring_collective_is_mapped(&group->collective);
+    bool ended = board && wring_progress_run_held(progress, &group->collective);
+    if (first && !board)
+        wring_engine_post(group->session->engine, &group->collective);
     if (ended)
         on_finished(&group->collective, (enum wring_status)atomic_load(&group->collective.status));
     wring_progress_release(progress);

@@ -361,18 +361,35 @@ static bool is_over(const struct wring_fabric *fabric)
     return fabric->state == WRING_FABRIC_FAILED || fabric->failure.status == WRING_ERR_CANCELLED;
 }
 
+/** What was posted ends before it begins. @return false: nothing was */
+static bool end_posted(struct wring_engine *engine, enum wring_status status)
+{
+    if (atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL)
+        return false;
+    struct wring_collective *at =
+        atomic_exchange_explicit(&engine->posted, NULL, memory_order_acquire);
+    while (at != NULL) {
+        struct wring_collective *next = at->next_posted;
+        at->timed = false;
+        wring_engine_finish(engine, at, status);
+        at = next;
+    }
+    return true;
+}
+
 /** The job has failed: end everything, once no job touches anybody's memory any more. */
 static bool end_all(struct wring_engine *engine)
 {
+    enum wring_status status = engine->fabric->failure.status;
+
     if (!is_over(engine->fabric) || engine->jobs_under_way > 0)
         return false;
-    activate_posted(engine);
     bool any = engine->active != NULL;
     if (engine->messenger != NULL)
-        any |= wring_messenger_end(engine->messenger, engine->fabric->failure.status);
+        any |= wring_messenger_end(engine->messenger, status);
     while (engine->active != NULL)
-        wring_engine_finish(engine, engine->active, engine->fabric->failure.status);
-    return any;
+        wring_engine_finish(engine, engine->active, status);
+    return end_posted(engine, status) || any;
 }
 
 /** Jobs have not ended for long. Said once. */
@@ -416,22 +433,13 @@ static void await_jobs(struct wring_engine *engine)
 
 void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
 {
-    struct wring_collective *at;
-
     await_jobs(engine);
     if (engine->messenger != NULL)
         wring_messenger_end(engine->messenger, status);
-    do {
-        at = atomic_exchange_explicit(&engine->posted, NULL, memory_order_acquire);
-        while (at != NULL) {
-            struct wring_collective *next = at->next_posted;
-            at->timed = false; /* it has not begun */
-            wring_engine_finish(engine, at, status);
-            at = next;
-        }
+    do
         while (engine->active != NULL)
             wring_engine_finish(engine, engine->active, status);
-    } while (atomic_load_explicit(&engine->posted, memory_order_relaxed) != NULL);
+    while (end_posted(engine, status));
 }
 
 /** @return true if something moves after all */

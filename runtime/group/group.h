@@ -22,7 +22,8 @@ struct wring_group {
     struct wring_pairs pairs;   /* of us and each other member */
     struct wring_block sources; /* send slots, which no peer can write into; with the first use */
     atomic_bool has_sources;
-    atomic_bool paired; /* a flat call that exchanges something was begun: later ones use boards */
+    bool paired; /* a call that sends a piece to all was queued: later ones use boards; under mutex
+                  */
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_message_context *messages; /* borrowed of the messenger; NULL: not made */

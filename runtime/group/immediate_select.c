@@ -27,7 +27,7 @@ static struct wring_reach reach_of(const struct wring_group *group, const struct
     const struct wring_session *session = group->session;
     const struct wring_fabric *fabric = session->fabric;
     const struct wring_members *members = &group->members;
-    bool board = group->pairs.boards && group->paired;
+    bool board = group->pairs.boards;
     uint32_t other = members->ranks[members->n > 1 && members->me == 0];
 
     return (struct wring_reach){
@@ -65,8 +65,5 @@ void wring_immediate_select(struct wring_group *group, struct wring_work *work)
     if (group->flat_untold && operation.kind == WRING_CALL_ALLREDUCE &&
         operation.elems * operation.elem_bytes > wring_algorithm_eager_limit(&operation, &reach))
         tell_flat(group);
-    enum wring_algorithm algorithm = wring_algorithm_select(&operation, &reach);
-    wring_work_set_algorithm(work, algorithm);
-    /* one that sends a piece to all tells all members where the others have their boards */
-    group->paired |= algorithm == WRING_ALLREDUCE_EAGER && (operation.elems > 0 || work->sync);
+    wring_work_set_algorithm(work, wring_algorithm_select(&operation, &reach));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Immediate calls, groups that overlap, many buckets in any order, commits again and again. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -322,6 +323,54 @@ static void groups_come_and_go(void)
     run_everywhere(come_and_go, 3);
 }
 
+struct caller {
+    struct wring_group *group;
+    pthread_barrier_t *together;
+    pthread_t thread;
+};
+
+static void *call_first(void *arg)
+{
+    struct caller *caller = arg;
+    float one[4] = {1, 1, 1, 1};
+
+    pthread_barrier_wait(caller->together);
+    CHECK(wring_allreduce(caller->group, one, one, 4, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK,
+          "call");
+    CHECK(one[0] == 2 && one[3] == 2, "%g, %g", (double)one[0], (double)one[3]);
+    return NULL;
+}
+
+/** The first calls of a group come from several threads, in whatever order. */
+static void first_calls(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const uint32_t both[] = {0, 1};
+    struct caller callers[4];
+    pthread_barrier_t together;
+
+    (void)rank, (void)arg;
+    pthread_barrier_init(&together, NULL, 4);
+    for (int round = 0; round < 30; round++) {
+        struct wring_group *group = NULL;
+        REQUIRE(wring_group_create(wring_session_world(session), both, 2, 0, WRING_FOREVER,
+                                   &group) == WRING_OK,
+                "group");
+        for (int i = 0; i < 4; i++) {
+            callers[i] = (struct caller){.group = group, .together = &together};
+            pthread_create(&callers[i].thread, NULL, call_first, &callers[i]);
+        }
+        for (int i = 0; i < 4; i++)
+            pthread_join(callers[i].thread, NULL);
+        wring_group_destroy(group);
+    }
+    pthread_barrier_destroy(&together);
+}
+
+static void threads_call_first(void)
+{
+    run_everywhere(first_calls, 2);
+}
+
 static void buckets_in_any_order(void)
 {
     run_everywhere(any_order, 4);
@@ -364,6 +413,7 @@ int main(int argc, char **argv)
         {"groups_overlap", groups_overlap},
         {"groups_at_once", groups_at_once},
         {"groups_come_and_go", groups_come_and_go},
+        {"threads_call_first", threads_call_first},
         {"buckets_in_any_order", buckets_in_any_order},
         {"many", many},
         {NULL, NULL},
