@@ -256,6 +256,8 @@ static void hear(struct wring_pairs *pairs, uint32_t member, const struct words 
     struct wring_pair *pair = &pairs->pair[member];
     enum wring_status status = connect(pairs, member, words);
 
+    if (status == WRING_ERR_CLOSED)
+        return; /* it has destroyed its group in the meantime */
     if (status != WRING_OK)
         fail(pairs, member, status);
     else if (!pair->told)

@@ -149,12 +149,16 @@ static void garbage_keys_are_refused(void)
 {
     struct shm_side a, b;
     struct wring_remote *remote;
-    uint8_t key[WRING_REGION_KEY_MAX] = {1, 2, 3};
+    uint8_t key[WRING_REGION_KEY_MAX];
     REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
     REQUIRE(shm_side_join(&a, &b), "join: %s", b.text);
-    for (size_t bytes = 0; bytes <= sizeof(key); bytes++)
-        CHECK(OPS->remote_import(b.conn, key, bytes, &remote) == WRING_ERR_FRAME, "%zu", bytes);
     size_t bytes = OPS->region_export(a.region, key);
+    memset(key, 3, sizeof(key)); /* no region's */
+    for (size_t n = 0; n <= sizeof(key); n++)
+        CHECK(OPS->remote_import(b.conn, key, n, &remote) ==
+                  (n == bytes ? WRING_ERR_CLOSED : WRING_ERR_FRAME),
+              "%zu", n);
+    OPS->region_export(a.region, key);
     key[8]++; /* another size */
     CHECK(OPS->remote_import(b.conn, key, bytes, &remote) == WRING_ERR_FRAME, "size");
     shm_side_close(&b);

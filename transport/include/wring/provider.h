@@ -219,8 +219,9 @@ struct wring_provider_ops {
 
     /**
      * Make a peer's region usable over one connection. Errors: WRING_ERR_AGAIN before that stands,
-     * WRING_ERR_FRAME for a malformed key; that one leads nowhere may also be left for the peer to
-     * find, at the first put; WRING_ERR_PEER or WRING_ERR_SYSTEM, logged, where the connection
+     * WRING_ERR_FRAME for a malformed key; WRING_ERR_CLOSED for one that leads nowhere, as the peer
+     * has destroyed the region, which may also be left for the peer to find, at the first put;
+     * WRING_ERR_PEER or WRING_ERR_SYSTEM, logged, where the connection
      * ended over it.
      */
     enum wring_status (*remote_import)(struct wring_conn *conn, const void *key, size_t key_bytes,

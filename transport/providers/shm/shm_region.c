@@ -266,7 +266,9 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
     }
     if (mapping == NULL && conn->state == SHM_DEAD)
         return say_lost(conn);
-    if (mapping == NULL || mapping->bytes != bytes)
+    if (mapping == NULL)
+        return WRING_ERR_CLOSED; /* numbers are not used again */
+    if (mapping->bytes != bytes)
         return WRING_ERR_FRAME;
 
     struct shm_remote *remote = malloc(sizeof(*remote));
