@@ -268,7 +268,7 @@ static void *lonely_main(void *arg)
     return NULL;
 }
 
-/** It hears of it by itself, in the call that the other one has made, or one after that. */
+/** The group was aborted before: it hears of it by itself, before it calls or while it waits. */
 static void await_abort(struct wring_session *session, struct wring_group *group, int32_t who)
 {
     static float data[RANKS][LARGE];
@@ -315,6 +315,7 @@ static void abort_group(struct wring_session *session, uint32_t index, void *arg
     uint64_t began_ns = wring_now_ns();
     if (index == who)
         CHECK(wring_group_abort(rank->lonely) == WRING_OK, "abort");
+    pthread_barrier_wait(&story->ready); /* a call that is met before that is no error */
     if (index == 0) {
         join_waiters(rank);
         atomic_store(&story->last_ns, wring_now_ns() - began_ns);
@@ -411,6 +412,7 @@ static void cancel(struct wring_session *session, uint32_t index, void *arg)
             CHECK(wring_request_wait(requests[i], WAIT_NS, NULL) == WRING_ERR_CANCELLED, "%d", i);
         printf("a call whose peer never comes is cancelled in %.2f ms\n", (double)took_ns / 1e6);
     }
+    pthread_barrier_wait(&story->ready);
     await_abort(session, group, 0);
     check_rest(session, 4);
     await_count(&calls, index == 0 ? 2 : 0);
