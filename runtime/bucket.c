@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
 #include "runtime/bucket.h"
+#include "compress/scale.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ void wring_bucket_ready(struct wring_bucket *bucket)
 {
     bool plain = bucket->session->callers.may_mark && bucket->carrier == bucket &&
                  bucket->watch == NULL && !wring_bucket_keeps(bucket) && !bucket->idle &&
-                 !bucket->collective.watched;
+                 !bucket->collective.watched && bucket->source == NULL;
     bucket->committed = true;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
@@ -133,11 +134,38 @@ static enum wring_status begin(struct wring_bucket *bucket)
     return WRING_OK;
 }
 
+void wring_bucket_bring(const struct wring_bucket *bucket, void *to)
+{
+    const void *from = bucket->source != NULL ? bucket->source : bucket->data;
+
+    if (bucket->elems == 0)
+        return;
+    if (bucket->multiplies)
+        wring_scale(bucket->dtype, to, from, bucket->elems, bucket->factor,
+                    bucket->session->config.cpu);
+    else if (to != from)
+        memcpy(to, from, wring_bucket_bytes(bucket));
+}
+
+/** A residual that is to go out with the step needs data that it may be added to. What is read where
+ *  it lies needs no registration. */
+static void bring_in(struct wring_bucket *bucket)
+{
+    bool reads = bucket->reads_source && !bucket->idle;
+
+    bucket->collective.work.in = reads ? bucket->source : bucket->data;
+    bucket->collective.work.in_block = reads ? NULL : bucket->block;
+    if (!reads)
+        wring_bucket_bring(bucket, bucket->data);
+}
+
 /** What is held back is kept, for a step that fails, or goes out with this one. */
 static enum wring_status begin_with_residual(struct wring_bucket *bucket)
 {
     if (step_is_left(bucket))
         return WRING_ERR_BUSY;
+    if (bucket->source != NULL)
+        bring_in(bucket);
     if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
         if (bucket->kept != NULL)
             memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));

@@ -58,7 +58,11 @@ struct wring_bucket {
     struct wring_bucket *carrier; /* whose exchange its steps are: itself, or with which it travels
                                    */
     char name[WRING_NAME_MAX];
-    void *data;
+    void *data; /* where the result goes, and what is contributed lies unless `source` says */
+    const void *source; /* what each step contributes; NULL: what lies in data */
+    double factor;      /* times this, where it multiplies */
+    bool multiplies;    /* premul_sum was asked for; op says sum */
+    bool reads_source;  /* a step reads it where it lies; else it is brought into data first */
     uint64_t elems;
     uint64_t rows, columns; /* of the tensor; 0: it is no matrix */
     enum wring_dtype dtype;
@@ -134,6 +138,9 @@ extern const struct wring_bucket_ops wring_bucket_alone;
 enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket);
 enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket);
 enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t timeout_ns);
+
+/** What a step contributes, multiplied where that is asked for. @param to  [elems]; may be data */
+void wring_bucket_bring(const struct wring_bucket *bucket, void *to);
 
 /** All that its steps run on is there. What a post has to see to besides is settled for good here,
  *  so that it need not ask each time. */

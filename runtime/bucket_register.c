@@ -13,6 +13,29 @@
 
 #define WRING_MODULE "bucket"
 
+/** Out of place: memory of the result's own. */
+static enum wring_status check_out(const struct wring_session *session,
+                                   const struct wring_bucket_params *params)
+{
+    uintptr_t data = (uintptr_t)params->data, out = (uintptr_t)params->out;
+    size_t align = wring_dtype_align(params->dtype);
+    size_t bytes = (size_t)params->elems * wring_dtype_bytes(params->dtype);
+
+    if (params->out == NULL || params->out == params->data || params->elems == 0)
+        return WRING_OK;
+    if (out % align != 0)
+        wring_error(&session->log, "bucket '%s': out must be %zu-byte aligned", params->name,
+                    align);
+    else if (out < data + bytes && data < out + bytes)
+        wring_error(&session->log,
+                    "bucket '%s': data and out overlap: give memory apart, or NULL to reduce in "
+                    "place",
+                    params->name);
+    else
+        return WRING_OK;
+    return WRING_ERR_INVALID;
+}
+
 static enum wring_status check_params(struct wring_session *session,
                                       const struct wring_bucket_params *params)
 {
@@ -37,10 +60,8 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, wring_op_name(params->op), wring_dtype_name(params->dtype));
         return WRING_ERR_INVALID;
     }
-    if (params->op == WRING_PREMUL_SUM) {
-        wring_error(&session->log,
-                    "bucket '%s': premul_sum takes a factor with each call: use wring_allreduce(), "
-                    "or multiply the data and sum",
+    if (params->op != WRING_PREMUL_SUM && params->factor != 0) {
+        wring_error(&session->log, "bucket '%s': a factor is for premul_sum alone: leave it 0",
                     params->name);
         return WRING_ERR_INVALID;
     }
@@ -56,6 +77,9 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, wring_dtype_align(params->dtype));
         return WRING_ERR_INVALID;
     }
+    enum wring_status status = check_out(session, params);
+    if (status != WRING_OK)
+        return status;
     uint64_t rows = params->shape.rows, columns = params->shape.columns;
     if ((rows != 0 || columns != 0) &&
         (rows == 0 || params->elems / rows != columns || params->elems % rows != 0)) {
@@ -172,10 +196,11 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
 
 /** Data of a device can be reached by executors of that one alone. */
 static enum wring_status check_place(struct wring_session *session,
-                                     const struct wring_bucket *bucket)
+                                     const struct wring_bucket *bucket,
+                                     const struct wring_memory_place *place)
 {
     const struct wring_executor *executor = bucket->lane->executor;
-    const struct wring_memory_place *home = &executor->home, *place = &bucket->place;
+    const struct wring_memory_place *home = &executor->home;
     char name[WRING_TEXT_SHORT];
 
     if (place->kind != WRING_MEMORY_DEVICE ||
@@ -198,7 +223,11 @@ static enum wring_status set_executor(struct wring_session *session, struct wrin
     snprintf(bucket->executor, sizeof(bucket->executor), "%s", text != NULL ? text : "");
     if (bucket->elems > 0)
         bucket->place = wring_pointer_place(bucket->data);
-    return check_place(session, bucket);
+    status = check_place(session, bucket, &bucket->place);
+    if (status != WRING_OK || bucket->source == NULL || bucket->elems == 0)
+        return status;
+    struct wring_memory_place source = wring_pointer_place(bucket->source);
+    return check_place(session, bucket, &source);
 }
 
 enum wring_status wring_bucket_make(struct wring_session *session,
@@ -212,12 +241,15 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     bucket->ops = &wring_bucket_alone;
     bucket->carrier = bucket;
     snprintf(bucket->name, sizeof(bucket->name), "%s", params->name);
-    bucket->data = params->data;
+    bucket->multiplies = params->op == WRING_PREMUL_SUM;
+    bucket->factor = params->factor;
+    bucket->data = params->out != NULL ? params->out : params->data;
+    bucket->source = bucket->data != params->data || bucket->multiplies ? params->data : NULL;
     bucket->elems = params->elems;
     bucket->rows = params->shape.rows;
     bucket->columns = params->shape.columns;
     bucket->dtype = params->dtype;
-    bucket->op = params->op;
+    bucket->op = bucket->multiplies ? WRING_SUM : params->op;
     bucket->scheme = params->scheme;
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;

@@ -67,6 +67,16 @@ static void fill_leg(struct wring_bucket *leg)
     fill_op(leg, &collective->work);
 }
 
+/** May peers be sent what is contributed from where it lies, and none reads it at the result's? */
+static bool can_read_source(const struct wring_bucket *bucket)
+{
+    enum wring_algorithm algorithm = bucket->shape.algorithm;
+    return bucket->source != NULL && !bucket->multiplies && bucket->levels == NULL &&
+           bucket->group->members.n > 1 && !wring_algorithm_has_board(algorithm) &&
+           !wring_algorithm_is_direct(algorithm) &&
+           wring_block_sendable(bucket->session->fabric, NULL);
+}
+
 static void fill_collective(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
@@ -115,6 +125,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .cost = bucket->collective.cost,
         .measured = bucket->collective.measured,
     };
+    bucket->reads_source = can_read_source(bucket);
     bucket->collective.measured.every = (uint64_t)session->config.stats_every;
     bucket->collective.finished = wring_bucket_finished;
     bucket->collective.owner = bucket;

@@ -42,7 +42,8 @@ void wring_signature_write(const struct wring_bucket *bucket, char *text)
              "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
              "\nWRING_BYPASS=%s\nWRING_PLAN=%s\n",
              bucket->elems, bucket->rows, bucket->columns, wring_dtype_name(bucket->dtype),
-             wring_op_name(bucket->op), wring_codec_info(bucket->codec)->identity,
+             wring_op_name(bucket->multiplies ? WRING_PREMUL_SUM : bucket->op),
+             wring_codec_info(bucket->codec)->identity,
              bucket->executor[0] != '\0' ? bucket->executor : "session",
              wring_scheme_name(bucket->scheme), bucket->session->seed, config->chunk_bytes,
              config->flat_bytes, config->window, config->bypass, plan);

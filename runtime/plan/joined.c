@@ -60,8 +60,8 @@ static enum wring_status post(struct wring_bucket *bucket)
 
     if (status_of(bucket) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
-    if (!joined->in_place && bucket->elems > 0)
-        memcpy(part_of(bucket), bucket->data, wring_bucket_bytes(bucket));
+    if (!joined->in_place || bucket->source != NULL)
+        wring_bucket_bring(bucket, joined->in_place ? bucket->data : part_of(bucket));
     uint64_t step = atomic_load_explicit(&joined->step, memory_order_acquire) + 1;
     bucket->joined_step = step;
     set_status(bucket, WRING_ERR_AGAIN);

@@ -66,7 +66,7 @@ void remove_plan(const char *setting)
     unlink(setting + strlen("WRING_PLAN="));
 }
 
-bool make_tensors(struct wring_session *session, bool apart, struct tensors *out)
+static bool make(struct wring_session *session, bool apart, bool elsewhere, struct tensors *out)
 {
     uint64_t total = 0, at = 0;
     float *all = NULL;
@@ -79,14 +79,28 @@ bool make_tensors(struct wring_session *session, bool apart, struct tensors *out
         if (apart &&
             wring_buffer_alloc(session, sizes[t] * sizeof(float), (void **)&all) != WRING_OK)
             return false;
-        out->data[t] = apart ? all : all + at;
+        out->data[t] = out->in[t] = apart ? all : all + at;
         at += sizes[t];
+        if (elsewhere &&
+            wring_buffer_alloc(session, sizes[t] * sizeof(float), (void **)&out->in[t]) != WRING_OK)
+            return false;
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
         params.name = names[t];
-        params.data = out->data[t];
+        params.data = out->in[t];
+        params.out = out->data[t];
         params.elems = sizes[t];
         if (wring_bucket_register(session, &params, &out->buckets[t]) != WRING_OK)
             return false;
     }
     return true;
+}
+
+bool make_tensors(struct wring_session *session, bool apart, struct tensors *out)
+{
+    return make(session, apart, false, out);
+}
+
+bool make_tensors_elsewhere(struct wring_session *session, bool apart, struct tensors *out)
+{
+    return make(session, apart, true, out);
 }

@@ -42,11 +42,15 @@ void remove_plan(const char *setting);
 /** What a rank has of its tensors. */
 struct tensors {
     struct wring_bucket *buckets[TENSORS];
-    float *data[TENSORS];
+    float *data[TENSORS]; /* of results */
+    float *in[TENSORS];   /* of contributions: the same, unless results go elsewhere */
 };
 
 /** Register them. @param apart  in buffers of their own, else one after another in one.
  *  @return false: not all of them */
 bool make_tensors(struct wring_session *session, bool apart, struct tensors *out);
+
+/** The same, but contributions lie apart from results. */
+bool make_tensors_elsewhere(struct wring_session *session, bool apart, struct tensors *out);
 
 #endif

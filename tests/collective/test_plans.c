@@ -13,11 +13,12 @@
 #define ELEMS_MAX 20000
 
 struct story {
-    bool apart;  /* in memory: buffers of their own */
-    bool by_any; /* waited for by wring_wait_any() */
-    bool twice;  /* committed anew halfway */
-    bool nodes;  /* of two ranks */
-    bool pool;   /* the plan says where codecs run, and how large pieces are */
+    bool apart;     /* in memory: buffers of their own */
+    bool by_any;    /* waited for by wring_wait_any() */
+    bool twice;     /* committed anew halfway */
+    bool nodes;     /* of two ranks */
+    bool elsewhere; /* results go to other memory than contributions lie in */
+    bool pool;      /* the plan says where codecs run, and how large pieces are */
     float results[RANKS][STEPS][ELEMS_MAX];
 };
 
@@ -27,7 +28,7 @@ static void fill(const struct tensors *tensors, uint32_t rank, uint64_t step)
 
     for (int t = 0; t < TENSORS; t++)
         for (uint64_t i = 0; i < sizes[t]; i++)
-            tensors->data[t][i] = wring_test_random_float(&state);
+            tensors->in[t][i] = wring_test_random_float(&state);
 }
 
 static void wait_any(struct tensors *tensors)
@@ -72,7 +73,9 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
     struct story *story = arg;
     struct tensors tensors;
 
-    REQUIRE(make_tensors(session, story->apart, &tensors), "no tensors");
+    bool made = story->elsewhere ? make_tensors_elsewhere(session, story->apart, &tensors)
+                                 : make_tensors(session, story->apart, &tensors);
+    REQUIRE(made, "no tensors");
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     for (uint64_t step = 0; step < STEPS; step++) {
         if (story->twice && step == STEPS / 2)
@@ -169,9 +172,10 @@ static void what_is_planned_runs(void)
     const struct part *const plans[] = {mixed, all_in_one, each_alone, between_nodes};
 
     for (int i = 0; i < 4; i++)
-        for (int apart = 0; apart < 2; apart++) {
+        for (int where = 0; where < 4; where++) {
             struct story *story = calloc(1, sizeof(*story));
-            story->apart = apart;
+            story->apart = where % 2 == 1;
+            story->elsewhere = where >= 2;
             story->by_any = i == 1;
             story->twice = i != 1;
             story->pool = i == 0;

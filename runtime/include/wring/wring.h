@@ -290,7 +290,8 @@ typedef void (*wring_done_fn)(void *arg, const struct wring_result *result);
 struct wring_bucket_params {
     size_t struct_bytes;
     const char *name; /* unique in the session; ranks agree on it */
-    void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there */
+    void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there. A
+                       step reads it, and writes the result there unless `out` is given */
     uint64_t elems; /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
@@ -309,6 +310,11 @@ struct wring_bucket_params {
                              "pool:cores=LIST", as WRING_EXECUTOR has it; NULL: the session's.
                              Ranks agree on it. Never changes a bit of a result. A bucket that names
                              one takes no part in WRING_PLAN=auto */
+    void *out;     /* [elems]; the result goes there, and data is never written to; NULL: into data.
+                      Does not overlap data. A step that peers read or sum in place, or that
+                      travels with other buckets', first copies data there, in the thread that posts */
+    double factor; /* WRING_PREMUL_SUM: of this rank's contribution; otherwise 0. The thread that
+                      posts multiplies, into where the result goes */
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
