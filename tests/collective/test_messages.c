@@ -60,42 +60,55 @@ static const uint64_t sizes[] = {0,    1,    8,     32,     33,     4096,    819
                                  8192, 8193, 65536, 262144, 300001, 3000001, 5};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/** From each rank to the next, with memory of wring's and any other. */
-static void ring(struct wring_session *session, uint32_t rank, void *arg)
+/** From each rank to the next. @param tag  of the message, by which its bytes differ, too */
+static void pass_on(struct wring_session *session, uint8_t *out, uint8_t *in, uint64_t bytes,
+                    uint64_t tag)
 {
     struct wring_group *world = wring_session_world(session);
-    uint32_t n = wring_session_size(session), next = (rank + 1) % n, last = (rank + n - 1) % n;
-    (void)arg;
+    uint32_t n = wring_session_size(session), rank = wring_session_rank(session);
+    uint32_t next = (rank + 1) % n, last = (rank + n - 1) % n;
+    struct wring_request *sent, *received;
 
-    for (size_t i = 0; i < 2 * SIZES; i++) {
-        uint64_t bytes = sizes[i % SIZES];
-        bool known = i >= SIZES;
-        struct wring_request *sent, *received;
-        void *out, *in;
-        if (known) {
-            REQUIRE(wring_buffer_alloc(session, bytes + 1, &out) == WRING_OK, "out");
-            REQUIRE(wring_buffer_alloc(session, bytes + 1, &in) == WRING_OK, "in");
-        } else {
-            out = malloc(bytes + 1);
-            in = malloc(bytes + 1);
-        }
-        fill(out, bytes, rank * 1000 + i);
-        memset(in, 0, bytes);
-        CHECK(wring_recv(world, in, bytes, last, i, NULL, &received) == WRING_OK, "recv");
-        CHECK(wring_send(world, out, bytes, next, i, NULL, &sent) == WRING_OK, "send");
-        struct wring_result result = wait_for(received, WRING_OK);
-        CHECK(result.rank == (int32_t)last && result.tag == i && result.bytes == bytes,
-              "from %d, tag %d, %d bytes", result.rank, (int)result.tag, (int)result.bytes);
-        CHECK(holds(in, bytes, last * 1000 + i), "%d bytes", (int)bytes);
-        wait_for(sent, WRING_OK);
-        if (known) {
-            wring_buffer_free(session, out);
-            wring_buffer_free(session, in);
-        } else {
-            free(out);
-            free(in);
-        }
-    }
+    fill(out, bytes, rank * 1000 + tag);
+    memset(in, 0, bytes);
+    CHECK(wring_recv(world, in, bytes, last, tag, NULL, &received) == WRING_OK, "recv");
+    CHECK(wring_send(world, out, bytes, next, tag, NULL, &sent) == WRING_OK, "send");
+    struct wring_result result = wait_for(received, WRING_OK);
+    CHECK(result.rank == (int32_t)last && result.tag == tag && result.bytes == bytes,
+          "from %d, tag %llu, %llu bytes", result.rank, (unsigned long long)result.tag,
+          (unsigned long long)result.bytes);
+    CHECK(holds(in, bytes, last * 1000 + tag), "%llu bytes", (unsigned long long)bytes);
+    wait_for(sent, WRING_OK);
+}
+
+static void pass_on_any_memory(struct wring_session *session, uint64_t bytes, uint64_t tag)
+{
+    void *out = malloc(bytes + 1), *in = malloc(bytes + 1);
+
+    REQUIRE(out != NULL && in != NULL, "memory");
+    pass_on(session, out, in, bytes, tag);
+    free(out);
+    free(in);
+}
+
+static void pass_on_ours(struct wring_session *session, uint64_t bytes, uint64_t tag)
+{
+    void *out, *in;
+
+    REQUIRE(wring_buffer_alloc(session, bytes + 1, &out) == WRING_OK, "out");
+    REQUIRE(wring_buffer_alloc(session, bytes + 1, &in) == WRING_OK, "in");
+    pass_on(session, out, in, bytes, tag);
+    wring_buffer_free(session, out);
+    wring_buffer_free(session, in);
+}
+
+static void ring(struct wring_session *session, uint32_t rank, void *arg)
+{
+    (void)rank, (void)arg;
+    for (size_t i = 0; i < SIZES; i++)
+        pass_on_any_memory(session, sizes[i], i);
+    for (size_t i = 0; i < SIZES; i++)
+        pass_on_ours(session, sizes[i], SIZES + i);
 }
 
 static void rings(void)
@@ -103,6 +116,37 @@ static void rings(void)
     static const uint32_t ranks[] = {1, 2, 3, 8};
     for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
         run_all(ring, ranks[i], NULL);
+}
+
+static void ring_of_one_size(struct wring_session *session, uint32_t rank, void *arg)
+{
+    (void)rank;
+    pass_on_any_memory(session, *(const uint64_t *)arg, 1);
+}
+
+/** Large ones, from memory that is not registered. @param n_ways  of shm, tcp, and the pool of
+ * slots
+ */
+static void run_large(uint64_t bytes, uint32_t ranks, size_t n_ways)
+{
+    static const char *const *const large[] = {shm, tcp, pool};
+    for (size_t i = 0; i < n_ways; i++) {
+        struct wring_test_job job = {
+            .ranks = ranks, .settings = large[i], .run = ring_of_one_size, .arg = &bytes};
+        wring_test_run_ranks(&job);
+    }
+}
+
+static void of_64_MiB(void)
+{
+    run_large(64 << 20, 2, 3);
+    run_large(64 << 20, 8, 2);
+}
+
+/** Neither 32 bits nor the 2 GiB that a system call takes are enough for it. */
+static void of_4_GiB_and_more(void)
+{
+    run_large((UINT64_C(4) << 30) + 5, 2, 2);
 }
 
 /** There and back, with calls that wait. */
@@ -449,14 +493,24 @@ static void refused(void)
     wring_test_run_ranks(&job);
 }
 
+static const struct wring_test_case cases[] = {
+    {"rings", rings},
+    {"there_and_back", there_and_back},
+    {"order", order},
+    {"by_tag", by_tag},
+    {"pairs", pairs},
+    {"truncated", truncated},
+    {"groups", groups},
+    {"fair", fair},
+    {"refused", refused},
+    {"of_64_MiB", of_64_MiB},
+    {0},
+};
+
+static const struct wring_test_case huge[] = {{"of_4_GiB_and_more", of_4_GiB_and_more}, {0}};
+
 int main(int argc, char **argv)
 {
-    static const struct wring_test_case cases[] = {
-        {"rings", rings},     {"there_and_back", there_and_back},
-        {"order", order},     {"by_tag", by_tag},
-        {"pairs", pairs},     {"truncated", truncated},
-        {"groups", groups},   {"fair", fair},
-        {"refused", refused}, {NULL, NULL},
-    };
-    return wring_test_main(argc, argv, cases);
+    bool asked = argc > 1 && strcmp(argv[1], huge[0].name) == 0;
+    return wring_test_main(argc, argv, asked ? huge : cases);
 }
