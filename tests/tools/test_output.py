@@ -22,6 +22,8 @@ PRINTING = [  # every command's table and JSON
     ["bench", "codec", "-c", "bf16", "--seconds", "0.01", "--json"],
     ["bench", "p2p", "-b", "64", "--seconds", "0.01"],
     ["bench", "p2p", "-b", "64", "--seconds", "0.01", "--json"],
+    ["bench", "sendrecv", "-b", "64", "--seconds", "0.01"],
+    ["bench", "sendrecv", "-b", "64", "--seconds", "0.01", "--json"],
     ["bench", "allreduce", "-n", "2", "-b", "4k", "-i", "5"],
     ["bench", "allreduce", "-n", "2", "-b", "4k", "-i", "5", "--json"],
     ["plan", "-t", "lstm"], ["plan", "-t", "lstm", "--json"], ["plan", "-t", "lstm", "--list-options"],

@@ -9,6 +9,7 @@
 static const struct wring_command benches[] = {
     {"codec", "speed of encoding and decoding, against the memory's", wring_bench_codec},
     {"p2p", "latency and bandwidth of a provider between two ranks", wring_bench_p2p},
+    {"sendrecv", "latency and bandwidth of messages between two ranks", wring_bench_sendrecv},
     {"allreduce", "time of an allreduce, by size and codec", wring_bench_allreduce},
     {NULL, NULL, NULL},
 };

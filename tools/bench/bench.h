@@ -12,12 +12,16 @@
 int wring_bench_allreduce(int argc, char **argv);
 int wring_bench_codec(int argc, char **argv);
 int wring_bench_p2p(int argc, char **argv);
+int wring_bench_sendrecv(int argc, char **argv);
 
 /** Minimum, median and 99th percentile (nearest rank) of n > 0 times; sorts them. */
 struct wring_spread {
     double min, median, p99;
 };
 struct wring_spread wring_spread_of(double *times, size_t n);
+
+/** How many of `each_ns` fit into `ns`; from min to max. */
+uint64_t wring_bench_fit(double ns, double each_ns, uint64_t min, uint64_t max);
 
 /**
  * Number i of a rank: bell-shaped, within (-1, 1), a multiple of 2^-15, so that float32 sums over

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <wring/codec.h>
-#include <wring/provider.h>
 
 #include "base/json.h"
 #include "tools/bench/bench_options.h"
@@ -189,14 +188,10 @@ static int print_results(struct command *command)
 /** What can be said to be wrong before any rank starts. */
 static bool is_sensible(const struct wring_allreduce_params *params)
 {
-    const char *provider = params->provider;
     char why[256];
 
-    if (provider != NULL && strcmp(provider, "auto") != 0 &&
-        wring_provider_find(provider) == NULL) {
-        wring_fail(params->name, "no provider '%s'; wring info --providers lists them", provider);
+    if (!wring_bench_knows_provider(params->name, params->provider))
         return false;
-    }
     for (size_t i = 0; i < params->n_codecs; i++) {
         struct wring_codec *codec;
         if (wring_codec_create(params->codecs[i], NULL, NULL, why, sizeof(why), &codec) !=

@@ -17,6 +17,15 @@ struct wring_spread wring_spread_of(double *times, size_t n)
     return (struct wring_spread){times[0], middle, times[p99 - 1]};
 }
 
+uint64_t wring_bench_fit(double ns, double each_ns, uint64_t min, uint64_t max)
+{
+    double n = ns / (each_ns > 1 ? each_ns : 1);
+
+    if (n <= (double)min)
+        return min;
+    return n < (double)max ? (uint64_t)n : max;
+}
+
 /** Spreads the bits of x all over the word: the finaliser of SplitMix64. */
 static uint64_t mix(uint64_t x)
 {

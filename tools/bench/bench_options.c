@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/bench/bench_options.h"
 
+#include <string.h>
+
+#include <wring/provider.h>
+
+#include "tools/commands.h"
 #include "tools/values.h"
 
 #define SECONDS_MAX 3600
@@ -58,4 +63,12 @@ size_t wring_bench_parse_sizes(const struct wring_bench_sizes *allowed, char *ar
             sizes[i] > allowed->max || sizes[i] % allowed->multiple_of != 0)
             argp_error(state, "--bytes: %s is not %s", items[i], allowed->what);
     return n;
+}
+
+bool wring_bench_knows_provider(const char *command, const char *provider)
+{
+    if (provider == NULL || strcmp(provider, "auto") == 0 || wring_provider_find(provider) != NULL)
+        return true;
+    wring_fail(command, "no provider '%s'; wring info --providers lists them", provider);
+    return false;
 }

@@ -39,6 +39,12 @@ size_t wring_bench_parse_list(const char *option, const char *what, char *arg, c
 size_t wring_bench_parse_sizes(const struct wring_bench_sizes *allowed, char *arg, uint64_t *sizes,
                                const struct argp_state *state);
 
+/**
+ * Is that a provider's name, or "auto", or none (NULL)? Says so if not: bad usage.
+ * @param command  before the line
+ */
+bool wring_bench_knows_provider(const char *command, const char *provider);
+
 #define WRING_BENCH_LIST_MAX 32
 
 #endif

@@ -183,12 +183,8 @@ static int measure(struct command *command, int argc, char **argv)
     struct wring_launched launched;
     struct wring_log log = {.level = WRING_LOG_WARN};
 
-    if (command->provider != NULL && strcmp(command->provider, "auto") != 0 &&
-        wring_provider_find(command->provider) == NULL) {
-        wring_fail(command->params.name, "no provider '%s'; wring info --providers lists them",
-                   command->provider);
+    if (!wring_bench_knows_provider(command->params.name, command->provider))
         return WRING_EXIT_USAGE;
-    }
     if (wring_config_load(&command->config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
     command->params.provider = choose(command);

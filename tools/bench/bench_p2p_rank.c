@@ -16,16 +16,6 @@
 #define TRIPS_MAX 100000
 #define PUTS_MAX (1u << 20) /* of a round */
 
-/** As many as fit into that time. */
-static uint64_t fit(double ns, double each_ns, uint64_t min, uint64_t max)
-{
-    double n = ns / (each_ns > 1 ? each_ns : 1);
-
-    if (n <= (double)min)
-        return min;
-    return n < (double)max ? (uint64_t)n : max;
-}
-
 /** Half of the time of a size, from now on. */
 static uint64_t half_time(const struct wring_p2p *p2p)
 {
@@ -41,7 +31,8 @@ static enum wring_status time_latency(struct wring_p2p *p2p, double trip_ns, uin
     for (*total = 0; status == WRING_OK; *total += n) {
         uint64_t room = TRIPS_MAX - *total;
         if (*total >= TRIPS_MIN)
-            n = room > 0 && wring_now_ns() < deadline ? fit(BATCH_NS, trip_ns, 1, room) : 0;
+            n = room > 0 && wring_now_ns() < deadline ? wring_bench_fit(BATCH_NS, trip_ns, 1, room)
+                                                      : 0;
         status = wring_p2p_agree(p2p, &n);
         if (status == WRING_OK && n > room)
             return wring_p2p_complain(p2p, "a number out of range");
@@ -74,8 +65,8 @@ static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns,
                                         struct wring_p2p_result *result)
 {
     uint64_t deadline = half_time(p2p);
-    uint64_t planned =
-        fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_ROUNDS_MAX, put_ns, p2p->window, PUTS_MAX);
+    uint64_t planned = wring_bench_fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_ROUNDS_MAX,
+                                       put_ns, p2p->window, PUTS_MAX);
     enum wring_status status = WRING_OK;
 
     for (unsigned i = 0; i < WRING_P2P_ROUNDS_MAX && status == WRING_OK; i++) {
