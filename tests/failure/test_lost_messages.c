@@ -83,6 +83,49 @@ static void departed(void)
     run_job(3, wait_for_the_dead, (void *)(uintptr_t)departures[1], 90, check_dead);
 }
 
+/* ---- ranks that leave one alone ---- */
+
+/** Rank 0 waits for a message of anybody, and all others leave. */
+static int wait_for_anybody(struct procs_rank *rank, void *arg)
+{
+    uint8_t byte;
+    struct wring_session *session;
+    struct wring_request *request;
+    struct wring_result result = WRING_RESULT_INIT;
+    (void)arg;
+
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 1;
+    struct wring_group *world = wring_session_world(session);
+    if (rank->rank == 0)
+        wring_recv(world, &byte, 1, WRING_ANY_SOURCE, 5, NULL, &request);
+    if (rank->rank > 0 && wring_send(world, &byte, 1, 0, 4, NULL, NULL) != WRING_OK)
+        return 2;
+    for (uint32_t i = 1; rank->rank == 0 && i < rank->size; i++)
+        if (wring_recv(world, &byte, 1, i, 4, NULL, NULL) != WRING_OK)
+            return 3; /* it has left, after all of its messages */
+    if (rank->rank == 0) {
+        enum wring_status status = wring_request_wait(request, WAIT_NS, &result);
+        procs_say(rank, "%s, %s", wring_status_text(status),
+                  result.rank > 0 ? "whose rank it names" : "of nobody");
+    }
+    wring_session_close(session);
+    return 0;
+}
+
+static void check_alone(const struct procs_job *job)
+{
+    for (uint32_t i = 0; i < job->ranks; i++)
+        CHECK(job->codes[i] == 0, "%s, rank %u: %d", job->settings[0], i, job->codes[i]);
+    CHECK(strstr(job->texts[0], "peer lost, whose rank it names") != NULL, "%s:\n%s",
+          job->settings[0], job->texts[0]);
+}
+
+static void alone(void)
+{
+    run_job(3, wait_for_anybody, NULL, 90, check_alone);
+}
+
 /* ---- a receiver that sleeps ---- */
 
 static size_t resident(void)
@@ -189,6 +232,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"dead", dead},
         {"departed", departed},
+        {"alone", alone},
         {"unexpected", unexpected},
         {"1_GiB", much_unexpected},
         {NULL, NULL},

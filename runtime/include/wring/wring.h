@@ -661,6 +661,10 @@ enum wring_status wring_barrier(struct wring_group *group, const struct wring_ca
  * Messages may lie in any memory and have any number of bytes, also 0. A member may send to itself.
  * Memory of wring_buffer_alloc() and wring_buffer_register() is faster.
  *
+ * A receive of any source waits for other members: once all of them have closed their sessions it
+ * ends with WRING_ERR_PEER, although a message of the member's own could still come. Name the
+ * source of such a message.
+ *
  * A message that is longer than its receive fills that, and ends it with WRING_ERR_TRUNCATED. Its
  * send ends well, and the session goes on.
  *
