@@ -145,6 +145,7 @@ static void draw_settings(struct draw *d)
     static const char *const flats[] = {"8192", "8192", "8192", "0", "512", "65536"};
     static const char *const windows[] = {"2", "3", "4", "8"};
     static const char *const executors[] = {"inline", "inline", "pool:1", "pool:2"};
+    static const char *const eagers[] = {"0", "64", "1024"};
     const char *chunk = PICK(d, chunks), *flat = PICK(d, flats);
 
     d->chunk_bytes = (uint32_t)atoi(chunk);
@@ -162,6 +163,12 @@ static void draw_settings(struct draw *d)
         set(d, "WRING_HEARTBEAT", "10ms");
     if (chance(d, 20))
         set(d, "WRING_SPIN", "0");
+    if (chance(d, 30))
+        set(d, "WRING_EAGER_BYTES", PICK(d, eagers));
+    if (chance(d, 20))
+        set(d, "WRING_UNEXPECTED_BYTES", "0");
+    if (chance(d, 30))
+        set(d, "WRING_CMA", "off");
     d->p->bypasses = chance(d, 15);
     set(d, "WRING_BYPASS", !d->p->bypasses ? "never" : chance(d, 60) ? "auto" : "always");
 }
@@ -178,7 +185,7 @@ static struct program_op *add_op(struct draw *d, enum program_op_kind kind, uint
 
 static bool has_room(const struct draw *d)
 {
-    return d->p->n_ops + 8 < PROGRAM_OPS && d->p->result_bytes < PROGRAM_BYTES;
+    return d->p->n_ops + 12 < PROGRAM_OPS && d->p->result_bytes < PROGRAM_BYTES;
 }
 
 static void create_group(struct draw *d)
@@ -218,17 +225,20 @@ static uint32_t draw_group(struct draw *d)
     return d->group_there[group] ? group : 0;
 }
 
-static const char *draw_codec(struct draw *d, uint32_t n, enum wring_dtype *dtype,
+/** @param ops  of which operations: with premul_sum, or without */
+static const char *draw_codec(struct draw *d, uint32_t n, uint32_t ops, enum wring_dtype *dtype,
                               enum wring_op *op)
 {
     const char *codec = chance(d, 35) ? "none" : codecs[below(d, n)];
     *dtype = (enum wring_dtype)below(d, WRING_DTYPES);
     do
-        *op = (enum wring_op)below(d, WRING_PREMUL_SUM);
+        *op = (enum wring_op)below(d, ops);
     while (!wring_op_takes(*op, *dtype));
     if (strcmp(codec, "none") != 0) {
         *dtype = WRING_F32;
         *op = chance(d, 50) ? WRING_SUM : WRING_AVG;
+        if (ops == WRING_OPS && chance(d, 15))
+            *op = WRING_PREMUL_SUM;
     }
     return codec;
 }
@@ -299,9 +309,9 @@ static void register_bucket(struct draw *d)
     struct program_bucket *b = &p->buckets[index];
     snprintf(b->name, sizeof(b->name), "b%u", index);
     b->group = draw_group(d);
-    b->codec = draw_codec(d, COUNT(codecs), &b->dtype, &b->op);
+    b->codec = draw_codec(d, COUNT(codecs), WRING_PREMUL_SUM, &b->dtype, &b->op);
     while (p->bypasses && strstr(b->codec, "+ef") != NULL)
-        b->codec = draw_codec(d, COUNT(codecs), &b->dtype, &b->op);
+        b->codec = draw_codec(d, COUNT(codecs), WRING_PREMUL_SUM, &b->dtype, &b->op);
     b->elems = draw_elems(d, b->dtype, b->group, ELEMS_MAX);
     b->scheme = draw_bucket_scheme(d, b->codec);
     b->memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
@@ -336,15 +346,16 @@ static void place_result(struct draw *d, struct program_result *result, size_t b
     d->p->result_bytes += result->stride * d->p->ranks;
 }
 
-static void draw_call(struct draw *d, struct program_call *call)
+static void draw_call(struct draw *d, struct program_call *call, uint32_t group)
 {
     uint32_t ranks[PROGRAM_RANKS], n;
     uint64_t most = 0;
 
     call->kind = (enum program_call_kind)below(d, PROGRAM_CALL_KINDS);
-    call->group = draw_group(d);
+    call->group = group;
     bool sums = call->kind == PROGRAM_ALLREDUCE || call->kind == PROGRAM_REDUCE;
-    call->codec = draw_codec(d, sums ? CALL_CODECS : RUN_CODECS, &call->dtype, &call->op);
+    call->codec =
+        draw_codec(d, sums ? CALL_CODECS : RUN_CODECS, WRING_OPS, &call->dtype, &call->op);
     if (call->kind == PROGRAM_BARRIER || call->kind == PROGRAM_ALLTOALLV)
         call->codec = "none";
     call->elems = call->kind == PROGRAM_BARRIER
@@ -360,9 +371,50 @@ static void draw_call(struct draw *d, struct program_call *call)
     place_result(d, &call->result, most * wring_dtype_bytes(call->dtype));
 }
 
-static void add_phase(struct draw *d)
+/** Around what leaves at once, and what the pieces of larger ones are. */
+static uint64_t draw_bytes(struct draw *d)
+{
+    static const uint32_t edges[] = {0, 64, 1024, 8192, 65536, 131072};
+
+    switch (below(d, 4)) {
+    case 0:
+        return below(d, 20);
+    case 1:
+        return PICK(d, edges) + below(d, 2);
+    case 2:
+        return below(d, 20000);
+    default:
+        return below(d, 300000);
+    }
+}
+
+/** From each to the next, all to one, or anyhow; few tags, so that several messages have one. */
+static void draw_messages(struct draw *d, struct program_phase *phase, uint32_t group)
+{
+    uint32_t ranks[PROGRAM_RANKS];
+    uint32_t n = program_members(d->p, group, ranks), way = below(d, 3), root = below(d, n);
+
+    phase->n_messages = way == 0 ? n : 1 + below(d, PROGRAM_MESSAGES);
+    for (uint32_t i = 0; i < phase->n_messages; i++) {
+        struct program_message *m = &phase->messages[i];
+        m->group = group;
+        m->from = way == 0 ? i : below(d, n);
+        m->to = way == 0 ? (i + 1) % n : way == 1 ? root : below(d, n);
+        m->tag = (uint64_t)d->p->n_ops << 32 | below(d, 3);
+        m->bytes = draw_bytes(d);
+        m->send_memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
+        m->receive_memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
+        place_result(d, &m->result, 0);
+        m->result.at = d->p->result_bytes; /* one rank's alone */
+        d->p->result_bytes += (m->bytes + 63) / 64 * 64;
+    }
+}
+
+static struct program_phase *add_phase(struct draw *d)
 {
     struct program_phase *phase = &add_op(d, PROGRAM_PHASE, 0)->phase;
+
+    phase->aborted_group = PROGRAM_NONE;
 
     phase->seed = (uint32_t)next(d);
     phase->values =
@@ -377,10 +429,55 @@ static void add_phase(struct draw *d)
     }
     phase->n_calls = chance(d, 60) ? below(d, PROGRAM_CALLS + 1) : 0;
     for (uint32_t c = 0; c < phase->n_calls; c++)
-        draw_call(d, &phase->calls[c]);
+        draw_call(d, &phase->calls[c], draw_group(d));
     phase->blocking = chance(d, 30);
     for (uint32_t c = 0; c < phase->n_calls; c++)
         phase->blocking |= phase->calls[c].kind == PROGRAM_BARRIER;
+    if (chance(d, 35))
+        draw_messages(d, phase, draw_group(d));
+    return phase;
+}
+
+/** A group that can be aborted: no bucket is of it. @return PROGRAM_NONE: there is none */
+static uint32_t find_free_group(const struct draw *d)
+{
+    uint32_t ranks[PROGRAM_RANKS];
+
+    for (uint32_t group = 1; group < d->p->n_groups; group++)
+        if (d->group_there[group] && !is_used(d, group) && program_members(d->p, group, ranks) > 1)
+            return group;
+    return PROGRAM_NONE;
+}
+
+/** A group is aborted while its calls, and others, are under way; then it can only be destroyed. */
+static void add_abort(struct draw *d)
+{
+    uint32_t group = find_free_group(d), ranks[PROGRAM_RANKS];
+    if (d->uncommitted) /* what was dropped goes then */
+        commit(d);
+    if (group == PROGRAM_NONE)
+        create_group(d);
+    group = find_free_group(d);
+    if (group == PROGRAM_NONE)
+        return;
+    struct program_phase *phase = add_phase(d);
+    phase->aborted_group = group;
+    phase->aborter = ranks[below(d, program_members(d->p, group, ranks))];
+    phase->cancels = chance(d, 50);
+    place_result(d, &phase->aborted, 0);
+    phase->n_calls = 2 + below(d, PROGRAM_CALLS - 1);
+    phase->blocking = false;
+    for (uint32_t m = 0; m < phase->n_messages; m++) /* sends are refused, too, from then on */
+        if (phase->messages[m].group == group)
+            phase->n_messages = 0;
+    if (phase->n_messages == 0)
+        draw_messages(d, phase, 0);
+    for (uint32_t c = 0; c < phase->n_calls; c++)
+        do
+            draw_call(d, &phase->calls[c], c < 2 ? group : draw_group(d));
+        while (phase->calls[c].kind == PROGRAM_BARRIER);
+    d->group_there[group] = false;
+    add_op(d, PROGRAM_DESTROY, group);
 }
 
 /** What comes after was there before: the same buckets, other steps. */
@@ -398,7 +495,7 @@ static void save_and_load(struct draw *d)
 
 static void change_something(struct draw *d)
 {
-    switch (below(d, 6)) {
+    switch (below(d, d->p->faults ? 6 : 7)) {
     case 0:
         create_group(d);
         break;
@@ -414,8 +511,11 @@ static void change_something(struct draw *d)
     case 4:
         commit(d);
         break;
-    default:
+    case 5:
         save_and_load(d);
+        break;
+    default:
+        add_abort(d);
     }
 }
 
@@ -436,7 +536,11 @@ static void draw_operations(struct draw *d)
         if (d->uncommitted && has_room(d) && chance(d, 70))
             commit(d);
     }
-    add_phase(d);
+    struct program_phase *last = add_phase(d);
+    if (!d->p->faults && chance(d, 20))
+        add_abort(d);
+    else
+        last->last = true;
 }
 
 void generate_program(struct program *out, uint64_t seed, const char *config, bool faults)

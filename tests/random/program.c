@@ -94,6 +94,42 @@ void program_fill(const struct program_phase *phase, const struct program_result
     wring_fp_leave(saved);
 }
 
+static bool sends_to_itself(const struct program_phase *phase, uint32_t group, uint32_t member)
+{
+    for (uint32_t i = 0; i < phase->n_messages; i++) {
+        const struct program_message *m = &phase->messages[i];
+        if (m->group == group && m->from == member && m->to == member)
+            return true;
+    }
+    return false;
+}
+
+enum program_receives program_receives_of(const struct program_phase *phase,
+                                          const struct program_message *message)
+{
+    uint32_t drawn = (phase->seed ^ (message->group * 7 + message->to) * 0x9E3779B9u) >> 16;
+    enum program_receives names = (enum program_receives)(drawn % (phase->last ? 4 : 3));
+
+    if (!sends_to_itself(phase, message->group, message->to))
+        return names;
+    return names == PROGRAM_ANY_SOURCE      ? PROGRAM_NAMES_BOTH
+           : names == PROGRAM_NAMES_NEITHER ? PROGRAM_ANY_TAG
+                                            : names;
+}
+
+double program_factor(const struct program_result *result, uint32_t member)
+{
+    static const double factors[] = {1, 0.5, -2, 0.1, 3, 0, 1e-3};
+    return factors[(result->item + 3 * member) % (sizeof(factors) / sizeof(factors[0]))];
+}
+
+bool program_premultiplies(const struct program_call *call)
+{
+    return call->op == WRING_PREMUL_SUM &&
+           (call->kind == PROGRAM_ALLREDUCE || call->kind == PROGRAM_REDUCE ||
+            call->kind == PROGRAM_REDUCE_SCATTER || call->kind == PROGRAM_REDUCE_SCATTERV);
+}
+
 /* ---- for people ---- */
 
 static const char *const call_names[] = {"allreduce", "reduce_scatter",  "allgather",  "alltoall",
@@ -116,6 +152,18 @@ static void name_bucket(const struct program_bucket *b, char *text, size_t bytes
              wring_scheme_name(b->scheme), b->group, memory_names[b->memory]);
 }
 
+static void name_message(const struct program_phase *phase, const struct program_message *m,
+                         char *text, size_t bytes)
+{
+    static const char *const names[] = {"source and tag", "the tag", "the source", "nothing"};
+
+    snprintf(text, bytes,
+             "message of %" PRIu64 " bytes, %u to %u of group %u, tag %" PRIu64
+             ", from %s to %s memory, its receive names %s",
+             m->bytes, m->from, m->to, m->group, m->tag, memory_names[m->send_memory],
+             memory_names[m->receive_memory], names[program_receives_of(phase, m)]);
+}
+
 void program_name_item(const struct program *p, uint32_t item, char *text, size_t bytes)
 {
     snprintf(text, bytes, "item %u", item);
@@ -127,6 +175,11 @@ void program_name_item(const struct program *p, uint32_t item, char *text, size_
         for (uint32_t c = 0; c < phase->n_calls; c++)
             if (phase->calls[c].result.item == item)
                 name_call(&phase->calls[c], text, bytes);
+        for (uint32_t m = 0; m < phase->n_messages; m++)
+            if (phase->messages[m].result.item == item)
+                name_message(phase, &phase->messages[m], text, bytes);
+        if (phase->aborted_group != PROGRAM_NONE && phase->aborted.item == item)
+            snprintf(text, bytes, "end of group %u", phase->aborted_group);
     }
 }
 
@@ -142,6 +195,13 @@ static void print_phase(const struct program *p, const struct program_phase *pha
         name_call(&phase->calls[c], text, sizeof(text));
         fprintf(to, "         %3u %s\n", phase->calls[c].result.item, text);
     }
+    for (uint32_t m = 0; m < phase->n_messages; m++) {
+        name_message(phase, &phase->messages[m], text, sizeof(text));
+        fprintf(to, "         %3u %s\n", phase->messages[m].result.item, text);
+    }
+    if (phase->aborted_group != PROGRAM_NONE)
+        fprintf(to, "         %3u rank %u %s group %u\n", phase->aborted.item, phase->aborter,
+                phase->cancels ? "cancels a call of" : "aborts", phase->aborted_group);
 }
 
 static void print_group(const struct program *p, uint32_t group, FILE *to)

@@ -13,9 +13,11 @@
 #define PROGRAM_RANKS 7
 #define PROGRAM_GROUPS 6 /* 0 is the world */
 #define PROGRAM_BUCKETS 12
-#define PROGRAM_OPS 48
+#define PROGRAM_OPS 52
 #define PROGRAM_CALLS 5 /* of one phase */
-#define PROGRAM_SETTINGS 14
+#define PROGRAM_MESSAGES 10
+#define PROGRAM_SETTINGS 17
+#define PROGRAM_NONE UINT32_MAX
 
 enum program_op_kind {
     PROGRAM_CREATE,   /* a group; collective over all ranks, as are its end and a commit */
@@ -81,12 +83,34 @@ struct program_call {
     struct program_result result;
 };
 
+/** What receives of one member in one group name, all of them in a phase alike. */
+enum program_receives {
+    PROGRAM_NAMES_BOTH,   /* source and tag */
+    PROGRAM_ANY_SOURCE,   /* the tag alone */
+    PROGRAM_ANY_TAG,      /* the source alone */
+    PROGRAM_NAMES_NEITHER /* in a group's last messages only: later ones would fit, too */
+};
+
+struct program_message {
+    uint32_t group, from, to; /* members; may be the same */
+    uint64_t tag, bytes;
+    enum program_memory send_memory, receive_memory;
+    struct program_result result; /* of the receiver */
+};
+
 struct program_phase {
     uint32_t n_buckets, buckets[PROGRAM_BUCKETS];
     struct program_result results[PROGRAM_BUCKETS];
     uint32_t n_calls;
     struct program_call calls[PROGRAM_CALLS];
-    bool blocking; /* calls wait, so all ranks make them in the same order */
+    uint32_t n_messages;
+    struct program_message messages[PROGRAM_MESSAGES];
+    bool last;              /* no messages follow */
+    uint32_t aborted_group; /* PROGRAM_NONE: none is; all ranks meet in the end otherwise */
+    uint32_t aborter;       /* the rank that does it, at some time */
+    bool cancels;           /* by a call that it gives up, if one of the group's is under way */
+    struct program_result aborted; /* whether it was */
+    bool blocking;                 /* calls wait, so all ranks make them in the same order */
     enum wring_test_kind values;
     uint32_t seed; /* of the values */
 };
@@ -132,6 +156,17 @@ uint64_t program_pair_elems(const struct program_call *call, uint32_t from, uint
 uint64_t program_call_in(const struct program *p, const struct program_call *call, uint32_t member);
 uint64_t program_call_out(const struct program *p, const struct program_call *call,
                           uint32_t member);
+
+/** What the receives of a message's receiver name in that group. One that sends to itself names the
+ *  source: once all others have left, nothing comes from any source. */
+enum program_receives program_receives_of(const struct program_phase *phase,
+                                          const struct program_message *message);
+
+/** The factor of a member in a premultiplied sum. */
+double program_factor(const struct program_result *result, uint32_t member);
+
+/** Is the operation that of a premultiplied sum, of a call that reduces? */
+bool program_premultiplies(const struct program_call *call);
 
 /** Where a member's run begins among those of all, in elements. */
 uint64_t program_run_begin(const struct program_call *call, uint32_t member);

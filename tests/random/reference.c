@@ -179,11 +179,12 @@ static void coded_allreduce(const struct party *party, const struct wring_codec 
 static void raw_reduce(const struct party *party, enum wring_dtype dtype, enum wring_op op,
                        struct span span, void *out)
 {
+    enum wring_op by = op == WRING_PREMUL_SUM ? WRING_SUM : op; /* of what is multiplied already */
     const void *sources[PROGRAM_RANKS];
     size_t bytes = wring_dtype_bytes(dtype);
     for (uint32_t i = 0; i < party->n; i++)
         sources[i] = (const uint8_t *)party->inputs[i] + span.begin * bytes;
-    wring_test_reduce(dtype, op, sources, party->n, span.end - span.begin, out);
+    wring_test_reduce(dtype, by, sources, party->n, span.end - span.begin, out);
 }
 
 /* ---- hierarchically ---- */
@@ -488,6 +489,9 @@ static void make_call_party(const struct reference *r, const struct program_phas
         uint64_t elems = program_call_in(r->p, call, i);
         party->inputs[i] = malloc(elems * wring_dtype_bytes(call->dtype) + 8);
         program_fill(phase, &call->result, party->ranks[i], call->dtype, elems, party->inputs[i]);
+        if (program_premultiplies(call))
+            wring_test_scale(call->dtype, party->inputs[i], elems,
+                             program_factor(&call->result, i));
     }
 }
 
@@ -531,6 +535,31 @@ static void check_call(struct reference *r, const struct program_phase *phase,
     free(out);
 }
 
+/** Each message is what its sender sent. */
+static void check_message(struct reference *r, const struct program_phase *phase,
+                          const struct program_message *m)
+{
+    uint32_t ranks[PROGRAM_RANKS];
+    program_members(r->p, m->group, ranks);
+    void *want = malloc(m->bytes + 1);
+    program_fill(phase, &m->result, ranks[m->from], WRING_U8, m->bytes, want);
+    compare(r, &m->result, ranks[m->to], WRING_U8, want, m->bytes);
+    free(want);
+}
+
+/** A group is aborted on all its members, or on none. */
+static void check_end_of_group(const struct reference *r, const struct program_phase *phase)
+{
+    const struct results_item *item = &r->results->items[phase->aborted.item];
+    uint32_t ranks[PROGRAM_RANKS], n = program_members(r->p, phase->aborted_group, ranks);
+
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(!item->done[ranks[i]] || item->gone[ranks[i]] == item->gone[ranks[0]],
+              "item %u: group %u is %s on rank %u, and on rank %u otherwise", phase->aborted.item,
+              phase->aborted_group, item->gone[ranks[i]] ? "aborted" : "not aborted", ranks[i],
+              ranks[0]);
+}
+
 /* ---- the program ---- */
 
 static void begin_bucket(struct reference *r, uint32_t index)
@@ -570,6 +599,10 @@ static void run_op(struct reference *r, const struct program_op *op)
         check_bucket(r, &op->phase, b);
     for (uint32_t c = 0; c < op->phase.n_calls; c++)
         check_call(r, &op->phase, &op->phase.calls[c]);
+    for (uint32_t m = 0; m < op->phase.n_messages; m++)
+        check_message(r, &op->phase, &op->phase.messages[m]);
+    if (op->phase.aborted_group != PROGRAM_NONE)
+        check_end_of_group(r, &op->phase);
 }
 
 uint32_t reference_check(const struct program *p, const struct results *results)

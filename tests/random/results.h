@@ -10,6 +10,7 @@
 struct results_item {
     bool done[PROGRAM_RANKS]; /* with WRING_OK */
     bool raw[PROGRAM_RANKS];  /* a bucket's codec was left out */
+    bool gone[PROGRAM_RANKS]; /* the group is aborted */
 };
 
 struct results {
