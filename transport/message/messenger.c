@@ -344,13 +344,21 @@ bool wring_messenger_poll(struct wring_messenger *messenger)
     return any;
 }
 
+/** Who looks drives it, too, but for what providers report: that is the engine's. */
 bool wring_message_look(struct wring_messenger *messenger, const struct wring_message *message,
                         unsigned looks)
 {
     for (unsigned i = 0; i < looks; i++) {
-        take_one_each(messenger);
+        bool any = take_one_each(messenger);
         if (atomic_load_explicit(&message->status, memory_order_relaxed) != WRING_ERR_AGAIN)
             return true;
+        if (any || messenger->reading != NULL || message->state == WRING_MESSAGE_QUEUED)
+            wring_messenger_poll(messenger);
+        if (atomic_load_explicit(&message->status, memory_order_relaxed) != WRING_ERR_AGAIN)
+            return true;
+        if (message->state == WRING_MESSAGE_GRANTED || message->state == WRING_MESSAGE_WANTING ||
+            message->state == WRING_MESSAGE_FILLING)
+            return false;
         wring_spin_pause();
     }
     return false;
