@@ -344,10 +344,28 @@ bool wring_messenger_poll(struct wring_messenger *messenger)
     return any;
 }
 
+/** Does whoever it waits for write into our rings itself? What providers bring, the engine sees. */
+static bool sees(const struct wring_messenger *messenger, const struct wring_message *message)
+{
+    const struct wring_message_context *context = message->context;
+    const struct wring_message_peer *peer = message->peer;
+
+    if (peer == NULL && message->member != WRING_MATCH_ANY_SOURCE)
+        peer = messenger->peers[context->ranks[message->member]];
+    if (peer != NULL || message->member != WRING_MATCH_ANY_SOURCE)
+        return peer != NULL && peer->in_mapped;
+    for (uint32_t i = 0; i < messenger->n_open; i++)
+        if (!messenger->open[i]->in_mapped)
+            return false;
+    return true;
+}
+
 /** Who looks drives it, too, but for what providers report: that is the engine's. */
 bool wring_message_look(struct wring_messenger *messenger, const struct wring_message *message,
                         unsigned looks)
 {
+    if (!sees(messenger, message))
+        return false;
     for (unsigned i = 0; i < looks; i++) {
         bool any = take_one_each(messenger);
         if (atomic_load_explicit(&message->status, memory_order_relaxed) != WRING_ERR_AGAIN)
