@@ -232,6 +232,53 @@ static void how_long(struct wring_session *session, uint32_t rank, void *arg)
            (double)took[TIMED / 2] / 1e3, TIMED, (double)took[0] / 1e3);
 }
 
+#define DIALLED 9
+
+/** Of all ranks of a job, one after the other. */
+struct dialled {
+    pthread_barrier_t ready;
+    atomic_bool over;
+    uint64_t took;
+};
+
+/** Ranks 2 and 3 exchange until the others are through. */
+static void exchange_until(struct wring_group *rest, const atomic_bool *over)
+{
+    float flag[8] = {0};
+    while (flag[0] == 0) {
+        flag[0] = (float)atomic_load(over);
+        REQUIRE(wring_allreduce(rest, flag, flag, 8, WRING_F32, WRING_MAX, NULL, NULL) == WRING_OK,
+                "rest");
+    }
+}
+
+/** Until its first sum is there: its two members have not talked to each other before. */
+static void first_sum(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint32_t pair[] = {0, 1}, rest[] = {2, 3};
+    struct dialled *dialled = arg;
+    struct wring_group *world = wring_session_world(session), *group = NULL;
+    float one = 1;
+
+    if (rank >= 2)
+        REQUIRE(wring_group_create(world, rest, 2, 0, WAIT_NS, &group) == WRING_OK, "rest");
+    pthread_barrier_wait(&dialled->ready);
+    if (rank >= 2) {
+        exchange_until(group, &dialled->over);
+        return;
+    }
+    uint64_t began_ns = wring_now_ns();
+    REQUIRE(wring_group_create(world, pair, 2, 2, WAIT_NS, &group) == WRING_OK, "group");
+    CHECK(wring_allreduce(group, &one, &one, 1, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK &&
+              one == 2,
+          "sum");
+    uint64_t took_ns = wring_now_ns() - began_ns;
+    if (rank == 0) {
+        dialled->took = took_ns;
+        atomic_store(&dialled->over, true);
+    }
+}
+
 static void run_everywhere(void (*run)(struct wring_session *, uint32_t, void *), uint32_t ranks,
                            wring_log_fn log)
 {
@@ -283,11 +330,33 @@ static void timed(void)
     run_everywhere(how_long, 4, NULL);
 }
 
+static void dialled(void)
+{
+    static const char *const settings[][2] = {{"WRING_PROVIDER=tcp", NULL},
+                                              {"WRING_PROVIDER=shm", NULL}};
+    for (int i = 0; i < 2; i++) {
+        uint64_t took[DIALLED];
+        for (int round = 0; round < DIALLED; round++) {
+            struct dialled story = {.took = 0};
+            struct wring_test_job job = {
+                .ranks = 4, .settings = settings[i], .run = first_sum, .arg = &story};
+            pthread_barrier_init(&story.ready, NULL, 4);
+            wring_test_run_ranks(&job);
+            pthread_barrier_destroy(&story.ready);
+            took[round] = story.took;
+        }
+        qsort(took, DIALLED, sizeof(took[0]), later);
+        printf("%s: a group of 2 that dials ends its first sum after %.0f us (median of %d)\n",
+               settings[i][0] + 15, (double)took[DIALLED / 2] / 1e3, DIALLED);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"order", order},     {"threads", threads}, {"beside", beside}, {"absent", absent},
-        {"invalid", invalid}, {"unused", unused},   {"timed", timed},   {NULL, NULL},
+        {"order", order},   {"threads", threads}, {"beside", beside},
+        {"absent", absent}, {"invalid", invalid}, {"unused", unused},
+        {"timed", timed},   {"dialled", dialled}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }
