@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "runtime/buffer.h"
@@ -12,6 +13,7 @@
 #include "runtime/sized.h"
 
 #define WRING_MODULE "message"
+#define ANSWER_NS (50 * WRING_NS_PER_MS) /* so long may a peer take to let go of memory */
 
 _Static_assert(WRING_ANY_SOURCE == WRING_MATCH_ANY_SOURCE, "any source");
 _Static_assert(WRING_ANY_TAG == WRING_MATCH_ANY_TAG, "any tag");
@@ -187,4 +189,47 @@ enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t byte
     wring_message_init(&message, buf, bytes, from, tag);
     message.is_send = false;
     return wring_session_leave(group->session, start(group, how, &message, request));
+}
+
+/**
+ * Has it ended? The engine is locked.
+ * @param late  it ends now, without the peer's answer
+ * @return WRING_ERR_AGAIN: not yet; WRING_ERR_BUSY: it has, and its memory is in use
+ */
+static enum wring_status let_go(struct held_message *held, bool late)
+{
+    struct wring_messenger *messenger = held->request.group->session->messenger;
+
+    if (held->message.state == WRING_MESSAGE_ENDED)
+        return WRING_OK;
+    if (!late)
+        return WRING_ERR_AGAIN;
+    bool exposed = wring_message_is_exposed(messenger, &held->message);
+    enum wring_status status = wring_message_abandon(messenger, &held->message);
+    return status == WRING_OK && exposed ? WRING_ERR_BUSY : status;
+}
+
+enum wring_status wring_request_cancel_message(struct wring_request *request)
+{
+    struct held_message *held = (struct held_message *)request;
+    struct wring_session *session = request->group->session;
+    const struct timespec pause = {0, WRING_NS_PER_MS / 4};
+    uint64_t until_ns = wring_deadline_in(ANSWER_NS);
+    enum wring_status status = WRING_ERR_AGAIN;
+
+    for (bool begun = false; status == WRING_ERR_AGAIN; begun = true) {
+        if (begun)
+            nanosleep(&pause, NULL);
+        bool late = wring_now_ns() >= until_ns;
+        wring_progress_lock(session->progress);
+        if (!begun)
+            wring_message_cancel(session->messenger, &held->message);
+        wring_engine_poll(session->engine);
+        status = let_go(held, late);
+        wring_progress_unlock(session->progress);
+    }
+    if (status == WRING_ERR_BUSY)
+        wring_buffer_keep(session, held->message.buf);
+    wring_session_call_back(session);
+    return status;
 }

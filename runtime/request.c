@@ -389,10 +389,8 @@ static enum wring_status cancel(struct wring_request *request)
     struct wring_session *session = request->group->session;
     if (wring_request_is_over(request))
         return WRING_OK;
-    if (request->work.ops == NULL) {
-        wring_error(&session->log, "a send or receive cannot be cancelled: wait for it");
-        return WRING_ERR_UNSUPPORTED;
-    }
+    if (request->work.ops == NULL)
+        return wring_request_cancel_message(request);
     bool waiting = is_waiting(request);
     enum wring_status status = wring_group_abort_inside(request->group);
     if (status != WRING_ERR_BUSY)

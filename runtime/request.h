@@ -62,6 +62,10 @@ static inline struct wring_session *wring_request_session(const struct wring_req
     return request->group->session;
 }
 
+/** As wring_request_cancel(), by a caller that is inside, of one that has not ended and is a send
+ * or receive (runtime/message.c). */
+enum wring_status wring_request_cancel_message(struct wring_request *request);
+
 /** It has ended, and is gone. @param result out, checked; may be NULL @return how it ended */
 enum wring_status wring_request_take(struct wring_request *request, struct wring_result *result);
 

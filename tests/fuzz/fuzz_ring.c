@@ -165,7 +165,7 @@ static void write_record(struct rig *rig, struct fuzz_input *input)
 {
     uint32_t kind = fuzz_take(input, 1), small = fuzz_take(input, 2), id = fuzz_take(input, 1);
     uint32_t context = fuzz_take(input, 1), tag = fuzz_take(input, 1);
-    uint8_t head[24] = {(uint8_t)(kind % 8)}, behind[sizeof(struct wring_record_grant)] = {0};
+    uint8_t head[24] = {(uint8_t)(kind % 10)}, behind[sizeof(struct wring_record_grant)] = {0};
     uint8_t *lines = (uint8_t *)(rig->peer->in + 1);
     uint64_t at = rig->written % WRING_RING_LINES * WRING_RING_LINE, left = WRING_RING_LINES * 64;
 

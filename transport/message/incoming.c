@@ -193,6 +193,72 @@ void wring_incoming_withdraw_own(struct wring_messenger *messenger,
     }
 }
 
+void wring_incoming_receive_again(struct wring_messenger *messenger, struct wring_message *receive)
+{
+    receive->peer = NULL;
+    receive->remote = 0;
+    receive->granted = receive->finished = receive->moved = 0;
+    receive->state = WRING_MESSAGE_POSTED;
+    struct wring_match_arrival *arrival =
+        wring_match_post_again(&receive->context->match, &receive->receive);
+    if (arrival != NULL)
+        take(messenger, receive, (struct wring_message_arrival *)arrival);
+}
+
+static bool is_offer_of(const struct wring_message_arrival *arrival,
+                        const struct wring_message_peer *peer, uint32_t id)
+{
+    return arrival->offered && arrival->peer == peer && arrival->id == id;
+}
+
+/** Of a group that is not made here yet. */
+static struct wring_message_arrival *take_early(struct wring_message_context *context,
+                                                const struct wring_message_peer *peer, uint32_t id)
+{
+    struct wring_message_arrival **at = &context->early;
+    while (*at != NULL && !is_offer_of(*at, peer, id))
+        at = &(*at)->next;
+    struct wring_message_arrival *found = *at;
+    if (found == NULL)
+        return NULL;
+    *at = found->next;
+    if (*at == NULL)
+        context->last_early = at;
+    return found;
+}
+
+static struct wring_message_arrival *take_listed(struct wring_message_context *context,
+                                                 const struct wring_message_peer *peer, uint32_t id)
+{
+    for (uint32_t i = 0; i < context->match.sources; i++) {
+        struct wring_match_link *list = &context->match.source[i].arrived;
+        for (struct wring_match_link *at = list->next;
+             context->ranks[i] == peer->rank && at != list; at = at->next) {
+            struct wring_message_arrival *arrival = (struct wring_message_arrival *)at;
+            if (arrival->own != NULL || !is_offer_of(arrival, peer, id))
+                continue;
+            wring_match_remove(at);
+            return arrival;
+        }
+    }
+    return NULL;
+}
+
+bool wring_incoming_withdrawn(struct wring_message_peer *peer, uint64_t id_of_context, uint32_t id)
+{
+    struct wring_message_context *context =
+        wring_message_context_find(peer->messenger, id_of_context);
+    struct wring_message_arrival *found = NULL;
+
+    if (context != NULL)
+        found =
+            context->ranks == NULL ? take_early(context, peer, id) : take_listed(context, peer, id);
+    if (found == NULL)
+        return false;
+    release(peer->messenger, found);
+    return true;
+}
+
 /* ---- records ---- */
 
 /** A record's head behind its mark. */
@@ -338,6 +404,9 @@ static size_t bytes_behind(const struct head *head)
         return sizeof(struct wring_record_grant);
     case WRING_RECORD_SKIP:
     case WRING_RECORD_DONE:
+    case WRING_RECORD_WITHDRAW:
+    case WRING_RECORD_RECALL:
+    case WRING_RECORD_STOPPED:
         return 0;
     default:
         return SIZE_MAX;
@@ -363,6 +432,15 @@ static void take_record(struct wring_message_peer *peer, const struct head *head
         return;
     case WRING_RECORD_DONE:
         wring_transfer_heard_done(peer, head->id, head->tag);
+        return;
+    case WRING_RECORD_WITHDRAW:
+        wring_transfer_heard_withdraw(peer, head->context, head->id, head->tag);
+        return;
+    case WRING_RECORD_RECALL:
+        wring_transfer_heard_recall(peer, head->id);
+        return;
+    case WRING_RECORD_STOPPED:
+        wring_transfer_heard_stopped(peer, head->id, head->tag);
         return;
     default:
         return;

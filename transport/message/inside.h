@@ -30,6 +30,7 @@ struct wring_message_say {
     struct wring_message_say *next;
     enum wring_record_kind kind;
     uint32_t id;
+    uint64_t context; /* WITHDRAW */
     uint64_t tag;
     struct wring_record_grant grant;
 };
@@ -223,6 +224,9 @@ bool wring_message_peer_push(struct wring_message_peer *peer);
 /** Say something as soon as there is room. */
 void wring_message_peer_say(struct wring_message_peer *peer, const struct wring_message_say *say);
 
+/** A send that waits here, none of which has left, is to be sent no more. */
+void wring_message_peer_unqueue(struct wring_message_peer *peer, struct wring_message *message);
+
 /** A send begins. @return whether it has ended */
 bool wring_message_peer_send(struct wring_message_peer *peer, struct wring_message *message);
 
@@ -250,6 +254,13 @@ bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_mes
 void wring_incoming_withdraw_own(struct wring_messenger *messenger,
                                  const struct wring_message *send);
 
+/** The message that it had taken was taken back: it takes another one, or waits where it was. */
+void wring_incoming_receive_again(struct wring_messenger *messenger, struct wring_message *receive);
+
+/** A peer takes back an offer that no receive may have taken. @return false: one has, or it was
+ *  answered already */
+bool wring_incoming_withdrawn(struct wring_message_peer *peer, uint64_t context, uint32_t id);
+
 /** The group is there: what came before it is matched. */
 void wring_incoming_adopt(struct wring_messenger *messenger, struct wring_message_context *context);
 
@@ -274,6 +285,14 @@ void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
                                 const struct wring_record_grant *grant);
 void wring_transfer_heard_done(struct wring_message_peer *peer, uint32_t id, uint64_t status);
 
+/** A peer takes an offer back of which it has put so many bytes. @param context  its group's */
+void wring_transfer_heard_withdraw(struct wring_message_peer *peer, uint64_t context, uint32_t id,
+                                   uint64_t put);
+
+/** A peer takes back what it granted, or has stopped to put since we did. */
+void wring_transfer_heard_recall(struct wring_message_peer *peer, uint32_t id);
+void wring_transfer_heard_stopped(struct wring_message_peer *peer, uint32_t id, uint64_t put);
+
 /** A put came in by that grant. */
 void wring_transfer_arrived(struct wring_message_peer *peer, uint32_t grant, size_t bytes);
 
@@ -286,6 +305,13 @@ void wring_transfer_withdraw(struct wring_messenger *messenger, struct wring_mes
 
 /** A message ends early: what it has under way is forgotten. */
 void wring_transfer_drop(struct wring_messenger *messenger, struct wring_message *message);
+
+/** For wring_message_cancel(), of what has a peer, and begun. */
+void wring_transfer_cancel(struct wring_messenger *messenger, struct wring_message *message);
+
+/** What is under way of a message is another one's, which was copied from it. */
+void wring_transfer_hand_on(struct wring_messenger *messenger, struct wring_message *from,
+                            struct wring_message *to);
 
 /** Nothing is under way any more: all that was made for transfers is freed. */
 void wring_transfer_finish(struct wring_messenger *messenger);

@@ -48,10 +48,13 @@ enum wring_message_state {
     WRING_MESSAGE_QUEUED,  /* a send: not yet in the peer's ring */
     WRING_MESSAGE_OFFERED, /* a send: the offer has left, or waits in our own queue */
     WRING_MESSAGE_GRANTED, /* a send: pieces leave */
+    WRING_MESSAGE_LEFT,    /* a send: cancelled here, which the receiver has yet to confirm */
+    WRING_MESSAGE_STOPPED, /* a send: cancelled there; what has been put is on its way */
     WRING_MESSAGE_POSTED,  /* a receive: not matched */
     WRING_MESSAGE_READING, /* a receive: we copy */
     WRING_MESSAGE_WANTING, /* a receive: waits for slots */
     WRING_MESSAGE_FILLING, /* a receive: all of it is granted */
+    WRING_MESSAGE_ENDING,  /* a receive: cancelled here or there; what was put is to come yet */
     WRING_MESSAGE_ENDED,
 };
 
@@ -89,6 +92,11 @@ struct wring_message {
     uint64_t length;   /* that travel: what is sent, or what the receive has room for */
     uint64_t granted;  /* a receive: bytes that slots were granted for; read so far */
     uint64_t finished; /* bytes that have been put, or have come */
+    uint64_t moved;    /* bytes whose puts have begun, or that puts have brought */
+    uint64_t limit;    /* ENDING: bytes that the sender has put; UINT64_MAX: it has not said yet */
+    bool confirmed;    /* LEFT: the receiver needs no more of it */
+    bool again;        /* ENDING: its message was taken back, and it takes another one */
+    bool ghost;        /* stands for one that has ended, until the peer has answered */
     uint64_t told;     /* a send: the bytes for which there were grants */
     struct wring_message_grant *grants, **last_grant; /* a send: in order, not all put */
 };
@@ -127,6 +135,25 @@ enum wring_status wring_message_context_create(struct wring_messenger *messenger
 /** NULL is fine. */
 void wring_message_context_destroy(struct wring_messenger *messenger,
                                    struct wring_message_context *context);
+
+/**
+ * Give a message up: it ends with WRING_ERR_CANCELLED, unless it has ended by itself before. One
+ * that a peer has a part in ends with the peer's answer; until then wring_message_is_exposed()
+ * tells whether its memory may still be used, and wring_message_abandon() ends it without waiting.
+ */
+void wring_message_cancel(struct wring_messenger *messenger, struct wring_message *message);
+
+/** Of one that was cancelled and has not ended: may the peer, or a put of ours, still use its
+ *  memory? */
+bool wring_message_is_exposed(const struct wring_messenger *messenger,
+                              const struct wring_message *message);
+
+/**
+ * End it now; the messenger awaits the answer in its place, and leaves memory alone that is not
+ * exposed. Errors: WRING_ERR_NO_MEMORY: it goes on.
+ */
+enum wring_status wring_message_abandon(struct wring_messenger *messenger,
+                                        struct wring_message *message);
 
 /** Hand over a message for whoever makes progress. Threads: safe; takes no lock. */
 void wring_message_post(struct wring_messenger *messenger, struct wring_message *message);

@@ -238,7 +238,9 @@ static bool begin(struct wring_messenger *messenger, struct wring_message *messa
     message->state = WRING_MESSAGE_NEW;
     message->counted = false;
     message->id = 0;
-    message->finished = message->granted = message->told = 0;
+    message->finished = message->granted = message->told = message->moved = 0;
+    message->confirmed = message->again = message->ghost = false;
+    message->remote = 0;
     message->grants = NULL;
     message->peer = NULL;
     if (!message->is_send) {
@@ -291,6 +293,48 @@ bool wring_message_begin(struct wring_messenger *messenger, struct wring_message
     atomic_store_explicit(&messenger->engine->talks, true, memory_order_relaxed);
     atomic_store_explicit(&message->status, WRING_ERR_AGAIN, memory_order_relaxed);
     return begin(messenger, message);
+}
+
+/* ---- what is given up ---- */
+
+void wring_message_cancel(struct wring_messenger *messenger, struct wring_message *message)
+{
+    begin_posted(messenger);
+    if (message->state == WRING_MESSAGE_ENDED)
+        return;
+    bool waits = message->state == WRING_MESSAGE_QUEUED || message->state == WRING_MESSAGE_POSTED;
+    if (!waits && message->peer != NULL) {
+        wring_transfer_cancel(messenger, message);
+        return;
+    }
+    if (message->state == WRING_MESSAGE_QUEUED)
+        wring_message_peer_unqueue(message->peer, message);
+    wring_transfer_drop(messenger, message);
+    wring_message_finish(messenger, message, WRING_ERR_CANCELLED);
+}
+
+static void free_ghost(struct wring_message *ghost)
+{
+    free(ghost);
+}
+
+enum wring_status wring_message_abandon(struct wring_messenger *messenger,
+                                        struct wring_message *message)
+{
+    struct wring_message *ghost = malloc(sizeof(*ghost));
+    if (ghost == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memcpy(ghost, message, sizeof(*ghost));
+    ghost->ghost = true;
+    ghost->ended = free_ghost;
+    ghost->context = NULL; /* which may be gone before */
+    if (!wring_message_is_exposed(messenger, message))
+        ghost->buf = NULL;
+    wring_transfer_hand_on(messenger, message, ghost);
+    uncount(messenger, message);
+    count(messenger, ghost);
+    wring_message_finish(messenger, message, WRING_ERR_CANCELLED);
+    return WRING_OK;
 }
 
 /* ---- progress ---- */
@@ -431,11 +475,25 @@ static struct wring_peer *missing_of(const struct wring_messenger *messenger,
                                      const struct wring_message *message)
 {
     const struct wring_message_context *context = message->context;
+    if (message->ghost)
+        return NULL;
     if (message->peer == NULL && message->member == WRING_MATCH_ANY_SOURCE)
         return all_left(messenger, context);
     uint32_t rank = message->peer != NULL ? message->peer->rank : context->ranks[message->member];
     struct wring_peer *peer = &wring_messenger_fabric(messenger)->peers[rank];
     return rank != wring_messenger_fabric(messenger)->rank && is_gone(peer) ? peer : NULL;
+}
+
+/** Nobody answers any more to what was given up. */
+static void end_ghosts(struct wring_messenger *messenger)
+{
+    for (struct wring_message *at = messenger->newest, *older; at != NULL; at = older) {
+        older = at->older;
+        if (!at->ghost || !is_gone(at->peer->peer))
+            continue;
+        wring_transfer_drop(messenger, at);
+        wring_message_finish(messenger, at, WRING_ERR_CLOSED);
+    }
 }
 
 void wring_messenger_check(struct wring_messenger *messenger)
@@ -447,6 +505,8 @@ void wring_messenger_check(struct wring_messenger *messenger)
         return;
     for (uint32_t i = 0; i < fabric->size; i++)
         gone |= is_gone(&fabric->peers[i]);
+    if (gone)
+        end_ghosts(messenger);
     for (struct wring_message *at = messenger->newest; gone && at != NULL; at = at->older) {
         struct wring_peer *peer = missing_of(messenger, at);
         if (peer == NULL)

@@ -437,6 +437,7 @@ static bool write_say(struct wring_message_peer *peer, const struct wring_messag
     if (!begin_record(peer, wring_record_lines(grant ? sizeof(say->grant) : 0), &place))
         return false;
     fill(place.record, say->kind, say->id);
+    place.record->context = say->context;
     place.record->tag = say->tag;
     if (grant)
         memcpy((uint8_t *)place.record + WRING_RECORD_HEAD, &say->grant, sizeof(say->grant));
@@ -600,6 +601,16 @@ void wring_message_peer_say(struct wring_message_peer *peer, const struct wring_
     *peer->last_say = say;
     peer->last_say = &say->next;
     wring_message_peer_push(peer);
+}
+
+void wring_message_peer_unqueue(struct wring_message_peer *peer, struct wring_message *message)
+{
+    struct wring_message **at = &peer->sends;
+    while (*at != message)
+        at = &(*at)->next;
+    *at = message->next;
+    if (*at == NULL)
+        peer->last_send = at;
 }
 
 bool wring_message_peer_send(struct wring_message_peer *peer, struct wring_message *message)

@@ -33,7 +33,9 @@ enum wring_record_kind {
     WRING_RECORD_OFFER,    /* context, tag; id: of the message; wring_record_offer */
     WRING_RECORD_GRANT,    /* id; wring_record_grant: where part of it may be put */
     WRING_RECORD_DONE,     /* id: the receiver needs no more of it; tag: status */
-    WRING_RECORD_WITHDRAW, /* id: the sender takes an offer back that is not matched */
+    WRING_RECORD_WITHDRAW, /* context, id: the sender takes the offer back; tag: bytes it has put */
+    WRING_RECORD_RECALL,   /* id: the receiver takes its grants back */
+    WRING_RECORD_STOPPED,  /* id: answer to that; tag: bytes that the sender has put */
 };
 
 /** A record's head as it lies in the ring. */

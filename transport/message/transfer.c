@@ -9,7 +9,9 @@
 #include "base/clock.h"
 
 #define GRANTS_MAX (((uint32_t)1 << WRING_SEQUENCE_BITS) - 1) /* that immediates tell apart */
-#define OFFERS_MAX ((uint32_t)1 << 30)
+#define OFFER_BITS 20 /* of an id; the rest counts how often these were used */
+#define OFFERS_STEP ((uint32_t)1 << OFFER_BITS)
+#define OFFERS_MAX (OFFERS_STEP / 2)
 #define POOL_SLOTS 16
 #define READ_BYTES ((uint64_t)1 << 20)  /* in one go, before others have their turn */
 #define READS_MAX 16                    /* messages that are read in turn in one go */
@@ -55,12 +57,27 @@ static bool grow_offers(struct wring_messenger *messenger)
     return true;
 }
 
+static struct wring_message **place_of(const struct wring_messenger *messenger, uint32_t id)
+{
+    return &messenger->offers[(id & (OFFERS_STEP - 1)) - 1];
+}
+
+/** Our offer of that id, which a peer has said; NULL: there is none. */
+static struct wring_message *offer_of(const struct wring_message_peer *peer, uint32_t id)
+{
+    const struct wring_messenger *messenger = peer->messenger;
+    uint32_t at = id & (OFFERS_STEP - 1);
+    struct wring_message *message =
+        at > 0 && at <= messenger->n_offers ? *place_of(messenger, id) : NULL;
+    return message != NULL && message->id == id && message->peer == peer ? message : NULL;
+}
+
 uint32_t wring_transfer_offer(struct wring_messenger *messenger, struct wring_message *message)
 {
     if (messenger->n_free_offers == 0 && !grow_offers(messenger))
         return 0;
     message->id = messenger->free_offers[--messenger->n_free_offers];
-    messenger->offers[message->id - 1] = message;
+    *place_of(messenger, message->id) = message;
     return message->id;
 }
 
@@ -68,18 +85,17 @@ void wring_transfer_withdraw(struct wring_messenger *messenger, struct wring_mes
 {
     if (message->id == 0)
         return;
-    messenger->offers[message->id - 1] = NULL;
-    messenger->free_offers[messenger->n_free_offers++] = message->id;
+    *place_of(messenger, message->id) = NULL;
+    /* what is still said of this one must not be taken for the next one's */
+    messenger->free_offers[messenger->n_free_offers++] = message->id + OFFERS_STEP;
     message->id = 0;
 }
 
 /** Our offer that a peer names. NULL, and the peer is refused: there is none. */
 static struct wring_message *find_offer(struct wring_message_peer *peer, uint32_t id)
 {
-    struct wring_messenger *messenger = peer->messenger;
-    struct wring_message *message =
-        id > 0 && id <= messenger->n_offers ? messenger->offers[id - 1] : NULL;
-    if (message != NULL && message->peer == peer && message->state >= WRING_MESSAGE_OFFERED)
+    struct wring_message *message = offer_of(peer, id);
+    if (message != NULL && message->state >= WRING_MESSAGE_OFFERED)
         return message;
     wring_message_refuse(peer, "word of a message that it was not offered");
     return NULL;
@@ -87,11 +103,10 @@ static struct wring_message *find_offer(struct wring_message_peer *peer, uint32_
 
 /* ---- the receiver ---- */
 
-static void say_done(const struct wring_message *receive)
+static void say_done(struct wring_message_peer *peer, uint32_t id, enum wring_status status)
 {
-    wring_message_peer_say(receive->peer, &(struct wring_message_say){.kind = WRING_RECORD_DONE,
-                                                                      .id = receive->remote,
-                                                                      .tag = (uint64_t)WRING_OK});
+    wring_message_peer_say(peer, &(struct wring_message_say){
+                                     .kind = WRING_RECORD_DONE, .id = id, .tag = (uint64_t)status});
 }
 
 static bool grow_grants(struct wring_messenger *messenger)
@@ -200,7 +215,7 @@ static void begin_wanting(struct wring_messenger *messenger, struct wring_messag
 
 static void end_read(struct wring_messenger *messenger, struct wring_message *receive)
 {
-    say_done(receive);
+    say_done(receive->peer, receive->remote, WRING_OK);
     wring_message_finish_receive(messenger, receive);
 }
 
@@ -324,6 +339,27 @@ bool wring_transfer_receive(struct wring_messenger *messenger)
     return any;
 }
 
+static void drop_grants_of(struct wring_messenger *messenger, const struct wring_message *receive)
+{
+    for (uint32_t i = 0; i < messenger->n_grants; i++)
+        if (messenger->grants[i].receive == receive)
+            free_grant(messenger, &messenger->grants[i]);
+}
+
+/** One that was given up, here or there, ends once all that its sender has put is here. NULL is
+ *  fine. */
+static void settle(struct wring_messenger *messenger, struct wring_message *receive)
+{
+    if (receive == NULL || receive->state != WRING_MESSAGE_ENDING ||
+        receive->moved != receive->limit)
+        return;
+    drop_grants_of(messenger, receive);
+    if (receive->again)
+        wring_incoming_receive_again(messenger, receive);
+    else
+        wring_message_finish(messenger, receive, WRING_ERR_CANCELLED);
+}
+
 void wring_transfer_arrived(struct wring_message_peer *peer, uint32_t number, size_t bytes)
 {
     struct wring_messenger *messenger = peer->messenger;
@@ -334,21 +370,29 @@ void wring_transfer_arrived(struct wring_message_peer *peer, uint32_t number, si
         wring_message_refuse(peer, "%zu bytes of a message that it was not granted", bytes);
         return;
     }
-    grant->come += bytes;
-    if (grant->come < grant->bytes)
-        return;
     struct wring_message *receive = grant->receive;
+    grant->come += bytes;
+    if (receive != NULL)
+        receive->moved += bytes;
+    if (grant->come < grant->bytes) {
+        settle(messenger, receive);
+        return;
+    }
     if (receive != NULL) {
-        if (grant->slot != NULL)
+        if (grant->slot != NULL && receive->buf != NULL)
             memcpy((uint8_t *)receive->buf + grant->at, grant->slot, (size_t)grant->bytes);
         receive->finished += grant->bytes;
     }
     free_grant(messenger, grant);
     if (receive != NULL && receive->finished == receive->length)
         wring_message_finish_receive(messenger, receive);
+    else
+        settle(messenger, receive);
 }
 
 /* ---- the sender ---- */
+
+static void settle_send(struct wring_message *message);
 
 /** All of it has left. */
 static void end_send(struct wring_message_peer *peer, struct wring_message *message,
@@ -364,14 +408,21 @@ void wring_transfer_heard_done(struct wring_message_peer *peer, uint32_t id, uin
     struct wring_message *message = find_offer(peer, id);
     if (message == NULL)
         return;
-    if (message->state != WRING_MESSAGE_OFFERED) {
+    if (message->state == WRING_MESSAGE_LEFT && !message->confirmed) {
+        message->confirmed = true;
+        if (status != WRING_OK) {
+            settle_send(message);
+            return;
+        }
+    } else if (message->state != WRING_MESSAGE_OFFERED) {
         wring_message_refuse(peer, "an end of a message that has none yet");
         return;
     }
     if (status == WRING_OK)
         wring_count(&wring_messenger_fabric(peer->messenger)->bytes_sent, message->bytes);
-    /* it has given its group back, or closes */
-    end_send(peer, message, status == WRING_OK ? WRING_OK : WRING_ERR_PEER);
+    bool given_up = status == WRING_OK || status == WRING_ERR_CANCELLED;
+    /* else it has given its group back, or closes */
+    end_send(peer, message, given_up ? (enum wring_status)status : WRING_ERR_PEER);
 }
 
 static bool grant_is_sound(const struct wring_message *message,
@@ -411,6 +462,8 @@ void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
     struct wring_message *message = find_offer(peer, id);
     if (message == NULL)
         return;
+    if (message->state == WRING_MESSAGE_LEFT)
+        return; /* the receiver has not heard of that yet */
     if (!grant_is_sound(message, record)) {
         wring_message_refuse(peer, "a malformed grant for a message");
         return;
@@ -467,6 +520,8 @@ void wring_transfer_put_done(struct wring_message_peer *peer, struct wring_messa
         end_grant(peer, grant);
     if (message->finished == message->length)
         end_send(peer, message, WRING_OK);
+    else if (message->state != WRING_MESSAGE_GRANTED)
+        settle_send(message);
 }
 
 /** Put the next piece of a grant that is imported. Errors: as a put's. */
@@ -501,6 +556,7 @@ static enum wring_status put_piece(struct wring_message_peer *peer, struct wring
         return status;
     }
     grant->put += put->bytes;
+    message->moved += put->bytes;
     grant->under_way++;
     if (grant->put == grant->record.bytes) { /* the next one's turn */
         message->grants = grant->next;
@@ -547,14 +603,195 @@ bool wring_transfer_send(struct wring_message_peer *peer)
     return any;
 }
 
-/* ---- the end ---- */
+/* ---- what is given up ---- */
 
-static void drop_grants_of(struct wring_messenger *messenger, const struct wring_message *receive)
+/** Nothing more of it is put. */
+static void stop_puts(struct wring_message *message)
+{
+    struct wring_message_peer *peer = message->peer;
+
+    remove_from(&peer->granted, message);
+    while (message->grants != NULL) {
+        struct wring_message_grant *grant = message->grants;
+        message->grants = grant->next;
+        grant->record.bytes = grant->put; /* what is under way of it ends it */
+        if (grant->under_way == 0)
+            end_grant(peer, grant);
+    }
+    message->last_grant = &message->grants;
+}
+
+/** One that was given up, here or there, ends once nothing of it is under way any more. */
+static void settle_send(struct wring_message *message)
+{
+    bool answered = message->state == WRING_MESSAGE_STOPPED || message->confirmed;
+    if (answered && message->finished == message->moved)
+        end_send(message->peer, message, WRING_ERR_CANCELLED);
+}
+
+static void cancel_send(struct wring_message *message)
+{
+    if (message->state == WRING_MESSAGE_GRANTED && message->moved == message->length)
+        return; /* all of it has left */
+    stop_puts(message);
+    message->state = WRING_MESSAGE_LEFT;
+    wring_message_peer_say(message->peer,
+                           &(struct wring_message_say){.kind = WRING_RECORD_WITHDRAW,
+                                                       .id = message->id,
+                                                       .context = message->context->id,
+                                                       .tag = message->moved});
+}
+
+/** What was granted is to be put no more. @param limit  what has been put; UINT64_MAX: the sender
+ *  is yet to say */
+static void end_receive(struct wring_messenger *messenger, struct wring_message *receive,
+                        uint64_t limit)
+{
+    remove_from(&messenger->reading, receive);
+    remove_from(&messenger->wanting, receive);
+    receive->state = WRING_MESSAGE_ENDING;
+    receive->limit = limit;
+    settle(messenger, receive);
+}
+
+static void cancel_receive(struct wring_messenger *messenger, struct wring_message *receive)
+{
+    bool granted = receive->state == WRING_MESSAGE_FILLING ||
+                   (receive->state == WRING_MESSAGE_WANTING && receive->granted > 0);
+
+    receive->again = false;
+    if (receive->state == WRING_MESSAGE_ENDING) {
+        return; /* its message was taken back, and is about to be gone */
+    }
+    if (granted) {
+        wring_message_peer_say(
+            receive->peer,
+            &(struct wring_message_say){.kind = WRING_RECORD_RECALL, .id = receive->remote});
+        end_receive(messenger, receive, UINT64_MAX);
+        return;
+    }
+    say_done(receive->peer, receive->remote, WRING_ERR_CANCELLED);
+    end_receive(messenger, receive, 0);
+}
+
+void wring_transfer_cancel(struct wring_messenger *messenger, struct wring_message *message)
+{
+    if (message->state == WRING_MESSAGE_LEFT || message->state == WRING_MESSAGE_STOPPED)
+        return;
+    if (message->is_send)
+        cancel_send(message);
+    else
+        cancel_receive(messenger, message);
+}
+
+/** The receive that has taken an offer of a peer's; NULL: none has, or it has ended. */
+static struct wring_message *find_receive(const struct wring_message_peer *peer, uint32_t id)
+{
+    struct wring_message *at = peer->messenger->newest;
+    while (at != NULL && (at->is_send || at->peer != peer || at->remote != id))
+        at = at->older;
+    return at;
+}
+
+void wring_transfer_heard_withdraw(struct wring_message_peer *peer, uint64_t context, uint32_t id,
+                                   uint64_t put)
+{
+    struct wring_messenger *messenger = peer->messenger;
+    struct wring_message *receive = id > 0 ? find_receive(peer, id) : NULL;
+
+    if (receive == NULL) {
+        if (wring_incoming_withdrawn(peer, context, id))
+            say_done(peer, id, WRING_ERR_CANCELLED);
+        return; /* else it has been answered already */
+    }
+    bool ending = receive->state == WRING_MESSAGE_ENDING;
+    bool reading = receive->state == WRING_MESSAGE_READING;
+    if (put < (reading ? 0 : receive->moved) || put > (reading ? 0 : receive->granted)) {
+        wring_message_refuse(peer, "a malformed word of a message that it takes back");
+        return;
+    }
+    say_done(peer, id, WRING_ERR_CANCELLED);
+    receive->remote = 0; /* which may name another one from now on */
+    receive->again = !ending;
+    end_receive(messenger, receive, put);
+}
+
+void wring_transfer_heard_recall(struct wring_message_peer *peer, uint32_t id)
+{
+    struct wring_message *message = offer_of(peer, id);
+
+    if (message == NULL || message->state != WRING_MESSAGE_GRANTED ||
+        message->moved == message->length)
+        return; /* it had left, or was taken back, before we heard that */
+    stop_puts(message);
+    message->state = WRING_MESSAGE_STOPPED;
+    wring_message_peer_say(
+        peer,
+        &(struct wring_message_say){.kind = WRING_RECORD_STOPPED, .id = id, .tag = message->moved});
+    settle_send(message);
+}
+
+void wring_transfer_heard_stopped(struct wring_message_peer *peer, uint32_t id, uint64_t put)
+{
+    struct wring_message *receive = id > 0 ? find_receive(peer, id) : NULL;
+
+    if (receive == NULL || receive->state != WRING_MESSAGE_ENDING || receive->limit != UINT64_MAX ||
+        put < receive->moved || put > receive->granted) {
+        wring_message_refuse(peer, "word of puts that it was not asked to stop");
+        return;
+    }
+    receive->remote = 0;
+    receive->limit = put;
+    settle(peer->messenger, receive);
+}
+
+/** Does a peer put straight into its memory? */
+static bool is_granted_in_place(const struct wring_messenger *messenger,
+                                const struct wring_message *receive)
 {
     for (uint32_t i = 0; i < messenger->n_grants; i++)
-        if (messenger->grants[i].receive == receive)
-            free_grant(messenger, &messenger->grants[i]);
+        if (messenger->grants[i].receive == receive && messenger->grants[i].slot == NULL)
+            return true;
+    return false;
 }
+
+bool wring_message_is_exposed(const struct wring_messenger *messenger,
+                              const struct wring_message *message)
+{
+    if (!message->is_send)
+        return is_granted_in_place(messenger, message);
+    bool may_be_read = message->state == WRING_MESSAGE_LEFT && !message->confirmed &&
+                       message->moved == 0 &&
+                       wring_message_device(message->peer)->caps.same_host_only;
+    return may_be_read || message->moved != message->finished;
+}
+
+static void replace_in(struct wring_message **list, struct wring_message *from,
+                       struct wring_message *to)
+{
+    while (*list != NULL && *list != from)
+        list = &(*list)->next;
+    if (*list != NULL)
+        *list = to;
+}
+
+void wring_transfer_hand_on(struct wring_messenger *messenger, struct wring_message *from,
+                            struct wring_message *to)
+{
+    if (from->grants == NULL)
+        to->last_grant = &to->grants;
+    if (from->is_send && from->id > 0)
+        *place_of(messenger, from->id) = to;
+    replace_in(&from->peer->granted, from, to);
+    for (struct wring_message_put *at = messenger->all_puts; at != NULL; at = at->next_all)
+        if (at->message == from)
+            at->message = to;
+    for (uint32_t i = 0; i < messenger->n_grants; i++)
+        if (messenger->grants[i].receive == from)
+            messenger->grants[i].receive = to;
+}
+
+/* ---- the end ---- */
 
 void wring_transfer_drop(struct wring_messenger *messenger, struct wring_message *message)
 {
@@ -569,7 +806,8 @@ void wring_transfer_drop(struct wring_messenger *messenger, struct wring_message
         }
     } else if (message->state == WRING_MESSAGE_POSTED) {
         wring_match_remove(&message->receive.link);
-    } else if (message->state == WRING_MESSAGE_FILLING || message->state == WRING_MESSAGE_WANTING) {
+    } else if (message->state == WRING_MESSAGE_FILLING || message->state == WRING_MESSAGE_WANTING ||
+               message->state == WRING_MESSAGE_ENDING) {
         drop_grants_of(messenger, message);
     }
 }

@@ -711,14 +711,22 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
                                      struct wring_result *result);
 
 /**
- * Give up a request. If it has not ended, its group is aborted (wring_group_abort()), because the
- * other members would wait for it. The request is still to be tested or waited for once.
+ * Give up a request. It ends with WRING_ERR_CANCELLED, unless it has ended before, and is still to
+ * be tested or waited for once.
+ *
+ * Of a collective call the group is aborted (wring_group_abort()), because the other members would
+ * wait for it. A send or receive is given up alone. One that the other side has no part in yet ends
+ * at once: a receive that has taken no message, a send that has not left. Else the other side is
+ * asked, and has 50 ms to answer. If it does, a message of more than WRING_EAGER_BYTES has come on
+ * both sides or is cancelled on both: a send whose receiver gave up ends with WRING_ERR_CANCELLED,
+ * a receive whose message was taken back takes the next one that fits. Where it does not answer in
+ * time, the request ends nevertheless.
  *
  * @return WRING_OK: its memory is the caller's, and no byte of it changes any more, or it had ended
  * before. WRING_ERR_BUSY: a peer may still need the memory, which stays until the session is
  * closed; wring_buffer_free() leaves memory of wring_buffer_alloc() there until then. A request
- * whose turn had not come is never busy. WRING_ERR_UNSUPPORTED: it is a send or receive. Other
- * errors: those of wring_group_abort()
+ * whose turn had not come is never busy, nor is a receive that has taken no message.
+ * WRING_ERR_NO_MEMORY: it goes on. Other errors: those of wring_group_abort()
  *
  * Threads: as test and wait, one call at a time for a request; also inside a callback. A thread
  * that waits for it returns by wring_group_abort().
