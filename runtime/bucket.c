@@ -4,6 +4,7 @@
 #include "compress/scale.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "runtime/plan/joined.h"
@@ -13,6 +14,7 @@
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "bucket"
+#define CEASE_NS (50 * WRING_NS_PER_MS)
 
 uint32_t wring_bucket_id(const char *name)
 {
@@ -67,7 +69,12 @@ void wring_bucket_unready(struct wring_bucket *bucket)
 /** As callers are told of it. */
 static struct wring_result describe(const struct wring_bucket *bucket, enum wring_status status)
 {
-    return wring_result_make(bucket->session, status, wring_bucket_bytes(bucket));
+    struct wring_result result =
+        wring_result_make(bucket->session, status, wring_bucket_bytes(bucket));
+    unsigned aborted_by = atomic_load(&bucket->group->aborted_by);
+    if (status == WRING_ERR_CANCELLED && aborted_by > 0)
+        result.rank = (int32_t)(aborted_by - 1);
+    return result;
 }
 
 void wring_bucket_tell(const struct wring_bucket *bucket, enum wring_status status,
@@ -125,6 +132,8 @@ static enum wring_status begin(struct wring_bucket *bucket)
 
     if (failed != WRING_OK)
         return failed;
+    if (atomic_load_explicit(&bucket->collective.cease->status, memory_order_relaxed) != WRING_OK)
+        return WRING_ERR_CANCELLED;
     if (wring_bucket_under_way(bucket) && step_is_left(bucket))
         return WRING_ERR_BUSY;
     if (bucket->collective.mapped == NULL)
@@ -209,8 +218,12 @@ __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_b
     if (entered != WRING_OK)
         return entered;
     bool planned = bucket->watch != NULL && bucket->committed;
-    return wring_session_leave(session,
-                               planned ? post_planned(bucket) : wring_bucket_post_inside(bucket));
+    bool inside = wring_bucket_enter(bucket);
+    enum wring_status status = WRING_ERR_CANCELLED;
+    if (inside)
+        status = planned ? post_planned(bucket) : wring_bucket_post_inside(bucket);
+    wring_bucket_leave(bucket, inside);
+    return wring_session_leave(session, status);
 }
 
 /** A step of a plain bucket enters by its mark; all else, a forked child too, by the count. */
@@ -271,7 +284,9 @@ __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_b
         return status;
     status = wring_result_check(session, result);
     if (status == WRING_OK) {
+        bool inside = wring_bucket_enter(bucket);
         status = bucket->watch != NULL ? test_planned(bucket) : wring_bucket_test_inside(bucket);
+        wring_bucket_leave(bucket, inside);
         wring_bucket_tell(bucket, status, result);
     }
     wring_session_call_back(session);
@@ -332,8 +347,10 @@ static enum wring_status wait_and_tell(struct wring_bucket *bucket, uint64_t tim
     if (wring_session_refuses_to_wait(bucket->session, "wring_bucket_wait") ||
         wring_result_check(bucket->session, result) != WRING_OK)
         return WRING_ERR_INVALID;
+    bool inside = wring_bucket_enter(bucket);
     enum wring_status status = bucket->watch != NULL ? wait_planned(bucket, timeout_ns)
                                                      : wring_bucket_wait_inside(bucket, timeout_ns);
+    wring_bucket_leave(bucket, inside);
     wring_bucket_tell(bucket, status, result);
     wring_session_call_back(bucket->session);
     return status;
@@ -388,6 +405,63 @@ const struct wring_bucket_ops wring_bucket_alone = {
     .take = take_status,
 };
 
+/* ---- a group that was aborted ---- */
+
+bool wring_bucket_enter(struct wring_bucket *bucket)
+{
+    atomic_fetch_add(&bucket->carrier->entered, 1);
+    if (!wring_bucket_is_ceased(bucket))
+        return true;
+    atomic_fetch_sub(&bucket->carrier->entered, 1);
+    wring_bucket_end_ceased(bucket);
+    return false;
+}
+
+/** Calls that came before the abort is seen have left. What they look at they soon give to the
+ *  engine, which ends it. */
+static bool await_calls(struct wring_bucket *carrier, uint64_t until_ns)
+{
+    const struct timespec pause = {0, wring_wait_policy.pause_ns};
+
+    atomic_store(&carrier->mark.plain, false);
+    wring_fence_heavy();
+    while (atomic_load(&carrier->entered) > 0 || atomic_load(&carrier->mark.inside)) {
+        if (wring_now_ns() >= until_ns)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+/** Nobody else looks at its step. */
+static void give_to_engine(struct wring_bucket *carrier)
+{
+    struct wring_collective *collective = &carrier->collective;
+    if (collective->mapped != NULL && wring_bucket_under_way(carrier) &&
+        wring_mapped_give(collective, 0))
+        wring_progress_hand_in(carrier->session->progress, collective);
+}
+
+bool wring_bucket_end_ceased(struct wring_bucket *bucket)
+{
+    struct wring_bucket *carrier = bucket->carrier;
+    const struct timespec pause = {0, wring_wait_policy.pause_ns};
+    uint64_t until_ns = wring_deadline_in(CEASE_NS);
+    bool ours = false;
+
+    while (wring_bucket_under_way(carrier) && wring_now_ns() < until_ns) {
+        ours = ours || !atomic_exchange(&carrier->ending, true);
+        if (ours && await_calls(carrier, until_ns))
+            give_to_engine(carrier);
+        wring_progress_nudge(carrier->session->progress);
+        if (wring_bucket_under_way(carrier))
+            nanosleep(&pause, NULL);
+    }
+    if (ours)
+        atomic_store(&carrier->ending, false);
+    return !wring_bucket_under_way(carrier);
+}
+
 /** Streams belong to devices: their executors alone can wait for them. @param what  the call */
 static enum wring_status use_stream(const struct wring_bucket *bucket, const char *what,
                                     const struct wring_stream *stream)
@@ -433,7 +507,9 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket)
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
+    bool inside = wring_bucket_enter(bucket);
     bool left = bucket->ops->is_left(bucket);
+    wring_bucket_leave(bucket, inside);
     bucket->dropped |= !left; /* peers may still send it credits: the next commit frees it */
     return wring_session_leave(session, left ? WRING_ERR_BUSY : WRING_OK);
 }

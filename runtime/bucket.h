@@ -6,6 +6,7 @@
 #include "runtime/codec_states.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/commit/commit_shape.h"
+#include "runtime/group/group.h"
 #include "runtime/progress/completions.h"
 #include "runtime/session/callers.h"
 #include "runtime/session/session.h"
@@ -82,9 +83,11 @@ struct wring_bucket {
     bool idle;          /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
-    struct wring_caller_mark mark;   /* plain: committed, and a post has nothing to see to but the
-                                        exchange */
-    bool dropped;                    /* to be freed by the next commit */
+    struct wring_caller_mark mark; /* plain: committed, and a post has nothing to see to but the
+                                      exchange */
+    atomic_uint entered; /* calls of it, and of those that it carries, that entered by the count */
+    atomic_bool ending;  /* a thread sees to the end of a step of a group that was aborted */
+    bool dropped;        /* to be freed by the next commit */
     struct wring_block borrowed;     /* registration of foreign memory, if any */
     const struct wring_block *block; /* where data lies: a buffer's, or `borrowed`; NULL: nowhere */
     bool placed;                     /* all members can take the sum in place */
@@ -141,6 +144,28 @@ enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t
 
 /** What a step contributes, multiplied where that is asked for. @param to  [elems]; may be data */
 void wring_bucket_bring(const struct wring_bucket *bucket, void *to);
+
+/** Was its group aborted? Then its steps have ended, or do. */
+static inline bool wring_bucket_is_ceased(const struct wring_bucket *bucket)
+{
+    return atomic_load(&bucket->group->cease.status) != WRING_OK;
+}
+
+/**
+ * A call begins that looks at a bucket's step, beside which its group may be aborted.
+ * @return whether it has to wring_bucket_leave(); if not, the group was, and the step has ended
+ */
+bool wring_bucket_enter(struct wring_bucket *bucket);
+
+static inline void wring_bucket_leave(struct wring_bucket *bucket, bool entered)
+{
+    if (entered)
+        atomic_fetch_sub(&bucket->carrier->entered, 1);
+}
+
+/** Its group was aborted: the step that is under way ends, once calls that look at it have given it
+ *  to the engine, and nothing of ours touches its data. @return whether it has within 50 ms */
+bool wring_bucket_end_ceased(struct wring_bucket *bucket);
 
 /** All that its steps run on is there. What a post has to see to besides is settled for good here,
  *  so that it need not ask each time. */

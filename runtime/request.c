@@ -392,7 +392,7 @@ static enum wring_status cancel(struct wring_request *request)
     if (request->work.ops == NULL)
         return wring_request_cancel_message(request);
     bool waiting = is_waiting(request);
-    enum wring_status status = wring_group_abort_inside(request->group);
+    enum wring_status status = wring_group_abort_calls(request->group);
     if (status != WRING_ERR_BUSY)
         return status;
     if (waiting) /* its memory was never touched */

@@ -67,12 +67,25 @@ static size_t find_first(const struct any *any)
     return best;
 }
 
-/** What nobody has to see to so far is the engine's from now on. */
+/** What nobody has to see to so far is the engine's from now on, unless one is done. Their groups
+ *  may be aborted meanwhile. */
 static void give_all(const struct any *any)
 {
-    for (size_t i = 0; i < any->n; i++)
-        if (any->entries[i].bucket != NULL)
-            wring_bucket_give(any->entries[i].bucket->carrier);
+    size_t over = 0;
+    for (size_t i = 0; i < any->n; i++) {
+        struct wring_bucket *bucket = any->entries[i].bucket;
+        bool inside = bucket != NULL && wring_bucket_enter(bucket);
+        over += is_over(&any->entries[i]);
+        wring_bucket_leave(bucket, inside);
+    }
+    for (size_t i = 0; i < any->n && over == 0; i++) {
+        struct wring_bucket *bucket = any->entries[i].bucket;
+        if (bucket == NULL)
+            continue;
+        bool inside = wring_bucket_enter(bucket);
+        wring_bucket_give(bucket->carrier);
+        wring_bucket_leave(bucket, inside);
+    }
 }
 
 static bool any_is_done(const void *arg)
@@ -137,8 +150,7 @@ static enum wring_status wait_any(struct wring_session *session, struct any *any
     if (unsent != NULL && wring_session_check(session) == WRING_OK)
         return unsent->ops->wait(unsent, 0); /* which says what is missing */
     any->first = atomic_fetch_add_explicit(&session->any_turn, 1, memory_order_relaxed) % any->n;
-    if (!is_any_over(any))
-        give_all(any);
+    give_all(any);
     if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
                               wring_deadline_in(timeout_ns)))
         return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;

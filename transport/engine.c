@@ -146,8 +146,9 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
     collective->timed = wring_collective_is_timed(collective);
     collective->started_ns = collective->timed ? wring_now_ns() : 0;
     collective->waiting = false;
-    if (collective->ceased != WRING_OK || collective->members.n == 1) {
-        wring_engine_finish(engine, collective, collective->ceased);
+    enum wring_status ceased = wring_collective_ceased(collective);
+    if (ceased != WRING_OK || collective->members.n == 1) {
+        wring_engine_finish(engine, collective, ceased);
         return;
     }
     if (collective->calls != NULL && !wring_collective_is_mapped(collective))
@@ -257,11 +258,13 @@ static bool has_jobs(const struct wring_collective *collective)
     return false;
 }
 
-/** The last job ends what was to end. */
-static void end_ceased(struct wring_engine *engine, struct wring_collective *collective)
+/** The last job ends what was to end. @return whether it has ended by that */
+static bool end_ceased(struct wring_engine *engine, struct wring_collective *collective)
 {
-    if (collective->running && !has_jobs(collective))
-        wring_engine_finish(engine, collective, collective->ceased);
+    if (!collective->running || has_jobs(collective))
+        return false;
+    wring_engine_finish(engine, collective, wring_collective_ceased(collective));
+    return true;
 }
 
 /** Nothing follows from a job of what was to end. */
@@ -271,11 +274,35 @@ static void cease_task(struct wring_engine *engine, struct wring_task *task)
     end_ceased(engine, task->collective);
 }
 
-void wring_engine_cease(struct wring_engine *engine, struct wring_collective *collective,
+void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
                         enum wring_status status)
 {
-    collective->ceased = status;
-    end_ceased(engine, collective);
+    atomic_store(&cease->status, (int)status);
+    for (struct wring_collective *at = engine->active; at != NULL;) {
+        bool ended = at->cease == cease && end_ceased(engine, at);
+        at = ended ? engine->active : at->next_active; /* whoever is told may have posted more */
+    }
+}
+
+bool wring_engine_writes(const struct wring_engine *engine, const struct wring_cease *cease)
+{
+    const struct wring_collective *at = engine->active;
+    while (at != NULL && at->cease != cease)
+        at = at->next_active;
+    return at != NULL || atomic_load(&cease->writing) > 0;
+}
+
+bool wring_engine_is_quiet(const struct wring_engine *engine, const struct wring_cease *cease)
+{
+    if (wring_engine_writes(engine, cease))
+        return false;
+    for (uint32_t i = 0; i < engine->n_channels; i++) {
+        const struct wring_channel *channel = engine->channels[i];
+        if (channel != NULL && channel->owner->cease == cease &&
+            !wring_collective_is_quiet(channel->owner))
+            return false;
+    }
+    return true;
 }
 
 static void take_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
@@ -284,7 +311,7 @@ static void take_jobs(struct wring_engine *engine, struct wring_job *const *done
         struct wring_task *task = done[i]->cookie;
         if (!take_done(engine, done[i]))
             continue;
-        if (task->collective->ceased != WRING_OK)
+        if (wring_collective_ceased(task->collective) != WRING_OK)
             cease_task(engine, task);
         else if (engine->fabric->state == WRING_FABRIC_WORKING)
             task->collective->work.ops->job_done(task->collective, task);
@@ -506,5 +533,7 @@ bool wring_engine_poll(struct wring_engine *engine)
         return_owed_credits(engine);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
+    if (engine->owes_pairs)   /* the last job of what ceased may have ended with that */
+        wring_pairs_poll(engine);
     return any || idle(engine);
 }

@@ -20,6 +20,7 @@
 #define WRING_TURN_ELEMS (1u << 16) /* computed in one turn: they take some 30 microseconds */
 
 struct wring_collective;
+struct wring_cease;
 struct wring_messenger;
 struct wring_task;
 
@@ -102,10 +103,17 @@ bool wring_engine_poll(struct wring_engine *engine);
  *  any more. Peers are not told. May be repeated. */
 void wring_engine_drop(struct wring_engine *engine, enum wring_status status);
 
-/** A collective is to end with that status, as soon as no job of it runs, and so are all steps that
- *  are posted later. What it has on the way to others goes on. */
-void wring_engine_cease(struct wring_engine *engine, struct wring_collective *collective,
+/** The collectives of a group are to end with that status, as soon as no job of each runs, and so
+ *  are all steps that are posted later. What they have on the way to others goes on. */
+void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
                         enum wring_status status);
+
+/** Of a group that has ceased: may something of ours still write into members' memory, puts that
+ *  were begun apart? */
+bool wring_engine_writes(const struct wring_engine *engine, const struct wring_cease *cease);
+
+/** Nor does a put of ours read any more. */
+bool wring_engine_is_quiet(const struct wring_engine *engine, const struct wring_cease *cease);
 
 /** Add what a sleeper must watch. */
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set);

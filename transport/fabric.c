@@ -127,6 +127,7 @@ static void on_event(struct wring_fabric *fabric, struct wring_peer *peer,
     } else if (fabric->state == WRING_FABRIC_WORKING) {
         if (event->kind == WRING_EVENT_ARRIVED) {
             wring_count(&fabric->bytes_received, event->bytes);
+            peer->arrivals++;
             fabric->handler.arrived(fabric->handler.arg, peer, event->imm, event->bytes);
         } else if (event->kind == WRING_EVENT_PUT_DONE) {
             fabric->handler.put_done(fabric->handler.arg, peer, event->cookie);
@@ -248,6 +249,7 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         return status;
     wring_put_window_begin(&peer->window, bytes);
     peer->sent_ns = fabric->tick_ns;
+    peer->puts++;
     wring_count(&fabric->bytes_sent, bytes);
     wring_count(&fabric->puts_sent, 1);
     return WRING_OK;

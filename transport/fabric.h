@@ -59,7 +59,8 @@ struct wring_peer {
     uint64_t heard_ns, sent_ns;
     struct wring_put_window window; /* where puts copy, of round `put_round` */
     uint64_t put_round;
-    bool put_copies;   /* its device's */
+    uint64_t puts, arrivals; /* over its connection: ours to it, and its to us */
+    bool put_copies;         /* its device's */
     bool beside;       /* runs on other cores of this machine than we: it needs none of ours */
     bool left;         /* said good-bye */
     bool acked;        /* heard our abort, or our good-bye */

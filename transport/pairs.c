@@ -6,12 +6,17 @@
 
 #include "transport/fabric_connect.h"
 
+#define QUIET_BYTES (sizeof(struct wring_group_key) + sizeof(uint64_t))
+
 /** One other member. */
 struct wring_pair {
     bool told;                   /* it knows our slots, */
     bool heard;                  /* and we know its own */
     bool owes;                   /* it is to be told, and there was no room */
-    bool owes_cease;             /* likewise, that we have aborted the group */
+    bool owes_cease;             /* likewise, that we have aborted the group, */
+    bool owes_quiet;             /* or that nothing of ours is under way any more in it */
+    bool quiet;                  /* it has said that of itself, … */
+    uint64_t puts;               /* … but for what arrives up to this one */
     struct wring_control *early; /* what it told before the group had formed here */
 };
 
@@ -151,32 +156,99 @@ enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member)
     return status == WRING_OK ? WRING_ERR_AGAIN : status;
 }
 
-/** A member that was lost needs to hear nothing. */
+/** A member that was lost needs to hear nothing. @return whether it is to be told again */
+static bool tell_of_cease(struct wring_fabric *fabric, struct wring_peer *peer,
+                          struct wring_control *control, const struct wring_group_key *key,
+                          uint64_t generation)
+{
+    control->kind = WRING_CONTROL_CEASE;
+    control->a = (uint32_t)generation;
+    control->b = (uint32_t)(generation >> 32);
+    memcpy(control->body, key->bytes, sizeof(key->bytes));
+    return wring_control_deliver(fabric, peer, control) == WRING_ERR_AGAIN;
+}
+
 static void tell_cease(struct wring_pairs *pairs, uint32_t member)
 {
-    struct wring_control control = {.kind = WRING_CONTROL_CEASE,
-                                    .a = (uint32_t)pairs->generation,
-                                    .b = (uint32_t)(pairs->generation >> 32),
-                                    .bytes = sizeof(pairs->key.bytes)};
-    memcpy(control.body, pairs->key.bytes, sizeof(pairs->key.bytes));
-    bool owes = wring_control_deliver(pairs->engine->fabric, peer_of(pairs, member), &control) ==
-                WRING_ERR_AGAIN;
+    struct wring_control control = {.bytes = sizeof(pairs->key.bytes)};
+    bool owes = tell_of_cease(pairs->engine->fabric, peer_of(pairs, member), &control, &pairs->key,
+                              pairs->generation);
     pairs->pair[member].owes_cease = owes;
     pairs->owes |= owes;
     pairs->engine->owes_pairs |= owes;
 }
 
-void wring_pairs_cease(struct wring_pairs *pairs)
+/** Nothing of ours writes any more but puts, of which so many have been made to that member. */
+static bool say_quiet(struct wring_fabric *fabric, struct wring_peer *peer,
+                      const struct wring_group_key *key, uint64_t generation, uint32_t aborted_by)
 {
-    for (uint32_t i = 0; i < pairs->collective->members.n; i++)
-        if (i != pairs->collective->members.me)
+    struct wring_control control = {.c = aborted_by + 1, .bytes = QUIET_BYTES};
+    wring_put_u64(control.body + sizeof(key->bytes), peer->puts);
+    return tell_of_cease(fabric, peer, &control, key, generation);
+}
+
+static void tell_quiet(struct wring_pairs *pairs)
+{
+    struct wring_fabric *fabric = pairs->engine->fabric;
+
+    pairs->engine->owes_pairs = true; /* unless all are told */
+    if (wring_engine_writes(pairs->engine, pairs->cease))
+        return;
+    pairs->owes_quiet = false;
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
+        struct wring_pair *pair = &pairs->pair[i];
+        if (pair->owes_quiet)
+            pair->owes_quiet = say_quiet(fabric, peer_of(pairs, i), &pairs->key, pairs->generation,
+                                         pairs->aborted_by);
+        pairs->owes_quiet |= pair->owes_quiet;
+    }
+}
+
+void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank)
+{
+    const struct wring_members *members = &pairs->collective->members;
+
+    pairs->aborted_by = rank;
+    for (uint32_t i = 0; i < members->n; i++) {
+        if (i == members->me)
+            continue;
+        if (rank == members->ranks[members->me])
             tell_cease(pairs, i);
+        pairs->pair[i].owes_quiet = true;
+    }
+    pairs->owes_quiet = true;
+    tell_quiet(pairs);
+}
+
+/** It closes its session, or has: nothing of it is under way. */
+static bool is_gone(const struct wring_peer *peer)
+{
+    return peer->state == WRING_PEER_GONE || (peer->state == WRING_PEER_NONE && peer->left);
+}
+
+bool wring_pairs_are_quiet(const struct wring_pairs *pairs)
+{
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
+        const struct wring_pair *pair = &pairs->pair[i];
+        const struct wring_peer *peer = peer_of(pairs, i);
+        if (i != pairs->collective->members.me && !is_gone(peer) &&
+            (!pair->quiet || peer->arrivals < pair->puts))
+            return false;
+    }
+    return true;
+}
+
+bool wring_pairs_have_ceased(const struct wring_pairs *pairs)
+{
+    return !pairs->owes_quiet && !pairs->owes && wring_pairs_are_quiet(pairs);
 }
 
 void wring_pairs_poll(struct wring_engine *engine)
 {
     engine->owes_pairs = false;
     for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
+        if (at->owes_quiet && engine->fabric->state == WRING_FABRIC_WORKING)
+            tell_quiet(at);
         if (!at->owes)
             continue;
         at->owes = false;
@@ -318,22 +390,35 @@ void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *pee
                              const struct wring_control *control)
 {
     struct words words = {.generation = control->a | (uint64_t)control->b << 32};
-    bool sound = control->bytes == sizeof(words.key.bytes) && words.generation > 0;
+    bool quiet = control->c > 0;
+    bool sound = control->bytes == (quiet ? QUIET_BYTES : sizeof(words.key.bytes)) &&
+                 words.generation > 0 && control->c <= engine->fabric->size;
     if (sound)
         memcpy(words.key.bytes, control->body, sizeof(words.key.bytes));
     struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
 
-    if (sound && pairs == NULL)
-        return; /* of a group that is gone */
-    if (!sound ||
-        wring_members_find(&pairs->collective->members, peer->rank) == pairs->collective->members.n)
+    if (sound && pairs == NULL) { /* of a group that is gone, so that nothing of it writes */
+        if (!quiet)
+            say_quiet(engine->fabric, peer, &words.key, words.generation, peer->rank);
+        return;
+    }
+    uint32_t member =
+        sound ? wring_members_find(&pairs->collective->members, peer->rank) : UINT32_MAX;
+    if (!sound || member == pairs->collective->members.n) {
         wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
                           "rank %" PRIu32 " sent a malformed word of a group that it aborted",
                           peer->rank);
-    else if (pairs->generation == 0)
-        pairs->early_cease = peer->rank + 1;
+        return;
+    }
+    uint32_t aborted_by = quiet ? control->c - 1 : peer->rank;
+    if (quiet) {
+        pairs->pair[member].quiet = true;
+        pairs->pair[member].puts = wring_get_u64(control->body + sizeof(words.key.bytes));
+    }
+    if (pairs->generation == 0)
+        pairs->early_cease = aborted_by + 1;
     else
-        pairs->ceased(pairs, peer->rank);
+        pairs->ceased(pairs, aborted_by);
 }
 
 void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards)

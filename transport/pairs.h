@@ -23,6 +23,7 @@ struct wring_pairs {
     size_t board_room;                             /* of a board, if there are to be any; 0: none */
     void (*made_board)(struct wring_pairs *pairs); /* collective->mapped is there */
     void (*ceased)(struct wring_pairs *pairs, uint32_t rank); /* that rank aborted the group */
+    struct wring_cease *cease;                                /* of its collectives */
     void *owner;
 
     uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
@@ -31,6 +32,8 @@ struct wring_pairs {
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
     bool owes;               /* an answer could not be sent yet */
+    bool owes_quiet;         /* nor the word that nothing of ours is under way any more */
+    uint32_t aborted_by;     /* once it has ceased: that rank */
     uint32_t early_cease;    /* + 1: a rank that aborted it before it had formed here; else 0 */
     atomic_uint given_up;    /* + 1: a rank that has not made the group, though we have; else 0 */
     struct wring_pairs *next;
@@ -53,8 +56,19 @@ enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member);
 void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
                        const struct wring_control *control);
 
-/** Tell all other members that we have aborted the group, which has formed. */
-void wring_pairs_cease(struct wring_pairs *pairs);
+/**
+ * The group, which has formed, was aborted by that rank, and its collectives have ceased: tell all
+ * other members so, if it was us; and each of them how many puts of ours are on the way to it, once
+ * nothing else of ours writes into members' memory.
+ */
+void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank);
+
+/** After that: nothing of another member's writes into our memory any more, all of them have said
+ *  so, or left, and what they had put is here. */
+bool wring_pairs_are_quiet(const struct wring_pairs *pairs);
+
+/** And we have told all of them. */
+bool wring_pairs_have_ceased(const struct wring_pairs *pairs);
 
 /** A control message of kind CEASE. It may fail the job. */
 void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *peer,

@@ -7,6 +7,9 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
 
 #define WRING_MODULE "commit"
 
@@ -154,11 +157,46 @@ static bool any_under_way(const struct wring_session *session)
     return false;
 }
 
+enum wring_status wring_commit_check_groups(const struct wring_session *session)
+{
+    char name[WRING_TEXT_SHORT];
+
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        if (!wring_bucket_is_ceased(at))
+            continue;
+        wring_error(&session->log,
+                    "bucket '%s' is of a group that rank %u aborted: drop it, and all of that "
+                    "group's",
+                    wring_text_short(at->name, name), atomic_load(&at->group->aborted_by) - 1);
+        return WRING_ERR_CANCELLED;
+    }
+    return WRING_OK;
+}
+
+/** Of groups that were aborted: late pieces come into slots that the commit gives to others. */
+static bool any_is_late(const struct wring_session *session)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (wring_bucket_is_ceased(at) && !wring_pairs_have_ceased(&at->group->pairs))
+            return true;
+    return false;
+}
+
 enum wring_status wring_commit_take_back(struct wring_session *session)
 {
+    const struct timespec pause = {0, WRING_NS_PER_MS / 4};
+    uint64_t until_ns = wring_deadline_in(session->config.join_timeout_ns);
     enum wring_status status = WRING_ERR_BUSY;
+
     wring_progress_lock(session->progress);
-    if (wring_engine_idle(session->engine) && !any_under_way(session)) {
+    while (any_is_late(session) && wring_session_check(session) == WRING_OK &&
+           wring_now_ns() < until_ns) {
+        wring_engine_poll(session->engine);
+        wring_progress_unlock(session->progress);
+        nanosleep(&pause, NULL);
+        wring_progress_lock(session->progress);
+    }
+    if (wring_engine_idle(session->engine) && !any_under_way(session) && !any_is_late(session)) {
         wring_commit_undo(session);
         wring_legs_remove(session);
         status = WRING_OK;

@@ -15,8 +15,13 @@ enum wring_status wring_commit_compare(struct wring_session *session);
 /** Undo the last commit: channels, slots, imported memory. The engine is locked and idle. */
 void wring_commit_undo(struct wring_session *session);
 
+/** Is every bucket of a group that works? Local. Errors: WRING_ERR_CANCELLED (a group was aborted),
+ *  logged. */
+enum wring_status wring_commit_check_groups(const struct wring_session *session);
+
 /** The last commit is taken back: no bucket has channels until the next one. Those that travel as
- * one still do. Local. Errors: WRING_ERR_BUSY (something is under way). */
+ * one still do. Local; of a group that was aborted it waits for the other members' last pieces.
+ * Errors: WRING_ERR_BUSY (something is under way). */
 enum wring_status wring_commit_take_back(struct wring_session *session);
 
 /** Buckets that were dropped are gone. The commit is taken back, and none travels with others. */

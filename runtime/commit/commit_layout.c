@@ -54,6 +54,7 @@ static void fill_leg(struct wring_bucket *leg)
     const struct wring_bucket *whole = leg->whole;
 
     collective->whole = &leg->whole->collective;
+    collective->cease = &whole->group->cease;
     collective->first = leg->first;
     collective->rows = whole->rows;
     collective->columns = whole->columns;
@@ -86,6 +87,7 @@ static void fill_collective(struct wring_bucket *bucket)
                   !wring_block_sendable(session->fabric, bucket->block);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
+        .cease = &bucket->group->cease,
         .lane = bucket->lane,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),

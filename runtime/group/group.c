@@ -367,6 +367,8 @@ static bool is_used(struct wring_group *group)
     pthread_mutex_lock(&group->mutex);
     bool used = group->held != NULL;
     pthread_mutex_unlock(&group->mutex);
+    if (atomic_load(&group->aborted_by) != 0) /* late pieces still come into its slots */
+        used |= !wring_pairs_have_ceased(&group->pairs);
     for (size_t i = 0; i < 2; i++)
         for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
             used |= at->group == group || (at->whole != NULL && at->whole->group == group);

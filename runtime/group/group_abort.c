@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group whose calls end now, on all of its members; and calls that are given up by that. */
+/* A group whose calls and steps end now, on all of its members; buckets that are given up by that.
+ */
 #include "runtime/group/group_abort.h"
 
 #include <inttypes.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "runtime/bucket.h"
+#include "runtime/buffer.h"
 #include "runtime/request.h"
 #include "runtime/result.h"
 
@@ -23,37 +26,42 @@ void wring_group_cease(struct wring_group *group, uint32_t rank)
         wring_warn(&session->log, "rank %" PRIu32 " aborted a group of %" PRIu32 " ranks", rank,
                    group->members.n);
     wring_requests_cease(group);
-    wring_engine_cease(session->engine, &group->collective, WRING_ERR_CANCELLED);
+    wring_engine_cease(session->engine, &group->cease, WRING_ERR_CANCELLED);
+    wring_pairs_cease(&group->pairs, rank);
 }
 
-/** End all, and tell the others. The engine is locked. */
+/** End all, and tell the others. */
 static void cease_all(struct wring_group *group)
 {
-    bool first = atomic_load(&group->aborted_by) == 0;
-    wring_group_cease(group, group->session->rank);
-    if (first)
-        wring_pairs_cease(&group->pairs);
-    wring_engine_poll(group->session->engine);
+    struct wring_session *session = group->session;
+
+    wring_progress_lock(session->progress);
+    wring_group_cease(group, session->rank);
+    wring_engine_poll(session->engine);
+    wring_progress_unlock(session->progress);
 }
 
-/** No job and no put of its calls uses anybody's memory. */
-static bool is_quiet(struct wring_group *group)
+/** No job and no put of ours uses anybody's memory; nor does another member, if `others`. */
+static bool is_quiet(struct wring_group *group, bool others)
 {
-    struct wring_progress *progress = group->session->progress;
-    wring_progress_lock(progress);
-    wring_engine_poll(group->session->engine);
-    bool quiet = wring_collective_is_quiet(&group->collective);
-    wring_progress_unlock(progress);
+    struct wring_session *session = group->session;
+
+    wring_progress_lock(session->progress);
+    wring_engine_poll(session->engine);
+    bool quiet = wring_engine_is_quiet(session->engine, &group->cease) &&
+                 (!others || wring_pairs_are_quiet(&group->pairs));
+    wring_progress_unlock(session->progress);
     return quiet;
 }
 
-/** @return WRING_ERR_BUSY: a peer does not take what is on its way to it */
-static enum wring_status await_quiet(struct wring_group *group)
+/** @return WRING_ERR_BUSY: a peer does not take what is on its way to it, or does not say that it
+ *  has let go */
+static enum wring_status await_quiet(struct wring_group *group, bool others)
 {
     const struct timespec pause = {0, WRING_NS_PER_MS / 4};
     uint64_t until_ns = wring_deadline_in(QUIET_NS);
 
-    while (!is_quiet(group)) {
+    while (!is_quiet(group, others)) {
         if (wring_now_ns() >= until_ns)
             return WRING_ERR_BUSY;
         nanosleep(&pause, NULL);
@@ -61,20 +69,64 @@ static enum wring_status await_quiet(struct wring_group *group)
     return WRING_OK;
 }
 
-enum wring_status wring_group_abort_inside(struct wring_group *group)
+enum wring_status wring_group_abort_calls(struct wring_group *group)
+{
+    cease_all(group);
+    enum wring_status status = await_quiet(group, false);
+    wring_session_call_back(group->session);
+    return status;
+}
+
+/** Of a bucket of a group that has ceased. */
+static enum wring_status end_step(struct wring_bucket *bucket)
+{
+    bool left = !wring_bucket_end_ceased(bucket);
+    if (!left && bucket->joined != NULL)
+        bucket->ops->take(bucket); /* before it is the caller's */
+    return left ? WRING_ERR_BUSY : WRING_OK;
+}
+
+static bool is_committed(const struct wring_bucket *bucket, const struct wring_group *group)
+{
+    return bucket->group == group && bucket->committed && bucket->whole == NULL;
+}
+
+/** What its buckets have under way ends. @return WRING_ERR_BUSY: not all of it has */
+static enum wring_status end_steps(struct wring_group *group)
 {
     struct wring_session *session = group->session;
+    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    enum wring_status status = WRING_OK;
 
-    if (atomic_load(&group->n_buckets) > 0) {
-        wring_error(&session->log, "a group that has buckets cannot be aborted alone: abort the "
-                                   "session, or make the calls in a group of their own");
-        return WRING_ERR_UNSUPPORTED;
-    }
-    wring_progress_lock(session->progress);
+    for (size_t i = 0; i < 2; i++)
+        for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            if (is_committed(at, group) && end_step(at) != WRING_OK)
+                status = WRING_ERR_BUSY;
+    return status;
+}
+
+static void keep_data(struct wring_group *group)
+{
+    struct wring_session *session = group->session;
+    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+
+    for (size_t i = 0; i < 2; i++)
+        for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
+            if (is_committed(at, group))
+                wring_buffer_keep(session, at->data);
+}
+
+static enum wring_status abort_inside(struct wring_group *group)
+{
+    bool buckets = atomic_load(&group->n_buckets) > 0;
+
     cease_all(group);
-    wring_progress_unlock(session->progress);
-    enum wring_status status = await_quiet(group);
-    wring_session_call_back(session);
+    enum wring_status status = buckets ? end_steps(group) : WRING_OK;
+    if (status == WRING_OK)
+        status = await_quiet(group, buckets);
+    if (buckets && status == WRING_ERR_BUSY)
+        keep_data(group);
+    wring_session_call_back(group->session);
     return status;
 }
 
@@ -84,5 +136,30 @@ enum wring_status wring_group_abort(struct wring_group *group)
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, wring_group_abort_inside(group));
+    return wring_session_leave(session, abort_inside(group));
+}
+
+static enum wring_status cancel_bucket(struct wring_bucket *bucket)
+{
+    struct wring_group *group = bucket->group;
+
+    if (!wring_bucket_is_ceased(bucket) && !wring_bucket_under_way(bucket))
+        return WRING_OK;
+    cease_all(group);
+    enum wring_status status = end_step(bucket);
+    if (status == WRING_OK)
+        status = await_quiet(group, true);
+    if (status == WRING_ERR_BUSY)
+        wring_buffer_keep(group->session, bucket->data);
+    wring_session_call_back(group->session);
+    return status;
+}
+
+enum wring_status wring_bucket_cancel(struct wring_bucket *bucket)
+{
+    struct wring_session *session = bucket->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, cancel_bucket(bucket));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The early end of a group's calls. */
+/** The early end of a group's calls and steps. */
 #ifndef WRING_RUNTIME_GROUP_ABORT_H
 #define WRING_RUNTIME_GROUP_ABORT_H
 
@@ -9,7 +9,7 @@
  *  locked. */
 void wring_group_cease(struct wring_group *group, uint32_t rank);
 
-/** As wring_group_abort(), by a caller that is inside. */
-enum wring_status wring_group_abort_inside(struct wring_group *group);
+/** As wring_group_abort(), by a caller that is inside, and asks for memory of calls alone. */
+enum wring_status wring_group_abort_calls(struct wring_group *group);
 
 #endif

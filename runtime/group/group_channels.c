@@ -75,6 +75,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
 
     group->collective = (struct wring_collective){
         .engine = session->engine,
+        .cease = &group->cease,
         .label = wring_trace_label(session->trace, "immediate"),
         .members = group->members,
         .seed = session->seed,
@@ -94,6 +95,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     group->pairs.board_room = board_room(group);
     group->pairs.made_board = list_board;
     group->pairs.ceased = on_ceased;
+    group->pairs.cease = &group->cease;
     group->pairs.owner = group;
     enum wring_status status = make_channel(group, &group->scatter, window);
     if (status == WRING_OK)

@@ -29,6 +29,22 @@ static enum wring_status status_of(const struct wring_bucket *bucket)
                                                    memory_order_acquire);
 }
 
+/** Why a step that its mates have not joined will not go out; WRING_OK: it may. */
+static enum wring_status check_unsent(const struct wring_bucket *bucket)
+{
+    enum wring_status failed = wring_session_check(bucket->session);
+    return failed == WRING_OK && wring_bucket_is_ceased(bucket) ? WRING_ERR_CANCELLED : failed;
+}
+
+/** It has ended as that says. @return how */
+static enum wring_status end_unsent(struct wring_bucket *bucket)
+{
+    enum wring_status failed = check_unsent(bucket);
+    if (failed == WRING_ERR_CANCELLED && wring_bucket_is_ceased(bucket))
+        set_status(bucket, failed);
+    return failed;
+}
+
 /** Is its step under way as far as its mates have been posted? */
 static bool is_sent(const struct wring_bucket *bucket)
 {
@@ -131,8 +147,7 @@ static bool is_left(struct wring_bucket *bucket)
 {
     if (status_of(bucket) != WRING_ERR_AGAIN)
         return false;
-    return is_sent(bucket) ? carrier_is_left(bucket->joined)
-                           : wring_session_check(bucket->session) == WRING_OK;
+    return is_sent(bucket) ? carrier_is_left(bucket->joined) : check_unsent(bucket) == WRING_OK;
 }
 
 static bool is_unsent(const struct wring_bucket *bucket)
@@ -158,7 +173,7 @@ static void take_part(struct wring_bucket *bucket)
 static enum wring_status take(struct wring_bucket *bucket)
 {
     if (status_of(bucket) == WRING_ERR_AGAIN && !is_sent(bucket))
-        return wring_session_check(bucket->session);
+        return end_unsent(bucket);
     while (status_of(bucket) == WRING_ERR_AGAIN) {
         if (atomic_exchange_explicit(&bucket->taking, true, memory_order_acquire)) {
             sched_yield();
@@ -175,7 +190,8 @@ static enum wring_status test(struct wring_bucket *bucket)
 {
     if (status_of(bucket) != WRING_ERR_AGAIN)
         return status_of(bucket);
-    enum wring_status failed = wring_session_check(bucket->session);
+    enum wring_status failed =
+        is_sent(bucket) ? wring_session_check(bucket->session) : end_unsent(bucket);
     if (failed != WRING_OK)
         return failed;
     if (!is_sent(bucket) || test_carrier(bucket->joined) == WRING_ERR_AGAIN)
@@ -210,7 +226,8 @@ static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     if (status_of(bucket) != WRING_ERR_AGAIN)
         return status_of(bucket);
-    enum wring_status failed = wring_session_check(bucket->session);
+    enum wring_status failed =
+        is_sent(bucket) ? wring_session_check(bucket->session) : end_unsent(bucket);
     if (failed != WRING_OK)
         return failed;
     if (is_unsent(bucket)) {

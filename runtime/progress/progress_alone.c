@@ -48,7 +48,7 @@ bool wring_progress_hold(struct wring_progress *progress)
 
 bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
 {
-    if (collective->ceased != WRING_OK || !wring_mapped_begin(collective)) {
+    if (wring_collective_ceased(collective) != WRING_OK || !wring_mapped_begin(collective)) {
         wring_engine_post(progress->engine, collective);
         return false;
     }

@@ -17,7 +17,9 @@
  * could. */
 static enum wring_status arrange(struct wring_session *session)
 {
-    enum wring_status status = wring_autoplan_settle(session);
+    enum wring_status status = wring_commit_check_groups(session);
+    if (status == WRING_OK)
+        status = wring_autoplan_settle(session);
     if (status == WRING_OK)
         status = wring_plan_apply(session);
     if (status == WRING_OK)

@@ -132,10 +132,21 @@ struct wring_steps_cost {
     uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
 };
 
+/**
+ * An early end of all collectives of a group, and who still writes into members' memory past the
+ * engine. `status` is set first and `writing` looked at after it, by who ends; by who writes, the
+ * other way round.
+ */
+struct wring_cease {
+    atomic_int status;   /* how all steps end from now on; WRING_OK: as they do */
+    atomic_uint writing; /* threads of ours */
+};
+
 struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
-    struct wring_lane *lane; /* who runs its jobs; NULL: the engine's first one */
+    struct wring_cease *cease; /* of its group, borrowed; NULL: its steps end by themselves alone */
+    struct wring_lane *lane;   /* who runs its jobs; NULL: the engine's first one */
     struct wring_members members;
     uint32_t bucket;  /* id */
     uint32_t label;   /* its name in the trace */
@@ -174,9 +185,8 @@ struct wring_collective {
     bool waiting; /* it was seen to */
     bool timed;   /* this step is: to read clocks takes as long as a small exchange */
     uint64_t step;
-    enum wring_status ceased; /* how all steps end from now on; WRING_OK: as they do */
-    uint64_t ended;           /* the last one as so many-eth of the engine; 0: past the engine */
-    uint64_t started_ns;      /* if it is not timed, when it was first seen to wait; 0: not yet */
+    uint64_t ended;      /* the last one as so many-eth of the engine; 0: past the engine */
+    uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_steps_cost cost;
     struct wring_measured measured;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
@@ -215,6 +225,14 @@ static inline struct wring_collective *wring_collective_whole(struct wring_colle
 
 /** One that was timed has ended. */
 void wring_collective_add_cost(struct wring_collective *collective);
+
+/** How its steps end from now on, where they are to end early; else WRING_OK. */
+static inline enum wring_status wring_collective_ceased(const struct wring_collective *collective)
+{
+    return collective->cease != NULL ? (enum wring_status)atomic_load_explicit(
+                                           &collective->cease->status, memory_order_relaxed)
+                                     : WRING_OK;
+}
 
 /** Does its work go past the engine, for the most part? */
 static inline bool wring_collective_is_mapped(const struct wring_collective *collective)

@@ -29,22 +29,17 @@ void wring_mapped_open(struct wring_mapped *mapped)
     atomic_store_explicit(&mapped->own->shard, open, memory_order_relaxed);
 }
 
-/** Everybody has said that its data is ready, and nobody has come for this shard. */
-static bool is_open(const struct wring_mapped *mapped, const struct wring_mapped_shard *shard)
+/** The state of a shard of this round that nobody has come for. */
+static uint64_t open_state(const struct wring_mapped *mapped)
 {
-    return shard->bytes > 0 && atomic_load_explicit(&shard->board->shard, memory_order_relaxed) ==
-                                   (mapped->round << WRING_SHARD_BITS | WRING_SHARD_OPEN);
+    return mapped->round << WRING_SHARD_BITS | WRING_SHARD_OPEN;
 }
 
-/** Nobody else sums it then. */
-static bool claim(const struct wring_mapped *mapped, const struct wring_mapped_shard *shard)
+/** Everybody has said that its data is ready, and nobody has come for this shard. */
+static bool is_open(const struct wring_mapped_shard *shard, uint64_t open)
 {
-    uint64_t open = mapped->round << WRING_SHARD_BITS | WRING_SHARD_OPEN;
-    uint64_t ours = open + mapped->members.me + 1;
-
-    return is_open(mapped, shard) &&
-           atomic_compare_exchange_strong_explicit(&shard->board->shard, &open, ours,
-                                                   memory_order_acq_rel, memory_order_relaxed);
+    return shard->bytes > 0 &&
+           atomic_load_explicit(&shard->board->shard, memory_order_relaxed) == open;
 }
 
 static void sum_up(struct wring_collective *collective, const struct wring_mapped_shard *shard)
@@ -75,26 +70,46 @@ static bool is_near(const struct wring_mapped *mapped, uint32_t i)
                                    atomic_load_explicit(&mapped->own->core, memory_order_relaxed));
 }
 
+/** Unless somebody else comes first, or the group's steps have ended: who ends them waits until we
+ *  have written. @return whether we have */
+static bool sum_one(struct wring_collective *collective, const struct wring_mapped_shard *shard,
+                    uint64_t open)
+{
+    struct wring_cease *cease = collective->cease;
+    uint64_t ours = open + collective->mapped->members.me + 1;
+
+    if (cease != NULL)
+        atomic_fetch_add(&cease->writing, 1);
+    bool claimed =
+        (cease == NULL || atomic_load(&cease->status) == WRING_OK) &&
+        atomic_compare_exchange_strong_explicit(&shard->board->shard, &open, ours,
+                                                memory_order_acq_rel, memory_order_relaxed);
+    if (claimed)
+        sum_up(collective, shard);
+    if (cease != NULL)
+        atomic_fetch_sub_explicit(&cease->writing, 1, memory_order_release);
+    return claimed;
+}
+
 /** @param near  none but these @return whether there was one */
 static bool sum_open(struct wring_collective *collective, bool near)
 {
     const struct wring_mapped *mapped = collective->mapped;
+    uint64_t open = open_state(mapped);
     bool any = false;
 
     for (uint32_t i = 0; i < mapped->members.n; i++) {
         const struct wring_mapped_shard *shard = &mapped->shards[i];
-        if ((near && !is_near(mapped, i)) || !claim(mapped, shard))
-            continue;
-        sum_up(collective, shard);
-        any = true;
+        if ((!near || is_near(mapped, i)) && is_open(shard, open))
+            any |= sum_one(collective, shard, open);
     }
     return any;
 }
 
-static bool any_is_open(const struct wring_mapped *mapped)
+static bool any_is_open(const struct wring_mapped *mapped, uint64_t open)
 {
     for (uint32_t i = 1; i < mapped->members.n; i++)
-        if (is_open(mapped, &mapped->shards[i]))
+        if (is_open(&mapped->shards[i], open))
             return true;
     return false;
 }
@@ -104,11 +119,12 @@ static bool any_is_open(const struct wring_mapped *mapped)
 static bool await_owners(const struct wring_mapped *mapped)
 {
     int look = mapped->crowded ? LOOKS : 0;
-    bool open;
+    uint64_t open = open_state(mapped);
+    bool any;
 
-    while ((open = any_is_open(mapped)) && look++ < LOOKS)
+    while ((any = any_is_open(mapped, open)) && look++ < LOOKS)
         wring_spin_pause();
-    return open;
+    return any;
 }
 
 bool wring_mapped_sum_shards(struct wring_collective *collective)

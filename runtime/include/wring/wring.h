@@ -407,6 +407,22 @@ enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
                                  uint64_t timeout_ns, size_t *index, struct wring_result *result);
 
 /**
+ * Give up a bucket's step. If one is under way, as far as is known, the bucket's group is aborted
+ * (wring_group_abort()), because the other members would wait for it; the step ends with
+ * WRING_ERR_CANCELLED. Of a bucket whose group was aborted before, by any member, it tells whether
+ * the bucket's data is the caller's.
+ *
+ * @return WRING_OK: the data is the caller's, and no byte of it changes any more. WRING_ERR_BUSY: a
+ * peer has not said within 50 ms that it writes nothing more into it. The data then stays until the
+ * session is closed, or until the same call succeeds; wring_buffer_free() leaves memory of
+ * wring_buffer_alloc() there until the session is closed. Also WRING_ERR_CLOSED
+ *
+ * Threads: one call at a time for a bucket, but beside a test or wait of another thread, which
+ * returns by that; also inside a callback. Not beside setup calls.
+ */
+enum wring_status wring_bucket_cancel(struct wring_bucket *bucket);
+
+/**
  * Take a bucket back, before the next commit: that one no longer has it, and the bucket is gone.
  * Its data may be freed after that commit. Every rank of its group drops it, or the commit fails.
  * Errors: WRING_ERR_BUSY (under way).
@@ -448,20 +464,21 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
 void wring_group_destroy(struct wring_group *group);
 
 /**
- * End all collective calls of a group, on all of its members: requests that are under way or wait
- * for their turn end with WRING_ERR_CANCELLED, and so do all later calls of the group. Sends and
- * receives that are under way are left alone. Only
- * wring_group_destroy() is of use then. The session and its other groups go on. The other members
- * hear of it at once.
+ * End all collective calls and bucket steps of a group, on all of its members: what is under way or
+ * waits for its turn ends with WRING_ERR_CANCELLED, and so do all later calls and posts. Sends and
+ * receives are left alone. The group's buckets can only be dropped then, which
+ * wring_session_commit() waits for, and the group destroyed. The session and its other groups go
+ * on.
  *
- * A group that has buckets cannot be aborted alone; wring_session_abort() ends these, too.
+ * @return WRING_OK: nothing of wring's reads or writes the memory of its calls and buckets any
+ * more, on any rank. WRING_ERR_BUSY: a peer has not taken within 50 ms what is on its way to it,
+ * or, where the group has buckets, has not said within that time that it writes nothing more.
+ * Memory of its buckets, and of the calls that were under way, then stays until the session is
+ * closed, or until the same call succeeds; wring_buffer_free() leaves it there. Other members find
+ * out how it is there by the same call. Also WRING_ERR_CLOSED
  *
- * @return WRING_OK: nothing of wring's reads or writes the memory of its calls any more.
- * WRING_ERR_BUSY: a peer has not taken within 50 ms what is on its way to it; memory of the calls
- * that were under way stays until the session is closed. Other members find out how it is there by
- * the same call. Also WRING_ERR_UNSUPPORTED (it has buckets), WRING_ERR_CLOSED
- *
- * Threads: safe, also inside a callback and beside waits of other threads, which give way.
+ * Threads: safe, also inside a callback and beside posts, tests and waits of other threads, which
+ * give way; of a group that has buckets not beside setup calls.
  */
 enum wring_status wring_group_abort(struct wring_group *group);
 
