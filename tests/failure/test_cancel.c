@@ -103,6 +103,85 @@ static int run(struct procs_rank *rank, void *arg)
     return code;
 }
 
+/* ---- a bucket ---- */
+
+static struct wring_bucket *make_bucket(struct wring_session *session, float **data)
+{
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket;
+    const uint32_t both[] = {0, 1};
+    void *memory;
+
+    if (wring_buffer_alloc(session, ELEMS * sizeof(**data), &memory) != WRING_OK ||
+        wring_group_create(wring_session_world(session), both, 2, 1, WRING_FOREVER,
+                           &params.group) != WRING_OK)
+        return NULL;
+    *data = params.data = memory;
+    params.name = "large";
+    params.elems = ELEMS;
+    if (wring_bucket_register(session, &params, &bucket) != WRING_OK ||
+        wring_session_commit(session) != WRING_OK || wring_bucket_post(bucket) != WRING_OK ||
+        wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL) != WRING_OK)
+        return NULL;
+    return bucket;
+}
+
+/** One whose peer stands still, and may write into its data once it goes on. */
+static int cancel_bucket(struct procs_rank *rank, struct wring_session *session,
+                         struct wring_bucket *bucket, float *data)
+{
+    if (wring_bucket_post(bucket) != WRING_OK)
+        return 4;
+    pause_ms(100);
+    uint64_t began_ns = wring_now_ns();
+    enum wring_status status = wring_bucket_cancel(bucket);
+    double ms = (double)(wring_now_ns() - began_ns) / 1e6;
+    procs_say(rank, "cancel: %s, %s", wring_status_text(status), ms < 10000 ? "in time" : "late");
+    printf("bucket of 64 MiB, peer stopped: %s after %.1f ms\n", wring_status_text(status), ms);
+    if (status == WRING_ERR_BUSY) { /* it is there nevertheless, whatever the peer writes */
+        wring_buffer_free(session, data);
+        pause_ms(1000);
+        memset(data, PATTERN, ELEMS * sizeof(*data));
+        for (int i = 0; i < 1000 && status == WRING_ERR_BUSY; i++)
+            status = wring_bucket_cancel(bucket);
+        procs_say(rank, "later: %s", wring_status_text(status));
+    }
+    look(rank, (unsigned char *)data, ELEMS * sizeof(*data));
+    status = wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL);
+    procs_say(rank, "wait: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+static int stop_in_step(struct procs_rank *rank, struct wring_session *session,
+                        struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post(bucket);
+    if (status == WRING_OK) {
+        pause_ms(1);
+        kill(getpid(), SIGSTOP);
+        status = wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL);
+    }
+    procs_say(rank, "peer: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+static int run_bucket(struct procs_rank *rank, void *arg)
+{
+    struct wring_session *session;
+    float *data = NULL;
+    (void)arg;
+
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    struct wring_bucket *bucket = make_bucket(session, &data);
+    if (bucket == NULL)
+        return 3;
+    return rank->rank == 0 ? cancel_bucket(rank, session, bucket, data)
+                           : stop_in_step(rank, session, bucket);
+}
+
 /** The peer goes on in the midst of the look. */
 static void wake(const struct procs_job *job)
 {
@@ -124,6 +203,24 @@ static void run_over(const char *provider)
     CHECK(ours || busy, "%s: %s", provider, job.texts[0]);
     CHECK(strstr(job.texts[0], "wait: cancelled") != NULL, "%s: %s", provider, job.texts[0]);
     CHECK(strstr(job.texts[1], "peer: cancelled") != NULL, "%s: %s", provider, job.texts[1]);
+}
+
+static void a_bucket_is_given_up(void)
+{
+    static const char *const ways[] = {"WRING_PROVIDER=shm", "WRING_PROVIDER=tcp"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *settings[] = {ways[i], NULL};
+        struct procs_job job = {
+            .ranks = 2, .settings = settings, .run = run_bucket, .meddle = wake};
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", ways[i]);
+        CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", ways[i], job.codes[0],
+              job.codes[1]);
+        bool ours = strstr(job.texts[0], "cancel: success, in time") != NULL;
+        bool busy = strstr(job.texts[0], "cancel: object in use, in time") != NULL &&
+                    strstr(job.texts[0], "later: success") != NULL;
+        CHECK((ours || busy) && strstr(job.texts[0], "no byte has changed") != NULL, "%s: %s",
+              ways[i], job.texts[0]);
+    }
 }
 
 static void a_stopped_peer_writes_nothing_more(void)
@@ -282,6 +379,7 @@ static void messages_are_given_up(void)
 
 static const struct wring_test_case cases[] = {
     {"messages_are_given_up", messages_are_given_up},
+    {"a_bucket_is_given_up", a_bucket_is_given_up},
     {"a_stopped_peer_writes_nothing_more", a_stopped_peer_writes_nothing_more},
     {0},
 };
