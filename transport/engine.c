@@ -52,6 +52,7 @@ void wring_engine_destroy(struct wring_engine *engine)
     if (engine == NULL)
         return;
     wring_formations_finish(&engine->formations);
+    wring_pairs_forget(engine);
     free(engine->channels);
     free(engine);
 }

@@ -46,7 +46,9 @@ struct wring_engine {
 
     struct wring_formations formations; /* groups that come about */
     struct wring_pairs *pairs;          /* of all groups */
-    bool owes_pairs;                    /* some could not be told of */
+    struct wring_pairs_answer *answers; /* [n_answers], of groups that are gone, not sent yet */
+    uint32_t n_answers;
+    bool owes_pairs; /* some of all that could not be told */
 
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */
     atomic_bool talks; /* a message was posted, or came, at some time: it is to be polled */

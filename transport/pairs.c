@@ -7,6 +7,15 @@
 #include "transport/fabric_connect.h"
 
 #define QUIET_BYTES (sizeof(struct wring_group_key) + sizeof(uint64_t))
+#define ANSWERS_MAX 4096 /* far more than anybody has groups that end at the same time */
+
+/** To a member that aborted a group which is gone here: there was no room for it so far. */
+struct wring_pairs_answer {
+    struct wring_pairs_answer *next;
+    struct wring_peer *peer;
+    struct wring_group_key key;
+    uint64_t generation;
+};
 
 /** One other member. */
 struct wring_pair {
@@ -17,7 +26,10 @@ struct wring_pair {
     bool owes_quiet;             /* or that nothing of ours is under way any more in it */
     bool quiet;                  /* it has said that of itself, … */
     uint64_t puts;               /* … but for what arrives up to this one */
-    struct wring_control *early; /* what it told before the group had formed here */
+    struct wring_control *early; /* what it told before the group had formed here; */
+    uint64_t ceased;             /* of which generation it said so then that it was aborted, … */
+    uint32_t ceased_by;          /* … by whom, */
+    bool asked;                  /* and whether it awaits our word of that */
 };
 
 static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t member)
@@ -39,6 +51,8 @@ enum wring_status wring_pairs_add(struct wring_pairs *pairs)
     return WRING_OK;
 }
 
+static void forget_cease(struct wring_pairs *pairs, uint32_t member);
+
 void wring_pairs_finish(struct wring_pairs *pairs)
 {
     if (pairs->pair == NULL)
@@ -47,8 +61,11 @@ void wring_pairs_finish(struct wring_pairs *pairs)
     while (*at != pairs)
         at = &(*at)->next;
     *at = pairs->next;
-    for (uint32_t i = 0; i < pairs->collective->members.n; i++)
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
+        if (pairs->generation == 0 && pairs->pair[i].ceased != 0)
+            forget_cease(pairs, i); /* it never forms */
         free(pairs->pair[i].early);
+    }
     free(pairs->pair);
     pairs->pair = NULL;
     wring_imports_finish(&pairs->imports);
@@ -187,6 +204,71 @@ static bool say_quiet(struct wring_fabric *fabric, struct wring_peer *peer,
     return tell_of_cease(fabric, peer, &control, key, generation);
 }
 
+static bool is_kept(const struct wring_engine *engine, const struct wring_pairs_answer *answer)
+{
+    const struct wring_pairs_answer *at = engine->answers;
+    while (at != NULL && (at->peer != answer->peer || at->generation != answer->generation ||
+                          !wring_group_key_equal(&at->key, &answer->key)))
+        at = at->next;
+    return at != NULL;
+}
+
+static void keep_answer(struct wring_engine *engine, const struct wring_pairs_answer *answer)
+{
+    struct wring_pairs_answer *kept = NULL;
+
+    engine->owes_pairs = true;
+    if (is_kept(engine, answer))
+        return;
+    if (engine->n_answers < ANSWERS_MAX)
+        kept = malloc(sizeof(*kept));
+    if (kept == NULL) {
+        wring_fabric_fail(engine->fabric, WRING_ERR_NO_MEMORY, (int32_t)answer->peer->rank,
+                          "rank %" PRIu32 " takes no word of groups that it aborted, and there is "
+                          "no room to keep more of it",
+                          answer->peer->rank);
+        return;
+    }
+    *kept = *answer;
+    kept->next = engine->answers;
+    engine->answers = kept;
+    engine->n_answers++;
+}
+
+/** Of a group that is not here: nothing of it writes. */
+static void answer(struct wring_engine *engine, struct wring_peer *peer,
+                   const struct wring_group_key *key, uint64_t generation)
+{
+    if (say_quiet(engine->fabric, peer, key, generation, peer->rank))
+        keep_answer(engine, &(struct wring_pairs_answer){NULL, peer, *key, generation});
+}
+
+/** Once more, those that there was no room for. */
+static void answer_again(struct wring_engine *engine)
+{
+    struct wring_pairs_answer *answers = engine->answers;
+
+    engine->answers = NULL;
+    engine->n_answers = 0;
+    while (answers != NULL) {
+        struct wring_pairs_answer *at = answers;
+        answers = at->next;
+        if (engine->fabric->state == WRING_FABRIC_WORKING)
+            answer(engine, at->peer, &at->key, at->generation);
+        free(at);
+    }
+}
+
+void wring_pairs_forget(struct wring_engine *engine)
+{
+    while (engine->answers != NULL) {
+        struct wring_pairs_answer *at = engine->answers;
+        engine->answers = at->next;
+        free(at);
+    }
+    engine->n_answers = 0;
+}
+
 static void tell_quiet(struct wring_pairs *pairs)
 {
     struct wring_fabric *fabric = pairs->engine->fabric;
@@ -200,6 +282,7 @@ static void tell_quiet(struct wring_pairs *pairs)
         if (pair->owes_quiet)
             pair->owes_quiet = say_quiet(fabric, peer_of(pairs, i), &pairs->key, pairs->generation,
                                          pairs->aborted_by);
+        pair->owes_cease &= pair->owes_quiet; /* the one says the other */
         pairs->owes_quiet |= pair->owes_quiet;
     }
 }
@@ -246,6 +329,7 @@ bool wring_pairs_have_ceased(const struct wring_pairs *pairs)
 void wring_pairs_poll(struct wring_engine *engine)
 {
     engine->owes_pairs = false;
+    answer_again(engine);
     for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
         if (at->owes_quiet && engine->fabric->state == WRING_FABRIC_WORKING)
             tell_quiet(at);
@@ -386,6 +470,29 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
         hear(pairs, member, &words);
 }
 
+/** What it said before the group had formed here was of another one of that key. */
+static void forget_cease(struct wring_pairs *pairs, uint32_t member)
+{
+    struct wring_pair *pair = &pairs->pair[member];
+
+    if (pair->asked && pairs->engine->fabric->state == WRING_FABRIC_WORKING)
+        answer(pairs->engine, peer_of(pairs, member), &pairs->key, pair->ceased);
+    pair->quiet = pair->asked = false;
+    pair->ceased = pair->puts = 0;
+}
+
+/** The group has not formed here, so it may be another one of that key. */
+static void keep_cease(struct wring_pairs *pairs, uint32_t member, uint64_t generation,
+                       uint32_t aborted_by)
+{
+    struct wring_pair *pair = &pairs->pair[member];
+
+    if (pair->ceased != 0 && pair->ceased != generation)
+        forget_cease(pairs, member);
+    pair->ceased = generation;
+    pair->ceased_by = aborted_by;
+}
+
 void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *peer,
                              const struct wring_control *control)
 {
@@ -397,9 +504,9 @@ void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *pee
         memcpy(words.key.bytes, control->body, sizeof(words.key.bytes));
     struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
 
-    if (sound && pairs == NULL) { /* of a group that is gone, so that nothing of it writes */
+    if (sound && pairs == NULL) { /* of a group that is gone */
         if (!quiet)
-            say_quiet(engine->fabric, peer, &words.key, words.generation, peer->rank);
+            answer(engine, peer, &words.key, words.generation);
         return;
     }
     uint32_t member =
@@ -410,15 +517,28 @@ void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *pee
                           peer->rank);
         return;
     }
+    struct wring_pair *pair = &pairs->pair[member];
     uint32_t aborted_by = quiet ? control->c - 1 : peer->rank;
-    if (quiet) {
-        pairs->pair[member].quiet = true;
-        pairs->pair[member].puts = wring_get_u64(control->body + sizeof(words.key.bytes));
-    }
     if (pairs->generation == 0)
-        pairs->early_cease = aborted_by + 1;
-    else
+        keep_cease(pairs, member, words.generation, aborted_by);
+    if (quiet) {
+        pair->quiet = true;
+        pair->puts = wring_get_u64(control->body + sizeof(words.key.bytes));
+    }
+    pair->asked |= !quiet;
+    if (pairs->generation > 0)
         pairs->ceased(pairs, aborted_by);
+}
+
+static void take_early_ceases(struct wring_pairs *pairs)
+{
+    for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
+        const struct wring_pair *pair = &pairs->pair[i];
+        if (pair->ceased == pairs->generation)
+            pairs->ceased(pairs, pair->ceased_by);
+        else if (pair->ceased != 0)
+            forget_cease(pairs, i);
+    }
 }
 
 void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards)
@@ -434,8 +554,7 @@ void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boa
             hear(pairs, i, &words);
         free(early);
     }
-    if (pairs->early_cease > 0)
-        pairs->ceased(pairs, pairs->early_cease - 1);
+    take_early_ceases(pairs);
 }
 
 void wring_pairs_given_up(void *arg, struct wring_peer *peer, const struct wring_group_key *key)

@@ -34,7 +34,6 @@ struct wring_pairs {
     bool owes;               /* an answer could not be sent yet */
     bool owes_quiet;         /* nor the word that nothing of ours is under way any more */
     uint32_t aborted_by;     /* once it has ceased: that rank */
-    uint32_t early_cease;    /* + 1: a rank that aborted it before it had formed here; else 0 */
     atomic_uint given_up;    /* + 1: a rank that has not made the group, though we have; else 0 */
     struct wring_pairs *next;
 };
@@ -62,6 +61,9 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
  * nothing else of ours writes into members' memory.
  */
 void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank);
+
+/** No member awaits a word of a group that is gone any more: the engine ends. */
+void wring_pairs_forget(struct wring_engine *engine);
 
 /** After that: nothing of another member's writes into our memory any more, all of them have said
  *  so, or left, and what they had put is here. */
