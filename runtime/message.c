@@ -202,11 +202,7 @@ static enum wring_status let_go(struct held_message *held, bool late)
 
     if (held->message.state == WRING_MESSAGE_ENDED)
         return WRING_OK;
-    if (!late)
-        return WRING_ERR_AGAIN;
-    bool exposed = wring_message_is_exposed(messenger, &held->message);
-    enum wring_status status = wring_message_abandon(messenger, &held->message);
-    return status == WRING_OK && exposed ? WRING_ERR_BUSY : status;
+    return late ? wring_message_abandon(messenger, &held->message) : WRING_ERR_AGAIN;
 }
 
 enum wring_status wring_request_cancel_message(struct wring_request *request)

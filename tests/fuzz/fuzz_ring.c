@@ -101,6 +101,7 @@ static enum wring_status take_send(struct wring_conn *conn, const void *data, si
 static const struct wring_provider_ops ops = {.name = "none",
                                               .region_create = region_create,
                                               .region_destroy = region_destroy,
+                                              .region_revoke = wring_unsupported_region_revoke,
                                               .memory_gone = memory_gone,
                                               .region_export = region_export,
                                               .remote_import = remote_import,

@@ -18,6 +18,51 @@ static void stale_keys_are_refused(void)
     ends_close(&a, &b);
 }
 
+/** A put is under way when the region is revoked, and more follow: all arrive, none is written. */
+static void revoked_regions_take_nothing(void)
+{
+    enum {
+        BYTES = 1 << 20,
+        SMALL = 100
+    };
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
+    const struct wring_provider_ops *ops = a.provider->ops;
+    memset(b.base, 0x77, BYTES);
+    CHECK(end_put(&b, b.base, 0, BYTES, 0, 0) == WRING_OK, "put");
+    end_turn(&b);
+    end_turn(&a);
+    enum wring_status status = ops->region_revoke(a.region);
+    CHECK(status == WRING_OK || status == WRING_ERR_UNSUPPORTED, "%s", wring_status_text(status));
+    if (status == WRING_OK) {
+        a.region = NULL;
+        memset(a.base, 0, BYTES);
+    }
+    for (uint32_t i = 1; i < 4; i++)
+        CHECK(end_put(&b, b.base, i, i % 2 == 0 ? BYTES / 2 : SMALL, i, i) == WRING_OK, "put");
+    UNTIL(&a, &b, (a.arrived == 4 && b.done == 4) || a.closed == 1);
+    CHECK(a.closed == 0 && a.arrived_bytes == BYTES + BYTES / 2 + 2 * SMALL, "%zu bytes",
+          a.arrived_bytes);
+    CHECK(is_all(a.base, BYTES, status == WRING_OK ? 0 : 0x77), "what is there");
+    if (status == WRING_OK) { /* the same memory, by another key */
+        const struct wring_memory again = {
+            .base = a.base, .bytes = BYTES, .kind = WRING_MEMORY_HOST, .fd = -1};
+        REQUIRE(ops->region_create(a.provider, &again, &a.region) == WRING_OK, "again");
+        ops->remote_release(b.remote);
+        end_import(&b, &a);
+        CHECK(end_put(&b, b.base, 0, BYTES, 4, 4) == WRING_OK, "put");
+        UNTIL(&a, &b, (a.arrived == 5 && b.done == 5) || a.closed == 1);
+        CHECK(is_all(a.base, BYTES, 0x77), "put by the new key");
+        memset(a.base, 0, BYTES);
+        ops->region_destroy(a.region); /* which no key of names any more */
+        a.region = NULL;
+        end_put(&b, b.base, 0, SMALL, 5, 5);
+        UNTIL(&a, &b, a.closed == 1);
+        CHECK(is_all(a.base, BYTES, 0), "written through a stale key");
+    }
+    ends_close(&a, &b);
+}
+
 static void garbage_keys_are_refused(void)
 {
     struct end a, b;
@@ -296,6 +341,7 @@ static void remotes_outlive_their_connection(void)
 
 const struct wring_test_case suite_cases_region[] = {
     {"stale_keys_are_refused", stale_keys_are_refused},
+    {"revoked_regions_take_nothing", revoked_regions_take_nothing},
     {"garbage_keys_are_refused", garbage_keys_are_refused},
     {"regions_come_and_go", regions_come_and_go},
     {"host_memory_is_as_promised", host_memory_is_as_promised},

@@ -64,7 +64,8 @@ struct wring_message_granted {
     uint64_t bytes, come;
     uint64_t at;                 /* in the message */
     uint8_t *slot;               /* of the pool; NULL: it comes to its place */
-    struct wring_region *region; /* made for it alone; NULL: none was */
+    struct wring_region *region; /* made for it alone; NULL: none was, or it was revoked */
+    bool revoked;
     uint32_t next_free;
 };
 
@@ -308,6 +309,15 @@ void wring_transfer_drop(struct wring_messenger *messenger, struct wring_message
 
 /** For wring_message_cancel(), of what has a peer, and begun. */
 void wring_transfer_cancel(struct wring_messenger *messenger, struct wring_message *message);
+
+/** Keys to memory of a receive, as far as they can be revoked. Peers' puts there are still counted.
+ */
+void wring_transfer_revoke(struct wring_messenger *messenger, const struct wring_message *receive);
+
+/** Of a message that was cancelled and has not ended: may the peer, or a put of ours, still use its
+ *  memory? */
+bool wring_transfer_is_exposed(const struct wring_messenger *messenger,
+                               const struct wring_message *message);
 
 /** What is under way of a message is another one's, which was copied from it. */
 void wring_transfer_hand_on(struct wring_messenger *messenger, struct wring_message *from,

@@ -138,19 +138,15 @@ void wring_message_context_destroy(struct wring_messenger *messenger,
 
 /**
  * Give a message up: it ends with WRING_ERR_CANCELLED, unless it has ended by itself before. One
- * that a peer has a part in ends with the peer's answer; until then wring_message_is_exposed()
- * tells whether its memory may still be used, and wring_message_abandon() ends it without waiting.
+ * that a peer has a part in ends with the peer's answer; wring_message_abandon() ends it without.
  */
 void wring_message_cancel(struct wring_messenger *messenger, struct wring_message *message);
 
-/** Of one that was cancelled and has not ended: may the peer, or a put of ours, still use its
- *  memory? */
-bool wring_message_is_exposed(const struct wring_messenger *messenger,
-                              const struct wring_message *message);
-
 /**
- * End it now; the messenger awaits the answer in its place, and leaves memory alone that is not
- * exposed. Errors: WRING_ERR_NO_MEMORY: it goes on.
+ * End now what was cancelled and has not ended; the messenger awaits the answer in its place. Where
+ * the peer puts into memory by a key that can be revoked, that is done.
+ * @return WRING_OK: its memory is its owner's. WRING_ERR_BUSY: the peer, or a put of ours, may
+ * still use it. WRING_ERR_NO_MEMORY: it goes on
  */
 enum wring_status wring_message_abandon(struct wring_messenger *messenger,
                                         struct wring_message *message);

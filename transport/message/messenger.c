@@ -324,17 +324,19 @@ enum wring_status wring_message_abandon(struct wring_messenger *messenger,
     struct wring_message *ghost = malloc(sizeof(*ghost));
     if (ghost == NULL)
         return WRING_ERR_NO_MEMORY;
+    wring_transfer_revoke(messenger, message);
+    bool exposed = wring_transfer_is_exposed(messenger, message);
     memcpy(ghost, message, sizeof(*ghost));
     ghost->ghost = true;
     ghost->ended = free_ghost;
     ghost->context = NULL; /* which may be gone before */
-    if (!wring_message_is_exposed(messenger, message))
+    if (!exposed)
         ghost->buf = NULL;
     wring_transfer_hand_on(messenger, message, ghost);
     uncount(messenger, message);
     count(messenger, ghost);
     wring_message_finish(messenger, message, WRING_ERR_CANCELLED);
-    return WRING_OK;
+    return exposed ? WRING_ERR_BUSY : WRING_OK;
 }
 
 /* ---- progress ---- */

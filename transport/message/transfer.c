@@ -190,7 +190,8 @@ static bool grant_registered(struct wring_message *receive)
     return region != NULL && grant_place(receive, region, true);
 }
 
-/** Where registration costs nothing: for this message alone. @return false: it does */
+/** Where registration costs nothing: for this message alone, which can be revoked. @return false:
+ *  it does */
 static bool grant_for_once(struct wring_message *receive)
 {
     const struct wring_device *device = wring_message_device(receive->peer);
@@ -259,15 +260,14 @@ bool wring_transfer_begin(struct wring_messenger *messenger, struct wring_messag
         end_read(messenger, receive);
         return true;
     }
-    if (grant_registered(receive))
+    if (grant_for_once(receive) || grant_registered(receive))
         return false;
     if (receive->peer->readable) {
         receive->state = WRING_MESSAGE_READING;
         insert(&messenger->reading, receive);
         return receive->length <= READ_BYTES && read_on(messenger, receive);
     }
-    if (!grant_for_once(receive))
-        begin_wanting(messenger, receive);
+    begin_wanting(messenger, receive);
     return false;
 }
 
@@ -464,7 +464,7 @@ void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
         return;
     if (message->state == WRING_MESSAGE_LEFT)
         return; /* the receiver has not heard of that yet */
-    if (!grant_is_sound(message, record)) {
+    if (message->state == WRING_MESSAGE_STOPPED || !grant_is_sound(message, record)) {
         wring_message_refuse(peer, "a malformed grant for a message");
         return;
     }
@@ -749,14 +749,29 @@ void wring_transfer_heard_stopped(struct wring_message_peer *peer, uint32_t id, 
 static bool is_granted_in_place(const struct wring_messenger *messenger,
                                 const struct wring_message *receive)
 {
-    for (uint32_t i = 0; i < messenger->n_grants; i++)
-        if (messenger->grants[i].receive == receive && messenger->grants[i].slot == NULL)
+    for (uint32_t i = 0; i < messenger->n_grants; i++) {
+        const struct wring_message_granted *grant = &messenger->grants[i];
+        if (grant->receive == receive && grant->slot == NULL && !grant->revoked)
             return true;
+    }
     return false;
 }
 
-bool wring_message_is_exposed(const struct wring_messenger *messenger,
-                              const struct wring_message *message)
+void wring_transfer_revoke(struct wring_messenger *messenger, const struct wring_message *receive)
+{
+    for (uint32_t i = 0; i < messenger->n_grants; i++) {
+        struct wring_message_granted *grant = &messenger->grants[i];
+        struct wring_region *region = grant->region;
+        if (grant->receive != receive || region == NULL ||
+            region->provider->ops->region_revoke(region) != WRING_OK)
+            continue;
+        grant->region = NULL;
+        grant->revoked = true; /* what comes is counted, and nothing else */
+    }
+}
+
+bool wring_transfer_is_exposed(const struct wring_messenger *messenger,
+                               const struct wring_message *message)
 {
     if (!message->is_send)
         return is_granted_in_place(messenger, message);

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <wring/provider.h>
 
+enum wring_status wring_unsupported_region_revoke(struct wring_region *region)
+{
+    (void)region;
+    return WRING_ERR_UNSUPPORTED;
+}
+
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out)
 {
     (void)remote, (void)out;

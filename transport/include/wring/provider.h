@@ -207,6 +207,14 @@ struct wring_provider_ops {
     void (*region_destroy)(struct wring_region *region);
 
     /**
+     * The same while peers may still put into it, who keep their connections: on return nothing is
+     * written there any more. What comes for it raises ARRIVED as ever, and goes nowhere. Errors:
+     * WRING_ERR_UNSUPPORTED, where peers write there by themselves or would lose their connections;
+     * the region is as before.
+     */
+    enum wring_status (*region_revoke)(struct wring_region *region);
+
+    /**
      * Memory that was registered as `source_only` is about to be unmapped, or mapped anew: what is
      * kept of regions there that were destroyed is dropped. Regions that live are the caller's to
      * destroy first. Providers that keep nothing have nothing to do.
@@ -290,6 +298,7 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
+enum wring_status wring_unsupported_region_revoke(struct wring_region *region);
 enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 
 /** For providers that work wherever probe says so, as well as anything there: WRING_OK. */

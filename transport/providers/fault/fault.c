@@ -191,6 +191,7 @@ static const struct wring_provider_ops fault_ops = {
     .disconnect = fault_disconnect,
     .region_create = wring_fault_region_create,
     .region_destroy = wring_fault_region_destroy,
+    .region_revoke = wring_fault_region_revoke,
     .memory_gone = fault_memory_gone,
     .region_export = wring_fault_region_export,
     .remote_import = wring_fault_remote_import,

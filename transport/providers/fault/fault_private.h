@@ -108,6 +108,7 @@ enum wring_status wring_fault_region_create(struct wring_provider *base,
                                             const struct wring_memory *memory,
                                             struct wring_region **out);
 void wring_fault_region_destroy(struct wring_region *region);
+enum wring_status wring_fault_region_revoke(struct wring_region *region);
 size_t wring_fault_region_export(struct wring_region *region, void *key);
 enum wring_status wring_fault_remote_import(struct wring_conn *base, const void *key,
                                             size_t key_bytes, struct wring_remote **out);

@@ -19,6 +19,11 @@ void wring_fault_region_destroy(struct wring_region *region)
         region->provider->ops->region_destroy(region);
 }
 
+enum wring_status wring_fault_region_revoke(struct wring_region *region)
+{
+    return region->provider->ops->region_revoke(region);
+}
+
 size_t wring_fault_region_export(struct wring_region *region, void *key)
 {
     return region->provider->ops->region_export(region, key);

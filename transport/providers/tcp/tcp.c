@@ -281,6 +281,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .disconnect = wring_tcp_disconnect,
     .region_create = wring_tcp_region_create,
     .region_destroy = wring_tcp_region_destroy,
+    .region_revoke = wring_tcp_region_revoke,
     .memory_gone = wring_nothing_kept,
     .region_export = wring_tcp_region_export,
     .remote_import = wring_tcp_remote_import,

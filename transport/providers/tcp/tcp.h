@@ -82,8 +82,9 @@ struct tcp_region {
 };
 
 struct tcp_slot {
-    struct tcp_region *region; /* NULL: free */
+    struct tcp_region *region; /* NULL: free, or revoked */
     uint32_t generation;       /* of the region, or of the last one */
+    bool revoked;              /* that one was, and what is put into it is dropped, for good */
 };
 
 struct tcp_remote {
@@ -126,7 +127,7 @@ struct tcp_receiver {
     size_t at, end;         /* what is unread in buffer */
     struct tcp_frame frame; /* under way if in_frame */
     struct tcp_region *region;
-    uint8_t *target; /* where the next payload byte goes */
+    uint8_t *target; /* where the next payload byte goes; NULL: it is dropped */
     size_t left;     /* payload bytes to come */
     size_t padding;  /* bytes to come between the last payload and the next frame */
     uint32_t crc;    /* of those that have come, in a checked frame */
@@ -244,11 +245,16 @@ enum wring_status wring_tcp_region_create(struct wring_provider *provider,
                                           const struct wring_memory *memory,
                                           struct wring_region **out);
 void wring_tcp_region_destroy(struct wring_region *region);
+enum wring_status wring_tcp_region_revoke(struct wring_region *region);
 void wring_tcp_regions_drop(struct tcp_provider *provider);
 size_t wring_tcp_region_export(struct wring_region *region, void *key);
 enum wring_status wring_tcp_remote_import(struct wring_conn *conn, const void *key,
                                           size_t key_bytes, struct wring_remote **out);
 void wring_tcp_remote_release(struct wring_remote *remote);
+
+/** Does a frame name a region that was revoked? */
+bool wring_tcp_region_is_revoked(const struct tcp_provider *provider,
+                                 const struct tcp_frame *frame);
 
 /** The region that a frame names, if it exists and the bytes lie in it; else NULL. */
 struct tcp_region *wring_tcp_region_find(const struct tcp_provider *provider,

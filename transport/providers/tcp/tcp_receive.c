@@ -10,13 +10,14 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/** n bytes of the payload have come to their place. */
-static void advance(struct tcp_conn *conn, size_t n)
+/** n bytes of the payload have come, and lie at `from`. */
+static void advance(struct tcp_conn *conn, const uint8_t *from, size_t n)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     if (receiver->frame.checked)
-        receiver->crc = wring_crc32c_update(&tcp_of(conn)->crc, receiver->crc, receiver->target, n);
-    receiver->target += n;
+        receiver->crc = wring_crc32c_update(&tcp_of(conn)->crc, receiver->crc, from, n);
+    if (receiver->target != NULL)
+        receiver->target += n;
     receiver->left -= n;
 }
 
@@ -28,9 +29,32 @@ static void take_buffered(struct tcp_conn *conn)
     size_t take = have < receiver->left ? have : receiver->left;
     if (take == 0)
         return;
-    memcpy(receiver->target, receiver->buffer + receiver->at, take);
+    if (receiver->target != NULL)
+        memcpy(receiver->target, receiver->buffer + receiver->at, take);
+    advance(conn, receiver->buffer + receiver->at, take);
     receiver->at += take;
-    advance(conn, take);
+}
+
+/** Where the payload of a put goes. @return false: to no place of ours, and the connection ends */
+static bool find_target(struct tcp_conn *conn)
+{
+    struct tcp_receiver *receiver = &conn->receiver;
+    const struct tcp_frame *frame = &receiver->frame;
+
+    receiver->region = wring_tcp_region_find(tcp_of(conn), frame);
+    receiver->target = NULL;
+    if (receiver->region == NULL && wring_tcp_region_is_revoked(tcp_of(conn), frame))
+        return true;
+    if (receiver->region == NULL) {
+        wring_tcp_fail(conn, WRING_ERR_FRAME,
+                       "put %u bytes at %llu of region %u, generation %u, which has no such "
+                       "place or is gone",
+                       frame->bytes, (unsigned long long)frame->offset, frame->region,
+                       frame->generation);
+        return false;
+    }
+    receiver->target = (uint8_t *)receiver->region->base.base + frame->offset;
+    return true;
 }
 
 static void begin_frame(struct tcp_conn *conn)
@@ -49,18 +73,8 @@ static void begin_frame(struct tcp_conn *conn)
     receiver->crc = 0;
     receiver->region = NULL;
     receiver->target = receiver->message;
-    if (frame->kind == TCP_FRAME_PUT) {
-        receiver->region = wring_tcp_region_find(provider, frame);
-        if (receiver->region == NULL) {
-            wring_tcp_fail(conn, WRING_ERR_FRAME,
-                           "put %u bytes at %llu of region %u, generation %u, which has no such "
-                           "place or is gone",
-                           frame->bytes, (unsigned long long)frame->offset, frame->region,
-                           frame->generation);
-            return;
-        }
-        receiver->target = (uint8_t *)receiver->region->base.base + frame->offset;
-    }
+    if (frame->kind == TCP_FRAME_PUT && !find_target(conn))
+        return;
     receiver->left = frame->bytes;
     receiver->padding = tcp_padding(frame->bytes);
     receiver->large = frame->bytes > TCP_SMALL_BYTES;
@@ -113,16 +127,23 @@ static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
     return told;
 }
 
+/** Does what comes next lie in its place, and not in the buffer? */
+static bool is_in_place(const struct tcp_receiver *receiver)
+{
+    return receiver->in_frame && receiver->target != NULL;
+}
+
 /** Where the next bytes go: the payload's place, then the buffer. @return pieces used */
 static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
 {
     size_t have = receiver->end - receiver->at;
-    size_t ahead = receiver->large ? TCP_PEEK_BYTES : TCP_RECEIVE_BYTES;
+    bool dropped = receiver->in_frame && receiver->target == NULL;
+    size_t ahead = receiver->large && !dropped ? TCP_PEEK_BYTES : TCP_RECEIVE_BYTES;
 
     memmove(receiver->buffer, receiver->buffer + receiver->at, have); /* less than a header */
     receiver->at = 0;
     receiver->end = have;
-    if (!receiver->in_frame) {
+    if (!is_in_place(receiver)) {
         pieces[0] = (struct iovec){receiver->buffer + have, ahead - have};
         return 1;
     }
@@ -138,9 +159,9 @@ static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec 
 static void account(struct tcp_conn *conn, size_t n)
 {
     struct tcp_receiver *receiver = &conn->receiver;
-    size_t payload = receiver->in_frame && n > receiver->left ? receiver->left : n;
-    if (receiver->in_frame) {
-        advance(conn, payload);
+    size_t payload = n > receiver->left ? receiver->left : n;
+    if (is_in_place(receiver)) {
+        advance(conn, receiver->target, payload);
         n -= payload;
     }
     receiver->end += n;

@@ -13,7 +13,7 @@
 static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)
 {
     for (size_t i = 0; i < provider->slot_count; i++)
-        if (provider->slots[i].region == NULL) {
+        if (provider->slots[i].region == NULL && !provider->slots[i].revoked) {
             *out = i;
             return WRING_OK;
         }
@@ -27,6 +27,7 @@ static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)
     /* generations begin anywhere, so that a key of an earlier run names nothing in this one */
     for (size_t i = provider->slot_count; i < count; i++) {
         slots[i].region = NULL;
+        slots[i].revoked = false;
         if (getrandom(&slots[i].generation, sizeof(slots[i].generation), 0) !=
             sizeof(slots[i].generation)) {
             wring_error(provider->log, "no random numbers: %s", WRING_REFUSED("getrandom"));
@@ -84,6 +85,32 @@ void wring_tcp_region_destroy(struct wring_region *base)
 
     provider->slots[region->index].region = NULL;
     free(region);
+}
+
+/** Its place names nothing else from now on: any peer may name it once more. */
+enum wring_status wring_tcp_region_revoke(struct wring_region *base)
+{
+    struct tcp_region *region = (struct tcp_region *)base;
+    struct tcp_provider *provider = (struct tcp_provider *)base->provider;
+
+    for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
+        if (conn->receiver.region == region) {
+            conn->receiver.region = NULL;
+            if (conn->receiver.in_frame)
+                conn->receiver.target = NULL;
+        }
+    provider->slots[region->index].region = NULL;
+    provider->slots[region->index].revoked = true;
+    free(region);
+    return WRING_OK;
+}
+
+bool wring_tcp_region_is_revoked(const struct tcp_provider *provider, const struct tcp_frame *frame)
+{
+    if (frame->region >= provider->slot_count)
+        return false;
+    const struct tcp_slot *slot = &provider->slots[frame->region];
+    return slot->revoked && slot->generation == frame->generation;
 }
 
 void wring_tcp_regions_drop(struct tcp_provider *provider)

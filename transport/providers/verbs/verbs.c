@@ -178,6 +178,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .disconnect = wring_verbs_disconnect,
     .region_create = region_create,
     .region_destroy = wring_verbs_region_destroy,
+    .region_revoke = wring_unsupported_region_revoke,
     .memory_gone = memory_gone,
     .region_export = region_export,
     .remote_import = wring_verbs_remote_import,
