@@ -21,12 +21,43 @@ static const char *const caller[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=calle
 static const char *const delayed[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=delay=1ms", NULL};
 static const char *const *const ways[] = {shm, tcp, pool, caller, delayed};
 
+/** Memory that a peer may still use: it stays until all sessions are closed. */
+struct kept {
+    struct kept *next;
+    void *memory;
+};
+
+static struct kept *kept;
+static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep(void *memory)
+{
+    struct kept *one = malloc(sizeof(*one));
+    REQUIRE(one != NULL, "no memory");
+    one->memory = memory;
+    pthread_mutex_lock(&kept_mutex);
+    one->next = kept;
+    kept = one;
+    pthread_mutex_unlock(&kept_mutex);
+}
+
+static void free_kept(void)
+{
+    while (kept != NULL) {
+        struct kept *one = kept;
+        kept = one->next;
+        free(one->memory);
+        free(one);
+    }
+}
+
 static void run_all(void (*run)(struct wring_session *, uint32_t, void *), void *arg)
 {
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         unsigned before = wring_test_failures();
         struct wring_test_job job = {.ranks = 2, .settings = ways[i], .run = run, .arg = arg};
         wring_test_run_ranks(&job);
+        free_kept();
         CHECK(wring_test_failures() == before, "... %s %s", ways[i][0],
               ways[i][1] != NULL ? ways[i][1] : "");
     }
@@ -116,6 +147,8 @@ static void take_back(struct wring_session *session)
     CHECK(wring_send(world, next, LARGE, 1, 3, NULL, NULL) == WRING_OK, "the next one");
     if (status == WRING_OK)
         free(data);
+    else
+        keep(data);
     free(next);
 }
 
@@ -279,7 +312,9 @@ static void give_up(struct wring_session *session, uint32_t rank, void *arg)
     }
     meet_all(session, race);
     for (unsigned i = 0; i < MESSAGES; i++)
-        if (i / 6 % 2 == 1 && !race->sides[i][rank].busy) /* else it stays, to the end */
+        if (i / 6 % 2 == 1 && race->sides[i][rank].busy)
+            keep(data[i]);
+        else if (i / 6 % 2 == 1)
             free(data[i]);
 }
 
