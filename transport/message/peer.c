@@ -216,8 +216,11 @@ static enum wring_status import(struct wring_message_peer *peer)
         return WRING_ERR_FRAME;
     enum wring_status status = peer->peer->conn->provider->ops->remote_import(
         peer->peer->conn, message + 52, key_bytes, &peer->remote);
-    if (status == WRING_ERR_FRAME && wring_now_ns() < peer->opening_until_ns)
+    bool unknown = status == WRING_ERR_FRAME || status == WRING_ERR_CLOSED; /* so far */
+    if (unknown && wring_now_ns() < peer->opening_until_ns)
         return WRING_ERR_AGAIN;
+    if (unknown)
+        return WRING_ERR_FRAME;
     if (status != WRING_OK)
         return status;
     if (offset > peer->remote->bytes || WRING_RING_BYTES > peer->remote->bytes - offset)

@@ -491,7 +491,7 @@ static enum wring_status import(struct wring_message_peer *peer, struct wring_me
     grant->provider = peer->peer->conn->provider;
     enum wring_status status = peer->peer->conn->provider->ops->remote_import(
         peer->peer->conn, grant->record.key, grant->record.key_bytes, remote);
-    if (status != WRING_ERR_FRAME)
+    if (status != WRING_ERR_FRAME && status != WRING_ERR_CLOSED) /* unknown so far */
         return status;
     if (grant->until_ns == 0)
         grant->until_ns = wring_deadline_in(IMPORT_NS);
