@@ -185,7 +185,8 @@ static struct program_op *add_op(struct draw *d, enum program_op_kind kind, uint
 
 static bool has_room(const struct draw *d)
 {
-    return d->p->n_ops + 12 < PROGRAM_OPS && d->p->result_bytes < PROGRAM_BYTES;
+    return d->p->n_ops + 2 * PROGRAM_BUCKETS + 12 < PROGRAM_OPS &&
+           d->p->result_bytes < PROGRAM_BYTES;
 }
 
 static void create_group(struct draw *d)
@@ -438,26 +439,38 @@ static struct program_phase *add_phase(struct draw *d)
     return phase;
 }
 
-/** A group that can be aborted: no bucket is of it. @return PROGRAM_NONE: there is none */
-static uint32_t find_free_group(const struct draw *d)
+/** A group that can be aborted. @return PROGRAM_NONE: there is none */
+static uint32_t draw_doomed_group(struct draw *d)
 {
-    uint32_t ranks[PROGRAM_RANKS];
+    uint32_t ranks[PROGRAM_RANKS], found[PROGRAM_GROUPS], n = 0;
 
     for (uint32_t group = 1; group < d->p->n_groups; group++)
-        if (d->group_there[group] && !is_used(d, group) && program_members(d->p, group, ranks) > 1)
-            return group;
-    return PROGRAM_NONE;
+        if (d->group_there[group] && program_members(d->p, group, ranks) > 1)
+            found[n++] = group;
+    return n > 0 ? found[below(d, n)] : PROGRAM_NONE;
 }
 
-/** A group is aborted while its calls, and others, are under way; then it can only be destroyed. */
+/** Its buckets can only be dropped, and itself destroyed. */
+static void end_group(struct draw *d, uint32_t group)
+{
+    for (uint32_t b = 0; b < d->p->n_buckets; b++) {
+        if (!d->live[b] || d->p->buckets[b].group != group)
+            continue;
+        d->live[b] = false;
+        d->uncommitted = true;
+        add_op(d, PROGRAM_DROP, b);
+    }
+    d->group_there[group] = false;
+    add_op(d, PROGRAM_DESTROY, group);
+}
+
+/** A group is aborted while its calls and buckets, and others, are under way. */
 static void add_abort(struct draw *d)
 {
-    uint32_t group = find_free_group(d), ranks[PROGRAM_RANKS];
-    if (d->uncommitted) /* what was dropped goes then */
-        commit(d);
+    uint32_t group = draw_doomed_group(d), ranks[PROGRAM_RANKS];
     if (group == PROGRAM_NONE)
         create_group(d);
-    group = find_free_group(d);
+    group = draw_doomed_group(d);
     if (group == PROGRAM_NONE)
         return;
     struct program_phase *phase = add_phase(d);
@@ -476,8 +489,7 @@ static void add_abort(struct draw *d)
         do
             draw_call(d, &phase->calls[c], c < 2 ? group : draw_group(d));
         while (phase->calls[c].kind == PROGRAM_BARRIER);
-    d->group_there[group] = false;
-    add_op(d, PROGRAM_DESTROY, group);
+    end_group(d, group);
 }
 
 /** What comes after was there before: the same buckets, other steps. */

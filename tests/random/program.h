@@ -13,7 +13,7 @@
 #define PROGRAM_RANKS 7
 #define PROGRAM_GROUPS 6 /* 0 is the world */
 #define PROGRAM_BUCKETS 12
-#define PROGRAM_OPS 52
+#define PROGRAM_OPS 76
 #define PROGRAM_CALLS 5 /* of one phase */
 #define PROGRAM_MESSAGES 10
 #define PROGRAM_SETTINGS 17

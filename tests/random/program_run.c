@@ -245,19 +245,28 @@ static enum wring_status make_call(struct run *run, struct event *event,
     return wring_barrier(group, NULL, NULL);
 }
 
+/** Is it of a group that is aborted? */
+static bool may_be_cancelled(const struct run *run, const struct program_phase *phase,
+                             const struct event *event)
+{
+    if (event->message != NULL || phase->aborted_group == PROGRAM_NONE)
+        return false;
+    return phase->aborted_group ==
+           (event->call != NULL ? event->call->group : run->p->buckets[event->bucket].group);
+}
+
 static enum wring_status begin_call(struct run *run, const struct program_phase *phase,
                                     struct event *event)
 {
     const struct program_call *c = event->call;
     bool waits = phase->blocking && (c->kind == PROGRAM_BARRIER || below(run, 2) == 0);
-    bool may_be_gone = c->group == phase->aborted_group;
 
     if (!place_call(run, event))
         return note(run, WRING_ERR_NO_MEMORY, "memory of a call", event);
     uint32_t me = my_index(run, c->group);
     program_fill(phase, &c->result, run->rank, c->dtype, program_call_in(run->p, c, me), event->in);
     enum wring_status status = make_call(run, event, waits ? NULL : &event->request);
-    event->gone = may_be_gone && status == WRING_ERR_CANCELLED;
+    event->gone = may_be_cancelled(run, phase, event) && status == WRING_ERR_CANCELLED;
     event->under_way = !waits && !event->gone;
     if (event->gone)
         return WRING_OK;
@@ -268,10 +277,19 @@ static enum wring_status begin_bucket(struct run *run, const struct program_phas
                                       struct event *event)
 {
     const struct program_bucket *b = &run->p->buckets[event->bucket];
+    bool may_be_gone = may_be_cancelled(run, phase, event);
 
-    program_fill(phase, event->result, run->rank, b->dtype, b->elems, run->data[event->bucket]);
-    event->under_way = true;
-    return note(run, wring_bucket_post(run->buckets[event->bucket]), "post", event);
+    event->memory[0] = run->data[event->bucket];
+    event->bytes[0] = b->elems * wring_dtype_bytes(b->dtype);
+    program_fill(phase, event->result, run->rank, b->dtype, b->elems, event->memory[0]);
+    /* where the group is aborted for certain, not all members need begin a step */
+    event->gone = may_be_gone && !phase->cancels && below(run, 4) == 0;
+    if (event->gone)
+        return WRING_OK;
+    enum wring_status status = wring_bucket_post(run->buckets[event->bucket]);
+    event->gone = may_be_gone && status == WRING_ERR_CANCELLED;
+    event->under_way = !event->gone;
+    return event->gone ? WRING_OK : note(run, status, "post", event);
 }
 
 /* ---- messages ---- */
@@ -528,7 +546,13 @@ static uint32_t abort_when(struct run *run, const struct program_phase *phase, u
     return does ? below(run, n + 1) : n + 1;
 }
 
-/** Abort it, or give a call of it up, where one is under way. */
+static enum wring_status cancel(struct run *run, struct event *event)
+{
+    return is_bucket(event) ? wring_bucket_cancel(run->buckets[event->bucket])
+                            : wring_request_cancel(event->request);
+}
+
+/** Abort it, or give a call or step of it up, where one is under way. */
 static enum wring_status abort_group(struct run *run, const struct program_phase *phase,
                                      struct event *events, uint32_t n)
 {
@@ -537,17 +561,16 @@ static enum wring_status abort_group(struct run *run, const struct program_phase
     bool cancels = phase->aborter == run->rank ? phase->cancels : below(run, 2) == 0;
 
     for (uint32_t i = 0; i < n && event == NULL; i++)
-        if (events[i].under_way && events[i].call != NULL &&
-            events[i].call->group == phase->aborted_group)
+        if (events[i].under_way && may_be_cancelled(run, phase, &events[i]) && below(run, 2) == 0)
             event = &events[i];
     if (!cancels)
         status = wring_group_abort(group_of(run, phase->aborted_group));
     else if (event != NULL)
-        status = wring_request_cancel(event->request);
+        status = cancel(run, event);
     return note(run, status == WRING_ERR_BUSY ? WRING_OK : status, "abort", event);
 }
 
-/** Nothing writes to what its calls had, not even while others still hear of it. */
+/** Nothing writes to what its calls and steps had, not even while others still hear of it. */
 static enum wring_status watch_memory(struct run *run, struct event *events, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -563,7 +586,7 @@ static enum wring_status watch_memory(struct run *run, struct event *events, uin
                     return note(run, WRING_ERR_FRAME, "memory was written after an abort",
                                 &events[i]);
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
-        if (events[i].gone)
+        if (events[i].gone && events[i].call != NULL)
             put_call(run, &events[i]);
     return note(run, status, "barrier after an abort", NULL);
 }
@@ -585,10 +608,11 @@ static enum wring_status end_of_group(struct run *run, const struct program_phas
         return note(run, WRING_ERR_INVALID, "a call of an aborted group", NULL);
     if (status == WRING_OK)
         return note(run, wring_barrier(world, NULL, NULL), "barrier after no abort", NULL);
-    if (status == WRING_ERR_CANCELLED)
-        status = wring_group_abort(group);
-    if (status == WRING_ERR_BUSY) /* memory stays until the session is closed */
-        return note(run, wring_barrier(world, NULL, NULL), "barrier after an abort", NULL);
+    uint64_t deadline = wring_deadline_in(WAIT_NS);
+    bool cancelled = status == WRING_ERR_CANCELLED;
+    while (cancelled && (status = wring_group_abort(group)) == WRING_ERR_BUSY)
+        if (wring_now_ns() >= deadline) /* though all others are there */
+            break;
     return status == WRING_OK ? watch_memory(run, events, n)
                               : note(run, status, "end of a group", NULL);
 }
@@ -617,9 +641,7 @@ static enum wring_status begin_event(struct run *run, const struct program_phase
 static enum wring_status take(struct run *run, const struct program_phase *phase,
                               struct event *event, enum wring_status status)
 {
-    bool may_be_gone = event->call != NULL && event->call->group == phase->aborted_group;
-
-    if (may_be_gone && status == WRING_ERR_CANCELLED) {
+    if (may_be_cancelled(run, phase, event) && status == WRING_ERR_CANCELLED) {
         event->gone = true;
         event->under_way = false;
         return WRING_OK;
