@@ -176,7 +176,7 @@ static void import(struct rig *rig, struct fuzz_input *input)
     bool early = rig->conn->state == SHM_MEETING;
     enum wring_status status = wring_shm_remote_import(&rig->conn->base, key, bytes, out);
     bool over = rig->conn->state == SHM_DEAD;
-    FUZZ_CHECK(status == WRING_OK || status == WRING_ERR_FRAME ||
+    FUZZ_CHECK(status == WRING_OK || status == WRING_ERR_FRAME || status == WRING_ERR_CLOSED ||
                    (status == WRING_ERR_AGAIN && early) ||
                    ((status == WRING_ERR_PEER || status == WRING_ERR_SYSTEM) && over),
                "status %d", status);
