@@ -129,10 +129,11 @@ static void operations(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
               strstr(line, "no bxor of f32"),
           "a bucket: %s", line);
-    params.op = WRING_PREMUL_SUM;
+    params.op = WRING_SUM;
+    params.factor = 2;
     CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
-              strstr(line, "wring_allreduce()"),
-          "a bucket has no factor: %s", line);
+              strstr(line, "factor is for premul_sum"),
+          "a factor of a bucket's plain sum: %s", line);
     CHECK(x[0] == 1 && x[3] == 4, "memory is left alone");
     CHECK(wring_allreduce(world, x, x, 4, WRING_F32, WRING_PREMUL_SUM, &how, NULL) == WRING_OK &&
               x[0] == 1 && x[3] == 4,

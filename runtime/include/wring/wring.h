@@ -313,8 +313,8 @@ struct wring_bucket_params {
     void *out;     /* [elems]; the result goes there, and data is never written to; NULL: into data.
                       Does not overlap data. A step that peers read or sum in place, or that
                       travels with other buckets', first copies data there, in the thread that posts */
-    double factor; /* WRING_PREMUL_SUM: of this rank's contribution; otherwise 0. The thread that
-                      posts multiplies, into where the result goes */
+    double factor; /* WRING_PREMUL_SUM: of this rank's contribution (0: it adds nothing), else 0.
+                      The thread that posts multiplies, into where the result goes */
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
