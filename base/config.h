@@ -39,6 +39,7 @@ struct wring_config {
     char hugepages[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;
+    uint64_t slot_bytes;
     uint64_t flat_bytes;
     uint64_t eager_bytes;
     uint64_t unexpected_bytes;

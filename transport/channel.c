@@ -54,9 +54,15 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
     for (uint32_t i = 0; i < members.n; i++) {
         channel->in[i].slots = slots + (size_t)i * window;
         channel->out[i].peer = &fabric->peers[members.ranks[i]];
-        channel->out[i].limit = window;
+        channel->out[i].window = channel->out[i].limit = window;
     }
     return WRING_OK;
+}
+
+void wring_channel_set_window(struct wring_channel *channel, uint32_t member, uint32_t window)
+{
+    channel->out[member].window = window;
+    channel->out[member].limit = channel->out[member].reserved + window;
 }
 
 void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs)
@@ -128,7 +134,7 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
     struct wring_channel_out *out = &channel->out[member];
     if (out->remote == NULL)
         return wring_pairs_want(channel->pairs, member);
-    uint64_t offset = out->offset + (uint64_t)(sequence % channel->window) * channel->stride;
+    uint64_t offset = out->offset + (uint64_t)(sequence % out->window) * channel->stride;
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
                          imm_of(channel, out, sequence), cookie);
@@ -240,10 +246,10 @@ enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t m
                                        uint32_t consumed)
 {
     struct wring_channel_out *out = &channel->out[member];
-    uint32_t limit = consumed + channel->window;
+    uint32_t limit = consumed + out->window;
 
     /* never more than what we sent can have been consumed, and never less than before */
-    if (out->reserved - consumed > channel->window || limit - out->limit > channel->window)
+    if (out->reserved - consumed > out->window || limit - out->limit > out->window)
         return WRING_ERR_FRAME;
     out->limit = limit;
     return WRING_OK;

@@ -3,7 +3,7 @@
  * A channel: the slots in which each member of a group receives the pieces that the others send
  * it for one phase of one collective.
  *
- * Every member has `window` slots (a power of two) for every other member. A sender holds credits,
+ * Every member has `window` slots (a power of two, its own choice) for every other member. A sender holds credits,
  * one per free slot; it reserves one before it makes a piece, so nothing ever waits for room with a
  * piece in hand. Sequence numbers count pieces per pair of members, over all steps; sequence s lies
  * in slot s mod window. A receiver takes pieces in sequence, releases them in any order, and
@@ -24,6 +24,7 @@
 
 #define WRING_SEQUENCE_BITS 14 /* of an immediate; the rest is the channel */
 #define WRING_CHANNELS_MAX ((1u << (32 - WRING_SEQUENCE_BITS)) - 1) /* the last id is messages' */
+#define WRING_WINDOW_MAX (1u << (WRING_SEQUENCE_BITS - 1))
 #define WRING_TAG_BITS 10         /* of a sequence's, in a tagged channel */
 #define WRING_TAGGED_WINDOW_MAX 8 /* so many slots can the rest of them tell apart */
 
@@ -55,6 +56,7 @@ struct wring_channel_out {
     struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
     uint64_t offset;                /* where ours begin in it, or the data */
     uint8_t *mapped;                /* placed: the data, where it can be mapped; else NULL */
+    uint32_t window;                /* slots that the peer has for us */
     uint32_t reserved, limit;       /* sequences */
     uint32_t puts;                  /* pieces so far, all steps */
     struct wring_channel_name name; /* of the peer's end */
@@ -96,6 +98,9 @@ uint32_t wring_channel_window(uint64_t most, uint64_t pieces);
 enum wring_status wring_channel_init(struct wring_channel *channel, struct wring_fabric *fabric,
                                      struct wring_members members, uint32_t window,
                                      size_t slot_bytes, uint8_t *memory);
+
+/** A member has so many slots for us, of which none is in use. A power of two. */
+void wring_channel_set_window(struct wring_channel *channel, uint32_t member, uint32_t window);
 
 /** Peers' ends are not known: they are found by those pairs, and a put answers WRING_ERR_AGAIN
  *  meanwhile. */

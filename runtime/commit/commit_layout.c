@@ -144,7 +144,6 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
 {
     size_t total = 0;
     *sources = 0;
-    wring_shapes_choose(session);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         fill_collective(at);
         at->n_owned = wring_shape_find_owned(at, at->owned);
@@ -211,9 +210,13 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
 
 static enum wring_status alloc_slots(struct wring_session *session)
 {
+    wring_shapes_choose(session);
+    enum wring_status status = wring_shapes_fit(session);
+    if (status != WRING_OK)
+        return status;
     size_t sources, slots = plan_memory(session, &sources);
-    enum wring_status status = wring_block_alloc(session->fabric, slots, &session->slots);
 
+    status = wring_block_alloc(session->fabric, slots, &session->slots);
     if (status == WRING_OK && sources > 0)
         status = wring_block_alloc_source(session->fabric, sources, &session->sources);
     if (status == WRING_OK)

@@ -50,6 +50,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         wring_channel_write_name(&at->gather, out);
         wring_write_u64(out, offset_of(session, at->scatter.memory));
         wring_write_u64(out, offset_of(session, inbox_of(at)));
+        wring_write_u32(out, at->shape.window);
         /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
@@ -95,6 +96,7 @@ static enum wring_status import_slots(struct wring_session *session, struct wrin
 struct place {
     struct wring_channel_name scatter, gather;
     uint32_t buffer;
+    uint32_t window; /* of both */
     uint64_t scatter_offset, gather_offset, data_offset;
     struct slots slots;
     struct wring_remote *data; /* NULL if the peer registered none by itself */
@@ -148,31 +150,30 @@ static void map_slots(const struct place *place, uint64_t offset, size_t bytes)
 }
 
 /** @param offset  of the channel in the peer's slots */
-static void set_slots(const struct wring_channel *channel, uint32_t me, const struct place *place,
-                      uint64_t offset, struct wring_channel_out *out)
+static void set_slots(struct wring_channel *channel, uint32_t member, const struct place *place,
+                      uint64_t offset)
 {
-    size_t bytes = wring_channel_memory(1, channel->window, channel->slot_bytes);
+    size_t bytes = wring_channel_memory(1, place->window, channel->slot_bytes);
+    struct wring_channel_out *out = &channel->out[member];
 
+    wring_channel_set_window(channel, member, place->window);
     out->remote = place->slots.remote;
-    out->offset = offset + bytes * me;
+    out->offset = offset + bytes * channel->members.me;
     map_slots(place, out->offset, bytes);
 }
 
 static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
 {
-    uint32_t me = bucket->group->members.me;
-
     if (bucket->collective.scatter != NULL) {
-        struct wring_channel_out *out = &bucket->scatter.out[member];
-        out->name = place->scatter;
-        set_slots(&bucket->scatter, me, place, place->scatter_offset, out);
+        bucket->scatter.out[member].name = place->scatter;
+        set_slots(&bucket->scatter, member, place, place->scatter_offset);
     }
     if (bucket->collective.gather == NULL)
         return;
     struct wring_channel_out *out = &bucket->gather.out[member];
     out->name = place->gather;
     if (!bucket->gather.placed) {
-        set_slots(&bucket->gather, me, place, place->gather_offset, out);
+        set_slots(&bucket->gather, member, place, place->gather_offset);
         return;
     }
     out->remote = place->data;
@@ -191,6 +192,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     place.gather = wring_channel_read_name(in);
     place.scatter_offset = wring_read_u64(in);
     place.gather_offset = wring_read_u64(in);
+    place.window = wring_read_u32(in);
     place.buffer = wring_read_u32(in);
     place.data_offset = wring_read_u64(in);
     if (wring_read_u32(in) != 0) {
@@ -200,7 +202,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     } else if (place.buffer < n_buffers) {
         place.data = buffers[place.buffer];
     }
-    if (in->failed)
+    if (in->failed || place.window > WRING_WINDOW_MAX || (place.window & (place.window - 1)) != 0)
         return WRING_ERR_FRAME;
 
     struct wring_bucket *bucket = wring_bucket_find_exchanged(session, name);

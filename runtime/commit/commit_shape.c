@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/commit/commit_shape.h"
+
+#include <inttypes.h>
+
 #include "compress/codec.h"
 
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
 #include "runtime/session/session.h"
 
+#define WRING_MODULE "commit"
 #define SEND_TASKS_MAX 16
+#define LEAST_WINDOW 2
 #define STAGE_TASKS 4
 #define SMALL_WINDOW 16
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
@@ -165,6 +170,47 @@ void wring_shapes_choose(struct wring_session *session)
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->levels != NULL)
             choose_whole(at);
+}
+
+/** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
+static uint64_t slots_of(const struct wring_bucket *bucket, uint32_t widest)
+{
+    const struct wring_shape *shape = &bucket->shape;
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
+    uint32_t channels =
+        parts->scatters + (parts->gathers && !wring_algorithm_places(shape->algorithm));
+    uint32_t window = shape->window < widest ? shape->window : widest;
+
+    return channels *
+           (uint64_t)wring_channel_memory(bucket->group->members.n, window, shape->slot_bytes);
+}
+
+static uint64_t slots_of_all(const struct wring_session *session, uint32_t widest)
+{
+    uint64_t bytes = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        bytes += slots_of(at, widest);
+    return bytes;
+}
+
+enum wring_status wring_shapes_fit(struct wring_session *session)
+{
+    uint64_t most = session->config.slot_bytes;
+    uint32_t widest = WRING_WINDOW_MAX;
+
+    while (widest > LEAST_WINDOW && slots_of_all(session, widest) > most)
+        widest /= 2;
+    uint64_t bytes = slots_of_all(session, widest);
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->shape.window > widest)
+            at->shape.window = widest;
+    if (bytes <= most)
+        return WRING_OK;
+    wring_error(&session->log,
+                "buckets need %" PRIu64 " bytes of slots at least, and WRING_SLOT_BYTES is %" PRIu64
+                ": raise it, or lower WRING_CHUNK_BYTES",
+                bytes, most);
+    return WRING_ERR_NO_MEMORY;
 }
 
 /** Of a bucket without legs. @return whether there are any */

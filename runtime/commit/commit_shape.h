@@ -25,6 +25,13 @@ struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, 
 void wring_shapes_choose(struct wring_session *session);
 
 /**
+ * Have slots of all buckets take no more than WRING_SLOT_BYTES: windows shrink, the widest ones
+ * first, down to two slots. Each rank does so by itself, as each tells its own windows.
+ * Errors: WRING_ERR_NO_MEMORY, logged with the figure: they do not fit even so.
+ */
+enum wring_status wring_shapes_fit(struct wring_session *session);
+
+/**
  * The elements whose sums we would encode again, if the codec runs.
  * @param spans  out, [WRING_SLICES_MAX], rising, of the bucket's elements
  * @return how many
