@@ -63,6 +63,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_CHUNK_BYTES",  "256k",    "bytes", "bytes that travel as one piece; encoded, of up to 4 times as many; left out, WRING_PLAN=auto may choose",                   BYTES(4096, 1 << 26),             FIELD(chunk_bytes), false },
     { "WRING_WINDOW",       "4",       "slots", "pieces a peer may send ahead, per bucket; more if they are small",                BYTES(2, 1024),                   FIELD(window), false },
     { "WRING_SLOT_BYTES",   "1g",      "bytes", "slots of all committed buckets, at most: their windows shrink until they fit",          BYTES(4096, 1ll << 40),           FIELD(slot_bytes), false },
+    { "WRING_POOL_SLOTS",   "64",      "slots", "pieces of immediate calls that wait here at once, of WRING_CHUNK_BYTES each; more wait with their senders", INTEGER(1, 8192),    FIELD(pool_slots), false },
     { "WRING_FLAT_BYTES",   "8k",      "bytes", "messages up to this size go in one hop, uncompressed; raw sums of two ranks, and raw buckets in memory that all map, up to 8 times it, of two over tcp 64 times",          BYTES(0, 1 << 16),                FIELD(flat_bytes), false },
     { "WRING_EAGER_BYTES",  "8k",      "bytes", "messages (wring_send) up to this size leave at once; larger ones wait for their receive", BYTES(0, 8192), FIELD(eager_bytes), false },
     { "WRING_UNEXPECTED_BYTES", "16m", "bytes", "messages kept that no receive waits for, in all; at least 64 KiB of each peer", BYTES(0, 1ll << 40), FIELD(unexpected_bytes), false },

@@ -40,6 +40,7 @@ struct wring_config {
     uint64_t chunk_bytes;
     uint64_t window;
     uint64_t slot_bytes;
+    int64_t pool_slots;
     uint64_t flat_bytes;
     uint64_t eager_bytes;
     uint64_t unexpected_bytes;

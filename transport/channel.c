@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "transport/pairs.h"
+#include "transport/slot_pool.h"
 
 #define SEQUENCE_MASK ((1u << WRING_SEQUENCE_BITS) - 1)
 #define TAG_SHIFT (WRING_SEQUENCE_BITS - WRING_TAG_BITS)
@@ -51,6 +51,8 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
         *channel = (struct wring_channel){0};
         return WRING_ERR_NO_MEMORY;
     }
+    for (size_t i = 0; memory != NULL && i < (size_t)members.n * window; i++)
+        slots[i].data = memory + i * channel->stride;
     for (uint32_t i = 0; i < members.n; i++) {
         channel->in[i].slots = slots + (size_t)i * window;
         channel->out[i].peer = &fabric->peers[members.ranks[i]];
@@ -72,12 +74,23 @@ void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pai
         channel->out[i].name.id = WRING_NO_CHANNEL;
 }
 
+enum wring_status wring_channel_use_pool(struct wring_channel *channel, struct wring_pool *pool)
+{
+    size_t n = (size_t)channel->members.n * channel->window;
+    channel->asks = calloc(n, sizeof(*channel->asks));
+    if (channel->asks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    channel->tagged = true;
+    return wring_pool_add(pool, channel);
+}
+
 void wring_channel_finish(struct wring_channel *channel)
 {
     if (channel->in != NULL)
         free(channel->in[0].slots); /* one allocation for all members */
     free(channel->in);
     free(channel->out);
+    free(channel->asks);
     *channel = (struct wring_channel){0};
 }
 
@@ -120,8 +133,8 @@ static uint32_t mask_of(const struct wring_channel *channel)
     return channel->tagged ? TAGGED_MASK : SEQUENCE_MASK;
 }
 
-static uint32_t imm_of(const struct wring_channel *channel, const struct wring_channel_out *out,
-                       uint32_t sequence)
+uint32_t wring_channel_imm(const struct wring_channel *channel, const struct wring_channel_out *out,
+                           uint32_t sequence)
 {
     uint32_t tag = channel->tagged ? channel->tag << TAG_SHIFT : 0;
     return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
@@ -132,12 +145,12 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
                                     const void *local, size_t bytes, uint64_t cookie)
 {
     struct wring_channel_out *out = &channel->out[member];
-    if (out->remote == NULL)
-        return wring_pairs_want(channel->pairs, member);
+    if (channel->pool != NULL)
+        return wring_pool_put(channel, member, sequence, region, local, bytes, cookie);
     uint64_t offset = out->offset + (uint64_t)(sequence % out->window) * channel->stride;
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
-                         imm_of(channel, out, sequence), cookie);
+                         wring_channel_imm(channel, out, sequence), cookie);
     out->puts += status == WRING_OK;
     return status;
 }
@@ -149,53 +162,96 @@ enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t me
     struct wring_channel_out *out = &channel->out[member];
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote,
-                         out->offset + offset, bytes, imm_of(channel, out, 0), cookie);
+                         out->offset + offset, bytes, wring_channel_imm(channel, out, 0), cookie);
     out->puts += status == WRING_OK;
     return status;
+}
+
+struct wring_slot *wring_channel_expect(struct wring_channel *channel, uint32_t member,
+                                        uint32_t imm)
+{
+    struct wring_channel_in *in = &channel->in[member];
+    uint32_t ahead = (imm - in->consumed) & mask_of(channel);
+
+    if (ahead >= channel->window)
+        return NULL;
+    struct wring_slot *slot = &in->slots[(in->consumed + ahead) % channel->window];
+    return slot->arrived ? NULL : slot;
+}
+
+void wring_channel_announce(const struct wring_channel *channel, struct wring_slot *piece,
+                            uint32_t imm, uint32_t bytes)
+{
+    piece->tag = (uint16_t)(channel->tagged ? (imm & SEQUENCE_MASK) >> TAG_SHIFT : 0);
+    piece->bytes = bytes;
+    piece->asked = true;
+}
+
+void wring_channel_enter(struct wring_channel *channel, uint32_t member, struct wring_slot *piece,
+                         uint32_t imm, size_t bytes)
+{
+    piece->tag = (uint16_t)(channel->tagged ? (imm & SEQUENCE_MASK) >> TAG_SHIFT : 0);
+    piece->bytes = (uint32_t)bytes;
+    piece->arrived = true;
+    channel->in[member].arrivals++;
 }
 
 enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t member,
                                         uint32_t imm, size_t bytes)
 {
-    struct wring_channel_in *in = &channel->in[member];
-
-    in->arrivals++;
-    if (channel->placed)
+    if (channel->placed) {
+        channel->in[member].arrivals++;
         return WRING_OK;
-    uint32_t ahead = (imm - in->consumed) & mask_of(channel);
-    if (ahead >= channel->window || bytes > channel->slot_bytes)
+    }
+    struct wring_slot *slot = wring_channel_expect(channel, member, imm);
+    if (slot == NULL || bytes > channel->slot_bytes)
         return WRING_ERR_FRAME;
-    struct wring_slot *slot = &in->slots[(in->consumed + ahead) % channel->window];
-    if (slot->arrived)
-        return WRING_ERR_FRAME;
-    uint32_t tag = channel->tagged ? (imm & SEQUENCE_MASK) >> TAG_SHIFT : 0;
-    *slot = (struct wring_slot){.bytes = (uint32_t)bytes, .tag = (uint16_t)tag, .arrived = true};
+    wring_channel_enter(channel, member, slot, imm, bytes);
     return WRING_OK;
 }
 
-/** The slot of a member's next piece, if that is there. */
+static uint32_t index_of(const struct wring_channel *channel, uint32_t member,
+                         const struct wring_slot *piece)
+{
+    return (uint32_t)(piece - channel->in[member].slots);
+}
+
+uint32_t wring_channel_sequence(const struct wring_channel *channel, uint32_t member,
+                                const struct wring_slot *piece)
+{
+    uint32_t consumed = channel->in[member].consumed;
+    return consumed + (index_of(channel, member, piece) - consumed) % channel->window;
+}
+
+bool wring_channel_is_taken(const struct wring_channel *channel, uint32_t member,
+                            const struct wring_slot *piece)
+{
+    const struct wring_channel_in *in = &channel->in[member];
+    return wring_channel_sequence(channel, member, piece) - in->consumed < in->taken - in->consumed;
+}
+
+/** The slot of a member's next piece; NULL: all are taken. */
 static const struct wring_slot *next_slot(const struct wring_channel *channel, uint32_t member)
 {
     const struct wring_channel_in *in = &channel->in[member];
     if (channel->placed || in->taken - in->consumed == channel->window)
         return NULL;
-    const struct wring_slot *slot = &in->slots[in->taken % channel->window];
-    return slot->arrived ? slot : NULL;
+    return &in->slots[in->taken % channel->window];
 }
 
 bool wring_channel_is_foreign(const struct wring_channel *channel, uint32_t member)
 {
-    const struct wring_slot *slot = next_slot(channel, member);
-    return slot != NULL && channel->tagged && slot->tag != channel->tag;
+    const struct wring_slot *slot = channel->tagged ? next_slot(channel, member) : NULL;
+    return slot != NULL && (slot->arrived || slot->asked) && slot->tag != channel->tag;
 }
 
 const void *wring_channel_peek(const struct wring_channel *channel, uint32_t member, size_t *bytes)
 {
     const struct wring_slot *slot = next_slot(channel, member);
-    if (slot == NULL || (channel->tagged && slot->tag != channel->tag))
+    if (slot == NULL || !slot->arrived || (channel->tagged && slot->tag != channel->tag))
         return NULL;
     *bytes = slot->bytes;
-    return channel->memory + (size_t)(slot - channel->in[0].slots) * channel->stride;
+    return slot->data;
 }
 
 uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member)
@@ -203,16 +259,29 @@ uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member)
     return channel->in[member].taken++;
 }
 
+/** A pooled channel's say how far the ring of small pieces is free, too. */
+static enum wring_status send_credit(struct wring_channel *channel, uint32_t member)
+{
+    const struct wring_channel_out *out = &channel->out[member];
+    uint32_t consumed = channel->in[member].consumed;
+
+    if (channel->pool == NULL)
+        return wring_fabric_send_credit(channel->fabric, out->peer, out->name.id,
+                                        out->name.generation, consumed);
+    uint32_t ring = wring_pool_credits(channel, member);
+    enum wring_status status =
+        wring_fabric_send_credit(channel->fabric, out->peer, out->name.id, ring, consumed);
+    if (status == WRING_OK)
+        wring_pool_credited(channel, member, ring);
+    return status;
+}
+
 static void return_credits(struct wring_channel *channel, uint32_t member, uint32_t batch)
 {
     struct wring_channel_in *in = &channel->in[member];
-    if (in->consumed - in->credited < batch)
-        return;
-    const struct wring_channel_out *out = &channel->out[member];
-    if (out->name.id == WRING_NO_CHANNEL)
-        return; /* when it is known they are */
-    enum wring_status status = wring_fabric_send_credit(channel->fabric, out->peer, out->name.id,
-                                                        out->name.generation, in->consumed);
+    if (in->consumed - in->credited < batch || channel->out[member].name.id == WRING_NO_CHANNEL)
+        return; /* when its end is known they are */
+    enum wring_status status = send_credit(channel, member);
     if (status == WRING_OK)
         in->credited = in->consumed;
     else if (status == WRING_ERR_AGAIN)
@@ -224,14 +293,25 @@ static uint32_t batch_of(const struct wring_channel *channel)
     return channel->window > 1 ? channel->window / 2 : 1;
 }
 
+/** A slot is as before its piece, but for memory that is its own. */
+static void clear(struct wring_channel *channel, struct wring_slot *slot)
+{
+    *slot = (struct wring_slot){.data = channel->pool == NULL ? slot->data : NULL};
+}
+
 void wring_channel_release(struct wring_channel *channel, uint32_t member, uint32_t sequence)
 {
     struct wring_channel_in *in = &channel->in[member];
+    struct wring_slot *slot = &in->slots[sequence % channel->window];
 
-    in->slots[sequence % channel->window].released = true;
+    if (channel->pool != NULL)
+        wring_pool_release(channel, member, slot);
+    slot->released = true;
     while (in->consumed != in->taken && in->slots[in->consumed % channel->window].released)
-        in->slots[in->consumed++ % channel->window] = (struct wring_slot){0};
+        clear(channel, &in->slots[in->consumed++ % channel->window]);
     return_credits(channel, member, batch_of(channel));
+    if (channel->pool != NULL)
+        wring_pool_return_credits(channel, member);
 }
 
 void wring_channel_return_credits(struct wring_channel *channel)

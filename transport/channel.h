@@ -3,14 +3,17 @@
  * A channel: the slots in which each member of a group receives the pieces that the others send
  * it for one phase of one collective.
  *
- * Every member has `window` slots (a power of two, its own choice) for every other member. A sender holds credits,
- * one per free slot; it reserves one before it makes a piece, so nothing ever waits for room with a
- * piece in hand. Sequence numbers count pieces per pair of members, over all steps; sequence s lies
- * in slot s mod window. A receiver takes pieces in sequence, releases them in any order, and
- * returns credits in batches.
+ * Every member has `window` slots (a power of two, its own choice) for every other member. A sender
+ * holds credits, one per free slot; it reserves one before it makes a piece, so nothing ever waits
+ * for room with a piece in hand. Sequence numbers count pieces per pair of members, over all steps;
+ * sequence s lies in slot s mod window. A receiver takes pieces in sequence, releases them in any
+ * order, and returns credits in batches.
  *
  * A *placed* channel has no slots: its pieces go straight to where they belong in the receiver's
  * data, and only their arrival is counted. Whoever uses it knows that the data is ready for them.
+ *
+ * A *pooled* channel, of a group, has no slots of its own, either: its window only bounds how many
+ * pieces are begun, and each lies where the session has room for it (slot_pool.h).
  *
  * In a *tagged* channel pieces carry a few bits that say which call they belong to; those of
  * another one than the receiver's present call do not show.
@@ -34,9 +37,20 @@ struct wring_members {
     const uint32_t *ranks; /* [n] */
 };
 
+enum wring_slot_home {
+    WRING_SLOT_OWN,   /* the channel's memory */
+    WRING_SLOT_RING,  /* pooled: the ring of its sender, */
+    WRING_SLOT_POOL,  /* a slot of the session's, */
+    WRING_SLOT_MOVED, /* or memory of its own */
+};
+
 struct wring_slot {
+    uint8_t *data; /* own: for good; pooled: once it has arrived */
     uint32_t bytes;
     uint16_t tag;
+    uint16_t place; /* in its home */
+    uint8_t home;   /* enum wring_slot_home */
+    bool asked;     /* pooled: its sender has it ready, and it may not have arrived */
     bool arrived, released;
 };
 
@@ -51,6 +65,18 @@ struct wring_channel_name {
     uint32_t id, generation;
 };
 
+enum wring_channel_ask_state {
+    WRING_ASK_NONE,
+    WRING_ASK_SAID,    /* the receiver knows that we have the piece ready */
+    WRING_ASK_GRANTED, /* a slot is there for it */
+};
+
+/** Pooled: how it stands with a large piece of ours. */
+struct wring_channel_ask {
+    uint8_t state; /* enum wring_channel_ask_state */
+    uint16_t slot;
+};
+
 struct wring_channel_out {
     struct wring_peer *peer;
     struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
@@ -60,12 +86,15 @@ struct wring_channel_out {
     uint32_t reserved, limit;       /* sequences */
     uint32_t puts;                  /* pieces so far, all steps */
     struct wring_channel_name name; /* of the peer's end */
+    struct wring_pool_link *link;   /* pooled: with the peer; NULL: not known yet */
 };
 
 #define WRING_NO_CHANNEL UINT32_MAX /* the id of a peer's end that is not known yet */
 
 struct wring_collective;
 struct wring_pairs;
+struct wring_pool;
+struct wring_pool_link;
 
 struct wring_channel {
     struct wring_fabric *fabric;
@@ -82,6 +111,8 @@ struct wring_channel {
     struct wring_channel_out *out; /* [n] */
     struct wring_collective *owner;
     struct wring_pairs *pairs; /* of a group: that find peers' ends at their first piece; or NULL */
+    struct wring_pool *pool;   /* pooled; else NULL */
+    struct wring_channel_ask *asks; /* [n][window] pooled */
 };
 
 /** Bytes of slots that a channel of these dimensions needs. */
@@ -105,6 +136,9 @@ void wring_channel_set_window(struct wring_channel *channel, uint32_t member, ui
 /** Peers' ends are not known: they are found by those pairs, and a put answers WRING_ERR_AGAIN
  *  meanwhile. */
 void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs);
+
+/** It is pooled and tagged from now on: it was made without memory. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_channel_use_pool(struct wring_channel *channel, struct wring_pool *pool);
 
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);
@@ -155,6 +189,38 @@ void wring_channel_return_credits(struct wring_channel *channel);
 /** A member returned credits. Errors: WRING_ERR_FRAME. */
 enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t member,
                                        uint32_t consumed);
+
+/* For the pool. */
+
+/** Where the piece of that immediate belongs; NULL: it may not be sent, or is here. */
+struct wring_slot *wring_channel_expect(struct wring_channel *channel, uint32_t member,
+                                        uint32_t imm);
+
+/** It has come. */
+void wring_channel_enter(struct wring_channel *channel, uint32_t member, struct wring_slot *piece,
+                         uint32_t imm, size_t bytes);
+
+/** It will come. */
+void wring_channel_announce(const struct wring_channel *channel, struct wring_slot *piece,
+                            uint32_t imm, uint32_t bytes);
+
+/** The sequence of a piece that is expected or here. */
+uint32_t wring_channel_sequence(const struct wring_channel *channel, uint32_t member,
+                                const struct wring_slot *piece);
+
+/** Somebody works on what is in that slot. */
+bool wring_channel_is_taken(const struct wring_channel *channel, uint32_t member,
+                            const struct wring_slot *piece);
+
+/** The immediate of a piece of ours. */
+uint32_t wring_channel_imm(const struct wring_channel *channel, const struct wring_channel_out *out,
+                           uint32_t sequence);
+
+static inline struct wring_channel_ask *wring_channel_asked(const struct wring_channel *channel,
+                                                            uint32_t member, uint32_t sequence)
+{
+    return &channel->asks[member * channel->window + sequence % channel->window];
+}
 
 static inline uint32_t wring_imm_channel(uint32_t imm)
 {

@@ -15,7 +15,14 @@ bool wring_control_is_text(enum wring_control_kind kind)
 
 bool wring_control_has_body(enum wring_control_kind kind)
 {
-    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR || kind == WRING_CONTROL_CEASE;
+    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR ||
+           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK;
+}
+
+bool wring_control_is_of_groups(enum wring_control_kind kind)
+{
+    return wring_control_has_body(kind) || kind == WRING_CONTROL_ASK ||
+           kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
 }
 
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)
@@ -72,7 +79,8 @@ bool wring_control_parse(const void *data, size_t bytes, struct wring_control *o
     control.a = wring_read_u32(&reader);
     control.b = wring_read_u32(&reader);
     control.c = wring_read_u32(&reader);
-    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind >= WRING_CONTROL_END)
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind >= WRING_CONTROL_END ||
+        kind == WRING_CONTROL_RING)
         return false;
     control.kind = (enum wring_control_kind)kind;
     bool texted = wring_control_is_text(control.kind);

@@ -19,7 +19,11 @@ enum wring_control_kind {
     WRING_CONTROL_FORM,          /* a: wring_form_word, b: round or rank; then what it says */
     WRING_CONTROL_PAIR,          /* a, b: channels; then where the slots of two members lie */
     WRING_CONTROL_CEASE,         /* a, b: halves of a generation; then the key: I aborted a group */
-    WRING_CONTROL_END,           /* of these: there is none such */
+    WRING_CONTROL_LINK = 15, /* a, b: slots, bytes of each; then where small pieces and slots lie */
+    WRING_CONTROL_ASK,   /* a: channel, b: bytes, c: tag and sequence of a piece that is ready */
+    WRING_CONTROL_GRANT, /* a: channel, b: slot, c: sequence of the piece that it is for */
+    WRING_CONTROL_SPARE, /* b: a slot that is not needed */
+    WRING_CONTROL_END,   /* of these: there is none such */
 };
 
 #define WRING_CONTROL_RING 14 /* of the rings of messages: WIRE.md "Messages"; not parsed here */
@@ -31,7 +35,7 @@ struct wring_control {
     uint32_t a, b, c;
     union {
         char text[WRING_CONTROL_BODY + 1]; /* ABORT, CALL, STANDSTILL; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE */
+        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE, LINK */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };
@@ -39,6 +43,9 @@ struct wring_control {
 /** Have a text that may be logged, or bytes that their reader has to check. */
 bool wring_control_is_text(enum wring_control_kind kind);
 bool wring_control_has_body(enum wring_control_kind kind);
+
+/** Is it about groups, or the pieces of their calls? */
+bool wring_control_is_of_groups(enum wring_control_kind kind);
 
 /** To a peer that no connection stands to, CALL and STANDSTILL go by the control tree.
  *  Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */

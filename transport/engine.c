@@ -10,6 +10,7 @@
 #include "transport/collective/collective.h"
 #include "transport/message/message.h"
 #include "transport/pairs.h"
+#include "transport/slot_pool.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "engine"
@@ -279,6 +280,8 @@ void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
                         enum wring_status status)
 {
     atomic_store(&cease->status, (int)status);
+    if (engine->pool != NULL)
+        wring_pool_cease(engine->pool, cease);
     for (struct wring_collective *at = engine->active; at != NULL;) {
         bool ended = at->cease == cease && end_ceased(engine, at);
         at = ended ? engine->active : at->next_active; /* whoever is told may have posted more */
@@ -303,7 +306,7 @@ bool wring_engine_is_quiet(const struct wring_engine *engine, const struct wring
             !wring_collective_is_quiet(channel->owner))
             return false;
     }
-    return true;
+    return engine->pool == NULL || wring_pool_is_quiet(engine->pool, cease);
 }
 
 static void take_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
@@ -381,6 +384,8 @@ static void return_owed_credits(struct wring_engine *engine)
     for (uint32_t i = 0; i < engine->n_channels; i++)
         if (engine->channels[i] != NULL && engine->channels[i]->owes_credits)
             wring_channel_return_credits(engine->channels[i]);
+    if (engine->pool != NULL)
+        wring_pool_return_owed(engine->pool);
 }
 
 /** Everything is to end. Where a rank aborted the job nobody waits for all to have heard of it. */
@@ -474,7 +479,7 @@ void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
 static bool idle(struct wring_engine *engine)
 {
     engine->kick = true; /* not every provider tells when it has room again: ask */
-    if (advance(engine))
+    if (advance(engine) || (engine->pool != NULL && wring_pool_make_room(engine->pool)))
         return true;
     if (engine->fabric->ticked &&
         engine->fabric->tick_ns - engine->checked_ns >= wring_wait_policy.check_ns)
@@ -532,6 +537,8 @@ bool wring_engine_poll(struct wring_engine *engine)
         wring_pairs_poll(engine);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);
+    if (engine->pool != NULL && wring_pool_waits(engine->pool))
+        any |= wring_pool_poll(engine->pool);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
     if (engine->owes_pairs)   /* the last job of what ceased may have ended with that */

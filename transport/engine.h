@@ -22,6 +22,7 @@
 struct wring_collective;
 struct wring_cease;
 struct wring_messenger;
+struct wring_pool;
 struct wring_task;
 
 /** An executor and what it has to do. */
@@ -50,6 +51,7 @@ struct wring_engine {
     uint32_t n_answers;
     bool owes_pairs; /* some of all that could not be told */
 
+    struct wring_pool *pool; /* of all groups; borrowed; NULL: not there yet, or no longer */
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */
     atomic_bool talks; /* a message was posted, or came, at some time: it is to be polled */
 

@@ -7,6 +7,7 @@
 #include "transport/engine.h"
 #include "transport/message/message.h"
 #include "transport/pairs.h"
+#include "transport/slot_pool.h"
 
 #define CHANNELS_AT_FIRST 64
 
@@ -29,7 +30,7 @@ static uint32_t free_id(const struct wring_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_channels; i++) {
         uint32_t id = (engine->next_id + i) % engine->n_channels;
-        if (engine->channels[id] == NULL && id < WRING_MESSAGE_CHANNEL)
+        if (engine->channels[id] == NULL && id < WRING_POOL_ID)
             return id;
     }
     return engine->n_channels;
@@ -40,7 +41,7 @@ enum wring_status wring_engine_add_channel(struct wring_engine *engine,
 {
     uint32_t id = free_id(engine);
     if (id == engine->n_channels) {
-        if (engine->n_channels >= WRING_MESSAGE_CHANNEL || !grow_channels(engine))
+        if (engine->n_channels >= WRING_POOL_ID || !grow_channels(engine))
             return WRING_ERR_NO_MEMORY;
         id = engine->next_id;
     }
@@ -55,6 +56,8 @@ enum wring_status wring_engine_add_channel(struct wring_engine *engine,
 void wring_engine_remove_channel(struct wring_engine *engine, struct wring_channel *channel)
 {
     uint32_t id = channel->name.id;
+    if (channel->pool != NULL)
+        wring_pool_remove(channel->pool, channel);
     if (id < engine->n_channels && engine->channels[id] == channel) {
         engine->channels[id] = NULL;
         engine->generation++; /* credits on the way must not be taken for those of the next one */
@@ -63,6 +66,8 @@ void wring_engine_remove_channel(struct wring_engine *engine, struct wring_chann
 
 static struct wring_channel *find_channel(const struct wring_engine *engine, uint32_t id)
 {
+    if (id >= WRING_POOL_ID)
+        return engine->pool != NULL ? wring_pool_find(engine->pool, id) : NULL;
     return id < engine->n_channels ? engine->channels[id] : NULL;
 }
 
@@ -75,11 +80,35 @@ static struct wring_channel *find_named(const struct wring_engine *engine, uint3
     return channel != NULL && channel->name.generation == generation ? channel : NULL;
 }
 
+static void take_in(struct wring_engine *engine, struct wring_channel *channel, uint32_t member,
+                    const struct wring_peer *peer, size_t bytes)
+{
+    channel->owner->runnable = true;
+    if (wring_channel_is_foreign(channel, member))
+        wring_calls_suspect(channel->owner, engine->fabric->tick_ns);
+    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
+}
+
+/** Of messages, or of groups. */
+static void on_session_piece(struct wring_engine *engine, struct wring_peer *peer, uint32_t imm,
+                             size_t bytes)
+{
+    uint32_t member;
+
+    if (wring_imm_channel(imm) == WRING_MESSAGE_CHANNEL && engine->messenger != NULL) {
+        wring_messenger_arrived(engine->messenger, peer, imm, bytes);
+        return;
+    }
+    struct wring_channel *channel = wring_pool_arrived(engine->pool, peer, imm, bytes, &member);
+    if (channel != NULL)
+        take_in(engine, channel, member, peer, bytes);
+}
+
 static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
 {
     struct wring_engine *engine = arg;
-    if (wring_imm_channel(imm) == WRING_MESSAGE_CHANNEL && engine->messenger != NULL) {
-        wring_messenger_arrived(engine->messenger, peer, imm, bytes);
+    if (wring_imm_channel(imm) >= WRING_POOL_ID && engine->pool != NULL) {
+        on_session_piece(engine, peer, imm, bytes);
         return;
     }
     struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));
@@ -96,10 +125,7 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
                           peer->rank, bytes, imm);
         return;
     }
-    channel->owner->runnable = true;
-    if (wring_channel_is_foreign(channel, member))
-        wring_calls_suspect(channel->owner, engine->fabric->tick_ns);
-    wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
+    take_in(engine, channel, member, peer, bytes);
 }
 
 static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
@@ -120,12 +146,19 @@ static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t 
                       uint32_t sequence)
 {
     struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_named(engine, id, generation);
-    if (channel == NULL)
+    bool pooled = id >= WRING_POOL_ID; /* then the generation is a count of small pieces */
+    enum wring_status status = !pooled ? WRING_OK
+                               : engine->pool == NULL
+                                   ? WRING_ERR_FRAME
+                                   : wring_pool_credit(engine->pool, peer, generation);
+    struct wring_channel *channel = find_named(engine, id, pooled ? 0 : generation);
+    engine->kick |= pooled;
+    if (channel == NULL && status == WRING_OK)
         return;
 
-    uint32_t member = wring_members_find(&channel->members, peer->rank);
-    if (member == channel->members.n ||
+    uint32_t member =
+        channel != NULL ? wring_members_find(&channel->members, peer->rank) : UINT32_MAX;
+    if (status != WRING_OK || member == channel->members.n ||
         wring_channel_credit(channel, member, sequence) != WRING_OK) {
         wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
                           "rank %" PRIu32 " returned credits that it was not given", peer->rank);
@@ -177,7 +210,7 @@ static void on_ring(void *arg, struct wring_peer *peer, const void *data, size_t
         wring_messenger_heard(engine->messenger, peer, data, bytes);
 }
 
-/** Groups that form, and pairs of their members. */
+/** Groups that form, pairs of their members, and what is in the way of their pieces. */
 static void on_group(void *arg, struct wring_peer *peer, const struct wring_control *control)
 {
     struct wring_engine *engine = arg;
@@ -186,7 +219,9 @@ static void on_group(void *arg, struct wring_peer *peer, const struct wring_cont
         wring_formations_heard(&engine->formations, peer, control);
     else if (control->kind == WRING_CONTROL_CEASE)
         wring_pairs_heard_cease(engine, peer, control);
-    else
+    else if (control->kind != WRING_CONTROL_PAIR && engine->pool != NULL)
+        wring_pool_heard(engine->pool, peer, control);
+    else if (control->kind == WRING_CONTROL_PAIR)
         wring_pairs_heard(engine, peer, control);
 }
 

@@ -109,7 +109,7 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
     else if (control.kind == WRING_CONTROL_STANDSTILL)
         fabric->handler.standstill(arg, peer, control.a, control.b, control.c, control.text);
-    else if (wring_control_has_body(control.kind))
+    else if (wring_control_is_of_groups(control.kind))
         fabric->handler.group(arg, peer, &control);
     else
         wring_liveness_heard(fabric, peer, &control);

@@ -142,6 +142,10 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_FORM:
     case WRING_CONTROL_PAIR:
     case WRING_CONTROL_CEASE:
+    case WRING_CONTROL_LINK:
+    case WRING_CONTROL_ASK:
+    case WRING_CONTROL_GRANT:
+    case WRING_CONTROL_SPARE:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:

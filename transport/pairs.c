@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "transport/fabric_connect.h"
+#include "transport/slot_pool.h"
 
 #define QUIET_BYTES (sizeof(struct wring_group_key) + sizeof(uint64_t))
 #define ANSWERS_MAX 4096 /* far more than anybody has groups that end at the same time */
@@ -69,42 +70,26 @@ void wring_pairs_finish(struct wring_pairs *pairs)
     free(pairs->pair);
     pairs->pair = NULL;
     wring_imports_finish(&pairs->imports);
-    wring_block_finish(&pairs->slots);
+    wring_block_finish(&pairs->board);
 }
 
-/* ---- what others write into ---- */
+/* ---- what others look at ---- */
 
-static size_t board_offset(const struct wring_pairs *pairs)
-{
-    size_t bytes = 2 * pairs->channel_bytes;
-    return (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
-}
-
+/** Our board, with the first pair. */
 static enum wring_status make_board(struct wring_pairs *pairs)
 {
     struct wring_collective *collective = pairs->collective;
-    uint8_t *memory = (uint8_t *)pairs->slots.memory.base + board_offset(pairs);
-    enum wring_status status =
-        wring_mapped_create(collective->members, pairs->board_room, memory, &collective->mapped);
+
+    if (!pairs->boards || pairs->board.memory.base != NULL)
+        return WRING_OK;
+    enum wring_status status = wring_block_alloc(
+        pairs->engine->fabric, wring_mapped_memory(pairs->board_room), &pairs->board);
+    if (status == WRING_OK)
+        status = wring_mapped_create(collective->members, pairs->board_room,
+                                     pairs->board.memory.base, &collective->mapped);
     if (status == WRING_OK)
         pairs->made_board(pairs);
     return status;
-}
-
-/** Slots for all members, of which those take pages that are used; with the first pair. */
-static enum wring_status make_slots(struct wring_pairs *pairs)
-{
-    if (pairs->slots.memory.base != NULL)
-        return WRING_OK;
-    size_t board = pairs->boards ? wring_mapped_memory(pairs->board_room) : 0;
-    enum wring_status status =
-        wring_block_alloc(pairs->engine->fabric, board_offset(pairs) + board, &pairs->slots);
-    if (status != WRING_OK)
-        return status;
-    uint8_t *memory = pairs->slots.memory.base;
-    pairs->collective->scatter->memory = memory;
-    pairs->collective->gather->memory = memory + pairs->channel_bytes;
-    return pairs->boards ? make_board(pairs) : WRING_OK;
 }
 
 static void fail(struct wring_pairs *pairs, uint32_t member, enum wring_status status)
@@ -123,17 +108,29 @@ static void fail(struct wring_pairs *pairs, uint32_t member, enum wring_status s
 static void write_body(const struct wring_pairs *pairs, uint32_t member,
                        struct wring_control *control)
 {
-    const struct wring_collective *collective = pairs->collective;
-    struct wring_region *region = pairs->slots.regions[peer_of(pairs, member)->device];
+    struct wring_region *region = pairs->board.regions[peer_of(pairs, member)->device];
     uint8_t *body = control->body;
+    size_t bytes = 0;
 
     memcpy(body, pairs->key.bytes, sizeof(pairs->key.bytes));
     wring_put_u64(body + 16, pairs->generation);
-    wring_put_u32(body + 24, collective->scatter->name.generation);
-    wring_put_u32(body + 28, collective->gather->name.generation);
-    size_t bytes = region->provider->ops->region_export(region, body + 36);
-    wring_put_u32(body + 32, (uint32_t)bytes);
-    control->bytes = 36 + (uint32_t)bytes;
+    if (pairs->boards)
+        bytes = region->provider->ops->region_export(region, body + 28);
+    wring_put_u32(body + 24, (uint32_t)bytes);
+    control->bytes = 28 + (uint32_t)bytes;
+}
+
+/** What the pair needs, and the peer has to know before it hears of it. */
+static enum wring_status prepare(struct wring_pairs *pairs, struct wring_peer *peer)
+{
+    struct wring_pool_link *link;
+    enum wring_status status = make_board(pairs);
+
+    if (status == WRING_OK && pairs->boards && pairs->board.regions[peer->device] == NULL)
+        status = WRING_ERR_UNSUPPORTED;
+    if (status == WRING_OK)
+        status = wring_pool_reach(pairs->engine->pool, peer, &link);
+    return status == WRING_OK ? wring_pool_tell(link) : status;
 }
 
 /** @return WRING_ERR_AGAIN: not yet */
@@ -147,15 +144,14 @@ static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
 
     if (peer->state != WRING_PEER_READY) /* only then is it known which device leads to it */
         return wring_connect_dial(pairs->engine->fabric, peer);
-    enum wring_status status = make_slots(pairs);
-    if (status == WRING_OK && pairs->slots.regions[peer->device] == NULL)
-        status = WRING_ERR_UNSUPPORTED;
-    if (status != WRING_OK) {
+    enum wring_status status = prepare(pairs, peer);
+    if (status == WRING_OK) {
+        write_body(pairs, member, &control);
+        status = wring_control_send(peer, &control);
+    } else if (status != WRING_ERR_AGAIN && status != WRING_ERR_CLOSED) {
         fail(pairs, member, status);
         return status;
     }
-    write_body(pairs, member, &control);
-    status = wring_control_send(peer, &control);
     pair->told = status == WRING_OK;
     pair->owes = status == WRING_ERR_AGAIN;
     pairs->owes |= pair->owes;
@@ -362,45 +358,56 @@ static bool read_words(const struct wring_control *control, struct words *out)
     const void *key = wring_read(&in, sizeof(out->key.bytes));
 
     out->generation = wring_read_u64(&in);
-    out->scatter = (struct wring_channel_name){control->a, wring_read_u32(&in)};
-    out->gather = (struct wring_channel_name){control->b, wring_read_u32(&in)};
+    out->scatter = (struct wring_channel_name){control->a, 0};
+    out->gather = (struct wring_channel_name){control->b, 0};
     out->region_bytes = wring_read_u32(&in);
     out->region = wring_read(&in, out->region_bytes);
-    if (in.failed || in.bytes > 0 || key == NULL || out->region_bytes == 0 ||
-        out->generation == 0 || control->a >= WRING_CHANNELS_MAX ||
-        control->b >= WRING_CHANNELS_MAX)
+    if (in.failed || in.bytes > 0 || key == NULL || out->generation == 0 ||
+        control->a < WRING_POOL_ID || control->a >= WRING_POOL_CHANNEL ||
+        control->b < WRING_POOL_ID || control->b >= WRING_POOL_CHANNEL)
         return false;
     memcpy(out->key.bytes, key, sizeof(out->key.bytes));
     return true;
 }
 
-static void set_out(struct wring_channel *channel, uint32_t member, struct wring_remote *remote,
-                    struct wring_channel_name name, uint64_t offset)
+static void set_out(struct wring_channel *channel, uint32_t member, struct wring_pool_link *link,
+                    struct wring_channel_name name)
 {
     struct wring_channel_out *out = &channel->out[member];
-    out->remote = remote;
+    out->link = link;
     out->name = name;
-    out->offset = offset + wring_channel_memory(1, channel->window, channel->slot_bytes) *
-                               channel->members.me;
     channel->owes_credits = channel->fabric->owes_credits = true;
+}
+
+static enum wring_status connect_board(struct wring_pairs *pairs, uint32_t member,
+                                       const struct words *words)
+{
+    struct wring_remote *remote;
+    enum wring_status status = make_board(pairs);
+
+    if (status == WRING_OK)
+        status = wring_imports_add_key(&pairs->imports, peer_of(pairs, member), words->region,
+                                       words->region_bytes, &remote);
+    if (status == WRING_OK)
+        status = wring_mapped_connect(pairs->collective->mapped, member, remote, 0);
+    return status;
 }
 
 static enum wring_status connect(struct wring_pairs *pairs, uint32_t member,
                                  const struct words *words)
 {
     struct wring_collective *collective = pairs->collective;
-    struct wring_remote *remote;
-    enum wring_status status = make_slots(pairs);
+    struct wring_pool_link *link = pairs->engine->pool->links[peer_of(pairs, member)->rank];
+    enum wring_status status = WRING_OK;
 
-    if (status == WRING_OK)
-        status = wring_imports_add_key(&pairs->imports, peer_of(pairs, member), words->region,
-                                       words->region_bytes, &remote);
-    if (status == WRING_OK && pairs->boards)
-        status = wring_mapped_connect(collective->mapped, member, remote, board_offset(pairs));
+    if (link == NULL || !link->heard || pairs->boards != (words->region_bytes > 0))
+        return WRING_ERR_FRAME;
+    if (pairs->boards)
+        status = connect_board(pairs, member, words);
     if (status != WRING_OK)
         return status;
-    set_out(collective->scatter, member, remote, words->scatter, 0);
-    set_out(collective->gather, member, remote, words->gather, pairs->channel_bytes);
+    set_out(collective->scatter, member, link, words->scatter);
+    set_out(collective->gather, member, link, words->gather);
     pairs->pair[member].heard = true;
     collective->runnable = true;
     pairs->engine->kick = true;
@@ -460,7 +467,7 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
         sound ? wring_members_find(&pairs->collective->members, peer->rank) : UINT32_MAX;
     if (!sound || member == pairs->collective->members.n || pairs->pair[member].heard) {
         wring_fabric_fail(engine->fabric, WRING_ERR_FRAME, (int32_t)peer->rank,
-                          "rank %" PRIu32 " sent a malformed word of where its slots lie",
+                          "rank %" PRIu32 " sent a malformed word of its channels in a group",
                           peer->rank);
         return;
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A group's members two by two. Nothing of a pair is there before its first piece: then either
- * member tells the other what its ends of the two channels are called and where its slots lie, and
- * the other one answers with as much. What a group receives into is allocated with its first pair.
+ * member tells the other what its ends of the two channels are called, and where its board lies if
+ * the group has boards, and the other one answers with as much. Pieces go by what the session has
+ * with that rank (slot_pool.h), which is told before, by the first pair of any group. Boards are
+ * allocated with the group's first pair.
  *
  * Used by the thread that makes progress.
  */
@@ -19,16 +21,15 @@ struct wring_pairs {
     struct wring_engine *engine;
     struct wring_collective *collective; /* of the group, with its two channels */
     struct wring_group_key key;
-    size_t channel_bytes;                          /* of all slots of one channel */
     size_t board_room;                             /* of a board, if there are to be any; 0: none */
     void (*made_board)(struct wring_pairs *pairs); /* collective->mapped is there */
     void (*ceased)(struct wring_pairs *pairs, uint32_t rank); /* that rank aborted the group */
     struct wring_cease *cease;                                /* of its collectives */
     void *owner;
 
-    uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
-    bool boards;         /* all members have one for what is flat */
-    struct wring_block slots;
+    uint64_t generation;      /* of the group, that its members agreed on; 0: it is still forming */
+    bool boards;              /* all members have one for what is flat */
+    struct wring_block board; /* ours; if there are any */
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
     bool owes;               /* an answer could not be sent yet */

@@ -4,24 +4,10 @@
 #include "runtime/group/group_inside.h"
 #include "runtime/session/session_executor.h"
 #include "runtime/stats.h"
+#include "transport/slot_pool.h"
 
-#define SLOTS_BYTES (8u << 20)     /* of all slots in a group's two channels, unless */
-#define SLOT_BYTES_MIN (64u << 10) /* they would be smaller than this */
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
-
-/**
- * Every member has slots for every other one, whether it sends or not: in large groups pieces are
- * smaller, as each pair of members exchanges less, too.
- */
-static size_t choose_slot_bytes(size_t chunk_bytes, uint32_t members, uint32_t window)
-{
-    size_t bytes = chunk_bytes;
-    while (bytes / 2 >= SLOT_BYTES_MIN &&
-           2 * wring_channel_memory(members, window, bytes) > SLOTS_BYTES)
-        bytes /= 2;
-    return bytes;
-}
 
 /** Bytes of what is flat, at most; 0: no members can map each other's memory. */
 static size_t board_room(const struct wring_group *group)
@@ -62,8 +48,7 @@ static enum wring_status make_channel(struct wring_group *group, struct wring_ch
     if (status != WRING_OK)
         return status;
     channel->owner = &group->collective;
-    channel->tagged = true;
-    return wring_engine_add_channel(session->engine, channel);
+    return wring_channel_use_pool(channel, session->engine->pool);
 }
 
 enum wring_status wring_group_make_channels(struct wring_group *group)
@@ -71,7 +56,7 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
     uint32_t window = wring_channel_window(session->config.window, WRING_TAGGED_WINDOW_MAX);
-    size_t slot_bytes = choose_slot_bytes((size_t)session->config.chunk_bytes, n, window);
+    size_t slot_bytes = (size_t)session->config.chunk_bytes;
 
     group->collective = (struct wring_collective){
         .engine = session->engine,
@@ -91,7 +76,6 @@ enum wring_status wring_group_make_channels(struct wring_group *group)
     };
     group->pairs.engine = session->engine;
     group->pairs.collective = &group->collective;
-    group->pairs.channel_bytes = wring_channel_memory(n, window, slot_bytes);
     group->pairs.board_room = board_room(group);
     group->pairs.made_board = list_board;
     group->pairs.ceased = on_ceased;

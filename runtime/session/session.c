@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "transport/message/message.h"
+#include "transport/slot_pool.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "session"
@@ -44,6 +45,8 @@ static enum wring_status open_session(struct wring_session *session,
         status = wring_session_connect(session);
     if (status == WRING_OK)
         status = wring_messenger_create(session->engine, &session->messenger);
+    if (status == WRING_OK)
+        status = wring_pool_create(session->engine, &session->engine->pool);
     if (status == WRING_OK)
         status = wring_group_make_world(session, &session->world);
     if (status == WRING_OK)
@@ -216,6 +219,7 @@ void wring_session_close(struct wring_session *session)
     wring_buffer_index_finish(&session->buffer_index);
     wring_session_trace_close(session);
     wring_messenger_destroy(session->messenger);
+    wring_pool_destroy(session->engine != NULL ? session->engine->pool : NULL);
     wring_fabric_destroy(session->fabric);
     wring_session_drop_lanes(session);
     wring_engine_destroy(session->engine);

@@ -377,10 +377,9 @@ static void buckets_in_any_order(void)
 }
 
 #define MANY 8
-/* of slots and a board in a group of eight with the settings that are usual */
-#define MANY_BYTES ((19u << 19) + (20u << 10))
+#define MANY_BYTES (20u << 10) /* of a board with the settings that are usual */
 
-/** Slots of a large group are bounded, and what is sent through them is none the worse. */
+/** A large group owns no memory but its board, and what is sent in it is none the worse. */
 static void many_members(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_group *world = wring_session_world(session);
@@ -392,8 +391,8 @@ static void many_members(struct wring_session *session, uint32_t rank, void *arg
         data[i] = (float)(rank + i % 1000);
     CHECK(wring_allreduce(world, data, data, elems, WRING_F32, WRING_SUM, NULL, NULL) == WRING_OK,
           "sum");
-    CHECK(world->pairs.slots.memory.bytes <= MANY_BYTES, "%zu bytes of slots",
-          world->pairs.slots.memory.bytes);
+    CHECK(world->pairs.board.memory.bytes <= MANY_BYTES, "%zu bytes of a group",
+          world->pairs.board.memory.bytes);
     for (uint64_t i = 0; i < elems; i++)
         REQUIRE(data[i] == (float)(28 + 8 * (i % 1000)), "element %d is %g", (int)i, data[i]);
     free(data);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Where a rank receives the pieces of its groups' immediate calls: memory of the session, which no
+ * group owns. Two ranks tell each other of it once, before the first piece of the first group that
+ * both are in.
+ *
+ * Small pieces (WRING_POOL_SMALL) go into a *ring* of 8 slots that each rank has for every other
+ * one it exchanges with. The k-th small piece of a connection, of whatever group, lies in slot k
+ * mod 8: puts of a connection arrive in their order, so no piece needs a header, and one of a group
+ * that is gone is counted and dropped like all others. This is not the ring of messages
+ * (message/ring.h), for three reasons. A record there has a head in front of its data, so each
+ * piece would be copied once more before it is put. Collectives have credits of their own, and may
+ * not wait behind sends that no receive takes. And what is put into a ring of records has to leave
+ * it at once, where a piece is reduced where it lies.
+ *
+ * Larger pieces are asked for: the sender has the piece ready and says how long it is (ASK), and
+ * the receiver names one of the session's WRING_POOL_SLOTS slots (GRANT), once the operation is
+ * under way here, too. Who waits is served in the order of priority, then of how many pieces of
+ * that sender come first, then of its member index. The last quarter of the slots is for pieces
+ * that their operations need next. A sender whose operation was aborted meanwhile gives the slot
+ * back (SPARE).
+ *
+ * Why nothing stands still: a slot is granted only for a piece that its sender has ready, so it is
+ * filled, and a filled one never stays for want of others. Where asks wait and nothing else moves,
+ * pieces that wait for those of other members are moved out of their slots, into memory of their
+ * own (`moved`), and reduced from there in their order. So each operation that is under way at both
+ * ends always gets a slot in the end, with any number of slots, in whatever order ranks begin their
+ * operations. What is moved is part of what the operation receives anyway: at most its window of
+ * pieces from each member. The same goes for rings: of more than four small pieces in one the
+ * oldest are moved out, so that a ring never waits for a call that is not made here yet.
+ *
+ * A channel of a group has an id of its own kind (WRING_POOL_ID), which is not used again before
+ * 2^17 others have been: what comes late for a group that is gone finds no channel.
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_SLOT_POOL_H
+#define WRING_TRANSPORT_SLOT_POOL_H
+
+#include "transport/channel.h"
+#include "transport/control.h"
+
+#define WRING_POOL_SMALL ((size_t)8 << 10) /* bytes of a piece that is not asked for */
+#define WRING_POOL_RING 8                  /* such pieces of a connection */
+#define WRING_POOL_ID (1u << 17)           /* set in the ids of groups' channels */
+#define WRING_POOL_CHANNEL                                                    \
+    (WRING_CHANNELS_MAX - 1) /* the id in immediates of granted slots, and in \
+                                credits of the ring alone */
+#define WRING_POOL_SLOTS_MAX (1u << WRING_SEQUENCE_BITS)
+
+struct wring_cease;
+struct wring_engine;
+struct wring_pool;
+
+/** A small piece in a ring. */
+struct wring_pool_held {
+    struct wring_channel *channel; /* NULL: of a group that is gone */
+    uint32_t member;
+    struct wring_slot *piece;
+    bool released;
+};
+
+/** What we have with one other rank. */
+struct wring_pool_link {
+    struct wring_pool *pool;
+    struct wring_peer *peer;
+    bool told, heard; /* it knows where our memory is, and we where its own is */
+
+    /* our ring, into which it puts */
+    const struct wring_block *block;
+    uint8_t *ring;
+    uint32_t come, consumed, credited;
+    struct wring_pool_held held[WRING_POOL_RING];
+
+    /* its ring and its slots */
+    struct wring_provider *provider; /* of these */
+    struct wring_remote *remote_ring, *remote_slots;
+    uint64_t remote_at; /* of the ring */
+    uint64_t slot_bytes;
+    uint32_t n_slots;
+    uint32_t sent, freed;
+
+    bool owes_credit;
+    uint16_t *spare; /* [n_spare] slots of its own that it has yet to hear are not needed */
+    uint32_t n_spare, spare_room;
+};
+
+enum wring_pool_slot_state {
+    WRING_POOL_FREE,
+    WRING_POOL_OWED,    /* the grant could not be said yet */
+    WRING_POOL_GRANTED, /* the piece is on its way */
+    WRING_POOL_FULL,
+};
+
+struct wring_pool_slot {
+    enum wring_pool_slot_state state;
+    struct wring_pool_link *link;  /* whom it is granted to */
+    struct wring_channel *channel; /* NULL: of a group that is gone */
+    struct wring_slot *piece;
+    uint32_t member, sequence, bytes;
+    uint32_t next_free; /* + 1; 0: none */
+};
+
+/** A piece that a member has ready, and for which it has no slot. */
+struct wring_pool_ask {
+    struct wring_pool_ask *next;
+    struct wring_channel *channel;
+    struct wring_slot *piece;
+    uint32_t member, sequence;
+};
+
+struct wring_pool {
+    struct wring_engine *engine;
+    uint32_t ranks;
+    struct wring_pool_link **links; /* [ranks]; NULL: nothing was ever exchanged */
+    struct wring_block slots;       /* all of them; made with the first link */
+    struct wring_pool_slot *slot;   /* [n_slots] */
+    uint32_t n_slots, n_free, free_slot;
+    size_t slot_bytes;
+    struct wring_pool_ask *asks, *free_asks;
+    uint64_t moved;   /* pieces, out of slots and rings */
+    uint32_t starved; /* polls in a row in which somebody waited for a slot */
+    uint32_t n_owed;  /* grants that could not be said */
+    bool owes;        /* some link has something to say */
+
+    struct wring_block *ring_blocks[64]; /* of links' rings; several share one */
+    uint32_t n_ring_blocks, rings_left;
+
+    struct wring_channel **channels; /* [n_channels], by id modulo that, a power of two */
+    uint32_t n_channels, n_used, next_id;
+    bool wrapped; /* all ids have been some channel's */
+};
+
+/** Errors: WRING_ERR_NO_MEMORY. The engine has its fabric. */
+enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_pool **out);
+
+/** NULL is fine. All channels are gone, the fabric is not. */
+void wring_pool_destroy(struct wring_pool *pool);
+
+/** What a group's channel is called. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *channel);
+
+/** Whatever comes for it from now on is dropped. */
+void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel);
+
+/** The channel with that id; NULL: it is gone, or never was. */
+struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id);
+
+/** A group has been aborted: slots that its channels do not need go back. */
+void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *ceased);
+
+/** As wring_engine_is_quiet(). */
+bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *ceased);
+
+/** The link with a peer; our ends of it are made now. Errors: WRING_ERR_NO_MEMORY,
+ * WRING_ERR_SYSTEM. */
+enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *peer,
+                                   struct wring_pool_link **out);
+
+/** Tell the peer of our memory, unless it knows. The connection stands. Errors: WRING_ERR_AGAIN,
+ *  WRING_ERR_UNSUPPORTED (its device takes no such memory), those of wring_control_send(). */
+enum wring_status wring_pool_tell(struct wring_pool_link *link);
+
+/** Put a piece of a group's channel. Errors: WRING_ERR_AGAIN (no room, or no grant yet), those of
+ *  wring_fabric_put(). */
+enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member, uint32_t sequence,
+                                 struct wring_region *region, const void *local, size_t bytes,
+                                 uint64_t cookie);
+
+/**
+ * A put came in whose immediate has an id of ours.
+ * @param member  out
+ * @return the channel whose piece it is; NULL: of none that is there, or the peer broke a rule, and
+ * the job has failed
+ */
+struct wring_channel *wring_pool_arrived(struct wring_pool *pool, struct wring_peer *peer,
+                                         uint32_t imm, size_t bytes, uint32_t *member);
+
+/** The memory of a piece is free. */
+void wring_pool_release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece);
+
+/** Where the credits of a channel say how far a ring is free, too. @return that number */
+uint32_t wring_pool_credits(const struct wring_channel *channel, uint32_t member);
+void wring_pool_credited(struct wring_channel *channel, uint32_t member, uint32_t told);
+
+/** Say so by itself, where no channel has for long. */
+void wring_pool_return_credits(const struct wring_channel *channel, uint32_t member);
+
+/** A peer has so many small pieces of ours behind it. Errors: WRING_ERR_FRAME. */
+enum wring_status wring_pool_credit(struct wring_pool *pool, struct wring_peer *peer,
+                                    uint32_t freed);
+
+/** Control messages of the kinds LINK, ASK, GRANT and SPARE. They may fail the job. */
+void wring_pool_heard(struct wring_pool *pool, struct wring_peer *peer,
+                      const struct wring_control *control);
+
+/** Return what channels owe. */
+void wring_pool_return_owed(struct wring_pool *pool);
+
+/** Is there anything to grant or to say? */
+static inline bool wring_pool_waits(const struct wring_pool *pool)
+{
+    return pool->asks != NULL || pool->owes || pool->n_owed > 0;
+}
+
+/** Grant, and say what could not be said. @return whether anything moved */
+bool wring_pool_poll(struct wring_pool *pool);
+
+/** Nothing else moves: if somebody waits for a slot, empty one. @return whether one was */
+bool wring_pool_make_room(struct wring_pool *pool);
+
+#endif
