@@ -70,7 +70,7 @@ void wring_pairs_finish(struct wring_pairs *pairs)
     free(pairs->pair);
     pairs->pair = NULL;
     wring_imports_finish(&pairs->imports);
-    wring_block_finish(&pairs->board);
+    wring_boards_give(&pairs->engine->pool->boards, &pairs->board);
 }
 
 /* ---- what others look at ---- */
@@ -80,13 +80,18 @@ static enum wring_status make_board(struct wring_pairs *pairs)
 {
     struct wring_collective *collective = pairs->collective;
 
-    if (!pairs->boards || pairs->board.memory.base != NULL)
+    struct wring_board_place *place = &pairs->board;
+
+    if (!pairs->boards || place->home != NULL)
         return WRING_OK;
-    enum wring_status status = wring_block_alloc(
-        pairs->engine->fabric, wring_mapped_memory(pairs->board_room), &pairs->board);
-    if (status == WRING_OK)
-        status = wring_mapped_create(collective->members, pairs->board_room,
-                                     pairs->board.memory.base, &collective->mapped);
+    enum wring_status status =
+        wring_boards_take(&pairs->engine->pool->boards, pairs->engine->fabric,
+                          wring_mapped_memory(pairs->board_room), place);
+    if (status != WRING_OK)
+        return status;
+    status = wring_mapped_create(collective->members, pairs->board_room,
+                                 (uint8_t *)place->home->block.memory.base + place->offset,
+                                 &collective->mapped);
     if (status == WRING_OK)
         pairs->made_board(pairs);
     return status;
@@ -105,19 +110,26 @@ static void fail(struct wring_pairs *pairs, uint32_t member, enum wring_status s
 
 /* ---- telling ---- */
 
+static struct wring_region *board_region(const struct wring_pairs *pairs,
+                                         const struct wring_peer *peer)
+{
+    return pairs->board.home != NULL ? pairs->board.home->block.regions[peer->device] : NULL;
+}
+
 static void write_body(const struct wring_pairs *pairs, uint32_t member,
                        struct wring_control *control)
 {
-    struct wring_region *region = pairs->board.regions[peer_of(pairs, member)->device];
+    struct wring_region *region = board_region(pairs, peer_of(pairs, member));
     uint8_t *body = control->body;
     size_t bytes = 0;
 
     memcpy(body, pairs->key.bytes, sizeof(pairs->key.bytes));
     wring_put_u64(body + 16, pairs->generation);
-    if (pairs->boards)
-        bytes = region->provider->ops->region_export(region, body + 28);
-    wring_put_u32(body + 24, (uint32_t)bytes);
-    control->bytes = 28 + (uint32_t)bytes;
+    wring_put_u64(body + 24, pairs->board.offset);
+    if (region != NULL)
+        bytes = region->provider->ops->region_export(region, body + 36);
+    wring_put_u32(body + 32, (uint32_t)bytes);
+    control->bytes = 36 + (uint32_t)bytes;
 }
 
 /** What the pair needs, and the peer has to know before it hears of it. */
@@ -126,7 +138,7 @@ static enum wring_status prepare(struct wring_pairs *pairs, struct wring_peer *p
     struct wring_pool_link *link;
     enum wring_status status = make_board(pairs);
 
-    if (status == WRING_OK && pairs->boards && pairs->board.regions[peer->device] == NULL)
+    if (status == WRING_OK && pairs->boards && board_region(pairs, peer) == NULL)
         status = WRING_ERR_UNSUPPORTED;
     if (status == WRING_OK)
         status = wring_pool_reach(pairs->engine->pool, peer, &link);
@@ -348,6 +360,7 @@ struct words {
     struct wring_group_key key;
     uint64_t generation;
     struct wring_channel_name scatter, gather;
+    uint64_t offset; /* of its board in the region; no bytes: it has none */
     const void *region;
     uint32_t region_bytes;
 };
@@ -360,6 +373,7 @@ static bool read_words(const struct wring_control *control, struct words *out)
     out->generation = wring_read_u64(&in);
     out->scatter = (struct wring_channel_name){control->a, 0};
     out->gather = (struct wring_channel_name){control->b, 0};
+    out->offset = wring_read_u64(&in);
     out->region_bytes = wring_read_u32(&in);
     out->region = wring_read(&in, out->region_bytes);
     if (in.failed || in.bytes > 0 || key == NULL || out->generation == 0 ||
@@ -389,7 +403,7 @@ static enum wring_status connect_board(struct wring_pairs *pairs, uint32_t membe
         status = wring_imports_add_key(&pairs->imports, peer_of(pairs, member), words->region,
                                        words->region_bytes, &remote);
     if (status == WRING_OK)
-        status = wring_mapped_connect(pairs->collective->mapped, member, remote, 0);
+        status = wring_mapped_connect(pairs->collective->mapped, member, remote, words->offset);
     return status;
 }
 

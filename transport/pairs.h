@@ -3,14 +3,15 @@
  * A group's members two by two. Nothing of a pair is there before its first piece: then either
  * member tells the other what its ends of the two channels are called, and where its board lies if
  * the group has boards, and the other one answers with as much. Pieces go by what the session has
- * with that rank (slot_pool.h), which is told before, by the first pair of any group. Boards are
- * allocated with the group's first pair.
+ * with that rank (slot_pool.h), which is told before, by the first pair of any group. A board is taken
+ * with the group's first pair.
  *
  * Used by the thread that makes progress.
  */
 #ifndef WRING_TRANSPORT_PAIRS_H
 #define WRING_TRANSPORT_PAIRS_H
 
+#include "transport/boards.h"
 #include "transport/collective/collective.h"
 #include "transport/formation.h"
 
@@ -27,9 +28,9 @@ struct wring_pairs {
     struct wring_cease *cease;                                /* of its collectives */
     void *owner;
 
-    uint64_t generation;      /* of the group, that its members agreed on; 0: it is still forming */
-    bool boards;              /* all members have one for what is flat */
-    struct wring_block board; /* ours; if there are any */
+    uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
+    bool boards;         /* all members have one for what is flat */
+    struct wring_board_place board; /* ours; if there are any */
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
     bool owes;               /* an answer could not be sent yet */

@@ -11,6 +11,7 @@
 #define RING_KEPT 4  /* small pieces in a ring that may wait; with BATCH at most WRING_POOL_RING */
 #define RING_BATCH 4 /* so many are told at once, unless credits of a channel tell them before */
 #define STARVED 256  /* polls after which a slot is emptied though other things move */
+#define RINGS_AT_FIRST 16 /* in a block; in each next one twice as many */
 #define CHANNELS_AT_FIRST 64
 #define IDS (WRING_POOL_ID - 2) /* the last two are no channels' */
 
@@ -92,6 +93,7 @@ void wring_pool_destroy(struct wring_pool *pool)
         pool->free_asks = ask->next;
         free(ask);
     }
+    wring_boards_finish(&pool->boards);
     wring_block_finish(&pool->slots);
     free(pool->links);
     free(pool->slot);
@@ -168,11 +170,12 @@ void wring_pool_return_owed(struct wring_pool *pool)
 static enum wring_status ring_block(struct wring_pool *pool)
 {
     struct wring_fabric *fabric = fabric_of(pool);
-    uint32_t n = pool->n_ring_blocks, per = fabric->size < 4 ? fabric->size : 4u << n / 4;
+    uint32_t n = pool->n_ring_blocks, per = RINGS_AT_FIRST << n;
+    per = per < fabric->size ? per : fabric->size;
 
     if (pool->rings_left > 0)
         return WRING_OK;
-    if (n == sizeof(pool->ring_blocks) / sizeof(pool->ring_blocks[0]))
+    if (n == WRING_POOL_RING_BLOCKS)
         return WRING_ERR_NO_MEMORY;
     struct wring_block *block = calloc(1, sizeof(*block));
     if (block == NULL)

@@ -37,6 +37,7 @@
 #ifndef WRING_TRANSPORT_SLOT_POOL_H
 #define WRING_TRANSPORT_SLOT_POOL_H
 
+#include "transport/boards.h"
 #include "transport/channel.h"
 #include "transport/control.h"
 
@@ -46,6 +47,7 @@
 #define WRING_POOL_CHANNEL                                                    \
     (WRING_CHANNELS_MAX - 1) /* the id in immediates of granted slots, and in \
                                 credits of the ring alone */
+#define WRING_POOL_RING_BLOCKS 16
 #define WRING_POOL_SLOTS_MAX (1u << WRING_SEQUENCE_BITS)
 
 struct wring_cease;
@@ -123,8 +125,11 @@ struct wring_pool {
     uint32_t n_owed;  /* grants that could not be said */
     bool owes;        /* some link has something to say */
 
-    struct wring_block *ring_blocks[64]; /* of links' rings; several share one */
+    struct wring_block
+        *ring_blocks[WRING_POOL_RING_BLOCKS]; /* of links' rings; several share one */
     uint32_t n_ring_blocks, rings_left;
+
+    struct wring_boards boards;
 
     struct wring_channel **channels; /* [n_channels], by id modulo that, a power of two */
     uint32_t n_channels, n_used, next_id;

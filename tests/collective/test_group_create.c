@@ -179,7 +179,7 @@ static void unused_groups(struct wring_session *session, uint32_t rank, void *ar
     for (uint32_t g = 0; g < UNUSED_GROUPS; g++) {
         REQUIRE(wring_group_create(world, ranks, UNUSED_RANKS, g, WAIT_NS, &groups[g]) == WRING_OK,
                 "group");
-        CHECK(groups[g]->pairs.board.memory.base == NULL && !atomic_load(&groups[g]->has_sources),
+        CHECK(groups[g]->pairs.board.home == NULL && !atomic_load(&groups[g]->has_sources),
               "memory of a group that was not used");
     }
     CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
