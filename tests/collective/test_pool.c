@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of many groups share the slots of a session: few of them, and in any order. */
+#include <dirent.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "runtime/progress/progress.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
@@ -178,13 +182,162 @@ static void enough_slots(void)
     run_any_order("shm", "4096", false);
 }
 
+/* ---- groups that end while pieces are on their way ---- */
+
+#define DEAD_GROUPS 60
+#define DEAD_CALLS 4
+
+static bool all_free(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    const struct wring_pool *pool = session->engine->pool;
+    bool all = pool->asks == NULL && pool->n_free == pool->n_slots;
+    wring_progress_unlock(session->progress);
+    return all;
+}
+
+/** Begin calls that send, and abort and destroy the group before they have ended. */
+static void end_early(struct wring_session *session, uint32_t rank, uint32_t round, float *in,
+                      float *out)
+{
+    static const uint32_t ranks[] = {0, 1, 2};
+    const uint64_t elems = round % 2 == 0 ? ELEMS / 3 : 500;
+    struct wring_request *requests[DEAD_CALLS];
+    struct wring_group *group;
+
+    REQUIRE(wring_group_create(wring_session_world(session), ranks, 3, round, WAIT_NS, &group) ==
+                WRING_OK,
+            "group %u", round);
+    for (uint32_t i = 0; i < DEAD_CALLS; i++) {
+        enum wring_status status =
+            wring_allgather(group, in, out, elems, WRING_F32, NULL, &requests[i]);
+        CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s", wring_status_text(status));
+        requests[i] = status == WRING_OK ? requests[i] : NULL;
+    }
+    if (rank == round % 3)
+        wring_group_abort(group);
+    for (uint32_t i = 0; i < DEAD_CALLS; i++) {
+        enum wring_status status =
+            requests[i] != NULL ? wring_request_wait(requests[i], WAIT_NS, NULL) : WRING_OK;
+        CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s", wring_status_text(status));
+    }
+    wring_group_destroy(group);
+}
+
+static void early_ends(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static _Thread_local float in[ELEMS], out[3 * ELEMS];
+    uint64_t deadline_ns = wring_deadline_in(WAIT_NS);
+    (void)arg;
+
+    for (uint32_t round = 0; round < DEAD_GROUPS; round++)
+        end_early(session, rank, round, in, out);
+    for (int32_t all = 0; all < 3 && wring_now_ns() < deadline_ns;) {
+        all = all_free(session);
+        REQUIRE(wring_allreduce(wring_session_world(session), &all, &all, 1, WRING_I32, WRING_SUM,
+                                NULL, NULL) == WRING_OK,
+                "the session");
+    }
+    CHECK(all_free(session), "%u of %u slots are free", session->engine->pool->n_free,
+          session->engine->pool->n_slots);
+}
+
+static void dead_groups(void)
+{
+    static const char *const providers[] = {"WRING_PROVIDER=shm", "WRING_PROVIDER=tcp"};
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {providers[i], "WRING_POOL_SLOTS=4", "WRING_CHUNK_BYTES=16k",
+                                        NULL};
+        struct wring_test_job job = {.ranks = 3, .settings = settings, .run = early_ends};
+        wring_test_run_ranks(&job);
+    }
+}
+
+/* ---- many groups ---- */
+
+#define CROWD 64
+#define MANY_GROUPS 256
+#define GROUP_BYTES (1u << 20)
+#define DESCRIPTORS 12 /* a rank may open meanwhile: for groups' boards, in a few blocks */
+
+static struct {
+    unsigned descriptors, threads;
+    size_t bytes;
+} before;
+
+static unsigned count_entries(const char *folder)
+{
+    unsigned n = 0;
+    DIR *dir = opendir(folder);
+    CHECK(dir != NULL, "%s", folder);
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static size_t allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void look(void)
+{
+    before.descriptors = count_entries("/proc/self/fd");
+    before.threads = count_entries("/proc/self/task");
+    before.bytes = allocated();
+}
+
+/** Each of them is used once, and all are there at the end. */
+static void many_groups(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session), *groups[MANY_GROUPS];
+    uint32_t ranks[CROWD];
+    (void)arg;
+
+    for (uint32_t i = 0; i < CROWD; i++)
+        ranks[i] = i;
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    if (rank == 0)
+        look();
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    for (uint32_t g = 0; g < MANY_GROUPS; g++) {
+        int32_t x = (int32_t)(rank + g);
+        REQUIRE(wring_group_create(world, ranks, CROWD, g, WAIT_NS, &groups[g]) == WRING_OK,
+                "group %u", g);
+        REQUIRE(wring_allreduce(groups[g], &x, &x, 1, WRING_I32, WRING_SUM, NULL, NULL) == WRING_OK,
+                "sum %u", g);
+        CHECK(x == (int32_t)(CROWD * (CROWD - 1) / 2 + CROWD * g), "group %u: %d", g, x);
+    }
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    if (rank == 0) {
+        unsigned descriptors = count_entries("/proc/self/fd") - before.descriptors;
+        size_t bytes = (allocated() - before.bytes) / CROWD;
+        printf("%d groups of %d, each used once: %zu KiB a rank, %zu KiB a group; %.1f "
+               "descriptors a rank\n",
+               MANY_GROUPS, CROWD, bytes >> 10, bytes / MANY_GROUPS >> 10,
+               (double)descriptors / CROWD);
+        CHECK(descriptors <= DESCRIPTORS * CROWD, "%u descriptors", descriptors);
+        CHECK(count_entries("/proc/self/task") == before.threads, "threads");
+        CHECK(bytes / MANY_GROUPS < GROUP_BYTES, "%zu bytes a group", bytes / MANY_GROUPS);
+    }
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+}
+
+static void crowd(void)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", NULL};
+    struct wring_test_job job = {.ranks = CROWD, .settings = settings, .run = many_groups};
+    wring_test_run_ranks(&job);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"four_slots", four_slots},
-        {"one_slot", one_slot},
-        {"enough_slots", enough_slots},
-        {NULL, NULL},
+        {"four_slots", four_slots},   {"one_slot", one_slot}, {"enough_slots", enough_slots},
+        {"dead_groups", dead_groups}, {"crowd", crowd},       {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }
