@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/bucket.h"
 #include "runtime/progress/progress.h"
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
@@ -253,6 +254,73 @@ static void dead_groups(void)
     }
 }
 
+/* ---- slots of buckets ---- */
+
+#define BUCKET_ELEMS 300000
+#define FITS (1u << 20) /* two slots for each member do, and four do not */
+
+static _Thread_local char line[512];
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)module;
+    if (level == WRING_LOG_ERROR && strstr(text, "WRING_") != NULL)
+        snprintf(line, sizeof(line), "%s", text);
+}
+
+static enum wring_status commit_one(struct wring_session *session, float *data,
+                                    struct wring_bucket **bucket)
+{
+    const struct wring_bucket_params params = {.name = "b",
+                                               .data = data,
+                                               .elems = BUCKET_ELEMS,
+                                               .dtype = WRING_F32,
+                                               .op = WRING_SUM,
+                                               .codec = "bf16"};
+    enum wring_status status = wring_bucket_register(session, &params, bucket);
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+static void bounded(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static _Thread_local float data[BUCKET_ELEMS];
+    struct wring_bucket *bucket;
+    const bool *fits = arg;
+
+    for (uint64_t i = 0; i < BUCKET_ELEMS; i++)
+        data[i] = (float)(rank + i % 32);
+    enum wring_status status = commit_one(session, data, &bucket);
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "the session");
+    if (!*fits) {
+        CHECK(status == WRING_ERR_NO_MEMORY, "%s", wring_status_text(status));
+        CHECK(strstr(line, "WRING_SLOT_BYTES is 524288: raise it") != NULL, "%s", line);
+        return;
+    }
+    REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
+    CHECK(bucket->shape.window == 2 && session->slots.memory.bytes <= FITS, "%zu bytes, window %u",
+          session->slots.memory.bytes, bucket->shape.window);
+    REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+            "step");
+    for (uint64_t i = 0; i < BUCKET_ELEMS; i++)
+        REQUIRE(data[i] == (float)(3 + 3 * (i % 32)), "element %d is %g", (int)i, data[i]);
+}
+
+static void run_bounded(const char *most, bool fits)
+{
+    const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_CHUNK_BYTES=64k",
+                                    "WRING_BYPASS=never", most, NULL};
+    struct wring_test_job job = {
+        .ranks = 3, .settings = settings, .run = bounded, .arg = &fits, .log = keep_line};
+    wring_test_run_ranks(&job);
+}
+
+static void slots_of_buckets(void)
+{
+    run_bounded("WRING_SLOT_BYTES=1m", true);
+    run_bounded("WRING_SLOT_BYTES=512k", false);
+}
+
 /* ---- many groups ---- */
 
 #define CROWD 64
@@ -336,8 +404,13 @@ static void crowd(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"four_slots", four_slots},   {"one_slot", one_slot}, {"enough_slots", enough_slots},
-        {"dead_groups", dead_groups}, {"crowd", crowd},       {NULL, NULL},
+        {"four_slots", four_slots},
+        {"one_slot", one_slot},
+        {"enough_slots", enough_slots},
+        {"dead_groups", dead_groups},
+        {"slots_of_buckets", slots_of_buckets},
+        {"crowd", crowd},
+        {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }
