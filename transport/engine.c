@@ -479,7 +479,7 @@ void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
 static bool idle(struct wring_engine *engine)
 {
     engine->kick = true; /* not every provider tells when it has room again: ask */
-    if (advance(engine) || (engine->pool != NULL && wring_pool_make_room(engine->pool)))
+    if (advance(engine) || (engine->owes_pool && wring_pool_make_room(engine->pool)))
         return true;
     if (engine->fabric->ticked &&
         engine->fabric->tick_ns - engine->checked_ns >= wring_wait_policy.check_ns)
@@ -537,7 +537,7 @@ bool wring_engine_poll(struct wring_engine *engine)
         wring_pairs_poll(engine);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);
-    if (engine->pool != NULL && wring_pool_waits(engine->pool))
+    if (engine->owes_pool)
         any |= wring_pool_poll(engine->pool);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */

@@ -50,6 +50,7 @@ struct wring_engine {
     struct wring_pairs_answer *answers; /* [n_answers], of groups that are gone, not sent yet */
     uint32_t n_answers;
     bool owes_pairs; /* some of all that could not be told */
+    bool owes_pool;  /* somebody waits for a slot of the pool, or for its word */
 
     struct wring_pool *pool; /* of all groups; borrowed; NULL: not there yet, or no longer */
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */

@@ -307,6 +307,7 @@ static enum wring_status say_credit(struct wring_pool_link *link)
         link->credited = link->consumed;
     link->owes_credit = status == WRING_ERR_AGAIN;
     link->pool->owes |= link->owes_credit;
+    link->pool->engine->owes_pool |= link->owes_credit;
     return status;
 }
 
@@ -457,7 +458,7 @@ static void spare(struct wring_pool_link *link, uint16_t slot)
         link->spare_room = room;
     }
     link->spare[link->n_spare++] = slot;
-    link->pool->owes = true;
+    link->pool->owes = link->pool->engine->owes_pool = true;
 }
 
 static enum wring_status ask(struct wring_channel *channel, struct wring_channel_out *out,
@@ -569,6 +570,7 @@ static void heard_ask(struct wring_pool *pool, struct wring_peer *peer,
     *new = (struct wring_pool_ask){pool->asks, channel, piece, member,
                                    wring_channel_sequence(channel, member, piece)};
     pool->asks = new;
+    pool->engine->owes_pool = true;
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
         wring_calls_suspect(channel->owner, fabric_of(pool)->tick_ns);
@@ -759,15 +761,11 @@ static bool empty_slot(struct wring_pool *pool)
     return false;
 }
 
-bool wring_pool_poll(struct wring_pool *pool)
+static bool grant_all(struct wring_pool *pool)
 {
-    bool any = false;
     struct wring_pool_ask **ask;
+    bool any = false;
 
-    if (pool->owes)
-        say_owed(pool);
-    if (pool->n_owed > 0)
-        say_owed_grants(pool);
     while ((ask = next_ask(pool)) != NULL) {
         if (pool->n_free == 0 && (++pool->starved < STARVED || !empty_slot(pool)))
             return any;
@@ -775,6 +773,17 @@ bool wring_pool_poll(struct wring_pool *pool)
         grant(pool, ask);
         any = true;
     }
+    return any;
+}
+
+bool wring_pool_poll(struct wring_pool *pool)
+{
+    if (pool->owes)
+        say_owed(pool);
+    if (pool->n_owed > 0)
+        say_owed_grants(pool);
+    bool any = grant_all(pool);
+    pool->engine->owes_pool = pool->asks != NULL || pool->owes || pool->n_owed > 0;
     return any;
 }
 

@@ -202,13 +202,8 @@ void wring_pool_heard(struct wring_pool *pool, struct wring_peer *peer,
 /** Return what channels owe. */
 void wring_pool_return_owed(struct wring_pool *pool);
 
-/** Is there anything to grant or to say? */
-static inline bool wring_pool_waits(const struct wring_pool *pool)
-{
-    return pool->asks != NULL || pool->owes || pool->n_owed > 0;
-}
-
-/** Grant, and say what could not be said. @return whether anything moved */
+/** Grant, and say what could not be said; where engine->owes_pool. @return whether anything moved
+ */
 bool wring_pool_poll(struct wring_pool *pool);
 
 /** Nothing else moves: if somebody waits for a slot, empty one. @return whether one was */
