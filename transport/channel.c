@@ -272,7 +272,7 @@ static enum wring_status send_credit(struct wring_channel *channel, uint32_t mem
     enum wring_status status =
         wring_fabric_send_credit(channel->fabric, out->peer, out->name.id, ring, consumed);
     if (status == WRING_OK)
-        wring_pool_credited(channel, member, ring);
+        wring_pool_credited(channel, member);
     return status;
 }
 

@@ -38,92 +38,26 @@
 #define WRING_TRANSPORT_SLOT_POOL_H
 
 #include "transport/boards.h"
-#include "transport/channel.h"
-#include "transport/control.h"
+#include "transport/pool_link.h"
+#include "transport/pool_send.h"
+#include "transport/pool_slots.h"
 
-#define WRING_POOL_SMALL ((size_t)8 << 10) /* bytes of a piece that is not asked for */
-#define WRING_POOL_RING 8                  /* such pieces of a connection */
-#define WRING_POOL_ID (1u << 17)           /* set in the ids of groups' channels */
+#define WRING_POOL_ID (1u << 17) /* set in the ids of groups' channels */
 #define WRING_POOL_CHANNEL                                                    \
     (WRING_CHANNELS_MAX - 1) /* the id in immediates of granted slots, and in \
-                                credits of the ring alone */
+                                credits of links alone */
 #define WRING_POOL_RING_BLOCKS 16
-#define WRING_POOL_SLOTS_MAX (1u << WRING_SEQUENCE_BITS)
 
 struct wring_cease;
 struct wring_engine;
-struct wring_pool;
-
-/** A small piece in a ring. */
-struct wring_pool_held {
-    struct wring_channel *channel; /* NULL: of a group that is gone */
-    uint32_t member;
-    struct wring_slot *piece;
-    bool released;
-};
-
-/** What we have with one other rank. */
-struct wring_pool_link {
-    struct wring_pool *pool;
-    struct wring_peer *peer;
-    bool told, heard; /* it knows where our memory is, and we where its own is */
-
-    /* our ring, into which it puts */
-    const struct wring_block *block;
-    uint8_t *ring;
-    uint32_t come, consumed, credited;
-    struct wring_pool_held held[WRING_POOL_RING];
-
-    /* its ring and its slots */
-    struct wring_provider *provider; /* of these */
-    struct wring_remote *remote_ring, *remote_slots;
-    uint64_t remote_at; /* of the ring */
-    uint64_t slot_bytes;
-    uint32_t n_slots;
-    uint32_t sent, freed;
-
-    bool owes_credit;
-    uint16_t *spare; /* [n_spare] slots of its own that it has yet to hear are not needed */
-    uint32_t n_spare, spare_room;
-};
-
-enum wring_pool_slot_state {
-    WRING_POOL_FREE,
-    WRING_POOL_OWED,    /* the grant could not be said yet */
-    WRING_POOL_GRANTED, /* the piece is on its way */
-    WRING_POOL_FULL,
-};
-
-struct wring_pool_slot {
-    enum wring_pool_slot_state state;
-    struct wring_pool_link *link;  /* whom it is granted to */
-    struct wring_channel *channel; /* NULL: of a group that is gone */
-    struct wring_slot *piece;
-    uint32_t member, sequence, bytes;
-    uint32_t next_free; /* + 1; 0: none */
-};
-
-/** A piece that a member has ready, and for which it has no slot. */
-struct wring_pool_ask {
-    struct wring_pool_ask *next;
-    struct wring_channel *channel;
-    struct wring_slot *piece;
-    uint32_t member, sequence;
-};
 
 struct wring_pool {
     struct wring_engine *engine;
     uint32_t ranks;
     struct wring_pool_link **links; /* [ranks]; NULL: nothing was ever exchanged */
-    struct wring_block slots;       /* all of them; made with the first link */
-    struct wring_pool_slot *slot;   /* [n_slots] */
-    uint32_t n_slots, n_free, free_slot;
-    size_t slot_bytes;
-    struct wring_pool_ask *asks, *free_asks;
-    uint64_t moved;   /* pieces, out of slots and rings */
-    uint32_t starved; /* polls in a row in which somebody waited for a slot */
-    uint32_t n_owed;  /* grants that could not be said */
-    bool owes;        /* some link has something to say */
+    struct wring_pool_slots slots;
+    uint64_t moved; /* pieces, out of slots and rings */
+    bool owes;      /* some link has something to say */
 
     struct wring_block
         *ring_blocks[WRING_POOL_RING_BLOCKS]; /* of links' rings; several share one */
@@ -152,19 +86,10 @@ void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel);
 struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id);
 
 /** A group has been aborted: slots that its channels do not need go back. */
-void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *ceased);
+void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *cease);
 
 /** As wring_engine_is_quiet(). */
-bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *ceased);
-
-/** The link with a peer; our ends of it are made now. Errors: WRING_ERR_NO_MEMORY,
- * WRING_ERR_SYSTEM. */
-enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *peer,
-                                   struct wring_pool_link **out);
-
-/** Tell the peer of our memory, unless it knows. The connection stands. Errors: WRING_ERR_AGAIN,
- *  WRING_ERR_UNSUPPORTED (its device takes no such memory), those of wring_control_send(). */
-enum wring_status wring_pool_tell(struct wring_pool_link *link);
+bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *cease);
 
 /** Put a piece of a group's channel. Errors: WRING_ERR_AGAIN (no room, or no grant yet), those of
  *  wring_fabric_put(). */
@@ -184,16 +109,17 @@ struct wring_channel *wring_pool_arrived(struct wring_pool *pool, struct wring_p
 /** The memory of a piece is free. */
 void wring_pool_release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece);
 
-/** Where the credits of a channel say how far a ring is free, too. @return that number */
+/** Credits of a channel say what the link with that member owes as well. @return that; then it is
+ *  said */
 uint32_t wring_pool_credits(const struct wring_channel *channel, uint32_t member);
-void wring_pool_credited(struct wring_channel *channel, uint32_t member, uint32_t told);
+void wring_pool_credited(const struct wring_channel *channel, uint32_t member);
 
 /** Say so by itself, where no channel has for long. */
 void wring_pool_return_credits(const struct wring_channel *channel, uint32_t member);
 
-/** A peer has so many small pieces of ours behind it. Errors: WRING_ERR_FRAME. */
-enum wring_status wring_pool_credit(struct wring_pool *pool, struct wring_peer *peer,
-                                    uint32_t freed);
+/** A peer has so many pieces of ours behind it. Errors: WRING_ERR_FRAME. */
+enum wring_status wring_pool_credit(struct wring_pool *pool, const struct wring_peer *peer,
+                                    uint32_t consumed);
 
 /** Control messages of the kinds LINK, ASK, GRANT and SPARE. They may fail the job. */
 void wring_pool_heard(struct wring_pool *pool, struct wring_peer *peer,
@@ -208,5 +134,22 @@ bool wring_pool_poll(struct wring_pool *pool);
 
 /** Nothing else moves: if somebody waits for a slot, empty one. @return whether one was */
 bool wring_pool_make_room(struct wring_pool *pool);
+
+/* For its parts. */
+
+/** The job has failed as that peer broke a rule; or as there is no memory. */
+void wring_pool_refuse(const struct wring_pool *pool, const struct wring_peer *peer,
+                       const char *what);
+void wring_pool_no_memory(const struct wring_pool *pool);
+
+/** Some link has something to say. */
+void wring_pool_owe(struct wring_pool *pool);
+
+/** Was that the id of a channel, at any time? */
+bool wring_pool_knew(const struct wring_pool *pool, uint32_t id);
+
+/** A piece moves into memory of its own. @return false: there is none, or a job reads it */
+bool wring_pool_move(const struct wring_channel *channel, uint32_t member,
+                     struct wring_slot *piece);
 
 #endif

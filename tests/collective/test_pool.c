@@ -151,8 +151,8 @@ static void any_order(struct wring_session *session, uint32_t rank, void *arg)
         free(operations[o].out);
     }
     CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
-    CHECK(pool->asks == NULL && pool->n_free == pool->n_slots, "%u of %u slots are free",
-          pool->n_free, pool->n_slots);
+    CHECK(pool->slots.asks == NULL && pool->slots.n_free == pool->slots.n,
+          "%u of %u slots are free", pool->slots.n_free, pool->slots.n);
 }
 
 static void run_any_order(const char *provider, const char *slots, bool scarce)
@@ -192,7 +192,7 @@ static bool all_free(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
     const struct wring_pool *pool = session->engine->pool;
-    bool all = pool->asks == NULL && pool->n_free == pool->n_slots;
+    bool all = pool->slots.asks == NULL && pool->slots.n_free == pool->slots.n;
     wring_progress_unlock(session->progress);
     return all;
 }
@@ -239,8 +239,8 @@ static void early_ends(struct wring_session *session, uint32_t rank, void *arg)
                                 NULL, NULL) == WRING_OK,
                 "the session");
     }
-    CHECK(all_free(session), "%u of %u slots are free", session->engine->pool->n_free,
-          session->engine->pool->n_slots);
+    CHECK(all_free(session), "%u of %u slots are free", session->engine->pool->slots.n_free,
+          session->engine->pool->slots.n);
 }
 
 static void dead_groups(void)

@@ -39,7 +39,7 @@ static void look_at_slots(const struct wring_session *session, const struct wrin
     the.wrong +=
         own != NULL && (lies_in(&session->slots, own) || !lies_in(&session->sources, own) ||
                         !session->sources.memory.source_only);
-    the.wrong += lies_in(&session->engine->pool->slots, world->collective.slots_base) ||
+    the.wrong += lies_in(&session->engine->pool->slots.block, world->collective.slots_base) ||
                  !lies_in(&world->sources, world->collective.slots_base) ||
                  !world->sources.memory.source_only;
 }

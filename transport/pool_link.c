@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/pool_link.h"
+
+#include <stdlib.h>
+
+#include "transport/collective/collective.h"
+#include "transport/slot_pool.h"
+
+#define RING_BYTES (WRING_POOL_RING * WRING_POOL_SMALL)
+#define RING_KEPT 4  /* small pieces in a ring that may wait; with BATCH at most WRING_POOL_RING */
+#define RING_BATCH 4 /* so many are told at once, unless credits of a channel tell them before */
+#define RINGS_AT_FIRST 16 /* in a block; in each next one twice as many */
+
+/* ---- where pieces go ---- */
+
+/** @return the block that the next ring comes from */
+static enum wring_status ring_block(struct wring_pool *pool)
+{
+    struct wring_fabric *fabric = pool->engine->fabric;
+    uint32_t n = pool->n_ring_blocks, per = RINGS_AT_FIRST << n;
+    per = per < fabric->size ? per : fabric->size;
+
+    if (pool->rings_left > 0)
+        return WRING_OK;
+    if (n == WRING_POOL_RING_BLOCKS)
+        return WRING_ERR_NO_MEMORY;
+    struct wring_block *block = calloc(1, sizeof(*block));
+    if (block == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = wring_block_alloc(fabric, per * RING_BYTES, block);
+    if (status != WRING_OK) {
+        free(block);
+        return status;
+    }
+    pool->ring_blocks[pool->n_ring_blocks++] = block;
+    pool->rings_left = per;
+    return WRING_OK;
+}
+
+static enum wring_status make_memory(struct wring_pool *pool)
+{
+    enum wring_status status = ring_block(pool);
+    if (status == WRING_OK && pool->slots.block.fabric == NULL)
+        status = wring_block_alloc(pool->engine->fabric, pool->slots.n * pool->slots.bytes,
+                                   &pool->slots.block);
+    return status;
+}
+
+enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *peer,
+                                   struct wring_pool_link **out)
+{
+    struct wring_pool_link *link = pool->links[peer->rank];
+    if (link != NULL) {
+        *out = link;
+        return WRING_OK;
+    }
+    enum wring_status status = make_memory(pool);
+    if (status != WRING_OK)
+        return status;
+    link = calloc(1, sizeof(*link));
+    if (link == NULL)
+        return WRING_ERR_NO_MEMORY;
+    link->pool = pool;
+    link->peer = peer;
+    link->small.n = link->small_room.n = WRING_POOL_RING;
+    link->block = pool->ring_blocks[pool->n_ring_blocks - 1];
+    link->memory = (uint8_t *)link->block->memory.base + --pool->rings_left * RING_BYTES;
+    *out = pool->links[peer->rank] = link;
+    return WRING_OK;
+}
+
+void wring_pool_link_destroy(struct wring_pool_link *link)
+{
+    if (link == NULL)
+        return;
+    if (link->remote_ring != NULL)
+        link->provider->ops->remote_release(link->remote_ring);
+    if (link->remote_slots != NULL)
+        link->provider->ops->remote_release(link->remote_slots);
+    free(link->spare);
+    free(link);
+}
+
+static void write_key(struct wring_control *control, struct wring_region *region)
+{
+    uint8_t *at = control->body + control->bytes;
+    size_t bytes = region->provider->ops->region_export(region, at + 4);
+    wring_put_u32(at, (uint32_t)bytes);
+    control->bytes += 4 + (uint32_t)bytes;
+}
+
+enum wring_status wring_pool_tell(struct wring_pool_link *link)
+{
+    const struct wring_pool *pool = link->pool;
+    struct wring_region *ring = link->block->regions[link->peer->device];
+    struct wring_region *slots = pool->slots.block.regions[link->peer->device];
+
+    if (link->told)
+        return WRING_OK;
+    if (ring == NULL || slots == NULL)
+        return WRING_ERR_UNSUPPORTED;
+    struct wring_control control = {
+        .kind = WRING_CONTROL_LINK, .a = pool->slots.n, .b = (uint32_t)pool->slots.bytes};
+    wring_put_u64(control.body, (uint64_t)((uintptr_t)link->memory - (uintptr_t)ring->base));
+    control.bytes = 8;
+    write_key(&control, ring);
+    write_key(&control, slots);
+    enum wring_status status = wring_control_send(link->peer, &control);
+    link->told = status == WRING_OK;
+    return status;
+}
+
+static enum wring_status import_key(struct wring_pool_link *link, struct wring_reader *in,
+                                    struct wring_remote **out)
+{
+    size_t bytes;
+    const void *key = wring_read_sized(in, &bytes);
+    if (in->failed || bytes == 0)
+        return WRING_ERR_FRAME;
+    struct wring_conn *conn = link->peer->conn;
+    return conn->provider->ops->remote_import(conn, key, bytes, out);
+}
+
+static enum wring_status read_link(struct wring_pool_link *link,
+                                   const struct wring_control *control)
+{
+    struct wring_reader in = {control->body, control->bytes, false};
+
+    if (link->heard || control->a == 0 || control->a > WRING_POOL_SLOTS_MAX)
+        return WRING_ERR_FRAME;
+    link->provider = link->peer->conn->provider;
+    link->remote_at = wring_read_u64(&in);
+    link->n_slots = control->a;
+    link->slot_bytes = control->b;
+    enum wring_status status = import_key(link, &in, &link->remote_ring);
+    if (status == WRING_OK)
+        status = import_key(link, &in, &link->remote_slots);
+    if (status != WRING_OK)
+        return status;
+    bool inside = RING_BYTES <= link->remote_ring->bytes &&
+                  link->remote_at <= link->remote_ring->bytes - RING_BYTES &&
+                  link->slot_bytes * link->n_slots <= link->remote_slots->bytes;
+    link->heard = inside && in.bytes == 0;
+    return link->heard ? WRING_OK : WRING_ERR_FRAME;
+}
+
+void wring_pool_link_heard(struct wring_pool *pool, struct wring_peer *peer,
+                           const struct wring_control *control)
+{
+    struct wring_pool_link *link;
+    enum wring_status status = wring_pool_reach(pool, peer, &link);
+
+    if (status == WRING_OK)
+        status = read_link(link, control);
+    if (status == WRING_ERR_FRAME)
+        wring_pool_refuse(pool, peer, "sent a malformed word of where pieces of groups go");
+    else if (status != WRING_OK)
+        wring_pool_no_memory(pool);
+}
+
+/* ---- pieces that come ---- */
+
+/** Where a piece of that immediate belongs; NULL: it may not be sent. */
+static struct wring_slot *expect(struct wring_channel *channel, const struct wring_peer *peer,
+                                 uint32_t imm, uint32_t *member)
+{
+    *member = wring_members_find(&channel->members, peer->rank);
+    if (*member == channel->members.n)
+        return NULL;
+    struct wring_slot *piece = wring_channel_expect(channel, *member, imm);
+    return piece != NULL && !piece->asked ? piece : NULL;
+}
+
+static void skip(struct wring_pool_link *link)
+{
+    wring_pool_ring_enter(&link->small, NULL, 0, NULL);
+    wring_pool_link_return_credits(link);
+}
+
+static void enter(struct wring_pool_link *link, struct wring_channel *channel, uint32_t member,
+                  struct wring_slot *piece)
+{
+    uint32_t place = wring_pool_ring_next(&link->small);
+
+    piece->data = link->memory + place * WRING_POOL_SMALL;
+    piece->home = WRING_SLOT_RING;
+    piece->place = (uint16_t)place;
+    wring_pool_ring_enter(&link->small, channel, member, piece);
+    if (link->small.come - link->small.consumed > RING_KEPT) {
+        wring_pool_ring_keep(&link->small, RING_KEPT);
+        wring_pool_link_return_credits(link);
+    }
+}
+
+struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wring_peer *peer,
+                                              uint32_t imm, size_t bytes, uint32_t *member)
+{
+    struct wring_pool_link *link = pool->links[peer->rank];
+    uint32_t id = wring_imm_channel(imm);
+
+    if (link == NULL || !wring_pool_knew(pool, id) || bytes > WRING_POOL_SMALL ||
+        wring_pool_ring_is_full(&link->small)) {
+        wring_pool_refuse(pool, peer, "sent a piece of a group that belongs nowhere");
+        return NULL;
+    }
+    struct wring_channel *channel = wring_pool_find(pool, id);
+    if (channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK) {
+        skip(link);
+        return NULL;
+    }
+    struct wring_slot *piece = expect(channel, peer, imm, member);
+    if (piece == NULL) {
+        wring_pool_refuse(pool, peer, "sent a piece of a group that it may not send");
+        return NULL;
+    }
+    wring_channel_enter(channel, *member, piece, imm, bytes);
+    enter(link, channel, *member, piece);
+    return channel;
+}
+
+void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece)
+{
+    wring_pool_ring_release(&link->small, piece->place);
+}
+
+void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
+                            bool all)
+{
+    wring_pool_ring_forget(&link->small, channel, all);
+    wring_pool_link_return_credits(link);
+}
+
+/* ---- credits for them ---- */
+
+uint32_t wring_pool_link_consumed(const struct wring_pool_link *link)
+{
+    return link->small.consumed;
+}
+
+void wring_pool_link_credited(struct wring_pool_link *link)
+{
+    link->small.credited = link->small.consumed;
+}
+
+static void say_credit(struct wring_pool_link *link)
+{
+    enum wring_status status =
+        wring_fabric_send_credit(link->pool->engine->fabric, link->peer, WRING_POOL_CHANNEL,
+                                 wring_pool_link_consumed(link), 0);
+    if (status == WRING_OK)
+        wring_pool_link_credited(link);
+    link->owes_credit = status == WRING_ERR_AGAIN;
+    if (link->owes_credit)
+        wring_pool_owe(link->pool);
+}
+
+static bool is_due(const struct wring_pool_ring *ring, uint32_t batch)
+{
+    return ring->consumed - ring->credited >= batch;
+}
+
+void wring_pool_link_return_credits(struct wring_pool_link *link)
+{
+    if (is_due(&link->small, RING_BATCH))
+        say_credit(link);
+}
+
+bool wring_pool_link_say_owed(struct wring_pool_link *link)
+{
+    if (link->owes_credit)
+        say_credit(link);
+    return link->owes_credit;
+}
+
+/* ---- pieces that go ---- */
+
+enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
+                                      uint32_t sequence, struct wring_region *region,
+                                      const void *local, size_t bytes, uint64_t cookie)
+{
+    const struct wring_pool_link *link = out->link;
+    struct wring_pool_room *room = &out->link->small_room;
+
+    if (room->sent - room->freed == room->n)
+        return WRING_ERR_AGAIN;
+    uint64_t offset = link->remote_at + room->sent % room->n * WRING_POOL_SMALL;
+    enum wring_status status =
+        wring_fabric_put(channel->fabric, out->peer, region, local, link->remote_ring, offset,
+                         bytes, wring_channel_imm(channel, out, sequence), cookie);
+    room->sent += status == WRING_OK;
+    out->puts += status == WRING_OK;
+    return status;
+}
+
+enum wring_status wring_pool_link_credit(struct wring_pool_link *link, uint32_t consumed)
+{
+    struct wring_pool_room *room = &link->small_room;
+
+    if (consumed - room->freed > room->sent - room->freed)
+        return WRING_ERR_FRAME;
+    room->freed = consumed;
+    return WRING_OK;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What the pool has with one other rank: where its pieces go here and ours there, and the pieces
+ * that need not be asked for (slot_pool.h).
+ *
+ * Used by the thread that makes progress.
+ */
+#ifndef WRING_TRANSPORT_POOL_LINK_H
+#define WRING_TRANSPORT_POOL_LINK_H
+
+#include "transport/control.h"
+#include "transport/pool_ring.h"
+
+#define WRING_POOL_SMALL ((size_t)8 << 10) /* bytes of a piece that goes into the ring */
+
+struct wring_pool;
+
+/** Places of a peer's into which we put. */
+struct wring_pool_room {
+    uint32_t n; /* 0: there are none */
+    uint32_t sent, freed;
+};
+
+struct wring_pool_link {
+    struct wring_pool *pool;
+    struct wring_peer *peer;
+    bool told, heard; /* it knows where our memory is, and we where its own is */
+
+    /* into which it puts */
+    const struct wring_block *block;
+    uint8_t *memory; /* of the ring of small pieces */
+    struct wring_pool_ring small;
+
+    /* into which we put */
+    struct wring_provider *provider; /* of these */
+    struct wring_remote *remote_ring, *remote_slots;
+    uint64_t remote_at; /* of the ring */
+    uint64_t slot_bytes;
+    uint32_t n_slots;
+    struct wring_pool_room small_room;
+
+    bool owes_credit;
+    uint16_t *spare; /* [n_spare] slots of its own that it has yet to hear are not needed */
+    uint32_t n_spare, spare_room;
+};
+
+/** The link with a peer; our ends of it are made now. Errors: WRING_ERR_NO_MEMORY,
+ * WRING_ERR_SYSTEM. */
+enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *peer,
+                                   struct wring_pool_link **out);
+
+/** Tell the peer of our memory, unless it knows. The connection stands. Errors: WRING_ERR_AGAIN,
+ *  WRING_ERR_UNSUPPORTED (its device takes no such memory), those of wring_control_send(). */
+enum wring_status wring_pool_tell(struct wring_pool_link *link);
+
+/** NULL is fine. */
+void wring_pool_link_destroy(struct wring_pool_link *link);
+
+/** A peer told of its memory. */
+void wring_pool_link_heard(struct wring_pool *pool, struct wring_peer *peer,
+                           const struct wring_control *control);
+
+/** Put a piece that need not be asked for. Errors: WRING_ERR_AGAIN (no room), those of
+ *  wring_fabric_put(). */
+enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
+                                      uint32_t sequence, struct wring_region *region,
+                                      const void *local, size_t bytes, uint64_t cookie);
+
+/** Such a piece came. @return as wring_pool_arrived() */
+struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wring_peer *peer,
+                                              uint32_t imm, size_t bytes, uint32_t *member);
+
+/** It is needed no longer. */
+void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece);
+
+/** Nor are those of a channel. @param all  as for wring_pool_ring_forget() */
+void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
+                            bool all);
+
+/** How many pieces are needed no longer, as credits say it. */
+uint32_t wring_pool_link_consumed(const struct wring_pool_link *link);
+
+/** A peer said so of ours. Errors: WRING_ERR_FRAME. */
+enum wring_status wring_pool_link_credit(struct wring_pool_link *link, uint32_t consumed);
+
+/** Credits of a channel have just said it. */
+void wring_pool_link_credited(struct wring_pool_link *link);
+
+/** Say it where no channel has for long. */
+void wring_pool_link_return_credits(struct wring_pool_link *link);
+
+/** Say what could not be said. @return whether something is left */
+bool wring_pool_link_say_owed(struct wring_pool_link *link);
+
+#endif
