@@ -40,6 +40,7 @@ struct wring_members {
 enum wring_slot_home {
     WRING_SLOT_OWN,   /* the channel's memory */
     WRING_SLOT_RING,  /* pooled: the ring of its sender, */
+    WRING_SLOT_LENT,  /* a slot that its sender need not ask for, */
     WRING_SLOT_POOL,  /* a slot of the session's, */
     WRING_SLOT_MOVED, /* or memory of its own */
 };

@@ -16,7 +16,7 @@ bool wring_control_is_text(enum wring_control_kind kind)
 bool wring_control_has_body(enum wring_control_kind kind)
 {
     return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR ||
-           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK;
+           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND;
 }
 
 bool wring_control_is_of_groups(enum wring_control_kind kind)

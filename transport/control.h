@@ -23,6 +23,7 @@ enum wring_control_kind {
     WRING_CONTROL_ASK,   /* a: channel, b: bytes, c: tag and sequence of a piece that is ready */
     WRING_CONTROL_GRANT, /* a: channel, b: slot, c: sequence of the piece that it is for */
     WRING_CONTROL_SPARE, /* b: a slot that is not needed */
+    WRING_CONTROL_LEND,  /* a: number of slots; then which: they need not be asked for */
     WRING_CONTROL_END,   /* of these: there is none such */
 };
 
@@ -35,7 +36,7 @@ struct wring_control {
     uint32_t a, b, c;
     union {
         char text[WRING_CONTROL_BODY + 1]; /* ABORT, CALL, STANDSTILL; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE, LINK */
+        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE, LINK, LEND */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };

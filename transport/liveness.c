@@ -146,6 +146,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_ASK:
     case WRING_CONTROL_GRANT:
     case WRING_CONTROL_SPARE:
+    case WRING_CONTROL_LEND:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:

@@ -7,8 +7,11 @@
 #include "transport/slot_pool.h"
 
 #define RING_BYTES (WRING_POOL_RING * WRING_POOL_SMALL)
-#define RING_KEPT 4  /* small pieces in a ring that may wait; with BATCH at most WRING_POOL_RING */
-#define RING_BATCH 4 /* so many are told at once, unless credits of a channel tell them before */
+#define RING_KEPT                                                                       \
+    4 /* small pieces in a ring that may wait; with those that are not told yet at most \
+         WRING_POOL_RING */
+#define COUNT_BITS 16 /* of each of the two counts in a credit */
+#define COUNT_MASK ((1u << COUNT_BITS) - 1)
 #define RINGS_AT_FIRST 16 /* in a block; in each next one twice as many */
 
 /* ---- where pieces go ---- */
@@ -158,6 +161,51 @@ void wring_pool_link_heard(struct wring_pool *pool, struct wring_peer *peer,
         wring_pool_no_memory(pool);
 }
 
+static void say_lend(struct wring_pool_link *link)
+{
+    struct wring_control control = {
+        .kind = WRING_CONTROL_LEND, .a = link->large.n, .bytes = 4 * link->large.n};
+    for (uint32_t i = 0; i < link->large.n; i++)
+        wring_put_u32(control.body + (size_t)4 * i, link->lent[i]);
+    link->owes_lend = wring_control_send(link->peer, &control) == WRING_ERR_AGAIN;
+    if (link->owes_lend)
+        wring_pool_owe(link->pool);
+}
+
+void wring_pool_link_lend(struct wring_pool_link *link)
+{
+    if (link->large.n > 0)
+        return;
+    link->large.n = wring_pool_slots_lend(&link->pool->slots, link->lent);
+    if (link->large.n > 0)
+        say_lend(link);
+}
+
+static bool read_lend(struct wring_pool_link *link, const struct wring_control *control)
+{
+    struct wring_reader in = {control->body, control->bytes, false};
+
+    if (!link->heard || link->large_room.n > 0 || control->a == 0 || control->a > WRING_POOL_RING ||
+        control->bytes != 4 * control->a)
+        return false;
+    for (uint32_t i = 0; i < control->a; i++) {
+        uint32_t slot = wring_read_u32(&in);
+        if (slot >= link->n_slots)
+            return false;
+        link->borrowed[i] = (uint16_t)slot;
+    }
+    link->large_room.n = control->a;
+    return true;
+}
+
+void wring_pool_link_heard_lend(struct wring_pool *pool, struct wring_peer *peer,
+                                const struct wring_control *control)
+{
+    struct wring_pool_link *link = pool->links[peer->rank];
+    if (link == NULL || !read_lend(link, control))
+        wring_pool_refuse(pool, peer, "lends slots that it does not have");
+}
+
 /* ---- pieces that come ---- */
 
 /** Where a piece of that immediate belongs; NULL: it may not be sent. */
@@ -171,14 +219,31 @@ static struct wring_slot *expect(struct wring_channel *channel, const struct wri
     return piece != NULL && !piece->asked ? piece : NULL;
 }
 
-static void skip(struct wring_pool_link *link)
+static struct wring_pool_ring *ring_of(struct wring_pool_link *link, size_t bytes)
 {
-    wring_pool_ring_enter(&link->small, NULL, 0, NULL);
+    return bytes <= WRING_POOL_SMALL ? &link->small : &link->large;
+}
+
+static void skip(struct wring_pool_link *link, struct wring_pool_ring *ring)
+{
+    wring_pool_ring_enter(ring, NULL, 0, NULL);
     wring_pool_link_return_credits(link);
 }
 
-static void enter(struct wring_pool_link *link, struct wring_channel *channel, uint32_t member,
-                  struct wring_slot *piece)
+static void enter_large(struct wring_pool_link *link, struct wring_channel *channel,
+                        uint32_t member, struct wring_slot *piece)
+{
+    const struct wring_pool_slots *slots = &link->pool->slots;
+    uint32_t place = wring_pool_ring_next(&link->large);
+
+    piece->data = (uint8_t *)slots->block.memory.base + link->lent[place] * slots->bytes;
+    piece->home = WRING_SLOT_LENT;
+    piece->place = (uint16_t)place;
+    wring_pool_ring_enter(&link->large, channel, member, piece);
+}
+
+static void enter_small(struct wring_pool_link *link, struct wring_channel *channel,
+                        uint32_t member, struct wring_slot *piece)
 {
     uint32_t place = wring_pool_ring_next(&link->small);
 
@@ -192,20 +257,29 @@ static void enter(struct wring_pool_link *link, struct wring_channel *channel, u
     }
 }
 
+static void enter(struct wring_pool_link *link, struct wring_channel *channel, uint32_t member,
+                  struct wring_slot *piece)
+{
+    if (piece->bytes <= WRING_POOL_SMALL)
+        enter_small(link, channel, member, piece);
+    else
+        enter_large(link, channel, member, piece);
+}
+
 struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wring_peer *peer,
                                               uint32_t imm, size_t bytes, uint32_t *member)
 {
     struct wring_pool_link *link = pool->links[peer->rank];
     uint32_t id = wring_imm_channel(imm);
 
-    if (link == NULL || !wring_pool_knew(pool, id) || bytes > WRING_POOL_SMALL ||
-        wring_pool_ring_is_full(&link->small)) {
+    if (link == NULL || !wring_pool_knew(pool, id) || bytes > pool->slots.bytes ||
+        wring_pool_ring_is_full(ring_of(link, bytes))) {
         wring_pool_refuse(pool, peer, "sent a piece of a group that belongs nowhere");
         return NULL;
     }
     struct wring_channel *channel = wring_pool_find(pool, id);
     if (channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK) {
-        skip(link);
+        skip(link, ring_of(link, bytes));
         return NULL;
     }
     struct wring_slot *piece = expect(channel, peer, imm, member);
@@ -220,13 +294,15 @@ struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wr
 
 void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece)
 {
-    wring_pool_ring_release(&link->small, piece->place);
+    wring_pool_ring_release(piece->home == WRING_SLOT_LENT ? &link->large : &link->small,
+                            piece->place);
 }
 
 void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
                             bool all)
 {
     wring_pool_ring_forget(&link->small, channel, all);
+    wring_pool_ring_forget(&link->large, channel, all);
     wring_pool_link_return_credits(link);
 }
 
@@ -234,12 +310,13 @@ void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_cha
 
 uint32_t wring_pool_link_consumed(const struct wring_pool_link *link)
 {
-    return link->small.consumed;
+    return (link->small.consumed & COUNT_MASK) | link->large.consumed << COUNT_BITS;
 }
 
 void wring_pool_link_credited(struct wring_pool_link *link)
 {
     link->small.credited = link->small.consumed;
+    link->large.credited = link->large.consumed;
 }
 
 static void say_credit(struct wring_pool_link *link)
@@ -254,14 +331,15 @@ static void say_credit(struct wring_pool_link *link)
         wring_pool_owe(link->pool);
 }
 
-static bool is_due(const struct wring_pool_ring *ring, uint32_t batch)
+/** So many are told at once, unless credits of a channel tell them before. */
+static bool is_due(const struct wring_pool_ring *ring)
 {
-    return ring->consumed - ring->credited >= batch;
+    return ring->n > 0 && ring->consumed - ring->credited >= (ring->n + 1) / 2;
 }
 
 void wring_pool_link_return_credits(struct wring_pool_link *link)
 {
-    if (is_due(&link->small, RING_BATCH))
+    if (is_due(&link->small) || is_due(&link->large))
         say_credit(link);
 }
 
@@ -269,35 +347,58 @@ bool wring_pool_link_say_owed(struct wring_pool_link *link)
 {
     if (link->owes_credit)
         say_credit(link);
-    return link->owes_credit;
+    if (link->owes_lend)
+        say_lend(link);
+    return link->owes_credit || link->owes_lend;
 }
 
 /* ---- pieces that go ---- */
+
+static enum wring_status put(struct wring_channel *channel, struct wring_channel_out *out,
+                             uint32_t sequence, struct wring_region *region, const void *local,
+                             struct wring_remote *remote, uint64_t offset, size_t bytes,
+                             uint64_t cookie)
+{
+    enum wring_status status =
+        wring_fabric_put(channel->fabric, out->peer, region, local, remote, offset, bytes,
+                         wring_channel_imm(channel, out, sequence), cookie);
+    out->puts += status == WRING_OK;
+    return status;
+}
 
 enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
                                       uint32_t sequence, struct wring_region *region,
                                       const void *local, size_t bytes, uint64_t cookie)
 {
     const struct wring_pool_link *link = out->link;
-    struct wring_pool_room *room = &out->link->small_room;
+    bool large = bytes > WRING_POOL_SMALL;
+    struct wring_pool_room *room = large ? &out->link->large_room : &out->link->small_room;
 
     if (room->sent - room->freed == room->n)
         return WRING_ERR_AGAIN;
-    uint64_t offset = link->remote_at + room->sent % room->n * WRING_POOL_SMALL;
+    uint32_t place = room->sent % room->n;
+    uint64_t offset = large ? link->borrowed[place] * link->slot_bytes
+                            : link->remote_at + place * WRING_POOL_SMALL;
     enum wring_status status =
-        wring_fabric_put(channel->fabric, out->peer, region, local, link->remote_ring, offset,
-                         bytes, wring_channel_imm(channel, out, sequence), cookie);
+        put(channel, out, sequence, region, local, large ? link->remote_slots : link->remote_ring,
+            offset, bytes, cookie);
     room->sent += status == WRING_OK;
-    out->puts += status == WRING_OK;
     return status;
+}
+
+/** @param count  how many are free, modulo 2^16 */
+static bool take_credit(struct wring_pool_room *room, uint32_t count)
+{
+    uint32_t more = (count - room->freed) & COUNT_MASK;
+    if (more > room->sent - room->freed)
+        return false;
+    room->freed += more;
+    return true;
 }
 
 enum wring_status wring_pool_link_credit(struct wring_pool_link *link, uint32_t consumed)
 {
-    struct wring_pool_room *room = &link->small_room;
-
-    if (consumed - room->freed > room->sent - room->freed)
-        return WRING_ERR_FRAME;
-    room->freed = consumed;
-    return WRING_OK;
+    bool sound = take_credit(&link->small_room, consumed & COUNT_MASK) &&
+                 take_credit(&link->large_room, consumed >> COUNT_BITS);
+    return sound ? WRING_OK : WRING_ERR_FRAME;
 }

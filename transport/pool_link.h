@@ -29,7 +29,8 @@ struct wring_pool_link {
     /* into which it puts */
     const struct wring_block *block;
     uint8_t *memory; /* of the ring of small pieces */
-    struct wring_pool_ring small;
+    struct wring_pool_ring small, large;
+    uint16_t lent[WRING_POOL_RING]; /* [large.n] slots of ours, the places of that ring */
 
     /* into which we put */
     struct wring_provider *provider; /* of these */
@@ -37,9 +38,10 @@ struct wring_pool_link {
     uint64_t remote_at; /* of the ring */
     uint64_t slot_bytes;
     uint32_t n_slots;
-    struct wring_pool_room small_room;
+    struct wring_pool_room small_room, large_room;
+    uint16_t borrowed[WRING_POOL_RING]; /* [large_room.n] slots of its own */
 
-    bool owes_credit;
+    bool owes_credit, owes_lend;
     uint16_t *spare; /* [n_spare] slots of its own that it has yet to hear are not needed */
     uint32_t n_spare, spare_room;
 };
@@ -60,6 +62,19 @@ void wring_pool_link_destroy(struct wring_pool_link *link);
 void wring_pool_link_heard(struct wring_pool *pool, struct wring_peer *peer,
                            const struct wring_control *control);
 
+/** Lend it some of our slots, unless it has some. */
+void wring_pool_link_lend(struct wring_pool_link *link);
+
+/** A peer lends us some. It may fail the job. */
+void wring_pool_link_heard_lend(struct wring_pool *pool, struct wring_peer *peer,
+                                const struct wring_control *control);
+
+/** Is there a slot that was lent for a large piece? */
+static inline bool wring_pool_link_has_room(const struct wring_pool_link *link)
+{
+    return link->large_room.sent - link->large_room.freed < link->large_room.n;
+}
+
 /** Put a piece that need not be asked for. Errors: WRING_ERR_AGAIN (no room), those of
  *  wring_fabric_put(). */
 enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
@@ -77,7 +92,8 @@ void wring_pool_link_release(struct wring_pool_link *link, const struct wring_sl
 void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
                             bool all);
 
-/** How many pieces are needed no longer, as credits say it. */
+/** How many pieces are needed no longer, as credits say it: small ones in the lower 16 bits, large
+ *  ones in the upper. */
 uint32_t wring_pool_link_consumed(const struct wring_pool_link *link);
 
 /** A peer said so of ours. Errors: WRING_ERR_FRAME. */

@@ -79,9 +79,10 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
 
     if (link == NULL)
         return wring_pairs_want(channel->pairs, member);
-    if (bytes <= WRING_POOL_SMALL)
-        return wring_pool_link_put(channel, out, sequence, region, local, bytes, cookie);
     struct wring_channel_ask *asked = wring_channel_asked(channel, member, sequence);
+    if (bytes <= WRING_POOL_SMALL ||
+        (asked->state == WRING_ASK_NONE && wring_pool_link_has_room(link)))
+        return wring_pool_link_put(channel, out, sequence, region, local, bytes, cookie);
     if (asked->state == WRING_ASK_NONE)
         return ask(channel, out, asked, sequence, bytes);
     if (asked->state == WRING_ASK_SAID)

@@ -8,6 +8,12 @@
 
 #define STARVED 256 /* polls after which a slot is emptied though other things move */
 
+/** So many slots are for pieces that their operations need next. */
+static uint32_t reserve_of(const struct wring_pool_slots *slots)
+{
+    return (slots->shared + 3) / 4;
+}
+
 enum wring_status wring_pool_slots_init(struct wring_pool_slots *slots, uint32_t n, size_t bytes)
 {
     slots->slot = calloc(n, sizeof(*slots->slot));
@@ -17,7 +23,8 @@ enum wring_status wring_pool_slots_init(struct wring_pool_slots *slots, uint32_t
         slots->slot[i - 1].next_free = slots->first_free;
         slots->first_free = i;
     }
-    slots->n = slots->n_free = n;
+    slots->n = slots->n_free = slots->shared = n;
+    slots->lendable = n - reserve_of(slots);
     slots->bytes = bytes;
     return WRING_OK;
 }
@@ -92,6 +99,7 @@ void wring_pool_slots_heard_ask(struct wring_pool *pool, struct wring_peer *peer
     *new = (struct wring_pool_ask){slots->asks, channel, piece, member,
                                    wring_channel_sequence(channel, member, piece)};
     slots->asks = new;
+    slots->asked++;
     pool->engine->owes_pool = true;
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
@@ -110,7 +118,7 @@ static bool is_eligible(const struct wring_pool_slots *slots, const struct wring
     const struct wring_collective *owner = ask->channel->owner;
     return owner->running && wring_collective_ceased(owner) == WRING_OK &&
            ask->piece->tag == ask->channel->tag &&
-           (ahead_of(ask) == 0 || slots->n_free > (slots->n + 3) / 4);
+           (ahead_of(ask) == 0 || slots->n_free > reserve_of(slots));
 }
 
 static bool is_before(const struct wring_pool_ask *a, const struct wring_pool_ask *b)
@@ -161,6 +169,23 @@ static struct wring_pool_slot *take_free(struct wring_pool_slots *slots)
     return slot;
 }
 
+uint32_t wring_pool_slots_lend(struct wring_pool_slots *slots, uint16_t *numbers)
+{
+    uint32_t n = (slots->lendable + 3) / 4;
+
+    n = n < WRING_POOL_RING ? n : WRING_POOL_RING;
+    if (n >= slots->n_free)
+        return 0; /* now */
+    for (uint32_t i = 0; i < n; i++) {
+        struct wring_pool_slot *slot = take_free(slots);
+        *slot = (struct wring_pool_slot){.state = WRING_POOL_LENT};
+        numbers[i] = (uint16_t)(slot - slots->slot);
+    }
+    slots->shared -= n;
+    slots->lendable -= n;
+    return n;
+}
+
 static void grant(struct wring_pool *pool, struct wring_pool_ask **at)
 {
     const struct wring_pool_ask *ask = *at;
@@ -176,6 +201,7 @@ static void grant(struct wring_pool *pool, struct wring_pool_ask **at)
     };
     forget_ask(&pool->slots, at);
     say_grant(&pool->slots, slot);
+    wring_pool_link_lend(slot->link);
 }
 
 /** Move a piece that waits for others out of its slot. @return false: all are needed where they are

@@ -10,6 +10,7 @@
 
 #include "transport/channel.h"
 #include "transport/control.h"
+#include "transport/pool_ring.h"
 
 #define WRING_POOL_SLOTS_MAX (1u << WRING_SEQUENCE_BITS)
 
@@ -21,6 +22,7 @@ enum wring_pool_slot_state {
     WRING_POOL_OWED,    /* the grant could not be said yet */
     WRING_POOL_GRANTED, /* the piece is on its way */
     WRING_POOL_FULL,
+    WRING_POOL_LENT, /* its link's */
 };
 
 struct wring_pool_slot {
@@ -44,8 +46,11 @@ struct wring_pool_slots {
     struct wring_block block;     /* all of them; made with the first link */
     struct wring_pool_slot *slot; /* [n] */
     uint32_t n, n_free, first_free;
-    size_t bytes; /* of one */
+    uint32_t shared;   /* of those that are lent to nobody */
+    uint32_t lendable; /* so many more may be lent */
+    size_t bytes;      /* of one */
     struct wring_pool_ask *asks, *free_asks;
+    uint64_t asked;   /* so many pieces so far */
     uint32_t starved; /* polls in a row in which somebody waited for a slot */
     uint32_t n_owed;  /* grants that could not be said */
 };
@@ -79,6 +84,10 @@ void wring_pool_slots_forget(struct wring_pool_slots *slots, const struct wring_
 
 /** Grant what can be granted, and say what could not be said. @return whether anything moved */
 bool wring_pool_slots_poll(struct wring_pool *pool);
+
+/** Slots for a peer that need not ask from now on: fewer, the fewer are left. @param numbers
+ *  [WRING_POOL_RING] out @return how many */
+uint32_t wring_pool_slots_lend(struct wring_pool_slots *slots, uint16_t *numbers);
 
 /** Does anybody wait for a slot, or for its grant? */
 bool wring_pool_slots_owe(const struct wring_pool_slots *slots);

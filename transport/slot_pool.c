@@ -169,7 +169,7 @@ void wring_pool_release(struct wring_channel *channel, uint32_t member, struct w
         free(piece->data);
     else if (piece->home == WRING_SLOT_POOL)
         wring_pool_slots_release(&channel->pool->slots, piece);
-    else if (piece->home == WRING_SLOT_RING)
+    else if (piece->home == WRING_SLOT_RING || piece->home == WRING_SLOT_LENT)
         wring_pool_link_release(link_of(channel, member), piece);
     piece->home = WRING_SLOT_OWN;
     piece->data = NULL;
@@ -208,6 +208,8 @@ void wring_pool_heard(struct wring_pool *pool, struct wring_peer *peer,
         wring_pool_slots_heard_ask(pool, peer, control);
     else if (control->kind == WRING_CONTROL_GRANT)
         wring_pool_send_heard_grant(pool, peer, control);
+    else if (control->kind == WRING_CONTROL_LEND)
+        wring_pool_link_heard_lend(pool, peer, control);
     else
         wring_pool_slots_heard_spare(pool, peer, control);
 }

@@ -2,35 +2,41 @@
 /**
  * Where a rank receives the pieces of its groups' immediate calls: memory of the session, which no
  * group owns. Two ranks tell each other of it once, before the first piece of the first group that
- * both are in.
+ * both are in (pool_link.h).
  *
- * Small pieces (WRING_POOL_SMALL) go into a *ring* of 8 slots that each rank has for every other
- * one it exchanges with. The k-th small piece of a connection, of whatever group, lies in slot k
- * mod 8: puts of a connection arrive in their order, so no piece needs a header, and one of a group
- * that is gone is counted and dropped like all others. This is not the ring of messages
- * (message/ring.h), for three reasons. A record there has a head in front of its data, so each
- * piece would be copied once more before it is put. Collectives have credits of their own, and may
- * not wait behind sends that no receive takes. And what is put into a ring of records has to leave
- * it at once, where a piece is reduced where it lies.
+ * Small pieces (WRING_POOL_SMALL) go into a *ring* of 8 places that each rank has for every other
+ * one it exchanges with (pool_ring.h). The k-th small piece of a connection, of whatever group,
+ * lies in place k mod 8. This is not the ring of messages (message/ring.h), for three reasons. A
+ * record there has a head in front of its data, so each piece would be copied once more before it
+ * is put. Collectives have credits of their own, and may not wait behind sends that no receive
+ * takes. And what is put into a ring of records has to leave it at once, where a piece is reduced
+ * where it lies.
  *
  * Larger pieces are asked for: the sender has the piece ready and says how long it is (ASK), and
  * the receiver names one of the session's WRING_POOL_SLOTS slots (GRANT), once the operation is
- * under way here, too. Who waits is served in the order of priority, then of how many pieces of
- * that sender come first, then of its member index. The last quarter of the slots is for pieces
- * that their operations need next. A sender whose operation was aborted meanwhile gives the slot
- * back (SPARE).
+ * under way here, too (pool_slots.h, pool_send.h). Who waits is served in the order of priority,
+ * then of how many pieces of that sender come first, then of its member index. The last quarter of
+ * the slots is for pieces that their operations need next. A sender whose operation was aborted
+ * meanwhile gives the slot back (SPARE).
  *
- * Why nothing stands still: a slot is granted only for a piece that its sender has ready, so it is
- * filled, and a filled one never stays for want of others. Where asks wait and nothing else moves,
- * pieces that wait for those of other members are moved out of their slots, into memory of their
- * own (`moved`), and reduced from there in their order. So each operation that is under way at both
- * ends always gets a slot in the end, with any number of slots, in whatever order ranks begin their
- * operations. What is moved is part of what the operation receives anyway: at most its window of
- * pieces from each member. The same goes for rings: of more than four small pieces in one the
- * oldest are moved out, so that a ring never waits for a call that is not made here yet.
+ * An ask costs a round trip. So the first grant to a peer lends it up to 8 slots for good (LEND):
+ * it uses them in turn, as those of the ring, for large pieces of whatever group, and asks only
+ * where they are all in use. Three quarters of the slots may be lent, to each next peer a quarter
+ * of those that are left.
+ *
+ * Why nothing stands still: a slot that is not lent is granted only for a piece that its sender has
+ * ready, so it is filled, and a filled one never stays for want of others. Where asks wait and
+ * nothing else moves, pieces that wait for those of other members are moved out of their slots,
+ * into memory of their own (`moved`), and reduced from there in their order. So each operation that
+ * is under way at both ends always gets a slot in the end, with any number of slots, in whatever
+ * order ranks begin their operations. What is moved is part of what the operation receives anyway:
+ * at most its window of pieces from each member. The same goes for rings: of more than four small
+ * pieces in one the oldest are moved out, so that a ring never waits for a call that is not made
+ * here yet. Lent slots may wait for one: whoever finds them in use asks.
  *
  * A channel of a group has an id of its own kind (WRING_POOL_ID), which is not used again before
- * 2^17 others have been: what comes late for a group that is gone finds no channel.
+ * 2^17 others have been: what comes late for a group that is gone finds no channel, is counted like
+ * all others, and dropped.
  *
  * Used by the thread that makes progress.
  */

@@ -151,8 +151,8 @@ static void any_order(struct wring_session *session, uint32_t rank, void *arg)
         free(operations[o].out);
     }
     CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
-    CHECK(pool->slots.asks == NULL && pool->slots.n_free == pool->slots.n,
-          "%u of %u slots are free", pool->slots.n_free, pool->slots.n);
+    CHECK(pool->slots.asks == NULL && pool->slots.n_free == pool->slots.shared,
+          "%u of %u slots are free", pool->slots.n_free, pool->slots.shared);
 }
 
 static void run_any_order(const char *provider, const char *slots, bool scarce)
@@ -187,12 +187,13 @@ static void enough_slots(void)
 
 #define DEAD_GROUPS 60
 #define DEAD_CALLS 4
+#define PAIR_ELEMS 30000 /* in one piece, which is a large one */
 
 static bool all_free(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
     const struct wring_pool *pool = session->engine->pool;
-    bool all = pool->slots.asks == NULL && pool->slots.n_free == pool->slots.n;
+    bool all = pool->slots.asks == NULL && pool->slots.n_free == pool->slots.shared;
     wring_progress_unlock(session->progress);
     return all;
 }
@@ -240,7 +241,7 @@ static void early_ends(struct wring_session *session, uint32_t rank, void *arg)
                 "the session");
     }
     CHECK(all_free(session), "%u of %u slots are free", session->engine->pool->slots.n_free,
-          session->engine->pool->slots.n);
+          session->engine->pool->slots.shared);
 }
 
 static void dead_groups(void)
@@ -250,6 +251,89 @@ static void dead_groups(void)
         const char *const settings[] = {providers[i], "WRING_POOL_SLOTS=4", "WRING_CHUNK_BYTES=16k",
                                         NULL};
         struct wring_test_job job = {.ranks = 3, .settings = settings, .run = early_ends};
+        wring_test_run_ranks(&job);
+    }
+}
+
+/** One rank goes on with calls of a group that the other has destroyed. */
+static void leave_early(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static _Thread_local float data[PAIR_ELEMS];
+    static const uint32_t ranks[] = {0, 1};
+    struct wring_group *world = wring_session_world(session), *group;
+    uint64_t bytes = *(const uint64_t *)arg;
+
+    REQUIRE(wring_group_create(world, ranks, 2, 0, WAIT_NS, &group) == WRING_OK, "group");
+    for (int i = 0; i < 2; i++) /* then slots are lent */
+        REQUIRE(wring_broadcast(group, data, bytes, 0, NULL, NULL) == WRING_OK, "broadcast");
+    if (rank == 1)
+        wring_group_destroy(group);
+    REQUIRE(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    for (int i = 0; rank == 0 && i < 2; i++)
+        CHECK(wring_broadcast(group, data, bytes, 0, NULL, NULL) == WRING_OK, "into the void");
+    if (rank == 0)
+        wring_group_destroy(group);
+    for (int i = 0; i < 20; i++) /* more than there are places: they go back */
+        REQUIRE(wring_broadcast(world, data, bytes, i % 2 == 0 ? 0 : 1, NULL, NULL) == WRING_OK,
+                "the session");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK && all_free(session), "slots are kept");
+}
+
+static void late_pieces(void)
+{
+    static const uint64_t sizes[] = {4096, PAIR_ELEMS * sizeof(float)};
+    for (int i = 0; i < 4; i++) {
+        const char *const settings[] = {i / 2 == 0 ? "WRING_PROVIDER=shm" : "WRING_PROVIDER=tcp",
+                                        NULL};
+        uint64_t bytes = sizes[i % 2];
+        struct wring_test_job job = {
+            .ranks = 2, .settings = settings, .run = leave_early, .arg = &bytes};
+        wring_test_run_ranks(&job);
+    }
+}
+
+/* ---- who has been lent slots does not ask ---- */
+
+static uint64_t asked(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    uint64_t n = session->engine->pool->slots.asked;
+    wring_progress_unlock(session->progress);
+    return n;
+}
+
+static void ask_once(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static _Thread_local float in[PAIR_ELEMS], out[3 * PAIR_ELEMS];
+    static const uint32_t ranks[] = {0, 1, 2};
+    struct wring_group *world = wring_session_world(session), *groups[3];
+    const bool *lends = arg;
+
+    for (uint64_t g = 0; g < 3; g++)
+        REQUIRE(wring_group_create(world, ranks, 3, g, WAIT_NS, &groups[g]) == WRING_OK, "group");
+    for (uint32_t i = 0; i < 2; i++)
+        REQUIRE(wring_allgather(world, in, out, PAIR_ELEMS, WRING_F32, NULL, NULL) == WRING_OK,
+                "warm up");
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    uint64_t earlier = asked(session);
+    for (uint32_t i = 0; i < 30; i++)
+        REQUIRE(wring_allgather(groups[i % 3], in, out, PAIR_ELEMS, WRING_F32, NULL, NULL) ==
+                    WRING_OK,
+                "call %u of rank %u", i, rank);
+    CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+    CHECK((asked(session) == earlier) == *lends, "%" PRIu64 " pieces were asked for",
+          asked(session) - earlier);
+}
+
+static void lent_slots(void)
+{
+    for (int i = 0; i < 4; i++) {
+        const char *const settings[] = {i / 2 == 0 ? "WRING_PROVIDER=shm" : "WRING_PROVIDER=tcp",
+                                        i % 2 == 0 ? "WRING_POOL_SLOTS=64" : "WRING_POOL_SLOTS=1",
+                                        NULL};
+        bool lends = i % 2 == 0;
+        struct wring_test_job job = {
+            .ranks = 3, .settings = settings, .run = ask_once, .arg = &lends};
         wring_test_run_ranks(&job);
     }
 }
@@ -408,6 +492,8 @@ int main(int argc, char **argv)
         {"one_slot", one_slot},
         {"enough_slots", enough_slots},
         {"dead_groups", dead_groups},
+        {"late_pieces", late_pieces},
+        {"lent_slots", lent_slots},
         {"slots_of_buckets", slots_of_buckets},
         {"crowd", crowd},
         {NULL, NULL},
