@@ -96,24 +96,35 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
     return status;
 }
 
+/** The piece of a channel that was asked for with that number; NULL: none was. */
+static struct wring_channel_ask *find_asked(const struct wring_channel *channel,
+                                            const struct wring_peer *peer, uint32_t sequence)
+{
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n)
+        return NULL;
+    struct wring_channel_ask *asked = wring_channel_asked(channel, member, sequence);
+    return asked->state == WRING_ASK_SAID ? asked : NULL;
+}
+
 void wring_pool_send_heard_grant(struct wring_pool *pool, struct wring_peer *peer,
                                  const struct wring_control *control)
 {
     struct wring_pool_link *link = pool->links[peer->rank];
-    struct wring_channel *channel = wring_pool_find(pool, control->a);
-    struct wring_channel_ask *asked = NULL;
 
     if (link == NULL || !link->heard || control->b >= link->n_slots) {
         wring_pool_refuse(pool, peer, "granted a slot that it does not have");
         return;
     }
-    if (channel != NULL && wring_collective_ceased(channel->owner) == WRING_OK) {
-        uint32_t member = wring_members_find(&channel->members, peer->rank);
-        if (member < channel->members.n)
-            asked = wring_channel_asked(channel, member, control->c);
-    }
-    if (asked == NULL || asked->state != WRING_ASK_SAID) {
+    struct wring_channel *channel = wring_pool_find(pool, control->a);
+    bool gone = channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK;
+    if (gone && wring_pool_knew(pool, control->a)) {
         spare(link, (uint16_t)control->b);
+        return;
+    }
+    struct wring_channel_ask *asked = gone ? NULL : find_asked(channel, peer, control->c);
+    if (asked == NULL) {
+        wring_pool_refuse(pool, peer, "granted a slot that nobody asked for");
         return;
     }
     asked->state = WRING_ASK_GRANTED;

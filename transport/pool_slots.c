@@ -80,6 +80,10 @@ void wring_pool_slots_heard_ask(struct wring_pool *pool, struct wring_peer *peer
     struct wring_pool_slots *slots = &pool->slots;
     struct wring_channel *channel = wring_pool_find(pool, control->a);
 
+    if (!wring_pool_knew(pool, control->a)) {
+        wring_pool_refuse(pool, peer, "asks for room for a piece of no group");
+        return;
+    }
     if (channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK)
         return; /* of a group that is gone, or whose members hear that it is */
     uint32_t member = wring_members_find(&channel->members, peer->rank);

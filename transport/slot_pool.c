@@ -81,7 +81,7 @@ struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id
 
 bool wring_pool_knew(const struct wring_pool *pool, uint32_t id)
 {
-    return pool->wrapped || (id & (WRING_POOL_ID - 1)) < pool->next_id;
+    return id - WRING_POOL_ID < (pool->wrapped ? IDS : pool->next_id);
 }
 
 /** Ids that differ modulo the old size differ modulo the new one. */

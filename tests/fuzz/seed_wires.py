@@ -315,4 +315,35 @@ def ring():
     write("ring", "own", b"\1" + send(2, 50, 0) + receive(3, 50, 0))
 
 
-MAKERS = (ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control)
+def pool():
+    # say: 0 ask, 1 grant, 2 spare, 3 lend, 4 where memory is; then a (0: our channel), b, c
+    def say(kind, a=(), b=0, c=0, body=b""):
+        return bytes([0, kind, *a, b, c]) + body
+
+    def put(channel, at, size):
+        return bytes([2, channel, at, size])
+
+    def send(size, again=0):
+        return bytes([4, size, again])
+
+    def lend(*slots):
+        body = b"".join(bytes([4 * i, slot]) for i, slot in enumerate(slots))
+        return say(3, [len(slots)], body=bytes([len(slots)]) + body + bytes([4 * len(slots)]))
+
+    large, take, link, end = 211, b"\5", b"\x09", bytes([106])
+    ask = say(0, [0], large)
+    write("pool", "small", link + (put(0, 0, 100) + put(0, 1, 100) + take) * 4)
+    write("pool", "asked", link + ask + put(255, 0, large) + take + put(0, 1, large) + take)
+    write("pool", "spared", link + ask + say(2, [0], 0) + take)
+    write("pool", "granted", link + send(large) + say(1, [0], 2) + send(large, 1))
+    write("pool", "borrowed", link + lend(3, 1) + send(large) * 3)
+    write("pool", "second-link", link + say(4) + b"\0\0")
+    write("pool", "early", link + put(0, 0, 100) + put(0, 1, 100) + end + put(200, 2, 100))
+    write("pool", "gone", link + ask + end + put(255, 0, large) + put(200, 0, 100) * 9)
+    write("pool", "late-grant", link + send(large) + end + say(1, [200], 1))
+    write("pool", "busy", link + bytes([107]) + ask + b"\7" + put(255, 0, large) + take)
+    write("pool", "credits", link + send(100) * 3 + b"\x08\2" + send(100))
+    write("pool", "not-granted", link + put(255, 0, large))
+
+
+MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control)
