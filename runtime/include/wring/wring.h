@@ -459,7 +459,8 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
  * Give a group back; the other members need not. If no request or bucket uses the group, the
  * library frees it at once. If one does, its exchanges go on, and the library frees the group after
  * the last of them is gone. A member makes all the calls that the others make before it destroys
- * the group: a piece that comes later may end the connection. NULL is fine.
+ * the group: otherwise they wait for it. The library drops pieces that come later, and the session
+ * goes on. NULL is fine.
  */
 void wring_group_destroy(struct wring_group *group);
 
