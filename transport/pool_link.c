@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/pool_link.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "transport/collective/collective.h"
@@ -157,8 +158,13 @@ void wring_pool_link_heard(struct wring_pool *pool, struct wring_peer *peer,
         status = read_link(link, control);
     if (status == WRING_ERR_FRAME)
         wring_pool_refuse(pool, peer, "sent a malformed word of where pieces of groups go");
-    else if (status != WRING_OK)
+    else if (status == WRING_ERR_NO_MEMORY)
         wring_pool_no_memory(pool);
+    else if (status != WRING_OK && status != WRING_ERR_CLOSED) /* it is leaving */
+        wring_fabric_fail(pool->engine->fabric, status, (int32_t)peer->rank,
+                          "rank %" PRIu32 " cannot reach the memory of rank %" PRIu32
+                          " for pieces of groups: %s",
+                          pool->engine->fabric->rank, peer->rank, wring_status_text(status));
 }
 
 static void say_lend(struct wring_pool_link *link)
