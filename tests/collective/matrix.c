@@ -12,7 +12,7 @@
 #include "tests/lib/test.h"
 
 #define WAIT_NS (60ull * 1000000000)
-#define SETTINGS 6
+#define SETTINGS 7
 
 struct run {
     const struct wring_matrix_case *c;
@@ -27,12 +27,13 @@ const char *wring_matrix_text(const struct wring_matrix_case *c, char *text, int
     static const char *const memories[] = {"allocated", "foreign", "registered"};
     snprintf(text, (size_t)bytes,
              "%s, %u ranks (%u per node), %llu elems of %s, %s, %s, scheme %d, %s, chunk %s, %s, "
-             "%s, %s, %s%s%s%s"
+             "%s, %s, %s slots, %s%s%s%s"
              "%s, %u steps",
              whats[c->what], c->ranks, c->ranks_per_node, (unsigned long long)c->elems,
              wring_dtype_name(c->dtype), wring_op_name(c->op), c->codec, (int)c->scheme,
-             c->provider, c->chunk, c->cpu, c->executor, c->progress, memories[c->memory],
-             c->strict ? ", strict" : "", c->in_place ? ", in place" : "", c->flush ? ", ftz" : "",
+             c->provider, c->chunk, c->cpu, c->executor, c->progress,
+             c->slots != NULL ? c->slots : "64", memories[c->memory], c->strict ? ", strict" : "",
+             c->in_place ? ", in place" : "", c->flush ? ", ftz" : "",
              c->special ? ", special" : "", c->steps);
     return text;
 }
@@ -279,6 +280,7 @@ bool wring_matrix_run(const struct wring_matrix_case *c)
     snprintf(settings[3], 64, "WRING_CPU=%s", c->cpu);
     snprintf(settings[4], 64, "WRING_EXECUTOR=%s", c->executor);
     snprintf(settings[5], 64, "WRING_PROGRESS=%s", c->progress);
+    snprintf(settings[6], 64, "WRING_POOL_SLOTS=%s", c->slots != NULL ? c->slots : "64");
     for (int i = 0; i < SETTINGS; i++)
         list[i] = settings[i];
     for (uint32_t i = 0; i < c->ranks; i++)

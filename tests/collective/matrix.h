@@ -40,6 +40,7 @@ struct wring_matrix_case {
     const char *cpu;      /* WRING_CPU */
     const char *executor; /* WRING_EXECUTOR */
     const char *progress; /* WRING_PROGRESS */
+    const char *slots;    /* WRING_POOL_SLOTS; NULL: as many as are usual */
     enum wring_matrix_memory memory;
     bool strict;      /* devices take a put only from regions of their own */
     bool in_place;    /* where the collective allows it */

@@ -52,6 +52,7 @@ static const char *const chunks[] = {"4k", "16k", "256k"};
 static const char *const tiers[] = {"best", "avx2", "scalar"};
 static const char *const executors[] = {"inline", "pool:2"};
 static const char *const progress[] = {"thread", "caller"};
+static const char *const slots[] = {"64", "4", "1"};
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
@@ -69,6 +70,7 @@ enum dimension {
     TIER,
     EXECUTOR,
     PROGRESS,
+    SLOTS,
     MEMORY,
     STRICT,
     IN_PLACE,
@@ -99,6 +101,7 @@ static uint32_t values[DIMENSIONS] = {
     [TIER] = COUNT(tiers),
     [EXECUTOR] = COUNT(executors),
     [PROGRESS] = COUNT(progress),
+    [SLOTS] = COUNT(slots),
     [MEMORY] = WRING_MATRIX_MEMORIES,
     [STRICT] = 2,
     [IN_PLACE] = 2,
@@ -193,6 +196,7 @@ static struct wring_matrix_case case_of(const uint32_t *choice)
         .cpu = tiers[choice[TIER]],
         .executor = executors[choice[EXECUTOR]],
         .progress = progress[choice[PROGRESS]],
+        .slots = slots[choice[SLOTS]],
         .memory = (enum wring_matrix_memory)choice[MEMORY],
         .strict = choice[STRICT],
         .in_place = choice[IN_PLACE],
