@@ -143,6 +143,43 @@ static pid_t start_echo(struct shm_side *side, unsigned rounds)
     return child;
 }
 
+/** A message may name any region that was made before it, however many there are. */
+static void a_message_comes_after_word_of_regions(void)
+{
+    enum {
+        REGIONS = 600
+    };
+    struct shm_side a, b;
+    struct wring_region *regions[REGIONS] = {NULL};
+    uint8_t key[WRING_REGION_KEY_MAX];
+    struct wring_remote *remote = NULL;
+    unsigned n = 0;
+
+    REQUIRE(shm_side_open(&a, 1) && shm_side_open(&b, 1), "open: %s", shm_side_log);
+    REQUIRE(shm_side_join(&a, &b), "join: %s", b.text);
+    while (n < REGIONS && OPS->region_create(a.provider, &a.memory, &regions[n]) == WRING_OK)
+        n++;
+    CHECK(n == REGIONS, "%u regions", n);
+    size_t bytes = OPS->region_export(regions[n - 1], key);
+    enum wring_status status = OPS->send(a.conn, key, bytes);
+    CHECK(status == WRING_ERR_AGAIN, "the socket holds word of %u regions", n);
+    uint64_t until_ns = wring_deadline_in(LIMIT_NS);
+    while (status == WRING_ERR_AGAIN && wring_now_ns() < until_ns) {
+        shm_side_poll(&b);
+        shm_side_poll(&a);
+        status = OPS->send(a.conn, key, bytes);
+    }
+    REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
+    REQUIRE(shm_side_await(&b, &a, WRING_EVENT_MESSAGE, 1), "no message");
+    status = OPS->remote_import(b.conn, b.data, b.last.bytes, &remote);
+    CHECK(status == WRING_OK, "import: %s", wring_status_text(status));
+    OPS->remote_release(remote);
+    for (unsigned i = 0; i < n; i++)
+        OPS->region_destroy(regions[i]);
+    shm_side_close(&b);
+    shm_side_close(&a);
+}
+
 static void sleepers_are_woken_and_death_is_seen(void)
 {
     struct shm_side a;
@@ -199,6 +236,7 @@ int main(int argc, char **argv)
         {"puts_and_messages", puts_and_messages},
         {"what_was_put_before_the_end_arrives", what_was_put_before_the_end_arrives},
         {"a_put_may_go_without_a_word", a_put_may_go_without_a_word},
+        {"a_message_comes_after_word_of_regions", a_message_comes_after_word_of_regions},
         {"sleepers_are_woken_and_death_is_seen", sleepers_are_woken_and_death_is_seen},
         {"stopped_peers_do_not_block", stopped_peers_do_not_block},
         {NULL, NULL},

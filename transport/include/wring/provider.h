@@ -226,7 +226,8 @@ struct wring_provider_ops {
     size_t (*region_export)(struct wring_region *region, void *key);
 
     /**
-     * Make a peer's region usable over one connection. Errors: WRING_ERR_AGAIN before that stands,
+     * Make a peer's region usable over one connection; at once, where the key came in a message
+     * that the peer sent after it had made the region. Errors: WRING_ERR_AGAIN before that stands,
      * WRING_ERR_FRAME for a malformed key; WRING_ERR_CLOSED for one that leads nowhere, as the peer
      * has destroyed the region, which may also be left for the peer to find, at the first put;
      * WRING_ERR_PEER or WRING_ERR_SYSTEM, logged, where the connection

@@ -57,12 +57,23 @@ enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *re
     return WRING_OK;
 }
 
+/** Word of regions goes through the socket, and before each message, which may name one. */
+static enum wring_status say_regions(struct shm_conn *conn)
+{
+    if (!wring_shm_socket_wants_room(&conn->sock))
+        return WRING_OK;
+    wring_shm_socket_flush(&conn->sock); /* a broken stream shows when it is read */
+    return wring_shm_socket_wants_room(&conn->sock) ? WRING_ERR_AGAIN : WRING_OK;
+}
+
 enum wring_status wring_shm_send(struct wring_conn *base, const void *data, size_t bytes)
 {
     struct shm_conn *conn = (struct shm_conn *)base;
     if (bytes == 0 || bytes > WRING_SEND_MAX)
         return WRING_ERR_INVALID;
     enum wring_status status = room_for_entry(conn);
+    if (status == WRING_OK)
+        status = say_regions(conn);
     if (status != WRING_OK)
         return status;
 
