@@ -6,7 +6,8 @@
                            [--large-pages] [--json]
 
 Sections: codec (speeds beside memory's), shm (2 ranks), shm4 (4 ranks), tcp (loopback), links (four
-hosts on slow links, in network namespaces), switch (what a codec that is switched on costs).
+hosts on slow links, in network namespaces), switch (what a codec that is switched on costs),
+messages and tcp-messages (between two ranks).
 
 All sides follow the same rules: the input is written anew before each call, into the memory that is
 reduced; a barrier goes before it; a call takes as long as its slowest rank; results are checked. A
@@ -25,13 +26,15 @@ import time
 import links
 import peer_bars
 import peer_links
+import peer_messages
 import peer_table
 from peer_sides import Failed, Tools
 from peer_watch import Watch
 
 SECTIONS = {section.name: section for section in
             (peer_bars.Codecs, peer_bars.SharedMemory, peer_bars.Crowded, peer_bars.Loopback,
-             peer_links.Links, peer_links.Switch)}
+             peer_links.Links, peer_links.Switch, peer_messages.MappedMessages,
+             peer_messages.LoopbackMessages)}
 
 
 def parse_arguments():

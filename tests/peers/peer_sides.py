@@ -128,15 +128,27 @@ class Tools:
         return by_codec(json.loads(output)["results"])
 
     def mpi(self, driver, provider, ranks, sizes, seconds, apart=False):
+        return self.mpi_run(driver, provider, ranks, f"{driver}_allreduce", seconds, sizes,
+                            *(["-o"] if apart else []), *self.memory)
+
+    def mpi_run(self, driver, provider, ranks, program, seconds, sizes, *words):
         options = []
         if driver == "openmpi":
             options = ["--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", *BTL[provider]]
         output = run([self.launchers[driver], *options, "-n", str(ranks),
-                      str(self.folder / f"{driver}_allreduce"), *(["-o"] if apart else []),
-                      *self.memory,
-                      str(seconds), *map(str, sizes)],
+                      str(self.folder / program), *words, str(seconds), *map(str, sizes)],
                      OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         return times_of(output, MPI[driver][0])
+
+    def sendrecv(self, provider, sizes, seconds):
+        """Half of wring's round trips."""
+        output = run([self.wring, "bench", "sendrecv", "-p", provider, "--json", "-b",
+                      ",".join(map(str, sizes)), "--seconds", str(2 * seconds)])
+        return {result["bytes"]: result["latency_us"]["median"]
+                for result in json.loads(output)["results"]}
+
+    def mpi_messages(self, driver, provider, sizes, seconds):
+        return self.mpi_run(driver, provider, 2, f"{driver}_sendrecv", seconds, sizes)
 
     def gloo_command(self, rank, ranks, folder, address, algorithm, sizes, seconds):
         apart = ["-o"] if algorithm == "ring apart" else []

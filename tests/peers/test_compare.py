@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import compare
 import peer_links
+import peer_messages
 import peer_sides
 import peer_table
 from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
@@ -235,6 +236,27 @@ class Disturbances(unittest.TestCase):
         watch.run(lambda: None, said.append)
         self.assertEqual(said, ["again, as copies of 64 MiB went at 17 GB/s and now do at 11"])
         self.assertEqual(changed({}, {"4 MiB": 80}), "")
+
+
+class Messages(unittest.TestCase):
+    def test_the_better_mpi_is_the_peer(self):
+        section = peer_messages.MappedMessages(
+            tools(launchers={"openmpi": "mpirun", "mpich": "mpiexec"}, sendrecv=never,
+                  mpi_messages=never), arguments(quick=True))
+        rows = list(section.rows({"wring": [{8: 0.2}, {8: 0.3}],
+                                  "Open MPI": [{8: 0.4}, {8: 0.3}],
+                                  "MPICH": [{8: 0.1}, {8: 0.9}]}))
+        self.assertEqual([row.bytes for row in rows], [8, 4 * MIB])
+        self.assertEqual([check.value for check in rows[0].checks], [1.5])
+        self.assertTrue(rows[0].checks[0].met)
+        self.assertEqual(rows[1].checks, [])
+
+    def test_nothing_is_compared_without_a_peer(self):
+        section = peer_messages.LoopbackMessages(
+            tools(launchers={}, sendrecv=never, mpi_messages=never), arguments())
+        self.assertEqual([entry.side for entry in section.entries()], ["wring"])
+        rows = list(section.rows({"wring": [{4 * MIB: 9}]}))
+        self.assertIsNone(rows[-1].checks[0].met)
 
 
 if __name__ == "__main__":
