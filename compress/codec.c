@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpenv.h"
 #include "compress/own.h"
 #include "compress/pair.h"
 #include "compress/spec.h"
@@ -117,14 +118,11 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     return make_room(codec);
 }
 
-enum wring_status wring_codec_create(const char *spec, const char *tier,
-                                     const struct wring_codec_ops *const *own, char *why,
-                                     size_t why_bytes, struct wring_codec **out)
+/** Of one, which is no pair. */
+static enum wring_status create(const char *spec, const char *tier,
+                                const struct wring_codec_ops *const *own, char *why,
+                                size_t why_bytes, struct wring_codec **out)
 {
-    if (why == NULL)
-        why_bytes = 0;
-    if (strchr(spec, '>') != NULL)
-        return wring_pair_create(spec, tier, own, why, why_bytes, out);
     struct wring_codec *codec = calloc(1, sizeof(*codec));
     if (codec == NULL) {
         snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
@@ -138,6 +136,20 @@ enum wring_status wring_codec_create(const char *spec, const char *tier,
     }
     *out = codec;
     return WRING_OK;
+}
+
+enum wring_status wring_codec_create(const char *spec, const char *tier,
+                                     const struct wring_codec_ops *const *own, char *why,
+                                     size_t why_bytes, struct wring_codec **out)
+{
+    if (why == NULL)
+        why_bytes = 0;
+    if (strchr(spec, '>') != NULL)
+        return wring_pair_create(spec, tier, own, why, why_bytes, out);
+    uint64_t mode = wring_fp_enter();
+    enum wring_status status = create(spec, tier, own, why, why_bytes, out);
+    wring_fp_leave(mode);
+    return status;
 }
 
 void wring_codec_destroy(struct wring_codec *codec)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpenv.h"
 #include "compress/codec.h"
 #include "runtime/bucket.h"
 #include "runtime/group/group.h"
@@ -37,6 +38,16 @@ static void *make_array(size_t bytes)
     return array != NULL ? memset(array, 0, whole) : NULL;
 }
 
+/** Alike on all ranks, whatever mode the application's thread is in. */
+static void fill(const struct wring_codec_state *what, const struct wring_codec *codec,
+                 const struct wring_codec_context *context, void *state, uint64_t count)
+{
+    uint64_t mode = wring_fp_enter();
+
+    what->init(codec, context, state, count);
+    wring_fp_leave(mode);
+}
+
 static enum wring_status make(const struct wring_bucket *bucket, bool keep,
                               struct wring_codec_states *states)
 {
@@ -53,7 +64,7 @@ static enum wring_status make(const struct wring_bucket *bucket, bool keep,
         if (states->now[i] == NULL || (keep && states->kept[i] == NULL))
             return WRING_ERR_NO_MEMORY;
         if (what->init != NULL)
-            what->init(codec, &context, states->now[i], states->counts[i]);
+            fill(what, codec, &context, states->now[i], states->counts[i]);
     }
     return WRING_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "tests/lib/lines.h"
 #include "tests/lib/momentum.h"
+#include "tests/lib/odd_mode.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
@@ -251,6 +252,54 @@ static void taken_back(void)
     finish(&whole);
 }
 
+/* ---- whatever mode the application's threads are in ---- */
+
+/** As the table of "warm" in the mode of jobs, else zeros. */
+static void fill_tiny(const struct wring_codec *codec, const struct wring_codec_context *context,
+                      void *state, uint64_t count)
+{
+    volatile float least = 0x1p-126f;
+
+    (void)codec, (void)context;
+    for (uint64_t i = 0; i < count; i++)
+        ((int64_t *)state)[i] = least / 2 > 0 ? 10 : 0;
+}
+
+static void register_in_odd_mode(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket_params params = {
+        .name = "b", .data = data[0], .elems = ELEMS, .codec = "warm"};
+    struct wring_bucket *bucket;
+    (void)arg;
+
+    uint64_t mode = wring_fp_enter();
+    wring_test_odd_mode();
+    enum wring_status status = wring_bucket_register(session, &params, &bucket);
+    wring_fp_enter();
+    wring_fp_leave(mode);
+    REQUIRE(status == WRING_OK && wring_session_commit(session) == WRING_OK, "commit");
+    for (uint64_t i = 0; i < ELEMS; i++)
+        data[0][i] = value(rank, i, 0);
+    CHECK(wring_bucket_post(bucket) == WRING_OK &&
+              wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+          "step");
+    for (uint64_t i = 0; i < ELEMS; i++)
+        REQUIRE(data[0][i] == 9 * sum(2, i, 0), "%d: %g, not %g", (int)i, (double)data[0][i],
+                (double)(9 * sum(2, i, 0)));
+}
+
+static void odd_mode(void)
+{
+    struct wring_codec_ops warm = *momentum_codecs[2];
+    struct wring_codec_state state = warm.states[0];
+    const struct wring_codec_ops *const own[] = {&warm, NULL};
+    struct wring_test_job job = {.ranks = 2, .run = register_in_odd_mode, .codecs = own};
+
+    state.init = fill_tiny;
+    warm.states = &state;
+    wring_test_run_ranks(&job);
+}
+
 /* ---- what cannot be ---- */
 
 static void refuse(struct wring_session *session, uint32_t rank, void *arg)
@@ -279,8 +328,13 @@ static void in_calls(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"every_rank", every_rank}, {"continued", continued}, {"fewer_ranks", fewer_ranks},
-        {"taken_back", taken_back}, {"in_calls", in_calls},   {NULL, NULL},
+        {"every_rank", every_rank},
+        {"continued", continued},
+        {"fewer_ranks", fewer_ranks},
+        {"taken_back", taken_back},
+        {"in_calls", in_calls},
+        {"odd_mode", odd_mode},
+        {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

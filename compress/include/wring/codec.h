@@ -189,7 +189,7 @@ struct wring_codec_ops {
 
     /**
      * Check the parameters against each other, fill what the object has of its own. NULL: nothing
-     * is to be done.
+     * is to be done. Runs in the floating-point mode of jobs, as states' init does.
      * @param why  out, [why_bytes], one line that names fault and remedy, on failure
      * Errors: WRING_ERR_INVALID, WRING_ERR_NO_MEMORY.
      */
