@@ -65,11 +65,15 @@ static size_t bound8(const struct wring_codec *codec, uint64_t elems)
     return elems;
 }
 
-/** A sum has at most as many times the largest. */
+/** A sum has at most as many times the largest. What steps stand for is never infinite: it is less,
+ *  or NaN where the sum may be. */
 static float scale8(const struct wring_codec_context *context, uint64_t i)
 {
     float times = context->phase == 0 ? 1 : (float)context->ranks;
-    return times * largest_of(context, i) / 127;
+    float scale = times * largest_of(context, i) / 127;
+    if (isinf(scale))
+        return NAN;
+    return isinf(scale * 127) ? nextafterf(scale, 0) : scale;
 }
 
 static size_t encode8(const struct wring_codec *codec, const struct wring_codec_context *context,
