@@ -60,10 +60,16 @@ unsigned wring_test_failures(void);
 void *wring_test_guarded(size_t bytes);
 void wring_test_free_guarded(void);
 
+/** How many bytes before one of these buffers somebody wrote; 0: nobody did. Tells it once. */
+size_t wring_test_guarded_harm(void);
+
 /** The next number of a xorshift sequence; *state must not be 0. */
 uint32_t wring_test_random(uint32_t *state);
 
 /** Uniform in [-1, 1). */
 float wring_test_random_float(uint32_t *state);
+
+/** Numbers that are denser near zero, as gradients are. @return [n], guarded */
+float *wring_test_gradient(uint64_t n, uint32_t seed);
 
 #endif
