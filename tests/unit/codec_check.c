@@ -5,75 +5,75 @@
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
+#include "tests/lib/codec_conform.h"
+#include "tests/lib/momentum.h"
+#include "tests/lib/sealed.h"
+#include "tests/lib/shared_scale.h"
 
-const char *const codec_specs[] = {
-    "none",
-    "lossless",
-    "lossless:block=32",
-    "lossless:block=4096",
-    "bf16",
-    "fp16",
-    "int8",
-    "int8:block=32",
-    "int8:block=65536",
-    "onebit",
-    "onebit:block=32",
-    "onebit:means=2",
-    "topk",
-    "topk:block=256",
-    "topk:block=256:ratio=0.3",
-    "topk:select=exact",
-    "topk:block=32768:ratio=0.05",
-    "topk:ratio=1",
-    NULL,
+const struct codec_spec codec_specs[] = {
+    {"none", NULL},
+    {"lossless", NULL},
+    {"lossless:block=32", NULL},
+    {"lossless:block=4096", NULL},
+    {"bf16", NULL},
+    {"fp16", NULL},
+    {"int8", NULL},
+    {"int8:block=32", NULL},
+    {"int8:block=65536", NULL},
+    {"onebit", NULL},
+    {"onebit:block=32", NULL},
+    {"onebit:means=2", NULL},
+    {"topk", NULL},
+    {"topk:block=256", NULL},
+    {"topk:block=256:ratio=0.3", NULL},
+    {"topk:select=exact", NULL},
+    {"topk:block=32768:ratio=0.05", NULL},
+    {"topk:ratio=1", NULL},
+    {"sealed", wring_test_sealed},
+    {"mom", momentum_codecs},
+    {"ownmom:factor=0.25", momentum_codecs},
+    {"warm", momentum_codecs},
+    {"shared8+ef", shared_codecs},
+    {"shared16+ef", shared_codecs},
+    {NULL, NULL},
 };
 
 const struct wring_codec_context codec_alone = {.ranks = 1};
 
-static const uint64_t lengths[] = {0,    1,    2,    31,   32,    33,    255,   257,   511,
-                                   1023, 1024, 1025, 4096, 10007, 65535, 65537, 140001};
-#define LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
-
-struct wring_codec *codec_make(const char *spec, const char *tier)
+struct wring_codec *codec_make(const char *spec, const char *tier,
+                               const struct wring_codec_ops *const *own)
 {
     struct wring_codec *codec = NULL;
     char why[200] = "";
-    enum wring_status status = wring_codec_create(spec, tier, NULL, why, sizeof(why), &codec);
+    enum wring_status status = wring_codec_create(spec, tier, own, why, sizeof(why), &codec);
     CHECK(status == WRING_OK, "%s: %s", spec, why);
     return codec;
 }
 
+/** Of one that needs a group nothing can be said alone. */
+static bool is_alone(const struct wring_codec *codec)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    return info->rounds == 0 && info->states == 0;
+}
+
 void codec_for_each(void (*check)(const struct wring_codec *codec, uint64_t n), bool all_lengths)
 {
+    const struct codec_conform_limits *limits = &codec_conform_defaults;
+
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
         if (!wring_cpu_has((enum wring_cpu_tier)tier))
             continue;
-        for (const char *const *spec = codec_specs; *spec != NULL; spec++) {
-            struct wring_codec *codec = codec_make(*spec, wring_cpu_tier_name(tier));
-            for (size_t l = 0; l < LENGTHS; l++)
-                if (all_lengths || lengths[l] == 10007)
-                    check(codec, lengths[l]);
+        for (const struct codec_spec *row = codec_specs; row->spec != NULL; row++) {
+            struct wring_codec *codec =
+                codec_make(row->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), row->own);
+            for (size_t l = 0; l < limits->n_lengths && is_alone(codec); l++)
+                if (all_lengths || limits->lengths[l] == limits->deep)
+                    check(codec, limits->lengths[l]);
             wring_codec_destroy(codec);
             wring_test_free_guarded();
         }
     }
-}
-
-float *codec_gradient(uint64_t n, uint32_t seed)
-{
-    float *data = wring_test_guarded(n * sizeof(*data));
-    for (uint64_t i = 0; i < n; i++) { /* a sum of three: denser near zero, as gradients are */
-        float sum = wring_test_random_float(&seed) + wring_test_random_float(&seed);
-        data[i] = (sum + wring_test_random_float(&seed)) * 0.01f;
-    }
-    return data;
-}
-
-float *codec_copy_of(const float *data, uint64_t n)
-{
-    float *copy = wring_test_guarded(n * sizeof(*copy));
-    memcpy(copy, data, n * sizeof(*copy));
-    return copy;
 }
 
 unsigned char *codec_encode(const struct wring_codec *codec, const float *src, uint64_t n,

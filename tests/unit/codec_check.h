@@ -10,21 +10,25 @@
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 
-/** What is tested; NULL after the last. A codec that is not among them fails a test. */
-extern const char *const codec_specs[];
+struct codec_spec {
+    const char *spec;
+    const struct wring_codec_ops *const *own; /* a program's, which it names one of; NULL: none */
+};
+
+/** What is tested; {NULL} after the last. A codec of the library that is not among them fails a
+ *  test. */
+extern const struct codec_spec codec_specs[];
 
 /** A job of one rank. */
 extern const struct wring_codec_context codec_alone;
 
-/** The caller destroys it. @param tier NULL: the best */
-struct wring_codec *codec_make(const char *spec, const char *tier);
+/** The caller destroys it. @param tier  NULL: the best @param own  NULL: none */
+struct wring_codec *codec_make(const char *spec, const char *tier,
+                               const struct wring_codec_ops *const *own);
 
-/** Call a function for every spec and every tier that runs here, and one length or all. */
+/** Call a function for every spec without rounds and state, every tier that runs here, and one of
+ *  the lengths of codec_conform() or all. */
 void codec_for_each(void (*check)(const struct wring_codec *codec, uint64_t n), bool all_lengths);
-
-/** Numbers that are denser near zero. @return [n], until wring_test_free_guarded() */
-float *codec_gradient(uint64_t n, uint32_t seed);
-float *codec_copy_of(const float *data, uint64_t n);
 
 /** Encode and decode into memory that ends at an unmapped page. @param residual may be NULL */
 unsigned char *codec_encode(const struct wring_codec *codec, const float *src, uint64_t n,

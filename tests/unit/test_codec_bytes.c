@@ -7,7 +7,7 @@
 static void worked(const char *spec, const float *x, uint64_t n, const unsigned char *want,
                    size_t want_bytes)
 {
-    struct wring_codec *codec = codec_make(spec, NULL);
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
     size_t bytes;
     unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
     CHECK(bytes >= want_bytes && memcmp(code, want, want_bytes) == 0,
@@ -37,63 +37,11 @@ static void worked_bytes(void)
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
 }
 
-static void check_wrong_length(const struct wring_codec *codec, uint64_t n)
-{
-    float *x = codec_gradient(n, 43), *out = wring_test_guarded(n * sizeof(*out));
-    size_t bytes;
-    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
-    unsigned char *longer = wring_test_guarded(bytes + 1);
-    memcpy(longer, code, bytes);
-
-    CHECK(wring_codec_decode(codec, &codec_alone, longer, bytes + 1, out, n, false) ==
-              WRING_ERR_FRAME,
-          "%s n=%zu: a byte too many is taken", wring_codec_info(codec)->spec, (size_t)n);
-    for (size_t cut = 1; cut <= bytes; cut += 1 + cut / 2) {
-        unsigned char *shorter = wring_test_guarded(bytes - cut);
-        memcpy(shorter, code, bytes - cut);
-        CHECK(wring_codec_decode(codec, &codec_alone, shorter, bytes - cut, out, n, true) ==
-                  WRING_ERR_FRAME,
-              "%s n=%zu: %zu bytes short are taken", wring_codec_info(codec)->spec, (size_t)n, cut);
-    }
-}
-
-static void wrong_length(void)
-{
-    codec_for_each(check_wrong_length, true);
-}
-
-/** Valid codes with random damage: refused or decoded, never out of bounds. */
-static void check_damage(const struct wring_codec *codec, uint64_t n)
-{
-    float *x = codec_gradient(n, 47), *out = wring_test_guarded(n * sizeof(*out));
-    size_t bytes;
-    unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
-    unsigned char *damaged = wring_test_guarded(bytes);
-    uint32_t random = 53;
-
-    for (int round = 0; round < 200; round++) {
-        memcpy(damaged, code, bytes);
-        for (uint32_t flips = wring_test_random(&random) % 8 + 1; flips > 0; flips--) {
-            size_t at = wring_test_random(&random) % (round % 2 == 0 ? bytes : (bytes + 7) / 8);
-            damaged[at] = (unsigned char)wring_test_random(&random);
-        }
-        enum wring_status status =
-            wring_codec_decode(codec, &codec_alone, damaged, bytes, out, n, round % 3 == 0);
-        CHECK(status == WRING_OK || status == WRING_ERR_FRAME, "%s: %s",
-              wring_codec_info(codec)->spec, wring_status_text(status));
-    }
-}
-
-static void damage(void)
-{
-    codec_for_each(check_damage, false);
-}
-
 /** One unit's code by hand; what a peer must not get away with. */
 static void refuse(const char *spec, uint64_t n, const uint32_t *words, size_t n_words,
                    const char *what)
 {
-    struct wring_codec *codec = codec_make(spec, NULL);
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
     bool fixed = wring_codec_info(codec)->flags & WRING_CODEC_FIXED;
     size_t bytes = fixed ? wring_codec_bound(codec, n) : n_words * sizeof(*words);
     unsigned char *code = wring_test_guarded(bytes);
@@ -138,8 +86,6 @@ static void malformed(void)
 
 static const struct wring_test_case cases[] = {
     {"worked_bytes", worked_bytes},
-    {"wrong_length", wrong_length},
-    {"damage", damage},
     {"malformed", malformed},
     {0},
 };

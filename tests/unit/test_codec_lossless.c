@@ -47,8 +47,8 @@ static void exact(void)
 static void sizes(void)
 {
     const uint64_t n = 65536;
-    struct wring_codec *codec = codec_make("lossless", NULL);
-    float *x = codec_gradient(n, 3);
+    struct wring_codec *codec = codec_make("lossless", NULL, NULL);
+    float *x = wring_test_gradient(n, 3);
     size_t bytes;
 
     codec_encode(codec, x, n, NULL, &bytes);
@@ -71,7 +71,7 @@ static void sizes(void)
  * behind the third. */
 static float *fill_runs(uint64_t n)
 {
-    float *x = codec_gradient(n, 5);
+    float *x = wring_test_gradient(n, 5);
 
     for (uint64_t i = 0; i < n; i++) {
         uint32_t at = (uint32_t)(i % 30011), any = (uint32_t)i * 0x9E3779B1u;
@@ -109,7 +109,7 @@ static void check_places(const struct wring_codec *codec, const float *x, uint64
 /** Some blocks of a long call leave no whole line; its bytes are those of two shorter calls. */
 static void check_long(const char *spec, const char *tier, const float *x, uint64_t n)
 {
-    struct wring_codec *codec = codec_make(spec, tier);
+    struct wring_codec *codec = codec_make(spec, tier, NULL);
     uint64_t unit = wring_codec_info(codec)->unit, cut = n / 2 / unit * unit;
     size_t bytes, first, second;
     unsigned char *code = codec_encode(codec, x, n, NULL, &bytes);
