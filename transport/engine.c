@@ -265,6 +265,7 @@ static bool end_ceased(struct wring_engine *engine, struct wring_collective *col
 {
     if (!collective->running || has_jobs(collective))
         return false;
+    wring_pool_ended(collective);
     wring_engine_finish(engine, collective, wring_collective_ceased(collective));
     return true;
 }

@@ -260,6 +260,14 @@ void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *cease)
             forget(pool->channels[i], false);
 }
 
+void wring_pool_ended(const struct wring_collective *collective)
+{
+    struct wring_channel *const channels[] = {collective->scatter, collective->gather};
+    for (size_t i = 0; i < 2; i++)
+        if (channels[i] != NULL && channels[i]->pool != NULL)
+            forget(channels[i], true);
+}
+
 bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *cease)
 {
     for (uint32_t i = 0; i < pool->n_channels; i++) {

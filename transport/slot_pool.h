@@ -55,6 +55,7 @@
 #define WRING_POOL_RING_BLOCKS 16
 
 struct wring_cease;
+struct wring_collective;
 struct wring_engine;
 
 struct wring_pool {
@@ -93,6 +94,9 @@ struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id
 
 /** A group has been aborted: slots that its channels do not need go back. */
 void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *cease);
+
+/** And no job of that one reads the pieces any more that it had taken. */
+void wring_pool_ended(const struct wring_collective *collective);
 
 /** As wring_engine_is_quiet(). */
 bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *cease);

@@ -255,6 +255,52 @@ static void dead_groups(void)
     }
 }
 
+/** An aborted call whose pieces a job still reads gives their places back once that has ended, else
+ *  those of later calls find none. */
+static void abort_again(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint32_t both[] = {0, 1};
+    struct wring_group *world = wring_session_world(session);
+    float *in = calloc(ELEMS, sizeof(float)), *out = calloc(ELEMS, sizeof(float));
+
+    (void)rank, (void)arg;
+    for (uint32_t round = 0; round < 80; round++) {
+        struct wring_group *group = NULL;
+        struct wring_request *request = NULL;
+        REQUIRE(wring_group_create(world, both, 2, 0, WAIT_NS, &group) == WRING_OK, "group");
+        enum wring_status status =
+            wring_alltoall(group, in, out, ELEMS / 4, WRING_F32, NULL, &request);
+        CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "call");
+        for (uint64_t until = wring_now_ns() + round * 2000; wring_now_ns() < until;)
+            ; /* it is aborted sooner or later in its course */
+        CHECK(rank != round % 2 || wring_group_abort(group) == WRING_OK, "abort");
+        if (status == WRING_OK) {
+            status = wring_request_wait(request, WAIT_NS, NULL);
+            CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s",
+                  wring_status_text(status));
+        }
+        CHECK(wring_alltoall(world, in, out, ELEMS / 4, WRING_F32, NULL, &request) == WRING_OK &&
+                  wring_request_wait(request, WAIT_NS, NULL) == WRING_OK,
+              "the world's call %u", round);
+        CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
+        if (round % 8 == 7) /* those before it stay, with what they hold */
+            wring_group_destroy(group);
+    }
+    free(out);
+    free(in);
+}
+
+static void aborted_calls(void)
+{
+    static const char *const providers[] = {"WRING_PROVIDER=shm", "WRING_PROVIDER=tcp"};
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {providers[i], "WRING_EXECUTOR=pool:1",
+                                        "WRING_CHUNK_BYTES=8k", NULL};
+        struct wring_test_job job = {.ranks = 2, .settings = settings, .run = abort_again};
+        wring_test_run_ranks(&job);
+    }
+}
+
 /** One rank goes on with calls of a group that the other has destroyed. */
 static void leave_early(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -492,6 +538,7 @@ int main(int argc, char **argv)
         {"one_slot", one_slot},
         {"enough_slots", enough_slots},
         {"dead_groups", dead_groups},
+        {"aborted_calls", aborted_calls},
         {"late_pieces", late_pieces},
         {"lent_slots", lent_slots},
         {"slots_of_buckets", slots_of_buckets},
