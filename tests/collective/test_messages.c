@@ -11,13 +11,14 @@
 /* no sign of life wakes who sleeps in vain */
 #define SILENT "WRING_HEARTBEAT=600", "WRING_PEER_TIMEOUT=3000"
 static const char *const shm[] = {"WRING_PROVIDER=shm", SILENT, NULL};
-static const char *const tcp[] = {"WRING_PROVIDER=tcp", SILENT, NULL};
+static char network[32] = "WRING_PROVIDER=tcp"; /* or provider=NAME of the command line */
+static const char *const net[] = {network, SILENT, NULL};
 static const char *const pool[] = {"WRING_PROVIDER=shm", "WRING_CMA=off", "WRING_CHUNK_BYTES=4k",
                                    SILENT, NULL};
 static const char *const caller[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", SILENT, NULL};
-static const char *const delayed[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=delay=1ms", SILENT, NULL};
-static const char *const *const ways[] = {shm, tcp, pool, caller, delayed};
-#define WAYS (sizeof(ways) / sizeof(ways[0]))
+static const char *const delayed[] = {network, "WRING_FAULT=delay=1ms", SILENT, NULL};
+static const char *const *const ways[] = {net, delayed, shm, pool, caller};
+static size_t n_ways = sizeof(ways) / sizeof(ways[0]); /* the first two by a network */
 
 static void fill(uint8_t *data, uint64_t bytes, uint64_t seed)
 {
@@ -45,7 +46,7 @@ static struct wring_result wait_for(struct wring_request *request, enum wring_st
 static void run_all(void (*run)(struct wring_session *, uint32_t, void *), uint32_t ranks,
                     void *arg)
 {
-    for (size_t i = 0; i < WAYS; i++) {
+    for (size_t i = 0; i < n_ways; i++) {
         unsigned before = wring_test_failures();
         struct wring_test_job job = {.ranks = ranks, .settings = ways[i], .run = run, .arg = arg};
         wring_test_run_ranks(&job);
@@ -124,13 +125,12 @@ static void ring_of_one_size(struct wring_session *session, uint32_t rank, void 
     pass_on_any_memory(session, *(const uint64_t *)arg, 1);
 }
 
-/** Large ones, from memory that is not registered. @param n_ways  of shm, tcp, and the pool of
- * slots
+/** Large ones, from memory that is not registered. @param n  by a network, shm, the pool of slots
  */
-static void run_large(uint64_t bytes, uint32_t ranks, size_t n_ways)
+static void run_large(uint64_t bytes, uint32_t ranks, size_t n)
 {
-    static const char *const *const large[] = {shm, tcp, pool};
-    for (size_t i = 0; i < n_ways; i++) {
+    static const char *const *const large[] = {net, shm, pool};
+    for (size_t i = 0; i < n && i < n_ways; i++) {
         struct wring_test_job job = {
             .ranks = ranks, .settings = large[i], .run = ring_of_one_size, .arg = &bytes};
         wring_test_run_ranks(&job);
@@ -511,6 +511,14 @@ static const struct wring_test_case huge[] = {{"of_4_GiB_and_more", of_4_GiB_and
 
 int main(int argc, char **argv)
 {
+    const char *option = "provider=";
     bool asked = argc > 1 && strcmp(argv[1], huge[0].name) == 0;
+
+    if (argc > 1 && strncmp(argv[1], option, strlen(option)) == 0) {
+        snprintf(network, sizeof(network), "WRING_PROVIDER=%s", argv[1] + strlen(option));
+        n_ways = 2;
+        argc--;
+        argv++;
+    }
     return wring_test_main(argc, argv, asked ? huge : cases);
 }
