@@ -156,8 +156,8 @@ void wring_bucket_bring(const struct wring_bucket *bucket, void *to)
         memcpy(to, from, wring_bucket_bytes(bucket));
 }
 
-/** A residual that is to go out with the step needs data that it may be added to. What is read where
- *  it lies needs no registration. */
+/** A residual that is to go out with the step needs data that it may be added to. What is read
+ * where it lies needs no registration. */
 static void bring_in(struct wring_bucket *bucket)
 {
     bool reads = bucket->reads_source && !bucket->idle;
