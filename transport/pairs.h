@@ -3,8 +3,8 @@
  * A group's members two by two. Nothing of a pair is there before its first piece: then either
  * member tells the other what its ends of the two channels are called, and where its board lies if
  * the group has boards, and the other one answers with as much. Pieces go by what the session has
- * with that rank (slot_pool.h), which is told before, by the first pair of any group. A board is taken
- * with the group's first pair.
+ * with that rank (slot_pool.h), which is told before, by the first pair of any group. A board is
+ * taken with the group's first pair.
  *
  * Used by the thread that makes progress.
  */
