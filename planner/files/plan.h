@@ -36,6 +36,8 @@ struct wring_plan_group {
     uint32_t cores;                     /* pinned for the codec; 0: as the plan's executor says */
     char run_as[32]; /* the runtime's scheme, by its name in wring/types.h; "" where this build
                         cannot run the option */
+    char
+        executor[64]; /* who runs its jobs, as a bucket's executor has it; "": as its buckets say */
 };
 
 struct wring_plan {

@@ -12,8 +12,11 @@
 #define RANKS_MAX (1u << 16)
 
 /** As WRING_EXECUTOR; whether this machine has the cores is not the file's to say. */
-static void check_executor(struct wring_reading *reading, const char *executor)
+void wring_plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
+                              size_t bytes)
 {
+    if (wring_reading_has(reading, object, "executor"))
+        wring_reading_copy(reading, object, "executor", 0, executor, bytes);
     if (executor[0] == '\0' || strcmp(executor, "inline") == 0 || strcmp(executor, "pool") == 0 ||
         strncmp(executor, "pool:", 5) == 0)
         return;
@@ -56,9 +59,7 @@ static void read_times(struct wring_reading *reading, const json_t *object, stru
 static void read_session(struct wring_reading *reading, const json_t *object,
                          struct wring_plan *plan)
 {
-    if (wring_reading_has(reading, object, "executor"))
-        wring_reading_copy(reading, object, "executor", 0, plan->executor, sizeof(plan->executor));
-    check_executor(reading, plan->executor);
+    wring_plan_read_executor(reading, object, plan->executor, sizeof(plan->executor));
     if (wring_reading_has(reading, object, "chunk_bytes"))
         plan->chunk_bytes =
             wring_reading_count(reading, object, "chunk_bytes", WRING_SETTING_CHUNK_BYTES_MIN,

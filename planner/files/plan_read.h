@@ -10,4 +10,8 @@
 void wring_plan_read_groups(struct wring_reading *reading, const json_t *object,
                             struct wring_plan *plan);
 
+/** "executor" of a plan or a group. @param executor  out, [bytes], "" before; left so if absent */
+void wring_plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
+                              size_t bytes);
+
 #endif

@@ -83,6 +83,7 @@ static void read_group(struct wring_reading *reading, const json_t *value,
         wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
     wring_reading_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
+    wring_plan_read_executor(reading, value, out->executor, sizeof(out->executor));
 }
 
 static void check_count(struct wring_reading *reading, uint64_t tensors)

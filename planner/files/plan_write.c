@@ -41,6 +41,8 @@ static json_t *groups_to_json(const struct wring_plan *plan)
         int failed = group->each != NULL
                          ? json_object_set_new(value, "tensor_elements", sizes_to_json(group))
                          : 0;
+        if (group->executor[0] != '\0')
+            failed |= json_object_set_new(value, "executor", json_string(group->executor));
         if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;

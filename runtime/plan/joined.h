@@ -28,6 +28,7 @@ struct wring_joined_way {
     const char *codec; /* spec */
     enum wring_scheme scheme;
     int32_t priority;
+    const char *executor; /* who runs its jobs; NULL: as the members say, who agree */
 };
 
 /**

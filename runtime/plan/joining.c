@@ -127,7 +127,7 @@ static enum wring_status make_carrier(struct wring_session *session, struct wrin
         .scheme = way->scheme,
         .priority = way->priority,
         .group = first->group,
-        .executor = first->executor,
+        .executor = way->executor != NULL ? way->executor : first->executor,
     };
 
     if (joined->n == 1) {

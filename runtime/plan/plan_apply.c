@@ -47,14 +47,15 @@ static enum wring_status find_members(const struct wring_session *session, uint3
 
 /** Only what is of one kind can travel as one. */
 static enum wring_status check_kinds(const struct wring_session *session,
-                                     struct wring_bucket *const *members, uint32_t n)
+                                     struct wring_bucket *const *members,
+                                     const struct wring_plan_group *group)
 {
     const struct wring_bucket *first = members[0];
     char first_name[WRING_TEXT_SHORT], name[WRING_TEXT_SHORT];
 
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 1; i < group->n; i++) {
         const struct wring_bucket *other = members[i];
-        bool alike = strcmp(other->executor, first->executor) == 0;
+        bool alike = group->executor[0] != '\0' || strcmp(other->executor, first->executor) == 0;
         if (other->dtype == first->dtype && other->op == first->op &&
             other->group == first->group && alike)
             continue;
@@ -91,11 +92,13 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
     const struct wring_joined_way way = {.name = name,
                                          .codec = group->codec,
                                          .scheme = wring_scheme_find(group->run_as),
-                                         .priority = (int32_t)number};
+                                         .priority = (int32_t)number,
+                                         .executor =
+                                             group->executor[0] != '\0' ? group->executor : NULL};
 
     enum wring_status status = find_members(session, number, members);
     if (status == WRING_OK)
-        status = check_kinds(session, members, group->n);
+        status = check_kinds(session, members, group);
     if (status != WRING_OK)
         return status;
     name_group(group, number, name);

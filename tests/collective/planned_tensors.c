@@ -50,6 +50,8 @@ void write_plan(const struct plan_of *what, char *setting, size_t bytes)
     each[1] = sizes[0];
     groups[0].each = what->swapped ? each : NULL;
     groups[0].cores = what->cores;
+    if (what->first_executor != NULL)
+        snprintf(groups[0].executor, sizeof(groups[0].executor), "%s", what->first_executor);
     plan.chunk_bytes = what->chunk_bytes;
     snprintf(plan.executor, sizeof(plan.executor), "%s",
              what->executor != NULL ? what->executor : "");

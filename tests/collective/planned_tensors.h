@@ -27,7 +27,8 @@ struct plan_of {
     bool swapped;  /* its first two tensors are said to be as large as each other is */
     const char *executor;
     uint64_t chunk_bytes;
-    uint32_t cores; /* of the first group */
+    uint32_t cores;             /* of the first group */
+    const char *first_executor; /* of that group; NULL: none is named */
 };
 
 /** Four tensors in three groups, each by another scheme. */

@@ -22,7 +22,7 @@ const char good_plan[] =
     "   \"cores\": 0, \"run_as\": \"auto\"},\n"
     "  {\"tensors\": [\"c\"], \"elements\": 3, \"codec\": \"none\", \"where\": \"\",\n"
     "   \"scheme\": \"flat allreduce\", \"chunk_elements\": 65536, \"cores\": 2, "
-    "\"run_as\": \"auto\"}\n"
+    "\"executor\": \"pool:2\", \"run_as\": \"auto\"}\n"
     " ]}\n";
 
 static struct wring_log loud = {.level = WRING_LOG_ERROR};

@@ -22,7 +22,9 @@ static void fields(void)
               strcmp(plan->groups[0].where, "cpu") == 0 && plan->groups[0].run_as[0] != '\0',
           "groups[0]");
     CHECK(strcmp(plan->executor, "pool:3") == 0 && plan->chunk_bytes == 131072, "session");
-    CHECK(plan->groups[1].chunk_elems == 65536 && plan->groups[1].cores == 2, "groups[1]");
+    CHECK(plan->groups[1].chunk_elems == 65536 && plan->groups[1].cores == 2 &&
+              strcmp(plan->groups[1].executor, "pool:2") == 0 && plan->groups[0].executor[0] == 0,
+          "groups[1]");
     good_plan_check_round_trip(plan);
     wring_plan_destroy(plan);
     wring_plan_destroy(NULL);
@@ -118,6 +120,8 @@ static void bad_files(void)
         {"\"pool:3\"", "\"moon\"", I,
          "executor: needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"moon\""},
         {"\"pool:3\"", "null", WRING_OK, ""},
+        {"\"pool:2\"", "\"moon\"", I,
+         "groups[1].executor: needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"moon\""},
         {"\"cores\": 2", "\"cores\": -1", I,
          "groups[1].cores: needs a whole number from 0 to 4096, is -1"},
         {"\"codec\": \"int8\"", "\"codec\": \"\"", I,
