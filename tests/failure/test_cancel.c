@@ -150,7 +150,11 @@ static pid_t exchange_pids(struct wring_session *session, uint32_t rank)
         wring_recv(world, &other, sizeof(other), 1 - rank, 1, NULL, NULL) != WRING_OK ||
         wring_request_wait(sent, WRING_FOREVER, NULL) != WRING_OK)
         return 0;
-    return other;
+    /* rank 1 stops itself later, by when rank 0 has its number: a send that has ended may not have
+     * left yet */
+    enum wring_status heard = rank == 0 ? wring_send(world, NULL, 0, 1, 9, NULL, NULL)
+                                        : wring_recv(world, NULL, 0, 0, 9, NULL, NULL);
+    return heard == WRING_OK ? other : 0;
 }
 
 /** Post until a step is under way when the peer stands still. */
