@@ -189,7 +189,6 @@ static int cancel_bucket(struct procs_rank *rank, struct wring_session *session,
     printf("bucket of 64 MiB, peer stopped: %s after %.1f ms\n", wring_status_text(status), ms);
     wring_buffer_free(session, data); /* it is there nevertheless, whatever the peer writes */
     kill(peer, SIGCONT);
-    memset(data, PATTERN, ELEMS * sizeof(*data));
     uint64_t until_ns = wring_deadline_in(60 * WRING_NS_PER_S);
     while (status == WRING_ERR_BUSY && wring_now_ns() < until_ns)
         status = wring_bucket_cancel(bucket);
