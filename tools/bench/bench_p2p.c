@@ -3,18 +3,15 @@
 #include "tools/bench/bench_p2p.h"
 
 #include <argp.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
+#include "tools/bench/bench_latency_show.h"
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_start.h"
 #include "tools/commands.h"
 #include "tools/launch/launch.h"
-#include "tools/output.h"
-#include "tools/table.h"
 #include "tools/values.h"
 
 static const struct argp_option options[] = {
@@ -123,57 +120,18 @@ static void add_result(void *arg, const struct wring_p2p_result *result)
     if (result->has_work)
         json_object_set_new(row, "verbs", work_of(result));
     json_array_append_new(command->results, row);
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%" PRIu64 " bytes: %.2f us, %.2f GB/s\033[K", result->bytes,
-                result->latency_us.median, result->bandwidth_gb_per_s);
-}
-
-static double number(json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static void show_results(json_t *results)
-{
-    static const struct wring_table_column columns[] = {
-        {"bytes", WRING_ALIGN_RIGHT},     {"min us", WRING_ALIGN_RIGHT},
-        {"median us", WRING_ALIGN_RIGHT}, {"p99 us", WRING_ALIGN_RIGHT},
-        {"GB/s", WRING_ALIGN_RIGHT},
-    };
-    struct wring_table *table = wring_table_create(columns, 5);
-    json_t *result;
-    size_t i;
-
-    json_array_foreach(results, i, result)
-    {
-        json_t *latency = json_object_get(result, "latency_us");
-        char bytes[32];
-        wring_value_show_bytes((uint64_t)number(result, "bytes"), bytes, sizeof(bytes));
-        wring_table_cell(table, "%s", bytes);
-        wring_table_cell(table, "%.2f", number(latency, "min"));
-        wring_table_cell(table, "%.2f", number(latency, "median"));
-        wring_table_cell(table, "%.2f", number(latency, "p99"));
-        wring_table_cell(table, "%.3f", number(result, "bandwidth_gb_per_s"));
-    }
-    wring_table_finish(table, stdout);
+    wring_latency_progress(result->bytes, result->latency_us.median, result->bandwidth_gb_per_s);
 }
 
 static int print_results(const struct command *command)
 {
     const char *fault = command->config.fault;
+    char title[2 * WRING_CONFIG_TEXT];
 
-    if (json_array_size(command->results) == 0)
-        return WRING_EXIT_OK; /* not rank 0 */
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
-    if (command->json) {
-        json_t *all = json_pack("{s:s, s:O}", "fault", fault, "results", command->results);
-        return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
-    }
-    printf("puts between two ranks, provider %s%s%s\n", command->params.provider->name,
-           fault[0] != '\0' ? ", WRING_FAULT=" : "", fault);
-    show_results(command->results);
-    return WRING_EXIT_OK;
+    snprintf(title, sizeof(title), "puts between two ranks, provider %s%s%s",
+             command->params.provider->name, fault[0] != '\0' ? ", WRING_FAULT=" : "", fault);
+    return wring_latency_print(command->results, command->json, json_pack("{s:s}", "fault", fault),
+                               title);
 }
 
 /** As one of the two ranks, or as the one who starts them. */
