@@ -360,10 +360,15 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
         return;
     }
     peer->conn = NULL;
-    if (!peer->dial->taken)
+    if (!peer->dial->taken) {
         on_undialled(fabric, peer, status, why);
-    else
+    } else if (status == WRING_ERR_PEER) {
         drop(peer, WRING_PEER_NONE); /* it has given up before it heard that we take it */
+    } else { /* to the peer it stands, and only we know what is wrong with it */
+        wring_connect_failed(fabric, WRING_ERR_PEER, peer, "rank %" PRIu32 " is lost (%s): %s",
+                             peer->rank, fabric->devices[peer->device].name, why);
+        wring_peer_drop(peer);
+    }
 }
 
 bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)

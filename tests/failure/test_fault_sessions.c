@@ -145,6 +145,18 @@ static void disconnect_is_named_on_all_ranks(void)
     CHECK(cause != NULL, "rank 1 said:\n%s", job.texts[1]);
 }
 
+/** Some rank says what is wrong, and does not just leave. */
+static void check_named(const char *what)
+{
+    bool named = false;
+    for (uint32_t i = 0; i < job.ranks; i++)
+        named |= strstr(job.texts[i], "damaged on the way") != NULL ||
+                 strstr(job.texts[i], "malformed frame") != NULL ||
+                 strstr(job.texts[i], "without a checksum") != NULL;
+    for (uint32_t i = 0; i < job.ranks; i++)
+        CHECK(named, "%s: nobody says why; rank %u said:\n%s", what, i, job.texts[i]);
+}
+
 static void checksums_end_the_job_before_a_sum_is_wrong(void)
 {
     static const struct task task = {.steps = 100000, .codec = "none", .check = true};
@@ -154,12 +166,21 @@ static void checksums_end_the_job_before_a_sum_is_wrong(void)
         run(3, "tcp", fault, "WRING_TCP_CHECKSUM=on", &task);
         check_codes(fault, 3, "closed, 0 wrong");
         check_codes(fault, 3, "end peer lost, rank ");
-        bool named = false;
-        for (uint32_t i = 0; i < job.ranks; i++)
-            named |= strstr(job.texts[i], "damaged on the way") != NULL ||
-                     strstr(job.texts[i], "malformed frame") != NULL ||
-                     strstr(job.texts[i], "without a checksum") != NULL;
-        CHECK(named, "%s: nobody says why; rank 0 said:\n%s", fault, job.texts[0]);
+        check_named(fault);
+    }
+}
+
+/** Damage to the first word on a connection, at whichever end it comes. */
+static void damage_as_ranks_connect_is_named(void)
+{
+    static const struct task task = {.steps = 3, .codec = "none", .check = true};
+    static const char *const faults[] = {"corrupt=1,rank=0", "corrupt=1,rank=1"};
+    for (int i = 0; i < 10; i++) {
+        run(2, "tcp", faults[i % 2], "WRING_TCP_CHECKSUM=on", &task);
+        for (uint32_t rank = 0; rank < job.ranks; rank++) /* 2: as it made the group of all */
+            CHECK(job.codes[rank] == 2 || job.codes[rank] == 3, "%s: rank %u (code %d) said:\n%s",
+                  faults[i % 2], rank, job.codes[rank], job.texts[rank]);
+        check_named(faults[i % 2]);
     }
 }
 
@@ -245,6 +266,7 @@ int main(int argc, char **argv)
         {"disconnect_is_named_on_all_ranks", disconnect_is_named_on_all_ranks},
         {"checksums_end_the_job_before_a_sum_is_wrong",
          checksums_end_the_job_before_a_sum_is_wrong},
+        {"damage_as_ranks_connect_is_named", damage_as_ranks_connect_is_named},
         {"corruption_without_checksums_only_ends", corruption_without_checksums_only_ends},
         {"threads_of_one_process_end_alike", threads_of_one_process_end_alike},
         {"bad_schedules_are_refused", bad_schedules_are_refused},

@@ -121,8 +121,9 @@ static void service_meeting(struct shm_provider *shm)
         if (conn->state < SHM_OPEN)
             shm->meeting = true;
         if (conn->state == SHM_DEAD && !conn->surfaced) {
-            wring_log_line(&shm->log, conn->turned_away ? WRING_LOG_INFO : WRING_LOG_WARN,
-                           WRING_MODULE, "a connection came to nothing: %s", conn->text);
+            bool ordinary = conn->turned_away || conn->status == WRING_ERR_PEER; /* both dialled */
+            wring_log_line(&shm->log, ordinary ? WRING_LOG_INFO : WRING_LOG_WARN, WRING_MODULE,
+                           "a connection came to nothing: %s", conn->text);
             remove_conn(shm, conn);
         }
     }

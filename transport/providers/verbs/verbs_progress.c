@@ -25,8 +25,9 @@ static void service_meeting(struct verbs_provider *verbs)
         if (conn->state < VERBS_OPEN)
             verbs->meeting = true;
         if (conn->state == VERBS_DEAD && !conn->surfaced) {
-            wring_log_line(&verbs->log, conn->turned_away ? WRING_LOG_INFO : WRING_LOG_WARN,
-                           WRING_MODULE, "a connection came to nothing: %s", conn->text);
+            bool ordinary = conn->turned_away || conn->status == WRING_ERR_PEER; /* both dialled */
+            wring_log_line(&verbs->log, ordinary ? WRING_LOG_INFO : WRING_LOG_WARN, WRING_MODULE,
+                           "a connection came to nothing: %s", conn->text);
             wring_verbs_remove_conn(verbs, conn);
         }
     }
