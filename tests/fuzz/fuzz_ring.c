@@ -107,6 +107,7 @@ static const struct wring_provider_ops ops = {.name = "none",
                                               .remote_import = remote_import,
                                               .remote_release = remote_release,
                                               .put = take_put,
+                                              .copy_sources = wring_unsupported_copy_sources,
                                               .send = take_send};
 
 static void open_rig(struct rig *rig, struct wring_provider *provider, uint32_t how)

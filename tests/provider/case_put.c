@@ -202,6 +202,58 @@ static void puts_without_a_word_copy(void)
     ends_close(&a, &b);
 }
 
+/** More than leaves while the peer does not look: the last frame to leave is half sent. @return how
+ *  many puts */
+static unsigned put_until_stuck(struct end *from, unsigned most, size_t bytes)
+{
+    unsigned n = 0;
+    while (n < most && end_put(from, from->base + n * bytes, n * bytes, bytes, n, n) == WRING_OK)
+        n++;
+    for (int i = 0; i < 100; i++)
+        end_turn(from);
+    return n;
+}
+
+/** Copied sources are written to at once, by then in the midst of a frame; what arrives is what was
+ *  put. So it is once more, after further puts, and twice makes no difference. */
+static void copied_sources_may_be_used_again(void)
+{
+    enum {
+        BYTES = 1 << 20,
+        PUTS = 16
+    };
+    struct end a, b;
+    REQUIRE(ends_open(&a, &b, (size_t)PUTS * BYTES, 16), "no pair");
+    const struct wring_provider_ops *ops = b.provider->ops;
+    enum wring_status status = WRING_OK;
+    unsigned put = 0;
+    for (uint32_t round = 0; round < 3; round++) {
+        fill_pattern(b.base, (size_t)PUTS * BYTES, round);
+        unsigned n = put_until_stuck(&b, PUTS / 2, BYTES);
+        status = ops->copy_sources(b.conn);
+        CHECK(status == WRING_OK || status == WRING_ERR_UNSUPPORTED, "%s",
+              wring_status_text(status));
+        if (status == WRING_OK) { /* and of puts that come then */
+            memset(b.base, 0xEE, (size_t)n * BYTES);
+            for (unsigned i = n; i < n + 2; i++)
+                CHECK(end_put(&b, b.base + (size_t)i * BYTES, (uint64_t)i * BYTES, BYTES, i, i) ==
+                          WRING_OK,
+                      "put");
+            CHECK(ops->copy_sources(b.conn) == WRING_OK, "again");
+            n += 2;
+            memset(b.base, 0xEE, (size_t)n * BYTES);
+        }
+        UNTIL(&a, &b, (a.arrived == n && b.done == n) || a.closed + b.closed > 0);
+        CHECK(a.closed == 0 && has_pattern(a.base, (size_t)n * BYTES, round), "round %u", round);
+        put += n;
+        a.arrived = b.done = 0;
+    }
+    CHECK(put >= 3, "%u puts", put);
+    put_until_stuck(&b, PUTS, BYTES); /* copies go with their connection */
+    CHECK(ops->copy_sources(b.conn) == status, "at the end");
+    ends_close(&a, &b);
+}
+
 const struct wring_test_case suite_cases_put[] = {
     {"bytes_land_where_they_belong", bytes_land_where_they_belong},
     {"the_rims_belong_to_the_region", the_rims_belong_to_the_region},
@@ -212,5 +264,6 @@ const struct wring_test_case suite_cases_put[] = {
     {"the_promised_depth_is_there", the_promised_depth_is_there},
     {"done_sources_may_be_used_again", done_sources_may_be_used_again},
     {"puts_without_a_word_copy", puts_without_a_word_copy},
+    {"copied_sources_may_be_used_again", copied_sources_may_be_used_again},
     {NULL, NULL},
 };

@@ -7,6 +7,12 @@ enum wring_status wring_unsupported_region_revoke(struct wring_region *region)
     return WRING_ERR_UNSUPPORTED;
 }
 
+enum wring_status wring_unsupported_copy_sources(struct wring_conn *conn)
+{
+    (void)conn;
+    return WRING_ERR_UNSUPPORTED;
+}
+
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out)
 {
     (void)remote, (void)out;

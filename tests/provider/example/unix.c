@@ -219,6 +219,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .remote_release = unix_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_unix_put,
+    .copy_sources = wring_unsupported_copy_sources,
     .send = wring_unix_send,
     .spoil = wring_unsupported_spoil,
     .poll = unix_poll,

@@ -261,6 +261,14 @@ struct wring_provider_ops {
                              size_t bytes, uint32_t imm, uint64_t cookie);
 
     /**
+     * Puts that were made over this connection read our memory no more on return: of those that
+     * have not left yet the rest is copied. They arrive as ever, with the bytes that were there,
+     * and raise PUT_DONE. Errors: WRING_ERR_UNSUPPORTED, where the device reads sources by itself;
+     * WRING_ERR_NO_MEMORY. Sources are then to be left alone as before.
+     */
+    enum wring_status (*copy_sources)(struct wring_conn *conn);
+
+    /**
      * Send a control message of 1..WRING_SEND_MAX bytes, copied at once. Not ordered with puts, but
      * with other messages. It leaves at once where it can: the caller may disconnect after it.
      * Errors: as put's; WRING_ERR_AGAIN also before the connection stands, WRING_ERR_INVALID for
@@ -300,6 +308,7 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 enum wring_status wring_unsupported_region_revoke(struct wring_region *region);
+enum wring_status wring_unsupported_copy_sources(struct wring_conn *conn);
 enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 
 /** For providers that work wherever probe says so, as well as anything there: WRING_OK. */

@@ -198,6 +198,7 @@ static const struct wring_provider_ops fault_ops = {
     .remote_release = wring_fault_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_fault_put,
+    .copy_sources = wring_fault_copy_sources,
     .send = wring_fault_send,
     .spoil = wring_unsupported_spoil,
     .poll = fault_poll,

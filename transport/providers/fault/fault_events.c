@@ -106,8 +106,7 @@ bool wring_fault_take_event(struct fault_provider *provider, struct wring_event 
     case WRING_EVENT_CLOSED:
         return take_closed(provider, conn, event);
     case WRING_EVENT_PUT_DONE:
-        if (provider->copies != NULL)
-            wring_fault_copy_done(provider, conn, event->cookie);
+        wring_fault_put_done(provider, conn);
         return true;
     case WRING_EVENT_CONNECTED:
     case WRING_EVENT_ACCEPTED:

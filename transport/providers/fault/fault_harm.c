@@ -66,7 +66,8 @@ static bool copy_register(struct fault_provider *provider, struct fault_copy *co
 }
 
 static struct fault_copy *copy_create(struct fault_provider *provider,
-                                      const struct fault_conn *conn, const struct fault_put *put)
+                                      const struct fault_conn *conn, uint64_t number,
+                                      const struct fault_put *put)
 {
     struct fault_copy *copy = malloc(sizeof(*copy) + put->bytes);
     if (copy == NULL)
@@ -78,18 +79,40 @@ static struct fault_copy *copy_create(struct fault_provider *provider,
     }
     copy->next = provider->copies;
     copy->conn = conn;
-    copy->cookie = put->cookie;
+    copy->number = number;
     memcpy(copy->data, put->local, put->bytes);
     provider->copies = copy;
     return copy;
 }
 
+static bool is_copy(const struct fault_provider *provider, const void *local)
+{
+    const struct fault_copy *at = provider->copies;
+    while (at != NULL && at->data != local)
+        at = at->next;
+    return at != NULL;
+}
+
+bool wring_fault_copy_source(struct fault_provider *provider, const struct fault_conn *conn,
+                             uint32_t i, struct fault_put *put)
+{
+    if (put->bytes == 0 || is_copy(provider, put->local))
+        return true;
+    struct fault_copy *copy = copy_create(provider, conn, conn->left + i, put);
+    if (copy == NULL)
+        return false;
+    put->local = copy->data;
+    put->region = copy->region;
+    return true;
+}
+
+/** @param number  NULL: of any put */
 static void copies_free(struct fault_provider *provider, const struct fault_conn *conn,
-                        const uint64_t *cookie)
+                        const uint64_t *number)
 {
     for (struct fault_copy **at = &provider->copies; *at != NULL;) {
         struct fault_copy *copy = *at;
-        if ((conn != NULL && copy->conn != conn) || (cookie != NULL && copy->cookie != *cookie)) {
+        if ((conn != NULL && copy->conn != conn) || (number != NULL && copy->number != *number)) {
             at = &copy->next;
             continue;
         }
@@ -98,10 +121,10 @@ static void copies_free(struct fault_provider *provider, const struct fault_conn
     }
 }
 
-void wring_fault_copy_done(struct fault_provider *provider, const struct fault_conn *conn,
-                           uint64_t cookie)
+void wring_fault_put_done(struct fault_provider *provider, struct fault_conn *conn)
 {
-    copies_free(provider, conn, &cookie);
+    copies_free(provider, conn, &conn->done);
+    conn->done++;
 }
 
 void wring_fault_copies_free(struct fault_provider *provider, const struct fault_conn *conn)
@@ -130,13 +153,15 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
     }
     if (put->bytes == 0) /* nothing to change */
         return put_inner(conn, put, put->region, put->local);
-    struct fault_copy *copy = copy_create(provider, conn, put);
+    struct fault_copy *copy = copy_create(provider, conn, conn->left, put);
     if (copy == NULL)
         return WRING_ERR_AGAIN; /* the put was accepted: it waits until there is memory */
     copy->data[random % put->bytes] ^= mask_of(random);
     enum wring_status status = put_inner(conn, put, copy->region, copy->data);
-    if (status != WRING_OK)
-        wring_fault_copy_done(provider, conn, put->cookie);
+    if (status != WRING_OK) { /* it waits on, perhaps in a copy of its own */
+        provider->copies = copy->next;
+        copy_free(provider, copy);
+    }
     return status;
 }
 
@@ -153,6 +178,7 @@ enum wring_status wring_fault_deliver(struct fault_provider *provider, struct fa
                    put->bytes);
     provider->puts++;
     provider->put_bytes += put->bytes;
+    conn->left += status == WRING_OK;
     return status;
 }
 

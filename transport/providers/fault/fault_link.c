@@ -45,6 +45,20 @@ enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct 
     return WRING_OK;
 }
 
+enum wring_status wring_fault_copy_sources(struct wring_conn *base)
+{
+    struct fault_provider *provider = fault_of(base->provider);
+    struct fault_conn *conn = fault_conn_of(base);
+
+    if (conn->inner == NULL) /* nothing leaves any more */
+        return WRING_OK;
+    enum wring_status status = provider->inner->ops->copy_sources(conn->inner);
+    for (uint32_t i = 0; i < conn->n && status == WRING_OK; i++)
+        if (!wring_fault_copy_source(provider, conn, i, put_at(provider, conn, i)))
+            status = WRING_ERR_NO_MEMORY;
+    return status;
+}
+
 static void drop_first(const struct fault_provider *provider, struct fault_conn *conn)
 {
     wring_fault_remote_drop(put_at(provider, conn, 0)->remote);

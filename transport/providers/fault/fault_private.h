@@ -39,6 +39,7 @@ struct fault_conn {
     uint64_t arrived_due_ns, heard_due_ns; /* the last ones': later ones do not overtake them */
     uint32_t n_held;                       /* events about it, of both queues */
     uint32_t first, n;                     /* puts that wait, in their order */
+    uint64_t left, done;     /* puts that the inner provider has taken, and of these is done with */
     bool blocked;            /* the inner provider had no room for the first one, when last tried */
     struct fault_put puts[]; /* [caps.put_depth], a ring */
 };
@@ -55,11 +56,11 @@ struct fault_queue {
     uint32_t first, n;
 };
 
-/** The payload of a put under way, with a byte changed. */
+/** The payload of a put under way, with a byte changed, or whose source is not to be read. */
 struct fault_copy {
     struct fault_copy *next;
     const struct fault_conn *conn;
-    uint64_t cookie;
+    uint64_t number;             /* of the put, as conn->left counts */
     struct wring_region *region; /* of the inner provider; NULL where that sends from any memory */
     uint8_t data[];
 };
@@ -128,6 +129,8 @@ enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct 
 /** Let puts go whose time has come, in their order. */
 void wring_fault_release_puts(struct fault_provider *provider, uint64_t now);
 
+enum wring_status wring_fault_copy_sources(struct wring_conn *conn);
+
 /** When the next of them leaves. */
 uint64_t wring_fault_puts_due(const struct fault_provider *provider);
 
@@ -167,9 +170,12 @@ enum wring_status wring_fault_deliver(struct fault_provider *provider, struct fa
 /** The same for a control message. */
 enum wring_status wring_fault_send(struct wring_conn *conn, const void *data, size_t bytes);
 
-/** A put's source is not needed any more. */
-void wring_fault_copy_done(struct fault_provider *provider, const struct fault_conn *conn,
-                           uint64_t cookie);
+/** Have the i-th put that waits leave from a copy. @return false: no memory */
+bool wring_fault_copy_source(struct fault_provider *provider, const struct fault_conn *conn,
+                             uint32_t i, struct fault_put *put);
+
+/** The inner provider is done with its next put: the source is not needed any more. */
+void wring_fault_put_done(struct fault_provider *provider, struct fault_conn *conn);
 
 /** Free the copies of a connection; NULL: all. */
 void wring_fault_copies_free(struct fault_provider *provider, const struct fault_conn *conn);

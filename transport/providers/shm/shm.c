@@ -230,6 +230,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .remote_release = wring_shm_remote_release,
     .remote_map = wring_shm_remote_map,
     .put = wring_shm_put,
+    .copy_sources = wring_unsupported_copy_sources,
     .send = wring_shm_send,
     .spoil = wring_unsupported_spoil,
     .poll = provider_poll,

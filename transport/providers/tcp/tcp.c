@@ -288,6 +288,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .remote_release = wring_tcp_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_tcp_put,
+    .copy_sources = wring_tcp_copy_sources,
     .send = wring_tcp_send,
     .spoil = wring_tcp_spoil,
     .poll = tcp_poll,

@@ -103,6 +103,13 @@ struct tcp_put {
     size_t spoiled_at;
 };
 
+/** What a put sends, where its source is not to be read any more. */
+struct tcp_copy {
+    struct tcp_copy *next; /* of an earlier put */
+    uint32_t put;          /* its number, as put_head counts */
+    uint8_t data[];
+};
+
 struct tcp_control {
     uint8_t frame[TCP_HEADER_MAX + WRING_SEND_MAX + TCP_FRAME_UNIT];
     size_t bytes;
@@ -113,6 +120,7 @@ struct tcp_sender {
     struct tcp_put puts[TCP_PUT_DEPTH];
     uint32_t put_tail, put_sent, put_head; /* reported <= sent <= queued */
     size_t put_at;                         /* bytes of frame put_sent that are gone */
+    struct tcp_copy *copies;               /* the newest put's first; NULL: almost always */
     struct tcp_control controls[TCP_CONTROL_DEPTH];
     uint32_t control_sent, control_head;
     size_t control_at;
@@ -328,6 +336,8 @@ enum wring_status wring_tcp_put(struct wring_conn *conn, struct wring_region *re
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
                                 uint64_t cookie);
+enum wring_status wring_tcp_copy_sources(struct wring_conn *conn);
+void wring_tcp_copies_free(struct tcp_conn *conn);
 enum wring_status wring_tcp_send(struct wring_conn *conn, const void *data, size_t bytes);
 enum wring_status wring_tcp_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 bool wring_tcp_has_unsent(const struct tcp_conn *conn);

@@ -101,6 +101,7 @@ void wring_tcp_disconnect(struct wring_conn *base)
         conn->previous->next = conn->next;
     else
         provider->conns = conn->next;
+    wring_tcp_copies_free(conn);
     free(conn);
 }
 

@@ -8,6 +8,7 @@
 #include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -118,6 +119,31 @@ bool wring_tcp_has_unsent(const struct tcp_conn *conn)
     return conn->sender.queued_bytes > 0 && !conn->sender.broken;
 }
 
+/** Has that put left? Then nothing of it is read. */
+static bool is_gone(const struct tcp_sender *sender, uint32_t put)
+{
+    return put - sender->put_sent >= sender->put_head - sender->put_sent;
+}
+
+/** Out of the way of those who send: there are none, almost always. */
+__attribute__((noinline)) static void free_copies(struct tcp_sender *sender, bool all)
+{
+    for (struct tcp_copy **at = &sender->copies; *at != NULL;) {
+        struct tcp_copy *copy = *at;
+        if (!all && !is_gone(sender, copy->put)) {
+            at = &copy->next;
+            continue;
+        }
+        *at = copy->next;
+        free(copy);
+    }
+}
+
+void wring_tcp_copies_free(struct tcp_conn *conn)
+{
+    free_copies(&conn->sender, true);
+}
+
 void wring_tcp_flush(struct tcp_conn *conn)
 {
     struct gather gather = {.room = TCP_SHARE_BYTES};
@@ -127,6 +153,8 @@ void wring_tcp_flush(struct tcp_conn *conn)
 
     if (n >= 0) {
         consume(&conn->sender, (size_t)n);
+        if (conn->sender.copies != NULL)
+            free_copies(&conn->sender, false);
     } else if (errno == EAGAIN) {
         conn->writable = false;
     } else if (errno != EINTR) {
@@ -135,6 +163,38 @@ void wring_tcp_flush(struct tcp_conn *conn)
         conn->sender.broken = true;
         conn->readable = conn->hung_up = true;
     }
+}
+
+static bool copy_source(struct tcp_sender *sender, uint32_t number)
+{
+    struct tcp_put *put = &sender->puts[number % TCP_PUT_DEPTH];
+    if (put->bytes == 0)
+        return true;
+    struct tcp_copy *copy = malloc(sizeof(*copy) + put->bytes);
+    if (copy == NULL)
+        return false;
+    memcpy(copy->data, put->data, put->bytes);
+    put->data = copy->data;
+    copy->put = number;
+    copy->next = sender->copies;
+    sender->copies = copy;
+    return true;
+}
+
+/** Whole puts: checksums and bytes to be spoiled are as they were. */
+enum wring_status wring_tcp_copy_sources(struct wring_conn *base)
+{
+    struct tcp_conn *conn = (struct tcp_conn *)base;
+    struct tcp_sender *sender = &conn->sender;
+
+    if (conn->fd < 0 || sender->broken) /* nothing leaves any more */
+        return WRING_OK;
+    free_copies(sender, false);
+    uint32_t next = sender->copies != NULL ? sender->copies->put + 1 : sender->put_sent;
+    for (; next != sender->put_head; next++)
+        if (!copy_source(sender, next))
+            return WRING_ERR_NO_MEMORY;
+    return WRING_OK;
 }
 
 bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events)

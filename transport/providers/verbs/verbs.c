@@ -185,6 +185,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .remote_release = wring_verbs_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_verbs_put,
+    .copy_sources = wring_unsupported_copy_sources,
     .send = wring_verbs_send,
     .spoil = wring_unsupported_spoil,
     .poll = wring_verbs_poll,

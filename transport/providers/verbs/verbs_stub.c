@@ -146,6 +146,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .remote_release = remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = put,
+    .copy_sources = wring_unsupported_copy_sources,
     .send = send_message,
     .spoil = wring_unsupported_spoil,
     .poll = provider_poll,
