@@ -116,6 +116,9 @@ struct wring_bucket {
 
     struct wring_autoplan_tensor *tensor; /* it takes part in planning; NULL: it does not */
 
+    struct wring_block keys; /* to `block`, for members who put sums there: they can be revoked */
+    uint32_t revoked;        /* the devices by which no member can put there any more, a bit each */
+
     size_t memory_offset;  /* of its channels in the session's slots */
     size_t sources_offset; /* of its send slots in the session's sources */
 };

@@ -199,13 +199,50 @@ void wring_block_finish(struct wring_block *block)
     *block = (struct wring_block){0};
 }
 
-void wring_block_export(const struct wring_block *block, struct wring_writer *out)
+enum wring_status wring_block_add_keys(const struct wring_block *block, struct wring_block *out)
+{
+    struct wring_block keys = {.fabric = block->fabric, .memory = block->memory};
+    struct wring_fabric *fabric = block->fabric;
+
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        struct wring_provider *provider = fabric->devices[i].provider;
+        if (block->regions[i] == NULL || !wring_device_registers_freely(&fabric->devices[i]))
+            continue;
+        enum wring_status status =
+            provider->ops->region_create(provider, &block->memory, &keys.regions[i]);
+        if (status != WRING_OK) {
+            wring_block_finish(&keys);
+            return status;
+        }
+        keys.regions[i]->place = block->regions[i]->place;
+    }
+    *out = keys;
+    return WRING_OK;
+}
+
+uint32_t wring_block_revoke(struct wring_block *keys)
+{
+    uint32_t revoked = 0;
+
+    for (uint32_t i = 0; i < WRING_DEVICES_MAX; i++) {
+        struct wring_region *region = keys->regions[i];
+        if (region == NULL || region->provider->ops->region_revoke(region) != WRING_OK)
+            continue;
+        keys->regions[i] = NULL;
+        revoked |= 1u << i;
+    }
+    return revoked;
+}
+
+void wring_block_export(const struct wring_block *block, const struct wring_block *keys,
+                        struct wring_writer *out)
 {
     uint8_t key[WRING_REGION_KEY_MAX];
 
     wring_write_u32(out, block->fabric->n_devices);
     for (uint32_t i = 0; i < block->fabric->n_devices; i++) {
-        struct wring_region *region = block->regions[i];
+        struct wring_region *region =
+            keys != NULL && keys->regions[i] != NULL ? keys->regions[i] : block->regions[i];
         size_t bytes = region != NULL ? region->provider->ops->region_export(region, key) : 0;
         wring_write_sized(out, block->fabric->devices[i].name,
                           strlen(block->fabric->devices[i].name));

@@ -254,3 +254,10 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
     wring_count(&fabric->puts_sent, 1);
     return WRING_OK;
 }
+
+enum wring_status wring_fabric_copy_sources(const struct wring_peer *peer)
+{
+    if (peer->state != WRING_PEER_READY || peer->put_copies)
+        return WRING_OK;
+    return peer->conn->provider->ops->copy_sources(peer->conn);
+}

@@ -35,6 +35,12 @@ struct wring_device {
     size_t address_bytes;
 };
 
+/** Does registering host memory with it cost next to nothing? It is all the same to it then. */
+static inline bool wring_device_registers_freely(const struct wring_device *device)
+{
+    return device->caps.host_regions && device->caps.local_any;
+}
+
 /** How it stands with the connection to a peer. */
 enum wring_peer_state {
     WRING_PEER_NONE,       /* known by its addresses: nobody has dialled yet */
@@ -236,6 +242,12 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie);
 
+/**
+ * Our puts to a peer read no memory of ours any more on return, but arrive as ever. Errors: as
+ * those of wring_provider_ops.copy_sources; what they are made of is to be left alone then.
+ */
+enum wring_status wring_fabric_copy_sources(const struct wring_peer *peer);
+
 /** Add to a counter that only the thread that makes progress writes and others may read. */
 static inline void wring_count(atomic_ullong *counter, uint64_t n)
 {
@@ -314,8 +326,19 @@ bool wring_block_sendable(const struct wring_fabric *fabric, const struct wring_
 
 void wring_block_finish(struct wring_block *block);
 
-/** Write the keys for the other ranks. */
-void wring_block_export(const struct wring_block *block, struct wring_writer *out);
+/**
+ * Keys to a block's memory that can be revoked by themselves, with those devices where registration
+ * costs nothing; others have none. Not of memory that a device must have registered to send from.
+ */
+enum wring_status wring_block_add_keys(const struct wring_block *block, struct wring_block *out);
+
+/** Revoke what can be. @return the devices by which peers cannot write there any more, a bit each
+ */
+uint32_t wring_block_revoke(struct wring_block *keys);
+
+/** Write the keys for the other ranks. @param keys  first of all these, where there are; or NULL */
+void wring_block_export(const struct wring_block *block, const struct wring_block *keys,
+                        struct wring_writer *out);
 
 /** Read what the peer exported, import it. Errors: WRING_ERR_FRAME, those of the provider. */
 enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_peer *peer,

@@ -317,13 +317,13 @@ static bool is_gone(const struct wring_peer *peer)
     return peer->state == WRING_PEER_GONE || (peer->state == WRING_PEER_NONE && peer->left);
 }
 
-bool wring_pairs_are_quiet(const struct wring_pairs *pairs)
+bool wring_pairs_are_quiet(const struct wring_pairs *pairs, uint32_t revoked)
 {
     for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
         const struct wring_pair *pair = &pairs->pair[i];
         const struct wring_peer *peer = peer_of(pairs, i);
         if (i != pairs->collective->members.me && !is_gone(peer) &&
-            (!pair->quiet || peer->arrivals < pair->puts))
+            (revoked >> peer->device & 1) == 0 && (!pair->quiet || peer->arrivals < pair->puts))
             return false;
     }
     return true;
@@ -331,7 +331,7 @@ bool wring_pairs_are_quiet(const struct wring_pairs *pairs)
 
 bool wring_pairs_have_ceased(const struct wring_pairs *pairs)
 {
-    return !pairs->owes_quiet && !pairs->owes && wring_pairs_are_quiet(pairs);
+    return !pairs->owes_quiet && !pairs->owes && wring_pairs_are_quiet(pairs, 0);
 }
 
 void wring_pairs_poll(struct wring_engine *engine)

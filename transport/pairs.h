@@ -68,8 +68,9 @@ void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank);
 void wring_pairs_forget(struct wring_engine *engine);
 
 /** After that: nothing of another member's writes into our memory any more, all of them have said
- *  so, or left, and what they had put is here. */
-bool wring_pairs_are_quiet(const struct wring_pairs *pairs);
+ *  so, or left, and what they had put is here. @param revoked  devices whose members need not say
+ *  so, a bit each: what they put goes nowhere */
+bool wring_pairs_are_quiet(const struct wring_pairs *pairs, uint32_t revoked);
 
 /** And we have told all of them. */
 bool wring_pairs_have_ceased(const struct wring_pairs *pairs);

@@ -25,7 +25,9 @@ void wring_commit_undo(struct wring_session *session)
         wring_coding_destroy(at->collective.work.coding);
         at->collective.work.coding = NULL;
         wring_collective_finish(&at->collective);
+        wring_block_finish(&at->keys);
         wring_block_finish(&at->borrowed);
+        at->revoked = 0;
         at->block = NULL;
     }
     for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)

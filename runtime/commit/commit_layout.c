@@ -176,6 +176,16 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
     return wring_engine_add_channel(session->engine, channel);
 }
 
+/** Members put sums into its data. Legs share the keys of their bucket. */
+static enum wring_status make_keys(struct wring_bucket *bucket)
+{
+    struct wring_bucket *owner = bucket->whole != NULL ? bucket->whole : bucket;
+
+    if (bucket->block == NULL || owner->keys.fabric != NULL)
+        return WRING_OK;
+    return wring_block_add_keys(bucket->block, &owner->keys);
+}
+
 static enum wring_status make_bucket(struct wring_bucket *bucket)
 {
     const struct wring_shape *shape = &bucket->shape;
@@ -193,6 +203,8 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
         status = make_channel(bucket, &bucket->gather,
                               wring_algorithm_places(shape->algorithm) ? 0 : shape->window,
                               shape->slot_bytes, &memory);
+    if (status == WRING_OK && bucket->gather.placed)
+        status = make_keys(bucket);
     collective->slots_base =
         collective->slot_bytes > 0
             ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset

@@ -25,24 +25,30 @@ static const void *inbox_of(const struct wring_bucket *bucket)
     return bucket->gather.placed ? NULL : bucket->gather.memory;
 }
 
-/** Registered by itself, or as the bucket that it is a leg of. */
+static const struct wring_bucket *owner_of(const struct wring_bucket *bucket)
+{
+    return bucket->whole != NULL ? bucket->whole : bucket;
+}
+
+/** Has it keys of its own, or those of the bucket that it is a leg of? */
 static bool is_alone(const struct wring_bucket *bucket)
 {
-    const struct wring_bucket *owner = bucket->whole != NULL ? bucket->whole : bucket;
-    return bucket->block == &owner->borrowed && wring_block_complete(bucket->block);
+    const struct wring_bucket *owner = owner_of(bucket);
+    return (bucket->block == &owner->borrowed || owner->keys.fabric != NULL) &&
+           wring_block_complete(bucket->block);
 }
 
 void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
 {
     uint32_t n_buffers = 0;
-    wring_block_export(&session->slots, out);
+    wring_block_export(&session->slots, NULL, out);
     pthread_mutex_lock(&session->buffers_mutex);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
         n_buffers += wring_block_complete(&at->block);
     wring_write_u32(out, n_buffers);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
         if (wring_block_complete(&at->block)) /* others are not put into */
-            wring_block_export(&at->block, out);
+            wring_block_export(&at->block, NULL, out);
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         wring_write_sized(out, at->name, strlen(at->name));
@@ -51,7 +57,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         wring_write_u64(out, offset_of(session, at->scatter.memory));
         wring_write_u64(out, offset_of(session, inbox_of(at)));
         wring_write_u32(out, at->shape.window);
-        /* where a sum is placed: in which buffer (n_buffers: memory registered by itself) */
+        /* where a sum is placed: in which buffer (n_buffers: memory that has keys of its own) */
         uint32_t buffer = 0;
         for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
              b = b->next)
@@ -63,7 +69,7 @@ void wring_commit_write_places(struct wring_session *session, struct wring_write
         wring_write_u64(out, offset);
         wring_write_u32(out, is_alone(at));
         if (is_alone(at))
-            wring_block_export(at->block, out);
+            wring_block_export(at->block, &owner_of(at)->keys, out);
     }
     pthread_mutex_unlock(&session->buffers_mutex);
 }

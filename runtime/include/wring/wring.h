@@ -412,10 +412,11 @@ enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
  * WRING_ERR_CANCELLED. Of a bucket whose group was aborted before, by any member, it tells whether
  * the bucket's data is the caller's.
  *
- * @return WRING_OK: the data is the caller's, and no byte of it changes any more. WRING_ERR_BUSY: a
- * peer has not said within 50 ms that it writes nothing more into it. The data then stays until the
- * session is closed, or until the same call succeeds; wring_buffer_free() leaves memory of
- * wring_buffer_alloc() there until the session is closed. Also WRING_ERR_CLOSED
+ * @return WRING_OK: the data is the caller's, and no byte of it changes any more. Over tcp that
+ * waits for no other member. WRING_ERR_BUSY: a peer has not said within 50 ms that it
+ * writes nothing more into it. The data then stays until the session is closed, or until the same
+ * call succeeds; wring_buffer_free() leaves memory of wring_buffer_alloc() there until the session
+ * is closed. Also WRING_ERR_CLOSED
  *
  * Threads: one call at a time for a bucket, but beside a test or wait of another thread, which
  * returns by that; also inside a callback. Not beside setup calls.
@@ -471,12 +472,12 @@ void wring_group_destroy(struct wring_group *group);
  * wring_session_commit() waits for, and the group destroyed. The session and its other groups go
  * on.
  *
- * @return WRING_OK: nothing of wring's reads or writes the memory of its calls and buckets any
- * more, on any rank. WRING_ERR_BUSY: a peer has not taken within 50 ms what is on its way to it,
- * or, where the group has buckets, has not said within that time that it writes nothing more.
- * Memory of its buckets, and of the calls that were under way, then stays until the session is
- * closed, or until the same call succeeds; wring_buffer_free() leaves it there. Other members find
- * out how it is there by the same call. Also WRING_ERR_CLOSED
+ * @return WRING_OK: no rank reads or writes this rank's memory of its calls and buckets any more.
+ * Over tcp that waits for no other member. WRING_ERR_BUSY: a peer has not taken within 50 ms what
+ * is on its way to it, or, where the group has buckets, has not said within that time that it
+ * writes nothing more. Memory of its buckets, and of the calls that were under way, then stays
+ * until the session is closed, or until the same call succeeds; wring_buffer_free() leaves it
+ * there. Other members find out how it is there by the same call. Also WRING_ERR_CLOSED
  *
  * Threads: safe, also inside a callback and beside posts, tests and waits of other threads, which
  * give way; of a group that has buckets not beside setup calls.
