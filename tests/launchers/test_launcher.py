@@ -88,7 +88,7 @@ class Jobs(Case):
         for ranks, hosts in self.shapes():
             with self.subTest(ranks=ranks, hosts=hosts):
                 out, _ = self.launch(ranks, hosts, WRING, "bench", "allreduce", "--bytes",
-                                     "8,64k,1m", "--seconds", "0.2", "--json")
+                                     "8,64k,1m", "--iterations", "20", "--json")
                 results = json.loads(out)["results"]
                 self.assertEqual([row["bytes"] for row in results], [8, 64 << 10, 1 << 20])
                 self.assertEqual({(row["ranks"], row["wrong"]) for row in results}, {(ranks, 0)})
