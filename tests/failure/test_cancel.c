@@ -616,9 +616,117 @@ static void a_message_is_given_up_in_its_midst(void)
         CHECK(strstr(job.texts[i], "goes on: success") != NULL, "%s", job.texts[i]);
 }
 
+/* ---- a message that is half put ---- */
+
+/** Send until a message is on its way when the peer stands still. */
+static struct wring_request *catch_in_send(struct wring_session *session, unsigned char *out,
+                                           pid_t peer)
+{
+    struct wring_request *request;
+
+    for (int i = 0; i < TRIES; i++) {
+        memset(out, 1, MESSAGE);
+        if (wring_send(wring_session_world(session), out, MESSAGE, 1, 2, NULL, &request) !=
+            WRING_OK)
+            return NULL;
+        while (!stands_still(peer))
+            pause_ms(1);
+        pause_ms(20); /* sockets take what they have room for */
+        enum wring_status status = wring_request_wait(request, 0, NULL);
+        if (status == WRING_ERR_TIMEOUT)
+            return request;
+        kill(peer, SIGCONT);
+        if (status != WRING_OK)
+            return NULL;
+    }
+    return NULL;
+}
+
+static int give_up_half_put(struct procs_rank *rank, struct wring_session *session, pid_t peer)
+{
+    unsigned char *out = malloc(MESSAGE);
+    struct wring_request *request = out != NULL ? catch_in_send(session, out, peer) : NULL;
+
+    if (request == NULL)
+        return 4;
+    if (give_up(rank, request, "send")) {
+        memset(out, PATTERN, MESSAGE);
+        free(out);
+    }
+    kill(peer, SIGCONT);
+    struct wring_group *world = wring_session_world(session);
+    enum wring_status status = wring_send(world, NULL, 0, 1, 2, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_barrier(world, NULL, NULL);
+    procs_say(rank, "goes on: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+/** The receive of what is taken back takes the next message, which is empty. */
+static int stop_in_receives(struct procs_rank *rank, struct wring_session *session)
+{
+    struct wring_group *world = wring_session_world(session);
+    static unsigned char in[MESSAGE];
+    enum wring_status status = WRING_OK;
+    struct wring_result result = WRING_RESULT_INIT;
+
+    for (int i = 0; i < TRIES && status == WRING_OK && (i == 0 || result.bytes > 0); i++) {
+        struct wring_request *received;
+        uint64_t until = received_by(session) + PART;
+        if (wring_recv(world, in, MESSAGE, 0, 2, NULL, &received) != WRING_OK)
+            return 4;
+        while (received_by(session) < until)
+            sched_yield();
+        kill(getpid(), SIGSTOP);
+        status = wring_request_wait(received, 60 * WRING_NS_PER_S, &result);
+    }
+    size_t put = 0;
+    while (put < MESSAGE && in[put] < 2)
+        put++;
+    procs_say(rank, "peer: %s, %zu bytes are as they were sent", wring_status_text(status), put);
+    status = wring_barrier(world, NULL, NULL);
+    procs_say(rank, "goes on: %s", wring_status_text(status));
+    wring_session_close(session);
+    return 0;
+}
+
+static int run_half_put(struct procs_rank *rank, void *arg)
+{
+    struct wring_session *session;
+    (void)arg;
+
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    pid_t peer = exchange_pids(session, rank->rank);
+    if (peer == 0)
+        return 3;
+    return rank->rank == 0 ? give_up_half_put(rank, session, peer)
+                           : stop_in_receives(rank, session);
+}
+
+static void a_message_is_given_up_half_put(void)
+{
+    static const char *const checks[] = {"WRING_TCP_CHECKSUM=off", "WRING_TCP_CHECKSUM=on"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *settings[] = {"WRING_PROVIDER=tcp", checks[i], NULL};
+        struct procs_job job = {.ranks = 2, .settings = settings, .run = run_half_put};
+
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
+        CHECK(strstr(job.texts[0], "send: success, in time") != NULL, "%s", job.texts[0]);
+        CHECK(strstr(job.texts[0], "send ended: cancelled") != NULL, "%s", job.texts[0]);
+        CHECK(strstr(job.texts[1], "peer: success, 33554432 bytes are as") != NULL, "%s",
+              job.texts[1]);
+        for (int rank = 0; rank < 2; rank++)
+            CHECK(strstr(job.texts[rank], "goes on: success") != NULL, "%s", job.texts[rank]);
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"messages_are_given_up", messages_are_given_up},
     {"a_message_is_given_up_in_its_midst", a_message_is_given_up_in_its_midst},
+    {"a_message_is_given_up_half_put", a_message_is_given_up_half_put},
     {"a_bucket_is_given_up", a_bucket_is_given_up},
     {"a_stopped_peer_writes_nothing_more", a_stopped_peer_writes_nothing_more},
     {0},

@@ -315,7 +315,7 @@ void wring_transfer_cancel(struct wring_messenger *messenger, struct wring_messa
 void wring_transfer_revoke(struct wring_messenger *messenger, const struct wring_message *receive);
 
 /** Of a message that was cancelled and has not ended: may the peer, or a put of ours, still use its
- *  memory? */
+ *  memory? Puts under way leave from copies from then on, where that can be had. */
 bool wring_transfer_is_exposed(const struct wring_messenger *messenger,
                                const struct wring_message *message);
 

@@ -144,7 +144,8 @@ void wring_message_cancel(struct wring_messenger *messenger, struct wring_messag
 
 /**
  * End now what was cancelled and has not ended; the messenger awaits the answer in its place. Where
- * the peer puts into memory by a key that can be revoked, that is done.
+ * the peer puts into memory by a key that can be revoked, that is done; puts of ours that have not
+ * left are sent from copies, if they can be.
  * @return WRING_OK: its memory is its owner's. WRING_ERR_BUSY: the peer, or a put of ours, may
  * still use it. WRING_ERR_NO_MEMORY: it goes on
  */

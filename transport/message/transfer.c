@@ -199,7 +199,7 @@ static bool grant_for_once(struct wring_message *receive)
         .base = receive->buf, .bytes = receive->length, .kind = WRING_MEMORY_HOST, .fd = -1};
     struct wring_region *region;
 
-    if (!device->caps.host_regions || !device->caps.local_any ||
+    if (!wring_device_registers_freely(device) ||
         device->provider->ops->region_create(device->provider, &memory, &region) != WRING_OK)
         return false;
     if (grant_place(receive, region, false))
@@ -778,7 +778,8 @@ bool wring_transfer_is_exposed(const struct wring_messenger *messenger,
     bool may_be_read = message->state == WRING_MESSAGE_LEFT && !message->confirmed &&
                        message->moved == 0 &&
                        wring_message_device(message->peer)->caps.same_host_only;
-    return may_be_read || message->moved != message->finished;
+    return may_be_read || (message->moved != message->finished &&
+                           wring_fabric_copy_sources(message->peer->peer) != WRING_OK);
 }
 
 static void replace_in(struct wring_message **list, struct wring_message *from,

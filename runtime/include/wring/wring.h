@@ -744,7 +744,7 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
  * @return WRING_OK: its memory is the caller's, and no byte of it changes any more, or it had ended
  * before. WRING_ERR_BUSY: a peer may still need the memory, which stays until the session is
  * closed; wring_buffer_free() leaves memory of wring_buffer_alloc() there until then. Never busy is
- * a request whose turn had not come, a receive that has taken no message, or one that comes by tcp.
+ * a request whose turn had not come, a receive that has taken no message, or one that goes by tcp.
  * WRING_ERR_NO_MEMORY: it goes on. Other errors: those of wring_group_abort()
  *
  * Threads: as test and wait, one call at a time for a request; also inside a callback. A thread
