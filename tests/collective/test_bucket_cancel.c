@@ -70,24 +70,27 @@ static struct wring_bucket *add(struct rank *rank, unsigned kind, struct wring_g
     return bucket;
 }
 
+/* In long calls, of which a race detector sees all bytes at once. */
 static void set(float *data, uint64_t n, float value)
 {
-    for (uint64_t i = 0; i < n; i++)
-        data[i] = value;
+    data[0] = value;
+    for (uint64_t done = 1, more; done < n; done += more) {
+        more = n - done < done ? n - done : done;
+        memcpy(data + done, data, more * sizeof(*data));
+    }
 }
 
 static bool holds(const float *data, uint64_t n, float value)
 {
-    uint64_t i = 0;
-    while (i < n && data[i] == value)
-        i++;
-    return i == n;
+    return data[0] == value && memcmp(data, data + 1, (n - 1) * sizeof(*data)) == 0;
 }
 
 static size_t find_changed(const void *data, size_t n)
 {
     const unsigned char *bytes = data;
     size_t i = 0;
+    if (bytes[0] == PATTERN && memcmp(bytes, bytes + 1, n - 1) == 0)
+        return n;
     while (i < n && bytes[i] == PATTERN)
         i++;
     return i;
