@@ -364,10 +364,11 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
         on_undialled(fabric, peer, status, why);
     } else if (status == WRING_ERR_PEER) {
         drop(peer, WRING_PEER_NONE); /* it has given up before it heard that we take it */
-    } else { /* to the peer it stands, and only we know what is wrong with it */
+    } else {
+        /* to the peer it stands, and only we know what is wrong with it: the tree tells it */
+        wring_peer_drop(peer);
         wring_connect_failed(fabric, WRING_ERR_PEER, peer, "rank %" PRIu32 " is lost (%s): %s",
                              peer->rank, fabric->devices[peer->device].name, why);
-        wring_peer_drop(peer);
     }
 }
 
