@@ -92,6 +92,14 @@ static const struct wring_config_var vars[] = {
 };
 /* clang-format on */
 
+/** Variables of what is built upon the library, which read them themselves: docs/pytorch.md. */
+static const char *const of_dropins[] = {
+    "WRING_LIBRARY",
+    "WRING_INCLUDE",
+    "WRING_CODEC_RULES",
+    "WRING_TORCH_REPLACE",
+};
+
 const struct wring_config_var *wring_config_vars(size_t *count)
 {
     *count = sizeof(vars) / sizeof(vars[0]);
@@ -104,6 +112,14 @@ static const struct wring_config_var *find_var(const char *name, size_t length)
         if (strncmp(vars[i].name, name, length) == 0 && vars[i].name[length] == '\0')
             return &vars[i];
     return NULL;
+}
+
+static bool is_of_dropin(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof(of_dropins) / sizeof(of_dropins[0]); i++)
+        if (strlen(of_dropins[i]) == length && memcmp(of_dropins[i], name, length) == 0)
+            return true;
+    return false;
 }
 
 static bool is_choice(const char *choices, const char *value)
@@ -271,6 +287,8 @@ enum wring_status wring_config_load(struct wring_config *config, const struct wr
         int length = (int)(equals - *entry);
         if (strncmp(*entry, "WRING_TEST_", 11) == 0)
             continue; /* for tests of this tree, which set it for all programs they start */
+        if (is_of_dropin(*entry, (size_t)length))
+            continue;
         const struct wring_config_var *var = find_var(*entry, (size_t)length);
         if (var == NULL) {
             wring_warn(log, "%.*s is not a variable of wring; wring info --config lists them",

@@ -79,6 +79,14 @@ static void unknown_environment_warns(void)
     CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
     CHECK(last_line[0] == '\0', "'%s'", last_line);
     unsetenv("WRING_TEST_TRACES");
+    setenv("WRING_LIBRARY", "/nowhere", 1); /* a drop-in's, no misspelt one */
+    CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
+    CHECK(last_line[0] == '\0', "'%s'", last_line);
+    unsetenv("WRING_LIBRARY");
+    setenv("WRING_LIBRARIES", "/nowhere", 1);
+    CHECK(wring_config_load(&config, &quiet) == WRING_OK, "load");
+    CHECK(strstr(last_line, "WRING_LIBRARIES is not") != NULL, "'%s'", last_line);
+    unsetenv("WRING_LIBRARIES");
 }
 
 static void numbers_have_a_point_in_every_locale(void)
