@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A wring session as the groups of one process share it, and what a group is. */
+#ifndef WRING_TORCH_SESSION_HPP
+#define WRING_TORCH_SESSION_HPP
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <wring/wring.h>
+
+namespace wring_torch {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+/** Waits of threads come back so often, to see deadlines and whether the session is closed. */
+constexpr uint64_t SLICE_NS = 100'000'000;
+
+class Work;
+
+[[noreturn]] inline void fail(const std::string &text)
+{
+    C10_THROW_ERROR(DistBackendError, "wring: " + text);
+}
+
+/**
+ * An open session. The last group that lets go of it closes it; close() does so at once.
+ * Threads: safe.
+ */
+class Session {
+  public:
+    explicit Session(uintptr_t handle) : handle_(reinterpret_cast<wring_session *>(handle)) {}
+    ~Session() { close(); }
+    Session(const Session &) = delete;
+    Session &operator=(const Session &) = delete;
+
+    wring_session *handle() const { return handle_; }
+    bool closing() const { return closing_.load(); }
+    bool closed() const { return closed_.load(); }
+
+    /**
+     * No call may begin once the session is closed, so those that are about to are counted. Threads
+     * that wait come back by themselves; a call that does not is ended by an abort.
+     */
+    void close()
+    {
+        if (closing_.exchange(true))
+            return;
+        auto patience = Clock::now() + 10 * std::chrono::nanoseconds(SLICE_NS);
+        while (inside_.load() > 0) {
+            if (Clock::now() > patience)
+                wring_session_abort(handle_);
+            std::this_thread::sleep_for(Milliseconds(1));
+        }
+        wring_session_close(handle_);
+        closed_ = true;
+        kept_.clear();
+    }
+
+    /** Groups that are made and shut down. */
+    void join() { groups_++; }
+    void leave()
+    {
+        if (--groups_ == 0)
+            close();
+    }
+
+    /** Memory that peers may still write to stays until the session is closed. */
+    void keep(std::vector<at::Tensor> tensors)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (auto &tensor : tensors)
+            kept_.push_back(std::move(tensor));
+    }
+
+    /** Why the session failed: "" while it works. */
+    std::string failure() const
+    {
+        wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+        if (closed() || wring_session_error(handle_, &detail) == WRING_OK)
+            return "";
+        return detail.text;
+    }
+
+  private:
+    friend class Inside;
+    wring_session *handle_;
+    std::atomic<int> inside_{0}, groups_{0};
+    std::atomic<bool> closing_{false}, closed_{false};
+    std::mutex mutex_;
+    std::vector<at::Tensor> kept_;
+};
+
+/** A call into the session is under way, if `may`: else the session is closed or being closed. */
+class Inside {
+  public:
+    explicit Inside(Session &session) : session_(session)
+    {
+        session_.inside_++;
+        may = !session_.closing();
+    }
+    ~Inside() { session_.inside_--; }
+    Inside(const Inside &) = delete;
+    Inside &operator=(const Inside &) = delete;
+
+    bool may;
+
+  private:
+    Session &session_;
+};
+
+/** What an operation is called where it is posted, profiled and blamed. */
+struct Operation {
+    c10d::OpType type;
+    const char *name;  /* "all_reduce" */
+    std::string title; /* "wring:all_reduce", for profilers */
+};
+
+/** All of them, for a backend of that name. */
+struct Operations {
+    explicit Operations(const std::string &backend)
+    {
+        for (Operation *one : {&all_reduce, &reduce, &broadcast, &all_gather, &all_gather_base,
+                               &reduce_scatter, &reduce_scatter_base, &gather, &scatter,
+                               &all_to_all, &all_to_all_base, &barrier, &send, &recv, &recv_any})
+            one->title = backend + ":" + (one->title.empty() ? one->name : one->title);
+    }
+    using Type = c10d::OpType;
+    Operation all_reduce{Type::ALLREDUCE, "all_reduce", ""};
+    Operation reduce{Type::REDUCE, "reduce", ""};
+    Operation broadcast{Type::BROADCAST, "broadcast", ""};
+    Operation all_gather{Type::ALLGATHER, "all_gather", ""};
+    Operation all_gather_base{Type::_ALLGATHER_BASE, "all_gather_single", "_all_gather_base"};
+    Operation reduce_scatter{Type::REDUCE_SCATTER, "reduce_scatter", ""};
+    Operation reduce_scatter_base{Type::_REDUCE_SCATTER_BASE, "reduce_scatter_single",
+                                  "_reduce_scatter_base"};
+    Operation gather{Type::GATHER, "gather", ""};
+    Operation scatter{Type::SCATTER, "scatter", ""};
+    Operation all_to_all{Type::ALLTOALL, "all_to_all", ""};
+    Operation all_to_all_base{Type::ALLTOALL_BASE, "all_to_all_single", "all_to_all"};
+    Operation barrier{Type::BARRIER, "barrier", ""};
+    Operation send{Type::SEND, "send", ""};
+    Operation recv{Type::RECV, "recv", ""};
+    Operation recv_any{Type::RECVANYSOURCE, "recv", "recvAnySource"};
+};
+
+/** A process group's part: the wring group, and the operations under way, oldest first. */
+class Group {
+  public:
+    Group(std::shared_ptr<Session> session, wring_group *handle, std::string name, bool is_world,
+          int rank, int size, Milliseconds timeout)
+        : session(std::move(session)), handle(handle), name(std::move(name)), is_world(is_world),
+          rank(rank), size(size), operations(this->name), timeout_ms(timeout.count())
+    {
+        this->session->join();
+    }
+    ~Group() { shut_down(); }
+    Group(const Group &) = delete;
+    Group &operator=(const Group &) = delete;
+
+    /** It takes part no more; the session's last group closes that. */
+    void shut_down()
+    {
+        if (shut.exchange(true))
+            return;
+        {
+            Inside inside(*session);
+            if (inside.may && !is_world)
+                wring_group_destroy(handle);
+        }
+        session->leave();
+    }
+
+    void list(Work *work);
+    void unlist(Work *work);
+    std::vector<c10::intrusive_ptr<Work>> under_way();
+    bool any_under_way();
+
+    const std::shared_ptr<Session> session;
+    wring_group *const handle;
+    const std::string name; /* of the backend: "wring", or whose place it takes */
+    const bool is_world;
+    const int rank, size;
+    const Operations operations;
+    std::atomic<int64_t> timeout_ms;
+    std::atomic<uint64_t> sequence{0};
+    std::atomic<bool> shut{false}, aborted{false};
+
+  private:
+    std::mutex mutex_;
+    Work *oldest_ = nullptr, *newest_ = nullptr;
+};
+
+} // namespace wring_torch
+
+#endif

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one wring session of a job, and the process groups that torch makes of it.
+
+torch.distributed calls create() for each group with backend "wring". The default group's call opens
+the session, through torch's own Store: the ranks meet there, and rank 0 makes up the job's key. Other
+groups are groups of that session. Where the default group has another backend, a group of wring has a
+session of its own.
+
+Which of two classes a group is made of, all ranks agree on while they meet: the one in C++, or where
+a rank cannot compile that, the one in Python.
+"""
+import atexit
+import functools
+import json
+import os
+import secrets
+import threading
+import warnings
+import weakref
+
+from .. import __version__, abi, api
+from . import native, store_bootstrap
+
+HELLO_SECONDS = 60  # for ranks to come, at least: some compile first
+
+_lock = threading.RLock()
+_current = None  # the default group's session
+_open = weakref.WeakSet()
+_kept = []  # bootstraps, which sessions borrow
+
+
+class TorchSession:
+    """An open session.
+
+    api      its api.Session, for everything that wring.api offers
+    native   the module that was compiled; None: groups are made in Python
+    """
+
+    def __init__(self, opened, module):
+        self.api, self.native = opened, module
+        self.rank, self.size, self.handle = opened.rank, opened.size, opened.handle
+        self.guard = None
+        if module is not None:
+            opened._owned = False
+            api._open_sessions.discard(opened)
+            self.guard = module.Session(self.handle)
+        _open.add(self)
+
+    @property
+    def alive(self):
+        if self.guard is not None:
+            return not self.guard.closing
+        return self.api._handle is not None
+
+    def close(self):
+        """Leave the job. Twice is fine."""
+        if self.guard is not None:
+            self.guard.close()
+        self.api.close()
+
+
+@atexit.register
+def _close_all():
+    for session in list(_open):
+        if session.native is not None:
+            session.native.drain(2000)
+        session.close()
+
+
+# ---- how ranks meet -----------------------------------------------------------------------------
+
+def _meeting(store, rank, size):
+    """@return a StoreExchange with keys that nobody has used: a job may make its default group
+    several times, and be restarted, with one and the same Store"""
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    times = store.add(f"wring/{restart}/opened/{rank}", 1)
+    return store_bootstrap.StoreExchange(store, f"wring/{restart}/{times}", rank, size)
+
+
+def _has_own_key():
+    return any(os.environ.get(name) for name in ("WRING_KEY", "WRING_KEY_FILE"))
+
+
+def _greet(meeting, module, reason, seconds):
+    """What ranks tell each other first. @return what all of them say"""
+    address = store_bootstrap.first_address(meeting.store)
+    hello = {"wring": __version__, "native": module is not None, "reason": reason,
+             "host": store_bootstrap.host_name(), "address": address,
+             "own key": _has_own_key()}
+    if meeting.rank == 0:
+        hello["key"] = secrets.token_hex(32)
+    said = meeting.exchange(json.dumps(hello).encode(), seconds)
+    return [json.loads(one) for one in said]
+
+
+def _check_alike(all_say):
+    for rank, says in enumerate(all_say):
+        if says["wring"] != all_say[0]["wring"]:
+            raise RuntimeError(f"wring: rank {rank} has wring {says['wring']}, and rank 0 "
+                               f"{all_say[0]['wring']}: install the same version on all hosts")
+        if says["own key"] != all_say[0]["own key"]:
+            raise RuntimeError(f"wring: WRING_KEY or WRING_KEY_FILE is set on one of the ranks 0 and "
+                               f"{rank} only: set it on all ranks, or on none")
+
+
+def _choose_class(all_say, module, rank):
+    """@return the module, or None where a rank has none"""
+    without = [at for at, says in enumerate(all_say) if not says["native"]]
+    if not without:
+        return module
+    reason = all_say[without[0]]["reason"]
+    if rank == without[0] and reason != native.SWITCHED_OFF:
+        warnings.warn(f"wring: process groups are made in Python, which takes longer for small "
+                      f"tensors: {reason}", stacklevel=2)
+    return None
+
+
+def _open_session(store, rank, size, seconds):
+    module, reason = native.load()
+    meeting = _meeting(store, rank, size)
+    all_say = _greet(meeting, module, reason, max(seconds, HELLO_SECONDS))
+    _check_alike(all_say)
+    own = all_say[rank]
+    address = store_bootstrap.choose_address(
+        own["host"], own["address"], [(says["host"], says["address"]) for says in all_say])
+    bootstrap = api.Bootstrap(rank, size, meeting.exchange, local_address=address, name="torch")
+    _kept.append(bootstrap)
+    key = None if own["own key"] else all_say[0]["key"]
+    opened = api.Session(bootstrap=bootstrap, key=key)
+    return TorchSession(opened, _choose_class(all_say, module, rank))
+
+
+# ---- what torch calls ---------------------------------------------------------------------------
+
+def _session_for(options):
+    """@return (session, the group's ranks in it; empty: all)"""
+    global _current
+    ranks = list(options.global_ranks_in_group)
+    seconds = options.timeout.total_seconds()
+    with _lock:
+        if ranks and _current is not None and _current.alive:
+            return _current, ranks
+        session = _open_session(options.store, options.group_rank, options.group_size, seconds)
+        if not ranks:
+            _current = session
+        return session, []
+
+
+def create(name, options, _backend_options=None):
+    """Make a process group: what torch.distributed calls for init_process_group(), new_group().
+    @param name  of the backend: "wring", or in whose place it stands"""
+    session, ranks = _session_for(options)
+    timeout_ms = max(1, int(options.timeout.total_seconds() * 1000))
+    if session.native is not None:
+        return session.native.make_backend(session.guard, ranks, options.group_rank, name,
+                                           options.group_id, timeout_ms)
+    from .python_group import PythonGroup
+    return PythonGroup(session, ranks, options.group_rank, name, options.group_id,
+                       timeout_ms / 1000)
+
+
+def register_backend(replace=None):
+    """Make torch.distributed know the backend.
+    @param replace  a backend in whose place wring stands: "gloo" or "mpi"; None: as
+                    WRING_TORCH_REPLACE says"""
+    from torch.distributed import Backend
+    Backend.register_backend("wring", functools.partial(create, "wring"), extended_api=True,
+                             devices=["cpu"])
+    if replace is None:
+        replace = os.environ.get("WRING_TORCH_REPLACE", "")
+    for name in filter(None, replace.lower().split(",")):
+        _replace(Backend, name)
+
+
+def _replace(backends, name):
+    if name not in ("gloo", "mpi"):
+        raise ValueError(f"WRING_TORCH_REPLACE={name}: wring stands in the place of gloo or mpi, "
+                         "which work on the CPU")
+    plugin = backends._plugins.get(name.upper())
+    backends._plugins[name.upper()] = backends._BackendPlugin(functools.partial(create, name), True)
+    if plugin is None and name not in backends.backend_list:
+        backends.register_backend(name, functools.partial(create, name), extended_api=True,
+                                  devices=["cpu"])
+    backends.backend_capability[name] = ["cpu"]
+
+
+# ---- what hooks ask ------------------------------------------------------------------------------
+
+def current():
+    """@return the TorchSession of the default group; None: there is none"""
+    return _current if _current is not None and _current.alive else None
+
+
+def _backend_of(group):
+    import torch
+    from torch import distributed
+    group = group or distributed.group.WORLD
+    get = getattr(group, "_get_backend", None)
+    try:
+        return get(torch.device("cpu")) if get is not None else group
+    except RuntimeError:  # no backend for tensors of the CPU
+        return None
+
+
+def group_of(group=None):
+    """@return the address of the struct wring_group of a process group, or None: it is no group of
+    wring's. None stands for the default group."""
+    backend = _backend_of(group)
+    for session in list(_open):
+        if not session.alive:
+            continue
+        if session.native is not None and backend is not None:
+            pointer = session.native.group_pointer(backend)
+        else:
+            pointer = getattr(backend, "wring_group", 0)
+        if pointer:
+            return pointer
+    return None
+
+
+def of(group=None):
+    """@return the TorchSession of a process group of wring's; None: it is none"""
+    if group_of(group) is None:
+        return None
+    return current() or next((one for one in _open if one.alive), None)
