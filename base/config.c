@@ -98,6 +98,8 @@ static const char *const of_dropins[] = {
     "WRING_INCLUDE",
     "WRING_CODEC_RULES",
     "WRING_TORCH_REPLACE",
+    "WRING_TORCH_CACHE",
+    "WRING_TORCH_NATIVE",
 };
 
 const struct wring_config_var *wring_config_vars(size_t *count)

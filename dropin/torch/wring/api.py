@@ -178,6 +178,12 @@ class Session:
         if owned:
             _open_sessions.add(self)
 
+    def release(self):
+        """@return its handle, which somebody else closes from now on, as with of_handle()"""
+        self._owned = False
+        _open_sessions.discard(self)
+        return self._alive()
+
     @property
     def handle(self):
         """The address of its struct wring_session."""
