@@ -24,7 +24,7 @@ HEADERS = "\n".join(sorted(path.read_text(encoding="utf-8")
 
 
 def compile_and_run(body):
-    program = ("#include <stdio.h>\n#include <wring/wring.h>\n#include <wring/bootstrap.h>\n"
+    program = ("#include <stdio.h>\n#include <wring/wring.h>\n#include <wring/bootstrap.h>\n#include <wring/codec.h>\n"
                f"int main(void)\n{{\n{body}\n    return 0;\n}}\n")
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "layout.c"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs, enums and functions of <wring/wring.h> and <wring/bootstrap.h>, for ctypes.
+"""The structs, enums and functions of <wring/wring.h> and others of its headers, for ctypes.
 
 Nothing here has a meaning of its own: the headers say what fields and functions are for, and
 tests/dropin/test_layout.py compares sizes, offsets and numbers with what a C compiler makes of them.
@@ -212,9 +212,24 @@ class WringBucketStats(Sized):
                 ("state_bytes", c_uint64)]
 
 
+class WringCodecContext(ctypes.Structure):
+    C_NAME = "wring_codec_context"
+    _fields_ = [("seed", c_uint64), ("bucket", c_uint32), ("rank", c_uint32), ("ranks", c_uint32),
+                ("phase", c_uint32), ("step", c_uint64), ("element", c_uint64), ("first", c_uint64),
+                ("elems", c_uint64), ("rows", c_uint64), ("columns", c_uint64),
+                ("statistics", c_void_p), ("states", c_void_p)]
+
+
+class WringCodecInfo(ctypes.Structure):
+    C_NAME = "wring_codec_info"
+    _fields_ = [("name", c_char_p), ("spec", c_char_p), ("identity", c_char_p), ("tier", c_char_p),
+                ("flags", ctypes.c_uint), ("rounds", ctypes.c_uint), ("states", ctypes.c_uint),
+                ("unit", c_uint64)]
+
+
 STRUCTS = (WringResult, WringErrorDetail, WringBlobs, WringCancel, WringBootstrapOps,
            WringBootstrap, WringSessionParams, WringBucketParams, WringCall, WringWaitable,
-           WringStream, WringSessionStats, WringBucketStats)
+           WringStream, WringSessionStats, WringBucketStats, WringCodecContext, WringCodecInfo)
 
 _HOW = [POINTER(WringCall), POINTER(c_void_p)]  # the end of each immediate call
 _LENGTHS = POINTER(c_uint64)
@@ -277,4 +292,13 @@ FUNCTIONS = (
     ("wring_request_test", c_int, [c_void_p, POINTER(WringResult)]),
     ("wring_request_wait", c_int, [c_void_p, c_uint64, POINTER(WringResult)]),
     ("wring_request_cancel", c_int, [c_void_p]),
+    ("wring_codec_create", c_int, [c_char_p, c_char_p, c_void_p, c_char_p, c_size_t,
+                                   POINTER(c_void_p)]),
+    ("wring_codec_destroy", None, [c_void_p]),
+    ("wring_codec_info", POINTER(WringCodecInfo), [c_void_p]),
+    ("wring_codec_bound", c_size_t, [c_void_p, c_uint64]),
+    ("wring_codec_encode", c_size_t, [c_void_p, POINTER(WringCodecContext), c_void_p, c_uint64,
+                                      c_void_p, c_void_p]),
+    ("wring_codec_decode", c_int, [c_void_p, POINTER(WringCodecContext), c_void_p, c_size_t,
+                                   c_void_p, c_uint64, c_bool]),
 )
