@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which codec a tensor takes: WRING_CODEC_RULES, or rules that a program gives.
+
+    WRING_CODEC_RULES='*embed*=bf16; min=16384; 1d=none; *=onebit:block=128+ef'
+
+Rules are separated by semicolons. The first PATTERN=CODEC whose pattern (as those of a shell) fits the
+whole name of the parameter decides. Before that, `min=ELEMENTS` has smaller tensors travel as they
+are, and `1d=CODEC` says what tensors of one dimension or none take, which is `none` unless said:
+biases and norms are few numbers and matter much. A tensor that no rule fits travels as it is.
+"""
+import fnmatch
+
+MIN_ELEMENTS = 16384  # 64 KiB of float32: below that a codec seldom saves time on any link
+
+
+class Rules:
+    """
+    text     rules as above; may be empty
+    default  the codec of tensors that no pattern fits
+    """
+
+    def __init__(self, text="", default="none"):
+        self.text, self.default = text, default
+        self.minimum, self.of_1d, self.patterns = MIN_ELEMENTS, "none", []
+        for rule in filter(None, map(str.strip, text.split(";"))):
+            name, equals, value = (part.strip() for part in rule.partition("="))
+            if not equals or not name or not value:
+                raise ValueError(f"WRING_CODEC_RULES: '{rule}' is not PATTERN=CODEC, min=ELEMENTS or "
+                                 "1d=CODEC")
+            if name == "min":
+                self.minimum = self._elements(rule, value)
+            elif name == "1d":
+                self.of_1d = value
+            else:
+                self.patterns.append((name, value))
+
+    @staticmethod
+    def _elements(rule, value):
+        if not value.isdecimal():
+            raise ValueError(f"WRING_CODEC_RULES: '{rule}': min needs a whole number of elements")
+        return int(value)
+
+    def codec_of(self, name, parameter):
+        """@return a codec's spec; "none": it travels as it is"""
+        if parameter.numel() < self.minimum or not parameter.dtype.is_floating_point \
+                or parameter.element_size() > 4:
+            return "none"
+        if parameter.dim() < 2:
+            return self.of_1d
+        for pattern, codec in self.patterns:
+            if fnmatch.fnmatchcase(name, pattern):
+                return codec
+        return self.default

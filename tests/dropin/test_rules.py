@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of codecs, which need no torch: test_rules.py SOURCE"""
+import pathlib
+import sys
+import types
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "dropin" / "torch"))
+from wring.torch.rules import MIN_ELEMENTS, Rules  # noqa: E402
+
+
+def tensor(*shape, floating=True, width=4):
+    elements = 1
+    for dimension in shape:
+        elements *= dimension
+    return types.SimpleNamespace(numel=lambda: elements, dim=lambda: len(shape),
+                                 dtype=types.SimpleNamespace(is_floating_point=floating),
+                                 element_size=lambda: width)
+
+
+class Codecs(unittest.TestCase):
+    def test_first_pattern_decides(self):
+        rules = Rules("*embed*=bf16; layers.?.*=onebit:block=128+ef ;*=int8", "none")
+        for name, codec in (("tok_embed.weight", "bf16"), ("layers.1.weight", "onebit:block=128+ef"),
+                            ("layers.12.weight", "int8"), ("head.weight", "int8")):
+            self.assertEqual(rules.codec_of(name, tensor(1000, 1000)), codec)
+        self.assertEqual(Rules("a=bf16", "fp16").codec_of("b", tensor(1000, 1000)), "fp16")
+        self.assertEqual(Rules().codec_of("b", tensor(1000, 1000)), "none")
+
+    def test_what_travels_as_it_is(self):
+        rules = Rules("", "int8")
+        self.assertEqual(rules.codec_of("bias", tensor(10**6)), "none")
+        self.assertEqual(rules.codec_of("scalar", tensor()), "none")
+        self.assertEqual(rules.codec_of("small", tensor(MIN_ELEMENTS - 1, 1)), "none")
+        self.assertEqual(rules.codec_of("enough", tensor(MIN_ELEMENTS, 1)), "int8")
+        self.assertEqual(rules.codec_of("whole", tensor(1000, 1000, floating=False)), "none")
+        self.assertEqual(rules.codec_of("double", tensor(1000, 1000, width=8)), "none")
+        self.assertEqual(rules.codec_of("half", tensor(1000, 1000, width=2)), "int8")
+
+    def test_limits_can_be_moved(self):
+        rules = Rules("min=0; 1d=bf16; *=int8")
+        self.assertEqual(rules.codec_of("bias", tensor(10)), "bf16")
+        self.assertEqual(rules.codec_of("scalar", tensor()), "bf16")
+        self.assertEqual(rules.codec_of("weight", tensor(2, 2)), "int8")
+
+    def test_faults_are_named(self):
+        for text in ("nonsense", "=int8", "a=", "a=b; min=1k", "min=-1"):
+            with self.assertRaisesRegex(ValueError, "WRING_CODEC_RULES: '"):
+                Rules(text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
