@@ -4,6 +4,10 @@
 Ranks meet through the Store that the group itself met by. Each hook has a session of its own, so that
 names of tensors of several models do not meet, and WRING_PLAN=auto sees one model's iterations.
 """
+import json
+import os
+import secrets
+
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -28,9 +32,17 @@ def open_session(group=None, settings=None):
     # a Store may outlive groups, and keep keys of one of the same name
     number = (store.add("wring/hooks/arrivals", 1) - 1) // size
     exchange = store_bootstrap.StoreExchange(store, f"wring/hooks/{number}", rank, size)
-    host, address = store_bootstrap.host_name(), store_bootstrap.first_address(store)
-    met = exchange.exchange(f"{host}\n{address}".encode(), MEET_SECONDS)
-    everyone = [tuple(blob.decode().split("\n")) for blob in met]
-    own = store_bootstrap.choose_address(host, address, everyone)
-    return api.Session(settings=settings, bootstrap=api.Bootstrap(
-        rank, size, exchange.exchange, local_address=own, name="torch"))
+    own = {"host": store_bootstrap.host_name(), "address": store_bootstrap.first_address(store),
+           "has key": any(map(os.environ.get, ("WRING_KEY", "WRING_KEY_FILE")))}
+    if rank == 0:
+        own["key"] = secrets.token_hex(32)  # who may read the Store may take part
+    met = [json.loads(blob) for blob in exchange.exchange(json.dumps(own).encode(), MEET_SECONDS)]
+    for other, says in enumerate(met):
+        if says["has key"] != own["has key"]:
+            raise RuntimeError(f"wring: WRING_KEY or WRING_KEY_FILE is set on one of the ranks {rank} "
+                               f"and {other} only: set it on all ranks, or on none")
+    address = store_bootstrap.choose_address(own["host"], own["address"],
+                                             [(says["host"], says["address"]) for says in met])
+    return api.Session(key=None if own["has key"] else met[0]["key"], settings=settings,
+                       bootstrap=api.Bootstrap(rank, size, exchange.exchange, local_address=address,
+                                               name="torch"))
