@@ -39,13 +39,14 @@ class _Piece:
         self.name, self.codec, self.runs, self.shape = name, codec, runs, shape
         self.bucket = self.packed = None
 
-    def register(self, session, buffer):
+    def register(self, session, buffer, result):
         first, end = self.runs[0]
-        data = buffer[first:end]
+        data, out = buffer[first:end], result[first:end]
         if len(self.runs) > 1:
-            data = self.packed = torch.empty(sum(end - first for first, end in self.runs),
-                                             dtype=buffer.dtype)
-        self.bucket = session.register(self.name, data, op=Op.AVG, codec=self.codec,
+            data, out = torch.empty(sum(end - first for first, end in self.runs),
+                                    dtype=buffer.dtype), None
+            self.packed = data
+        self.bucket = session.register(self.name, data, out=out, op=Op.AVG, codec=self.codec,
                                        shape=self.shape)
 
     def post(self, buffer):
@@ -53,19 +54,36 @@ class _Piece:
             torch.cat([buffer[first:end] for first, end in self.runs], out=self.packed)
         self.bucket.post()
 
-    def finish(self, buffer):
+    def finish(self, result):
         self.bucket.wait()
         at = 0
         for first, end in self.runs if self.packed is not None else ():
-            buffer[first:end].copy_(self.packed[at:at + end - first])
+            result[first:end].copy_(self.packed[at:at + end - first])
             at += end - first
 
 
 class _Layout:
-    """One of DDP's buckets, as it was when its pieces were made."""
+    """One of DDP's buckets, as it was when its pieces were made.
 
-    def __init__(self, index, buffer, pieces):
-        self.index, self.buffer, self.pieces = index, buffer, pieces
+    result  as long as the bucket, in memory of wring's, which ranks of a host can map: DDP takes
+            gradients from where its hook says that they are
+    """
+
+    def __init__(self, session, buffer, pieces):
+        self.session, self.buffer, self.pieces = session, buffer, pieces
+        self._memory = session.alloc(max(1, buffer.numel() * buffer.element_size()))
+        self.result = torch.frombuffer(self._memory, dtype=buffer.dtype, count=buffer.numel()) \
+            if buffer.numel() > 0 else torch.empty(0, dtype=buffer.dtype)
+        if buffer.numel() > 0:
+            session.register_memory(buffer)
+        for piece in pieces:
+            piece.register(session, buffer, self.result)
+
+    def free(self):
+        """Behind the commit without its pieces."""
+        if self.buffer.numel() > 0:
+            self.session.free(self.buffer)
+        self.session.free(self._memory)
 
     def is_of(self, buffer):
         """The buffer is held, so another one lies elsewhere: on all ranks in the same iteration."""
@@ -155,18 +173,14 @@ class DDPState:
         self.renewals += 1
         old = [piece for layout in self._layouts.values() for piece in layout.pieces]
         kept = self.session.save_state() if old and self._loaded is None else None
-        for layout in self._layouts.values():
-            self.session.free(layout.buffer)
         for piece in old:
             piece.bucket.drop()
-        self._layouts = {index: _Layout(index, bucket.buffer(), self._cut(index, bucket))
-                         for index, bucket in sorted(self._new.items())}
-        for layout in self._layouts.values():
-            if layout.buffer.numel() > 0:
-                self.session.register_memory(layout.buffer)
-            for piece in layout.pieces:
-                piece.register(self.session, layout.buffer)
+        former, self._layouts = self._layouts, {
+            index: _Layout(self.session, bucket.buffer(), self._cut(index, bucket))
+            for index, bucket in sorted(self._new.items())}
         self.session.commit()
+        for layout in former.values():
+            layout.free()
         if kept is not None:
             self.session.load_state(kept)
         self._take_loaded()
@@ -206,8 +220,8 @@ class DDPState:
         for bucket, future in waiting:
             layout = self._layouts[bucket.index()]
             for piece in layout.pieces:
-                piece.finish(layout.buffer)
-            future.set_result(layout.buffer)
+                piece.finish(layout.result)
+            future.set_result(layout.result)
 
     def close(self):
         """Leave the exchange, for a program that goes on without this model. All ranks call it."""
