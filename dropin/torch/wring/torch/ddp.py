@@ -41,7 +41,8 @@ class _Piece:
 
     def register(self, session, buffer, result):
         first, end = self.runs[0]
-        data, out = buffer[first:end], result[first:end]
+        data = buffer[first:end]
+        out = None if result is buffer else result[first:end]
         if len(self.runs) > 1:
             data, out = torch.empty(sum(end - first for first, end in self.runs),
                                     dtype=buffer.dtype), None
@@ -65,30 +66,41 @@ class _Piece:
 class _Layout:
     """One of DDP's buckets, as it was when its pieces were made.
 
-    result  as long as the bucket, in memory of wring's, which ranks of a host can map: DDP takes
-            gradients from where its hook says that they are
+    result  where DDP finds the averages. It copies gradients from there: so it is memory of wring's,
+            which ranks of a host can map. Where gradients are views of the bucket
+            (gradient_as_bucket_view) it is the bucket, and nothing is copied
     """
 
-    def __init__(self, session, buffer, pieces):
-        self.session, self.buffer, self.pieces = session, buffer, pieces
-        self._memory = session.alloc(max(1, buffer.numel() * buffer.element_size()))
-        self.result = torch.frombuffer(self._memory, dtype=buffer.dtype, count=buffer.numel()) \
-            if buffer.numel() > 0 else torch.empty(0, dtype=buffer.dtype)
-        if buffer.numel() > 0:
-            session.register_memory(buffer)
+    def __init__(self, session, bucket, pieces):
+        self.session, self.buffer, self.pieces = session, bucket.buffer(), pieces
+        self.result, self._memory = self.buffer, None
+        if self.buffer.numel() > 0:
+            session.register_memory(self.buffer)
+        if self.buffer.numel() > 0 and not has_views(bucket):
+            self._memory = session.alloc(self.buffer.numel() * self.buffer.element_size())
+            self.result = torch.frombuffer(self._memory, dtype=self.buffer.dtype)
         for piece in pieces:
-            piece.register(session, buffer, self.result)
+            piece.register(session, self.buffer, self.result)
 
     def free(self):
         """Behind the commit without its pieces."""
         if self.buffer.numel() > 0:
             self.session.free(self.buffer)
-        self.session.free(self._memory)
+        if self._memory is not None:
+            self.session.free(self._memory)
 
     def is_of(self, buffer):
         """The buffer is held, so another one lies elsewhere: on all ranks in the same iteration."""
         return buffer.data_ptr() == self.buffer.data_ptr() and \
             buffer.numel() == self.buffer.numel()
+
+
+def has_views(bucket):
+    """Do gradients lie in DDP's bucket itself?"""
+    first = bucket.buffer().data_ptr()
+    end = first + bucket.buffer().numel() * bucket.buffer().element_size()
+    return all(parameter.grad is not None and first <= parameter.grad.data_ptr() < end
+               for parameter in bucket.parameters() if parameter.numel() > 0)
 
 
 def plan_in_force(settings):
@@ -176,7 +188,7 @@ class DDPState:
         for piece in old:
             piece.bucket.drop()
         former, self._layouts = self._layouts, {
-            index: _Layout(self.session, bucket.buffer(), self._cut(index, bucket))
+            index: _Layout(self.session, bucket, self._cut(index, bucket))
             for index, bucket in sorted(self._new.items())}
         self.session.commit()
         for layout in former.values():
