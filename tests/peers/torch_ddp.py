@@ -6,10 +6,10 @@
                              [--mbytes N]
 
 A step is forward and backward of 16 linear layers, 64 MiB of float32 gradients together, which are
-views of DDP's buckets. Exposed is the
-time of a step less that of one without an exchange, medians of all; ways take turns, --steps steps each,
---rounds times. Ways: gloo's own all-reduce; torch's bf16 hook over gloo; wring as the backend; wring's
-hook with a codec, and with WRING_PLAN=auto after 40 steps, which has a process to itself.
+views of DDP's buckets. Exposed is the time of a step less that of one without an exchange, medians of
+all; ways take turns, --steps steps each, --rounds times. Ways: gloo's own all-reduce; torch's bf16 hook
+over gloo; wring as the backend; wring's hook with a codec, and with WRING_PLAN=auto after 40 steps,
+which has a process to itself.
 
 shm and loopback: both ranks on this host; 1g, 10g: hosts in network namespaces (links.py). PYTHON has
 torch; it finds wring in this tree, and the library by WRING_LIBRARY.

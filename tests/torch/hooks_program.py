@@ -226,6 +226,20 @@ class Ddp(unittest.TestCase):
         state.close()
 
 
+class Lost(unittest.TestCase):
+    def test_a_rank_that_leaves_is_named(self):
+        """Backward of the others ends at once, with the rank at fault."""
+        state = wring.torch.DDPState(settings={"WRING_LOG": "error"})
+        model = hooked(state)
+        train(model, batches(), 3)
+        if dist.get_rank() == 1:
+            state.session.close()
+            return
+        with self.assertRaisesRegex(RuntimeError, "wring: .*rank 1 closed its session"):
+            for _ in range(3):
+                train(model, batches(), 1)
+
+
 class Fsdp(unittest.TestCase):
     def sharded(self):
         model = network()
