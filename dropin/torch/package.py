@@ -98,6 +98,13 @@ def wheel_text():
     return f"Wheel-Version: 1.0\nGenerator: wring\nRoot-Is-Purelib: false\nTag: {tag()}\n"
 
 
+def about_files(told):
+    """@return [(name in the dist-info folder, bytes)]"""
+    return [("METADATA", metadata(told).encode()), ("WHEEL", wheel_text().encode()),
+            ("entry_points.txt", entry_points(told).encode()),
+            ("LICENSE", (ROOT / "LICENSE").read_bytes())]
+
+
 def add(archive, record, name, data, mode=0o644):
     info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # the same bytes each time
     info.external_attr, info.compress_type = (0o100000 | mode) << 16, zipfile.ZIP_DEFLATED
@@ -129,16 +136,24 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with zipfile.ZipFile(path, "w") as archive:
         for inside, source in [*python_files(), *made.items()]:
             add(archive, record, inside, source.read_bytes(), 0o755 if inside in made else 0o644)
-        add(archive, record, f"{about}/METADATA", metadata(told).encode())
-        add(archive, record, f"{about}/WHEEL", wheel_text().encode())
-        add(archive, record, f"{about}/entry_points.txt", entry_points(told).encode())
-        add(archive, record, f"{about}/LICENSE", (ROOT / "LICENSE").read_bytes())
+        for inside, data in about_files(told):
+            add(archive, record, f"{about}/{inside}", data)
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows([*record, (f"{about}/RECORD", "", "")])
         add(archive, [], f"{about}/RECORD", lines.getvalue().encode())
     if (config_settings or {}).get("repair") == "yes":
         name = repair(path, wheel_directory)
     return name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Without it pip would build all just to read the name."""
+    told = project()
+    folder = pathlib.Path(metadata_directory, f"wring-{told['version']}.dist-info")
+    folder.mkdir()
+    for inside, data in about_files(told):
+        (folder / inside).write_bytes(data)
+    return folder.name
 
 
 def get_requires_for_build_wheel(config_settings=None):
