@@ -87,6 +87,35 @@ class Ddp(unittest.TestCase):
                 self.assertTrue(torch.equal(values(model), values(plain)))
                 state.close()
 
+    def test_layers_that_one_rank_leaves_out(self):
+        """Ranks differ in which gradients are there when buckets are made."""
+        class Branches(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(0)
+                self.always, self.seldom = nn.Linear(50, 50), nn.Linear(50, 50)
+
+            def forward(self, x, both):
+                return self.seldom(self.always(x)) if both else self.always(x)
+
+        def run(model):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            rank = dist.get_rank()
+            for step in range(6):
+                optimizer.zero_grad()
+                out = model(torch.full((2, 50), 1.0 + rank), rank == 0 or step % 2 == 1)
+                out.pow(2).mean().backward()
+                optimizer.step()
+            return values(model)
+
+        for view in (False, True):
+            options = {"find_unused_parameters": True, "gradient_as_bucket_view": view}
+            plain, model = wrapped(Branches(), **options), wrapped(Branches(), **options)
+            state = wring.torch.DDPState(model)
+            model.register_comm_hook(state, wring.torch.ddp_hook)
+            self.assertTrue(torch.equal(run(model), run(plain)))
+            state.close()
+
     def test_accumulation(self):
         """Steps without an exchange between others."""
         def run(model):
