@@ -39,12 +39,12 @@ template <class Body> static void without_gil(Body body)
 
 Backend::~Backend()
 {
-    shutdown();
+    without_gil([this] { group_->shut_down(false); });
 }
 
 void Backend::shutdown()
 {
-    without_gil([this] { group_->shut_down(); });
+    without_gil([this] { group_->shut_down(true); });
 }
 
 void Backend::abort()
@@ -80,17 +80,57 @@ c10::intrusive_ptr<Work> Backend::work(const Operation &operation, Tensors outpu
     uint64_t sequence =
         c10d::isP2POp(operation.type) ? group_->sequence.load() : ++group_->sequence;
     auto made = c10::make_intrusive<Work>(group_, operation, sequence, std::move(outputs), timeout,
-                                          std::optional<Tensors>(inputs));
+                                          !part_, std::optional<Tensors>(inputs));
     made->keep = std::move(inputs);
     return made;
 }
 
-template <class Issue> WorkPtr Backend::start(const c10::intrusive_ptr<Work> &work, Issue issue)
+/** Does the program wait for it right away? Older versions of torch do not say. */
+template <class Call> static bool waits_at_once(const Call &opts)
 {
-    work->post(issue);
-    if (coalescing_)
+    if constexpr (requires { opts.asyncOp; })
+        return !opts.asyncOp;
+    return false;
+}
+
+/** A message's: it has none. */
+struct NoOptions {
+};
+
+template <class Call, class Issue>
+WorkPtr Backend::start(const c10::intrusive_ptr<Work> &work, const Call &opts, Issue issue)
+{
+    bool alone = group_->size == 1 && !work->is_message(); /* it ends at once */
+    if ((alone || waits_at_once(opts)) && !coalescing_ && !part_)
+        without_gil([&] { work->run(issue); });
+    else
+        work->post(issue);
+    if (coalescing_ && !part_)
         coalesced_.push_back(work);
     return work;
+}
+
+/** @param post  post(i) posts the i-th operation of n
+ *  @param operation  as which they are profiled together; NULL: each alone */
+template <class Post>
+WorkPtr Backend::several(c10d::OpType type, const Operation *operation, const Tensors &inputs,
+                         size_t n, Post post)
+{
+    auto works = c10::make_intrusive<Works>(
+        getRank(), type, operation != nullptr ? operation->title.c_str() : nullptr,
+        std::optional<Tensors>(inputs));
+    part_ = true;
+    try {
+        for (size_t i = 0; i < n; i++)
+            works->add(post(i));
+    } catch (...) {
+        part_ = false;
+        throw;
+    }
+    part_ = false;
+    if (coalescing_)
+        coalesced_.push_back(works);
+    return works;
 }
 
 /** What a work says of its data. */
@@ -124,28 +164,22 @@ WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
     note(made, tensor);
     made->factor = reduction.factor;
     at::Tensor data = writable(made, tensor, true);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_allreduce(group_->handle, data.data_ptr(), data.data_ptr(), data.numel(),
                                dtype, reduction.op, how, request);
     });
 }
 
-WorkPtr Backend::several(c10d::OpType type, std::vector<WorkPtr> works)
-{
-    return c10::make_intrusive<Works>(getRank(), type, std::move(works));
-}
-
 WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
                                      const c10d::AllreduceCoalescedOptions &opts)
 {
-    std::vector<WorkPtr> works;
     for (auto &tensor : tensors) /* before the first begins */
         check_tensor("all_reduce_coalesced", tensor);
-    for (auto &tensor : tensors) {
-        Tensors one{tensor};
-        works.push_back(allreduce(one, opts));
-    }
-    return several(c10d::OpType::ALLREDUCE_COALESCED, std::move(works));
+    return several(c10d::OpType::ALLREDUCE_COALESCED, &group_->operations.all_reduce, tensors,
+                   tensors.size(), [&](size_t i) {
+                       Tensors one{tensors[i]};
+                       return allreduce(one, opts);
+                   });
 }
 
 WorkPtr Backend::allreduce_sparse(Tensors &, const c10d::AllreduceOptions &)
@@ -161,7 +195,7 @@ WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
     auto made = work(operation, {tensor}, opts.timeout, {tensor});
     note(made, tensor);
     at::Tensor data = writable(made, tensor, opts.rootRank == getRank());
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_broadcast(group_->handle, data.data_ptr(), data.nbytes(),
                                static_cast<uint32_t>(opts.rootRank), how, request);
     });
@@ -196,13 +230,13 @@ WorkPtr Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
         even = even && one.numel() == input.numel();
         elems += one.numel();
     }
-    bool direct = follow(parts);
-    at::Tensor flat = direct ? parts[0] : memory_like(input, elems);
+    auto *direct = follow(parts);
+    at::Tensor flat = direct != nullptr ? *direct : memory_like(input, elems);
     made->keep.push_back(data);
     made->keep.push_back(flat);
-    if (!direct)
+    if (direct == nullptr)
         made->finish_copies = [flat, parts]() mutable { part(flat, parts); };
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         if (even)
             return wring_allgather(group_->handle, data.data_ptr(), flat.data_ptr(),
                                    input.numel() * kind.bytes, kind.dtype, how, request);
@@ -227,7 +261,7 @@ WorkPtr Backend::_allgather_base(at::Tensor &output, at::Tensor &input,
     at::Tensor in = input.detach().contiguous(), out = writable(made, output, false);
     auto kind = moved_as(input);
     made->keep.push_back(in);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_allgather(group_->handle, in.data_ptr(), out.data_ptr(),
                                in.numel() * kind.bytes, kind.dtype, how, request);
     });
@@ -244,15 +278,14 @@ WorkPtr Backend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inp
         if (list.size() != inputs.size())
             fail("all_gather_coalesced: each rank's list needs one tensor for each of the " +
                  std::to_string(inputs.size()) + " inputs");
-    std::vector<WorkPtr> works;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        std::vector<Tensors> one(1);
-        for (auto &list : outputs)
-            one[0].push_back(list[i]);
-        Tensors input{inputs[i]};
-        works.push_back(allgather(one, input, opts));
-    }
-    return several(c10d::OpType::ALLGATHER_COALESCED, std::move(works));
+    return several(c10d::OpType::ALLGATHER_COALESCED, &group_->operations.all_gather, inputs,
+                   inputs.size(), [&](size_t i) {
+                       std::vector<Tensors> one(1);
+                       for (auto &list : outputs)
+                           one[0].push_back(list[i]);
+                       Tensors input{inputs[i]};
+                       return allgather(one, input, opts);
+                   });
 }
 
 WorkPtr Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -260,10 +293,9 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inpu
 {
     if (outputs.size() != inputs.size())
         fail("all_gather_into_tensor_coalesced: needs as many outputs as inputs");
-    std::vector<WorkPtr> works;
-    for (size_t i = 0; i < inputs.size(); i++)
-        works.push_back(_allgather_base(outputs[i], inputs[i], opts));
-    return several(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, std::move(works));
+    return several(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+                   &group_->operations.all_gather_base, inputs, inputs.size(),
+                   [&](size_t i) { return _allgather_base(outputs[i], inputs[i], opts); });
 }
 
 /* ---- one rank, or each, ends with a part ---------------------------------------------------- */
@@ -282,7 +314,7 @@ WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     at::NoGradGuard no_grad;
     at::Tensor data = root ? writable(made, tensor, true) : tensor.detach().contiguous();
     made->keep.push_back(data);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_reduce(group_->handle, data.data_ptr(), root ? data.data_ptr() : nullptr,
                             data.numel(), dtype, reduction.op,
                             static_cast<uint32_t>(opts.rootRank), how, request);
@@ -313,12 +345,12 @@ WorkPtr Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     auto made = work(operation, {output}, opts.timeout, parts);
     note(made, output);
     made->factor = reduction.factor;
-    at::Tensor flat = follow(parts) ? parts[0] : join(output, parts);
+    at::Tensor flat = joined(output, parts);
     at::Tensor out = writable(made, output, false);
     made->keep.push_back(flat);
     for (auto &one : parts)
         made->lengths.push_back(one.numel());
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         if (even)
             return wring_reduce_scatter(group_->handle, flat.data_ptr(), out.data_ptr(),
                                         out.numel(), dtype, reduction.op, how, request);
@@ -345,7 +377,7 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     at::NoGradGuard no_grad;
     at::Tensor in = input.detach().contiguous(), out = writable(made, output, false);
     made->keep.push_back(in);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_reduce_scatter(group_->handle, in.data_ptr(), out.data_ptr(), out.numel(),
                                     dtype, reduction.op, how, request);
     });
@@ -356,10 +388,9 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inpu
 {
     if (outputs.size() != inputs.size())
         fail("reduce_scatter_tensor_coalesced: needs as many outputs as inputs");
-    std::vector<WorkPtr> works;
-    for (size_t i = 0; i < inputs.size(); i++)
-        works.push_back(_reduce_scatter_base(outputs[i], inputs[i], opts));
-    return several(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(works));
+    return several(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                   &group_->operations.reduce_scatter_base, inputs, inputs.size(),
+                   [&](size_t i) { return _reduce_scatter_base(outputs[i], inputs[i], opts); });
 }
 
 WorkPtr Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
@@ -389,13 +420,13 @@ WorkPtr Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     auto kind = moved_as(input);
     made->keep.push_back(data);
     if (root) {
-        bool direct = follow(parts);
-        flat = direct ? parts[0] : memory_like(input, input.numel() * group_->size);
+        auto *direct = follow(parts);
+        flat = direct != nullptr ? *direct : memory_like(input, input.numel() * group_->size);
         made->keep.push_back(flat);
-        if (!direct)
+        if (direct == nullptr)
             made->finish_copies = [flat, parts]() mutable { part(flat, parts); };
     }
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_gather(group_->handle, data.data_ptr(), root ? flat.data_ptr() : nullptr,
                             data.numel() * kind.bytes, kind.dtype,
                             static_cast<uint32_t>(opts.rootRank), how, request);
@@ -423,7 +454,7 @@ WorkPtr Backend::gather_single(at::Tensor &output, at::Tensor &input,
     at::Tensor flat = root ? writable(made, output, false) : at::Tensor();
     auto kind = moved_as(input);
     made->keep.push_back(data);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_gather(group_->handle, data.data_ptr(), root ? flat.data_ptr() : nullptr,
                             data.numel() * kind.bytes, kind.dtype,
                             static_cast<uint32_t>(opts.rootRank), how, request);
@@ -455,11 +486,11 @@ WorkPtr Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     at::NoGradGuard no_grad;
     at::Tensor flat, out = writable(made, output, false);
     if (root) {
-        flat = follow(parts) ? parts[0] : join(output, parts);
+        flat = joined(output, parts);
         made->keep.push_back(flat);
     }
     auto kind = moved_as(output);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_scatter(group_->handle, root ? flat.data_ptr() : nullptr, out.data_ptr(),
                              out.numel() * kind.bytes, kind.dtype,
                              static_cast<uint32_t>(opts.rootRank), how, request);
@@ -493,14 +524,14 @@ WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAl
         elems += outputs[i].numel();
     }
     at::NoGradGuard no_grad;
-    bool direct = follow(outputs);
-    at::Tensor in = follow(inputs) ? inputs[0] : join(inputs[0], inputs);
-    at::Tensor out = direct ? outputs[0] : memory_like(outputs[0], elems);
+    auto *direct = follow(outputs);
+    at::Tensor in = joined(inputs[0], inputs);
+    at::Tensor out = direct != nullptr ? *direct : memory_like(outputs[0], elems);
     made->keep.push_back(in);
     made->keep.push_back(out);
-    if (!direct)
+    if (direct == nullptr)
         made->finish_copies = [out, outputs]() mutable { part(out, outputs); };
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_alltoallv(group_->handle, in.data_ptr(), made->lengths.data(),
                                out.data_ptr(), made->others.data(), kind.dtype, how, request);
     });
@@ -561,7 +592,7 @@ WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input,
     at::NoGradGuard no_grad;
     at::Tensor in = input.detach().contiguous(), out = writable(made, output, false);
     made->keep.push_back(in);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         if (even)
             return wring_alltoall(group_->handle, in.data_ptr(), out.data_ptr(),
                                   made->lengths[0], kind.dtype, how, request);
@@ -573,7 +604,7 @@ WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input,
 WorkPtr Backend::barrier(const c10d::BarrierOptions &opts)
 {
     auto made = work(group_->operations.barrier, {}, opts.timeout, {});
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, opts, [&](wring_call *how, wring_request **request) {
         return wring_barrier(group_->handle, how, request);
     });
 }
@@ -595,7 +626,7 @@ WorkPtr Backend::message(const Operation &operation, Tensors &tensors, int peer,
     made->keep.push_back(data);
     uint64_t name = static_cast<uint32_t>(tag);
     uint32_t member = any ? WRING_ANY_SOURCE : static_cast<uint32_t>(peer);
-    return start(made, [&](wring_call *how, wring_request **request) {
+    return start(made, NoOptions(), [&](wring_call *how, wring_request **request) {
         return sends ? wring_send(group_->handle, data.data_ptr(), data.nbytes(), member, name, how,
                                   request)
                      : wring_recv(group_->handle, data.data_ptr(), data.nbytes(), member, name, how,
@@ -649,8 +680,8 @@ void Backend::answer_barrier(uint64_t tag, Clock::time_point deadline)
 {
     if (exchange_byte(true, 0, tag, deadline) && exchange_byte(false, 0, tag, deadline))
         return;
-    fail("rank " + std::to_string(getRank()) + " has reached monitoredBarrier, and rank 0 did not "
-         "answer: it was lost, or failed because of another rank: its message names that one");
+    fail("Rank " + std::to_string(getRank()) + " successfully reached monitoredBarrier, but received "
+         "errors while waiting for send/recv from rank 0: what that one says names the rank at fault");
 }
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all)
@@ -664,6 +695,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all)
         answer_barrier(tag, deadline);
         return;
     }
+    if (timeout.count() <= 0)
+        fail("Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) +
+             " ms: give it a longer timeout");
     std::string missing;
     int n = 0;
     for (int rank = 1; rank < group_->size && (n == 0 || wait_all); rank++) {
@@ -672,11 +706,11 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all)
         missing += (n++ > 0 ? ", " : "") + std::to_string(rank);
     }
     if (n > 0)
-        fail(std::string(n > 1 ? "ranks " : "rank ") + missing +
+        fail(std::string(n > 1 ? "Ranks " : "Rank ") + missing +
              " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms");
     for (int rank = 1; rank < group_->size; rank++)
         if (!exchange_byte(true, rank, tag, deadline))
-            fail("rank " + std::to_string(rank) + " failed to pass monitoredBarrier in " +
+            fail("Rank " + std::to_string(rank) + " failed to pass monitoredBarrier in " +
                  std::to_string(timeout.count()) + " ms");
 }
 
@@ -693,7 +727,8 @@ WorkPtr Backend::endCoalescing()
     coalescing_ = false;
     std::vector<WorkPtr> works;
     works.swap(coalesced_);
-    return several(c10d::OpType::COALESCED, std::move(works));
+    return several(c10d::OpType::COALESCED, nullptr, {}, works.size(),
+                   [&](size_t i) { return works[i]; });
 }
 
 /** Tells apart groups of the same ranks that are made at the same time. */
@@ -763,7 +798,7 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
                     if (inside.may)
                         wring_buffer_free(session->handle(), memory);
                 }
-                session->leave();
+                session->leave(false);
             });
         },
         options);
@@ -799,6 +834,22 @@ static uintptr_t group_pointer(const c10::intrusive_ptr<c10d::Backend> &backend)
     return ours != nullptr ? reinterpret_cast<uintptr_t>(ours->handle()) : 0;
 }
 
+/** A function of Python's, for as long as the process lives. */
+static std::function<void(uintptr_t)> hook(pybind11::function function)
+{
+    auto *kept = new pybind11::function(std::move(function));
+    return [kept](uintptr_t handle) {
+        if (!Py_IsInitialized())
+            return;
+        pybind11::gil_scoped_acquire gil;
+        try {
+            (*kept)(handle);
+        } catch (pybind11::error_already_set &error) {
+            error.discard_as_unraisable("wring");
+        }
+    };
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
 {
     pybind11::class_<Session, std::shared_ptr<Session>>(module, "Session")
@@ -809,6 +860,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.def("make_backend", &make_backend,
                pybind11::call_guard<pybind11::gil_scoped_release>());
     module.def("group_pointer", &group_pointer);
+    module.def("set_hooks", [](pybind11::function farewell, pybind11::function closes) {
+        Session::farewell = hook(std::move(farewell));
+        Session::closes = hook(std::move(closes));
+    });
     module.def(
         "drain",
         [](int64_t ms) { return Completer::own().drain(Milliseconds(ms)); },

@@ -80,8 +80,11 @@ class Backend : public c10d::Backend {
   private:
     c10::intrusive_ptr<Work> work(const Operation &operation, Tensors outputs,
                                   Milliseconds timeout, Tensors inputs);
-    WorkPtr several(c10d::OpType type, std::vector<WorkPtr> works);
-    template <class Issue> WorkPtr start(const c10::intrusive_ptr<Work> &work, Issue issue);
+    template <class Post>
+    WorkPtr several(c10d::OpType type, const Operation *operation, const Tensors &inputs,
+                    size_t n, Post post);
+    template <class Call, class Issue>
+    WorkPtr start(const c10::intrusive_ptr<Work> &work, const Call &opts, Issue issue);
     WorkPtr message(const Operation &operation, Tensors &tensors, int peer, int tag);
     bool exchange_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline);
     void answer_barrier(uint64_t tag, Clock::time_point deadline);
@@ -89,6 +92,7 @@ class Backend : public c10d::Backend {
     const std::shared_ptr<Group> group_;
     const std::string group_name_;
     bool coalescing_ = false;
+    bool part_ = false; /* what is posted is one of several, which are profiled as one */
     std::vector<WorkPtr> coalesced_;
     uint64_t barriers_ = 0;
 };

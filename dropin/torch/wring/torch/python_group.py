@@ -30,6 +30,24 @@ _OPS = {"SUM": Op.SUM, "AVG": Op.AVG, "PRODUCT": Op.PROD, "MIN": Op.MIN, "MAX": 
 _OF_TRUTH = {Op.SUM: Op.LOR, Op.PROD: Op.LAND}
 
 
+class _Nothing:
+    """In the place of a profiler's record, where nobody profiles."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        return None
+
+
+_NOTHING = _Nothing()
+record_function = torch.autograd.profiler.record_function
+
+
+def _is_profiled():
+    return torch.autograd.profiler._is_profiler_enabled
+
+
 def fail(text):
     raise dist.DistBackendError(f"wring: {text}")
 
@@ -94,7 +112,7 @@ class PythonWork(dist.Work):
         self._lock = threading.Lock()  # of whoever waits for the request
         self._future_lock = threading.Lock()
         self._request = self._error = self._future = None
-        self._done = self._late = self._gave_up = False
+        self._done = self._late = self._gave_up = self._blocks = False
         self._source = -1
         self._bytes = None  # of a receive
 
@@ -145,7 +163,10 @@ class PythonWork(dist.Work):
 
     def _give_up(self, late):
         self._late, self._gave_up = late, not late
-        status = self._group._lib.wring_request_cancel(self._request)
+        if self._blocks:
+            status = self._group._lib.wring_group_abort(self._group.wring_group)
+        else:
+            status = self._group._lib.wring_request_cancel(self._request)
         if status == Status.BUSY:
             self._group._session.kept.append((self._outputs, self._keep))
 
@@ -160,6 +181,8 @@ class PythonWork(dist.Work):
             return True
         if time.monotonic() >= self._deadline and not self._late:
             self._give_up(late=True)
+        if self._blocks:  # its own thread says how it ends
+            return False
         if ns == 0:
             status = group._lib.wring_request_test(self._request, byref(result))
         else:
@@ -456,6 +479,7 @@ class PythonGroup(dist.ProcessGroup):
             self._lib.wring_group_destroy(self.wring_group)
         self._session.groups -= 1
         if self._session.groups == 0:
+            self._session.say_goodbye()
             self._session.close()
 
     # ---- operations
@@ -465,29 +489,44 @@ class PythonGroup(dist.ProcessGroup):
         for work in list(self._under_way):
             work.is_completed()
 
-    def _start(self, title, function, arguments, outputs, keep, timeout=None, finish=None, what="",
+    def _start(self, title, function, arguments, outputs, keep, opts=None, finish=None, what="",
                received=None, factor=0.0, message=False):
         if self._shut or not self._session.alive:
             fail(f"{title}: the process group was destroyed: make another one")
         if not message:
             self._sequence += 1
-        seconds = self._timeout
+        timeout, seconds = getattr(opts, "timeout", None), self._timeout
         if isinstance(timeout, timedelta) and timeout >= timedelta(0):
             seconds = timeout.total_seconds()
         work = PythonWork(self, title, self._sequence, outputs, keep, seconds, finish, what)
         work._bytes = received
         how = byref(abi.WringCall(factor=factor)) if factor else None
-        request = c_void_p()
-        with torch.autograd.profiler.record_function(f"{self._name}:{title}") if \
-                torch.autograd.profiler._is_profiler_enabled else _NOTHING:
-            status = getattr(self._lib, function)(self.wring_group, *arguments, how, byref(request))
+        call = getattr(self._lib, function)
+        # which the caller waits for in any case, and what ends at once, needs no request
+        at_once = self._coalesced is None and not message and (
+            self._size == 1 or not getattr(opts, "asyncOp", True))
+        with record_function(f"{self._name}:{title}") if _is_profiled() else _NOTHING:
+            if at_once:
+                return self._run(work, call, (*arguments, how))
+            request = c_void_p()
+            status = call(self.wring_group, *arguments, how, byref(request))
         if status != Status.OK:
-            result = abi.WringResult(rank=-1)
-            fail(work._describe(status, result))
+            fail(work._describe(status, abi.WringResult(rank=-1)))
         work._request = request
         self._under_way[work] = None
         if self._coalesced is not None:
             self._coalesced.append(work)
+        return work
+
+    def _run(self, work, call, arguments):
+        """Do it here and now."""
+        work._blocks = True
+        self._under_way[work] = None
+        status = call(self.wring_group, *arguments, None)
+        with work._lock:
+            work._end(status, abi.WringResult(rank=-1))
+        if work._error is not None:
+            raise work._error
         return work
 
     @staticmethod
@@ -519,7 +558,7 @@ class PythonGroup(dist.ProcessGroup):
         address = _address(data)
         return self._start("all_reduce", "wring_allreduce",
                            (address, address, data.numel(), _DTYPES[tensor.dtype], op), tensors, data,
-                           opts.timeout if opts else None, finish, self._what(tensor), factor=factor)
+                           opts, finish, self._what(tensor), factor=factor)
 
     def allreduce_coalesced(self, tensors, opts=None):
         return PythonWorks([self.allreduce([tensor], opts) for tensor in tensors])
@@ -529,7 +568,7 @@ class PythonGroup(dist.ProcessGroup):
         data, finish = self._writable(tensor, opts.rootRank == self._rank)
         return self._start("broadcast", "wring_broadcast",
                            (_address(data), data.numel() * data.element_size(), opts.rootRank),
-                           tensors, data, opts.timeout, finish, self._what(tensor))
+                           tensors, data, opts, finish, self._what(tensor))
 
     def reduce(self, tensors, opts):
         tensor = _single("reduce", tensors)
@@ -538,7 +577,7 @@ class PythonGroup(dist.ProcessGroup):
         data, finish = self._writable(tensor, True) if root else (tensor.contiguous(), None)
         return self._start("reduce", "wring_reduce",
                            (_address(data), _address(data) if root else None, data.numel(),
-                            _DTYPES[tensor.dtype], op, opts.rootRank), tensors, data, opts.timeout,
+                            _DTYPES[tensor.dtype], op, opts.rootRank), tensors, data, opts,
                            finish, self._what(tensor), factor=factor)
 
     def allgather(self, outputs, inputs, opts=None):
@@ -552,7 +591,7 @@ class PythonGroup(dist.ProcessGroup):
         length = tensor.numel() * scale if even else _lengths([part.numel() * scale for part in parts])
         return self._start("all_gather", "wring_allgather" if even else "wring_allgatherv",
                            (_address(tensor), _address(flat), length, dtype), parts,
-                           (tensor, flat, length), opts.timeout if opts else None, finish,
+                           (tensor, flat, length), opts, finish,
                            self._what(tensor))
 
     def _check_parts(self, operation, tensor, parts):
@@ -575,7 +614,7 @@ class PythonGroup(dist.ProcessGroup):
         data, finish = self._writable(output.detach(), False)
         return self._start("_all_gather_base", "wring_allgather",
                            (_address(tensor), _address(data), tensor.numel() * scale, dtype), [output],
-                           (tensor, data), opts.timeout if opts else None, finish,
+                           (tensor, data), opts, finish,
                            self._what(tensor))
 
     _allgather_base = all_gather_single
@@ -603,7 +642,7 @@ class PythonGroup(dist.ProcessGroup):
         return self._start("reduce_scatter",
                            "wring_reduce_scatter" if even else "wring_reduce_scatterv",
                            (_address(flat), _address(data), length, _DTYPES[output.dtype], op),
-                           outputs, (flat, data, length), opts.timeout, finish, self._what(output),
+                           outputs, (flat, data, length), opts, finish, self._what(output),
                            factor=factor)
 
     def reduce_scatter_single(self, output, tensor, opts):
@@ -616,7 +655,7 @@ class PythonGroup(dist.ProcessGroup):
         data, finish = self._writable(out, False)
         return self._start("_reduce_scatter_base", "wring_reduce_scatter",
                            (_address(tensor), _address(data), out.numel(), _DTYPES[out.dtype], op),
-                           [output], (tensor, data), opts.timeout, finish, self._what(out),
+                           [output], (tensor, data), opts, finish, self._what(out),
                            factor=factor)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -639,7 +678,7 @@ class PythonGroup(dist.ProcessGroup):
         dtype, scale = _moved_as(tensor)
         return self._start("gather", "wring_gather",
                            (_address(tensor), _address(flat), tensor.numel() * scale, dtype,
-                            opts.rootRank), parts, (tensor, flat), opts.timeout, finish,
+                            opts.rootRank), parts, (tensor, flat), opts, finish,
                            self._what(tensor))
 
     def scatter(self, outputs, inputs, opts):
@@ -655,7 +694,7 @@ class PythonGroup(dist.ProcessGroup):
         dtype, scale = _moved_as(output)
         return self._start("scatter", "wring_scatter",
                            (_address(flat), _address(data), output.numel() * scale, dtype,
-                            opts.rootRank), outputs, (flat, data), opts.timeout, finish,
+                            opts.rootRank), outputs, (flat, data), opts, finish,
                            self._what(output))
 
     def alltoall(self, outputs, inputs, opts=None):
@@ -670,7 +709,7 @@ class PythonGroup(dist.ProcessGroup):
                    _lengths([tensor.numel() * scale for tensor in outputs]))
         return self._start("all_to_all", "wring_alltoallv",
                            (_address(joined), lengths[0], _address(flat), lengths[1], dtype), outputs,
-                           (joined, flat, lengths), opts.timeout if opts else None, finish,
+                           (joined, flat, lengths), opts, finish,
                            self._what(joined))
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
@@ -688,13 +727,13 @@ class PythonGroup(dist.ProcessGroup):
         arguments = ((_address(tensor), _address(data), sent[0], dtype) if even else
                      (_address(tensor), lengths[0], _address(data), lengths[1], dtype))
         return self._start("all_to_all", "wring_alltoall" if even else "wring_alltoallv", arguments,
-                           [output], (tensor, data, lengths), opts.timeout if opts else None, finish,
+                           [output], (tensor, data, lengths), opts, finish,
                            self._what(tensor))
 
     all_to_all_single = alltoall_base
 
     def barrier(self, opts=None):
-        return self._start("barrier", "wring_barrier", (), [], None, opts.timeout if opts else None)
+        return self._start("barrier", "wring_barrier", (), [], None, opts)
 
     def send(self, tensors, to, tag):
         data = _single("send", tensors).contiguous()
@@ -746,9 +785,12 @@ class PythonGroup(dist.ProcessGroup):
         if self._rank != 0:
             if not (self._exchange_byte("wring_send", 0, tag, deadline) and
                     self._exchange_byte("wring_recv", 0, tag, deadline)):
-                fail(f"rank {self._rank} has reached monitoredBarrier, and rank 0 did not answer: it "
-                     "was lost, or failed because of another rank: its message names that one")
+                fail(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                     "while waiting for send/recv from rank 0: what that one says names the rank at "
+                     "fault")
             return
+        if seconds <= 0:
+            fail("Rank 0 timed out in monitoredBarrier after 0 ms: give it a longer timeout")
         missing = []
         for rank in range(1, self._size):
             if (not missing or wait_all_ranks) and \
@@ -758,7 +800,7 @@ class PythonGroup(dist.ProcessGroup):
             missing = [rank for rank in range(1, self._size)
                        if not self._exchange_byte("wring_send", rank, tag, deadline)]
         if missing:
-            fail(f"{'ranks' if len(missing) > 1 else 'rank'} {', '.join(map(str, missing))} failed to "
+            fail(f"{'Ranks' if len(missing) > 1 else 'Rank'} {', '.join(map(str, missing))} failed to "
                  f"pass monitoredBarrier in {round(seconds * 1000)} ms")
 
     # ---- coalescing
@@ -771,14 +813,3 @@ class PythonGroup(dist.ProcessGroup):
         return PythonWorks(works or [])
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
-
-
-class _Nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_exception):
-        return None
-
-
-_NOTHING = _Nothing()

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -54,6 +55,7 @@ class Session {
     {
         if (closing_.exchange(true))
             return;
+        closes(reinterpret_cast<uintptr_t>(handle_));
         auto patience = Clock::now() + 10 * std::chrono::nanoseconds(SLICE_NS);
         while (inside_.load() > 0) {
             if (Clock::now() > patience)
@@ -67,11 +69,21 @@ class Session {
 
     /** Groups that are made and shut down. */
     void join() { groups_++; }
-    void leave()
+    void leave(bool politely)
     {
-        if (--groups_ == 0)
-            close();
+        if (--groups_ > 0)
+            return;
+        if (politely && !closing() && failure().empty())
+            farewell(reinterpret_cast<uintptr_t>(handle_));
+        close();
     }
+
+    /** Waits a while until the other ranks leave, too: called before the last group's end. Else
+     *  what was sent last might find its receiver without a session. */
+    static inline std::function<void(uintptr_t)> farewell = [](uintptr_t) {};
+
+    /** Called before the session is closed, so that nobody uses it afterwards. */
+    static inline std::function<void(uintptr_t)> closes = [](uintptr_t) {};
 
     /** Memory that peers may still write to stays until the session is closed. */
     void keep(std::vector<at::Tensor> tensors)
@@ -162,12 +174,13 @@ class Group {
     {
         this->session->join();
     }
-    ~Group() { shut_down(); }
+    ~Group() { shut_down(false); }
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
 
-    /** It takes part no more; the session's last group closes that. */
-    void shut_down()
+    /** It takes part no more; the session's last group closes that.
+     *  @param politely  the program asked for it, in a thread that may wait */
+    void shut_down(bool politely)
     {
         if (shut.exchange(true))
             return;
@@ -176,7 +189,7 @@ class Group {
             if (inside.may && !is_world)
                 wring_group_destroy(handle);
         }
-        session->leave();
+        session->leave(politely);
     }
 
     void list(Work *work);

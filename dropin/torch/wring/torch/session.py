@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import secrets
+import sys
 import threading
 import warnings
 import weakref
@@ -22,6 +23,7 @@ from .. import __version__, abi, api
 from . import native, store_bootstrap
 
 HELLO_SECONDS = 60  # for ranks to come, at least: some compile first
+FAREWELL_SECONDS = 5  # for ranks to leave, where nothing has failed
 
 _lock = threading.RLock()
 _current = None  # the default group's session
@@ -36,14 +38,15 @@ class TorchSession:
     native   the module that was compiled; None: groups are made in Python
     """
 
-    def __init__(self, opened, module):
-        self.api, self.native = opened, module
+    def __init__(self, opened, module, meeting):
+        self.api, self.native, self.meeting = opened, module, meeting
         self.rank, self.size, self.handle = opened.rank, opened.size, opened.handle
         self.guard = None
         if module is not None:
             opened._owned = False
             api._open_sessions.discard(opened)
             self.guard = module.Session(self.handle)
+            module.set_hooks(_farewell, _forget)
         _open.add(self)
 
     @property
@@ -59,11 +62,34 @@ class TorchSession:
         self.api.close()
 
 
+    def say_goodbye(self):
+        """Wait a while for the other ranks to leave, too: before that they may want what was sent
+        to them last."""
+        if self.alive and self.api.error() is None:
+            self.meeting.leave(FAREWELL_SECONDS)
+
+
+def _farewell(handle):
+    for session in list(_open):
+        if session.handle == handle:
+            session.say_goodbye()
+
+
+def _forget(handle):
+    """The session is about to be closed by its last group: nobody may use it from here on."""
+    for session in list(_open):
+        if session.handle == handle:
+            session.api.close()
+
+
 @atexit.register
 def _close_all():
+    crashed = getattr(sys, "last_type", None) is not None  # then peers are to hear at once
     for session in list(_open):
         if session.native is not None:
             session.native.drain(2000)
+        if not crashed:
+            session.say_goodbye()
         session.close()
 
 
@@ -127,7 +153,7 @@ def _open_session(store, rank, size, seconds):
     _kept.append(bootstrap)
     key = None if own["own key"] else all_say[0]["key"]
     opened = api.Session(bootstrap=bootstrap, key=key)
-    return TorchSession(opened, _choose_class(all_say, module, rank))
+    return TorchSession(opened, _choose_class(all_say, module, rank), meeting)
 
 
 # ---- what torch calls ---------------------------------------------------------------------------
@@ -176,12 +202,14 @@ def _replace(backends, name):
     if name not in ("gloo", "mpi"):
         raise ValueError(f"WRING_TORCH_REPLACE={name}: wring stands in the place of gloo or mpi, "
                          "which work on the CPU")
-    plugin = backends._plugins.get(name.upper())
-    backends._plugins[name.upper()] = backends._BackendPlugin(functools.partial(create, name), True)
-    if plugin is None and name not in backends.backend_list:
-        backends.register_backend(name, functools.partial(create, name), extended_api=True,
-                                  devices=["cpu"])
-    backends.backend_capability[name] = ["cpu"]
+    plugin = getattr(backends, "_plugins", {}).get(name.upper())
+    if plugin is None and name == "gloo":
+        raise RuntimeError("WRING_TORCH_REPLACE=gloo: this version of torch makes groups of gloo in "
+                           "another way: install a newer one, or name the backend wring")
+    backends._plugins.pop(name.upper(), None)
+    # its type is no more that of the backend it replaces: torch takes memory of those for its own
+    backends.register_backend(name, functools.partial(create, name), extended_api=True,
+                              devices=["cpu"])
 
 
 # ---- what hooks ask ------------------------------------------------------------------------------

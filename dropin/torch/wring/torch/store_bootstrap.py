@@ -94,6 +94,15 @@ class StoreExchange:
             at += length
         return blobs
 
+    def leave(self, seconds):
+        """Say that this rank leaves, and wait so long for the others to say so."""
+        try:
+            self.store.set(f"{self.prefix}/left/{self.rank}", b"")
+            self._there([f"{self.prefix}/left/{rank}" for rank in range(self.size)],
+                        time.monotonic() + seconds, None)
+        except (RuntimeError, OSError):
+            pass  # the Store has gone: so has the rank that kept it
+
 
 # ---- addresses ----------------------------------------------------------------------------------
 

@@ -131,17 +131,23 @@ inline std::vector<int64_t> flat_shape(const at::Tensor &tensor, int64_t n)
     return {tensor.numel() * n};
 }
 
-/** Do tensors follow each other in memory, as views of one? */
-inline bool follow(const std::vector<at::Tensor> &tensors)
+/** The first of tensors that follow each other in memory, as views of one; NULL: they do not. */
+inline const at::Tensor *follow(const std::vector<at::Tensor> &tensors)
 {
+    const at::Tensor *first = nullptr;
     const char *next = nullptr;
     for (auto &tensor : tensors) {
+        if (!tensor.is_contiguous())
+            return nullptr;
+        if (tensor.numel() == 0)
+            continue;
         auto *data = static_cast<const char *>(tensor.data_ptr());
-        if (!tensor.is_contiguous() || (next != nullptr && data != next))
-            return false;
+        if (first != nullptr && data != next)
+            return nullptr;
+        first = first != nullptr ? first : &tensor;
         next = data + tensor.nbytes();
     }
-    return true;
+    return first != nullptr || tensors.empty() ? first : &tensors[0];
 }
 
 /** Memory of `elems` elements like those of a tensor. */
@@ -150,9 +156,11 @@ inline at::Tensor memory_like(const at::Tensor &tensor, int64_t elems)
     return at::empty({elems}, tensor.options().memory_format(c10::nullopt).requires_grad(false));
 }
 
-/** Tensors one after the other. */
-inline at::Tensor join(const at::Tensor &like, const std::vector<at::Tensor> &tensors)
+/** Tensors one after the other, copied unless they lie so. */
+inline at::Tensor joined(const at::Tensor &like, const std::vector<at::Tensor> &tensors)
 {
+    if (auto *first = follow(tensors))
+        return *first;
     int64_t elems = 0;
     for (auto &tensor : tensors)
         elems += tensor.numel();

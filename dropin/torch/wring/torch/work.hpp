@@ -22,9 +22,10 @@ namespace wring_torch {
 class Work : public c10d::Work {
   public:
     Work(std::shared_ptr<Group> group, const Operation &operation, uint64_t sequence,
-         std::vector<at::Tensor> outputs, Milliseconds timeout,
+         std::vector<at::Tensor> outputs, Milliseconds timeout, bool profiled,
          const std::optional<std::vector<at::Tensor>> &inputs)
-        : c10d::Work(group->rank, operation.type, operation.title.c_str(), inputs),
+        : c10d::Work(group->rank, operation.type,
+                     profiled ? operation.title.c_str() : nullptr, inputs),
           group_(std::move(group)), operation_(operation), sequence_(sequence),
           outputs_(std::move(outputs)), timeout_(timeout)
     {
@@ -59,8 +60,6 @@ class Work : public c10d::Work {
             throw;
         }
         if (status == WRING_OK) {
-            if (group_->size == 1) /* it ends without anybody else: at once */
-                look();
             return;
         }
         group_->unlist(this);
@@ -72,10 +71,47 @@ class Work : public c10d::Work {
         fail(text);
     }
 
+    /** Do it here and now. The thread may wait, and holds no lock of Python's.
+     *  @param issue  as for post() */
+    template <class Issue> void run(Issue issue)
+    {
+        wring_call how = WRING_CALL_INIT;
+        how.factor = factor;
+        begun_ = Clock::now();
+        owner_ = Owner::waiter;
+        blocks_ = true;
+        group_->list(this);
+        result_.status = WRING_ERR_CLOSED;
+        result_.rank = -1;
+        try {
+            Inside inside(*group_->session);
+            if (inside.may && !group_->shut)
+                result_.status = issue(&how, nullptr);
+        } catch (...) {
+            group_->unlist(this);
+            throw;
+        }
+        ended_ = true;
+        complete(true);
+        if (exception_)
+            std::rethrow_exception(exception_);
+    }
+
     /** Its timeout has passed, and no thread waits for it: end it. */
     void expire()
     {
         std::unique_lock<std::mutex> lock(mutex_);
+        if (!ended_ && blocks_ && !cancelled_) { /* its thread is inside the call, which that ends */
+            cancelled_ = true;
+            late_ = gave_up_ == nullptr;
+            lock.unlock();
+            Inside inside(*group_->session);
+            if (inside.may && wring_group_abort(group_->handle) == WRING_ERR_BUSY) {
+                group_->session->keep(keep);
+                group_->session->keep(outputs_);
+            }
+            return;
+        }
         if (ended_ || owner_ != Owner::nobody)
             return;
         owner_ = Owner::waiter;
@@ -428,15 +464,21 @@ class Work : public c10d::Work {
     bool cancelled_ = false, late_ = false;
     std::atomic<const char *> gave_up_{nullptr};
     int source_ = -1;
+    bool blocks_ = false;
 };
 
 /** Several operations that are waited for together. */
 class Works : public c10d::Work {
   public:
-    Works(int rank, c10d::OpType type, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
-        : c10d::Work(rank, type), parts_(std::move(parts))
+    /** @param title  for profilers; NULL: its parts have their own */
+    Works(int rank, c10d::OpType type, const char *title,
+          const std::optional<std::vector<at::Tensor>> &inputs)
+        : c10d::Work(rank, type, title, inputs)
     {
     }
+
+    /** Only before anybody else knows of it. */
+    void add(c10::intrusive_ptr<c10d::Work> part) { parts_.push_back(std::move(part)); }
 
     bool wait(Milliseconds timeout = kNoTimeout) override
     {
@@ -448,6 +490,7 @@ class Works : public c10d::Work {
                 first = first ? first : std::current_exception();
             }
         }
+        isCompleted();
         if (first)
             std::rethrow_exception(first);
         return true;
@@ -458,6 +501,8 @@ class Works : public c10d::Work {
         for (auto &part : parts_)
             if (!part->isCompleted())
                 return false;
+        if (!profiled_.exchange(true)) /* this is seen by whoever asks first */
+            finish(exception());
         return true;
     }
 
@@ -516,7 +561,8 @@ class Works : public c10d::Work {
     }
 
   private:
-    const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+    std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+    std::atomic<bool> profiled_{false};
 };
 
 /* ---- the group's list ---- */

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process group of wring does, case by case; each rank checks its own part.
+
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 group_program.py CASE
+"""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+from datetime import timedelta
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "dropin" / "torch"))
+
+import torch
+import torch.distributed as dist
+
+from wring.torch import session
+
+LONG = timedelta(seconds=120)
+
+
+def rank():
+    return dist.get_rank()
+
+
+def size():
+    return dist.get_world_size()
+
+
+@contextlib.contextmanager
+def raises(pattern):
+    """The block raises an error of wring's whose text fits."""
+    try:
+        yield
+    except (dist.DistBackendError, RuntimeError) as error:
+        if not re.search(pattern, str(error)):
+            raise AssertionError(f"'{error}' does not say '{pattern}'") from error
+        return
+    raise AssertionError(f"nothing was raised: '{pattern}' was to be said")
+
+
+def same(got, want):
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16,
+         torch.int32, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.complex128]
+
+
+def sample(dtype, of_rank, elems=7):
+    """Small numbers, so that results are exact."""
+    numbers = torch.arange(1, elems + 1) + 2 * of_rank
+    if dtype == torch.bool:
+        return (numbers + of_rank) % 3 > 0
+    if dtype.is_complex:
+        return torch.complex(numbers.double(), numbers.double() - 3).to(dtype)
+    return (numbers % 5 + 1).to(dtype)
+
+
+def fold(values, op, dtype):
+    """The reduction, or None where there is none of that type."""
+    stacked = torch.stack(values)
+    floats, whole = dtype.is_floating_point, not dtype.is_floating_point and not dtype.is_complex
+    if op == dist.ReduceOp.SUM:
+        return stacked.any(0) if dtype == torch.bool else stacked.sum(0).to(dtype)
+    if op == dist.ReduceOp.PRODUCT:
+        return stacked.all(0) if dtype == torch.bool else stacked.prod(0).to(dtype)
+    if op == dist.ReduceOp.AVG and (floats or dtype.is_complex):
+        return stacked.sum(0).div(len(values)).to(dtype)
+    if op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX) and not dtype.is_complex:
+        return (stacked.amin(0) if op == dist.ReduceOp.MIN else stacked.amax(0)).to(dtype)
+    bitwise = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
+               dist.ReduceOp.BXOR: torch.bitwise_xor}
+    if op in bitwise and whole:
+        result = values[0]
+        for value in values[1:]:
+            result = bitwise[op](result, value)
+        return result
+    return None
+
+
+def reductions():
+    ops = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.AVG, dist.ReduceOp.MIN,
+           dist.ReduceOp.MAX, dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
+    group, checked = dist.group.WORLD, 0
+    for dtype in TYPES:
+        for op in ops:
+            want = fold([sample(dtype, one) for one in range(size())], op, dtype)
+            if want is None:
+                continue
+            tensor, opts = sample(dtype, rank()), dist.AllreduceOptions()
+            opts.reduceOp = op
+            group.allreduce([tensor], opts).wait()
+            same(tensor, want)
+            checked += 1
+    assert checked > 60, checked
+    tensor = torch.ones(3) * (rank() + 1)
+    dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
+    same(tensor, torch.full((3,), sum(range(1, size() + 1)) / 2))
+    with raises("no BAND of"):
+        dist.all_reduce(torch.ones(3), op=dist.ReduceOp.BAND)
+
+
+def shapes():
+    """Memory that is not contiguous, and lengths that differ."""
+    n, me = size(), rank()
+    wide = torch.zeros(4, 6)
+    view = wide[:, ::2]
+    view.copy_(torch.arange(12.).view(4, 3) + me)
+    dist.all_reduce(view)
+    want = torch.arange(12.).view(4, 3) * n + sum(range(n))
+    same(view, want)
+    same(wide[:, 1::2], torch.zeros(4, 3))
+
+    dist.broadcast(view, src=n - 1)
+    same(view, want)
+    dist.reduce(view, dst=0)
+    same(view, want * n if me == 0 else want)
+
+    parts = [torch.zeros(one + 1, 4)[:, 1:3] for one in range(n)]
+    dist.all_gather(parts, torch.full((me + 1, 2), float(me)))
+    for one, part in enumerate(parts):
+        same(part, torch.full((one + 1, 2), float(one)))
+    flat = torch.zeros(n * 3, 2).t()
+    dist.all_gather_into_tensor(flat, torch.full((2, 3), float(me)))
+    same(flat.reshape(-1), torch.arange(float(n)).repeat_interleave(6))
+
+    out = torch.zeros(me + 1, 2)
+    dist.reduce_scatter(out, [torch.full((one + 1, 2), float(one + me)) for one in range(n)])
+    same(out, torch.full((me + 1, 2), float(me * n + sum(range(n)))))
+    out = torch.zeros(2, 2).t()
+    dist.reduce_scatter_tensor(out, torch.arange(4. * n).t() + me)
+    same(out.reshape(-1), (torch.arange(4.) + 4 * me) * n + sum(range(n)))
+
+    gathered = [torch.zeros(2, 4)[:, ::2] for _ in range(n)] if me == 1 else None
+    dist.gather(torch.full((2, 2), float(me)), gathered, dst=1)
+    if me == 1:
+        same(torch.stack(gathered)[:, 0, 0], torch.arange(float(n)))
+    mine = torch.zeros(2, 4)[:, ::2]
+    dist.scatter(mine, [torch.full((2, 2), float(one)) for one in range(n)] if me == 0 else None)
+    same(mine, torch.full((2, 2), float(me)))
+
+
+def all_to_all():
+    n, me = size(), rank()
+    out = torch.zeros(n, 2)
+    dist.all_to_all_single(out, torch.arange(2. * n).view(n, 2) + 100 * me)
+    same(out[:, 0], torch.arange(float(n)) * 100 + 2 * me)
+    sent = [one + me for one in range(n)]  # to each rank another length, to some none
+    got = [me + one for one in range(n)]
+    out = torch.zeros(sum(got))
+    dist.all_to_all_single(out, torch.full((sum(sent),), float(me)), got, sent)
+    same(out, torch.repeat_interleave(torch.arange(float(n)), torch.tensor(got)))
+    outs = [torch.zeros(length, 2) for length in got]
+    dist.all_to_all(outs, [torch.full((length, 2), float(me)) for length in sent])
+    for one, part in enumerate(outs):
+        same(part, torch.full((got[one], 2), float(one)))
+    with raises("split sizes"):
+        dist.all_to_all_single(torch.zeros(n + 1), torch.zeros(n + 1))
+
+
+def odd_types():
+    """Types that wring only moves."""
+    n, me = size(), rank()
+    for dtype in (torch.float8_e4m3fn, torch.uint16, torch.uint64):
+        tensor = torch.full((4,), float(me + 1)).to(dtype)
+        out = torch.zeros(4 * n).to(dtype)
+        dist.all_gather_into_tensor(out, tensor)
+        same(out.float()[::4], torch.arange(1., n + 1))
+        dist.broadcast(tensor, src=1)
+        same(tensor.float(), torch.full((4,), 2.0))
+    with raises("no SUM of"):
+        dist.all_reduce(torch.zeros(4).to(torch.float8_e4m3fn))
+    empty = torch.zeros(0)
+    dist.all_reduce(empty)
+    dist.all_gather_into_tensor(torch.zeros(0), empty)
+
+
+# ---- messages -----------------------------------------------------------------------------------
+
+def messages():
+    n, me = size(), rank()
+    right, left = (me + 1) % n, (me - 1) % n
+    big = torch.full((300000,), float(me))
+    sends = [dist.isend(big, right, tag=5), dist.isend(torch.full((3,), 10. + me), right, tag=6)]
+    small, large = torch.zeros(3), torch.zeros(300000)
+    dist.recv(small, left, tag=6)
+    dist.recv(large, left, tag=5)
+    same(small, torch.full((3,), 10. + left))
+    same(large, torch.full((300000,), float(left)))
+    for work in sends:
+        work.wait()
+    if me == 0:
+        got = []
+        for _ in range(n - 1):
+            tensor = torch.zeros(2)
+            got.append((dist.recv(tensor), tensor[0].item()))
+        assert sorted(got) == [(one, float(one)) for one in range(1, n)], got
+    else:
+        dist.send(torch.full((2,), float(me)), 0)
+    wide = torch.zeros(2, 4)
+    ops = [dist.P2POp(dist.isend, torch.full((2, 2), float(me)), right),
+           dist.P2POp(dist.irecv, wide[:, ::2], left)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    same(wide[:, ::2], torch.full((2, 2), float(left)))
+    dist.barrier()
+    if me == 0:
+        dist.send(torch.zeros(8), 1, tag=9)
+    elif me == 1:
+        with raises(r"rank 0 has sent 32 bytes.*has 16: both need the same shape"):
+            dist.recv(torch.zeros(4), 0, tag=9)
+    dist.barrier()
+
+
+def leaving():
+    """Who sends and leaves is no lost rank to whom has yet to receive."""
+    if rank() == 0:
+        dist.send(torch.ones(4), 1)
+    elif rank() == 1:
+        time.sleep(0.5)
+        tensor = torch.zeros(4)
+        dist.recv(tensor, 0)
+        same(tensor, torch.ones(4))
+
+
+# ---- works --------------------------------------------------------------------------------------
+
+def futures():
+    """Callbacks may make further calls and wait for them."""
+    n = size()
+
+    def again(future):
+        tensor = future.value()[0]
+        inner = dist.all_reduce(tensor, async_op=True).get_future()
+        return inner.wait()[0] + 1
+
+    for _ in range(20):
+        tensors = [torch.full((1000,), float(i)) for i in range(4)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        chained = [work.get_future().then(again).then(lambda future: future.value() * 2)
+                   for work in works[:1]]
+        for work in works[1:]:
+            assert work.get_future().wait()[0].shape == (1000,)
+        same(chained[0].wait(), torch.full((1000,), 2.0))
+        for i, tensor in enumerate(tensors[1:]):
+            same(tensor, torch.full((1000,), (i + 1.) * n))
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    assert work.is_success() and work.exception() is None
+    work.wait()
+
+
+def forgotten():
+    """Works that nobody keeps still end."""
+    for i in range(200):
+        dist.all_reduce(torch.full((100,), float(i)), async_op=True)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((3,), float(size())))
+
+
+def coalesced():
+    n = size()
+    with dist._coalescing_manager(async_ops=True) as manager:
+        tensors = [torch.full((i + 1,), float(i)) for i in range(5)]
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    for i, tensor in enumerate(tensors):
+        same(tensor, torch.full((i + 1,), float(i * n)))
+    with dist._coalescing_manager():
+        outs = [torch.zeros(n * 2) for _ in range(3)]
+        for i, out in enumerate(outs):
+            dist.all_gather_into_tensor(out, torch.full((2,), float(rank() + i)))
+    for i, out in enumerate(outs):
+        same(out[::2], torch.arange(float(n)) + i)
+
+
+def hooks_of_torch():
+    """PowerSGD waits inside callbacks; two groups are used side by side."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    torch.manual_seed(3)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2,
+                                        min_compression_rate=1)
+    net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    for _ in range(6):
+        net(torch.randn(8, 64)).square().mean().backward()
+    gradient = net.module.weight.grad.clone()
+    dist.broadcast(gradient, src=0)
+    same(net.module.weight.grad, gradient)
+
+
+# ---- groups -------------------------------------------------------------------------------------
+
+def groups():
+    n, me = size(), rank()
+    pairs = [dist.new_group([one, (one + 1) % n]) for one in range(n)]
+    for one, group in enumerate(pairs):
+        if me not in (one, (one + 1) % n):
+            continue
+        tensor = torch.full((5,), float(me))
+        dist.all_reduce(tensor, group=group)
+        same(tensor, torch.full((5,), float(one + (one + 1) % n)))
+    backward = dist.new_group(list(reversed(range(n))))
+    got = [torch.zeros(1) for _ in range(n)]
+    dist.all_gather(got, torch.full((1,), float(me)), group=backward)
+    order = [float(dist.get_global_rank(backward, one)) for one in range(n)]
+    assert [tensor.item() for tensor in got] == order, (got, order)
+    dist.destroy_process_group(backward)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((1,), float(n)))
+
+
+def again():
+    for turn in range(3):
+        tensor = torch.full((4,), float(rank() + turn))
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((4,), float(sum(range(size())) + turn * size())))
+        dist.destroy_process_group()
+        dist.init_process_group("wring", timeout=LONG)
+
+
+# ---- failures -----------------------------------------------------------------------------------
+
+def refused():
+    with raises("sparse tensor: pass tensor.to_dense"):
+        dist.broadcast(torch.eye(3).to_sparse(), src=0)
+    with raises("quantized tensor: pass tensor.int_repr"):
+        dist.broadcast(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), src=0)
+    with raises("the output has 5 elements"):
+        dist.all_gather_into_tensor(torch.zeros(5), torch.zeros(3))
+    with raises("rank 7 is not in the group|Group rank 7|rank 7"):
+        dist.group.WORLD.broadcast([torch.zeros(3)], broadcast_to(7)).wait()
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((3,), float(size())))
+
+
+def broadcast_to(root):
+    opts = dist.BroadcastOptions()
+    opts.rootRank = root
+    return opts
+
+
+def mismatch():
+    with raises("(?s)all_reduce.*rank"):
+        for _ in range(3):
+            dist.all_reduce(torch.ones(4 + rank()))
+
+
+def late():
+    """A rank does not come: whoever waits says so, and the others hear of it."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if rank() != 1:
+        with raises("all_reduce.* on rank . has reached its timeout of 1000 ms|has aborted the group"):
+            dist.all_reduce(torch.ones(4), group=group)
+        with raises("all_reduce"):
+            dist.all_reduce(torch.ones(4), group=group)
+    else:
+        time.sleep(2)
+        with raises("all_reduce.*aborted|cancelled"):
+            dist.all_reduce(torch.ones(4), group=group)
+    tensor = torch.ones(1)  # the other groups go on
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((1,), float(size())))
+
+
+def late_unwaited():
+    """Nobody waits for it, and it ends all the same."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if rank() != 1:
+        work = dist.all_reduce(torch.ones(4), group=group, async_op=True)
+        end = time.monotonic() + 60
+        while not work.is_completed() and time.monotonic() < end:
+            time.sleep(0.01)
+        with raises("timeout of 1000 ms|has aborted the group"):
+            work.wait()
+        with raises("timeout of 1000 ms|has aborted the group"):
+            work.get_future().wait()
+    dist.barrier()
+    if rank() == 0:
+        with raises("recv.* on rank 0 has reached its timeout of 500 ms"):
+            dist.group.WORLD._get_backend(torch.device("cpu"))._set_default_timeout(
+                timedelta(seconds=0.5))
+            dist.recv(torch.ones(4), 1)
+    else:
+        time.sleep(1)
+    tensor = torch.ones(1)
+    if rank() == 0:
+        dist.group.WORLD._get_backend(torch.device("cpu"))._set_default_timeout(LONG)
+    dist.all_reduce(tensor)
+
+
+def killed():
+    """The others hear at once who is gone."""
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+    for step in range(4):
+        loss = net(torch.randn(4, 300)).square().mean()
+        if step == 2 and rank() == 1:
+            print("at", time.monotonic_ns(), flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == 2:
+            with raises("rank 1"):
+                loss.backward()
+                dist.barrier()
+            print("heard", time.monotonic_ns(), flush=True)
+            return
+        loss.backward()
+
+
+def aborted():
+    """abort() of one rank ends what the others wait for."""
+    if rank() == 0:
+        time.sleep(0.5)
+        dist.distributed_c10d._abort_process_group()
+        return
+    with raises("rank 0|aborted"):
+        dist.all_reduce(torch.ones(4))
+        dist.all_reduce(torch.ones(4))
+
+
+def main():
+    session.register_backend()
+    dist.init_process_group("wring", timeout=LONG)
+    case = sys.argv[1]
+    globals()[case]()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    print("passed", case, flush=True)
+
+
+if __name__ == "__main__":
+    main()
