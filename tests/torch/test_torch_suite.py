@@ -2,45 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's own tests of a backend over wring: what fails is what expected_failures.json names.
 
-    test_torch_suite.py TORCH BACKEND RANKS [python]
+    test_torch_suite.py LIBRARY SOURCE BACKEND RANKS [python]
 
-TORCH is the folder of a virtual environment that has torch, expecttest and numpy. BACKEND is wring,
-or gloo, in whose place wring stands then. With "python" the process groups are those in Python.
+WRING_TEST_FOREIGN names the folder whose torch/ is a virtual environment with torch, expecttest and
+numpy. BACKEND is wring, or gloo, in whose place wring stands then. With "python" the process groups
+are those in Python.
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 
+import torch_rig
+
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 1500  # seconds
 NEEDED = ("torch", "expecttest", "numpy")
+LEAST = 60  # tests that pass for any backend
 RESULT = re.compile(r"^RESULT (\w+) (passed|failed|skipped)$", re.M)
 
 
-def missing(program):
-    """@return those of NEEDED that are not there"""
-    check = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if not u.find_spec(n)))"
-    done = subprocess.run([program, "-c", check, *NEEDED], capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
-def run_suite(program, backend, ranks, in_python):
+def run_suite(python, environment, backend, ranks, in_python):
     """@return {test: "passed", "failed" or "skipped"}, all that was printed"""
-    bare = {name: value for name, value in os.environ.items()
-            if not name.startswith("WRING_") or name in ("WRING_LIBRARY", "WRING_INCLUDE",
-                                                          "WRING_TORCH_CACHE")}
-    own = {"BACKEND": backend, "WORLD_SIZE": ranks, "OMP_NUM_THREADS": "1"}
+    own = {"BACKEND": backend, "WORLD_SIZE": ranks}
     if backend != "wring":
         own["WRING_TORCH_REPLACE"] = backend
     if in_python:
         own["WRING_TORCH_NATIVE"] = "off"
-    done = subprocess.run([program, "-W", "ignore", HERE / "torch_suite.py"], env={**bare, **own},
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=PATIENCE,
-                          check=False)
+    done = subprocess.run([python, "-W", "ignore", HERE / "torch_suite.py"],
+                          env={**environment, **own}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", timeout=PATIENCE, check=False)
     return dict(RESULT.findall(done.stdout)), done.stdout
 
 
@@ -54,22 +47,16 @@ def judge(results, expected):
 
 
 def main():
-    folder, backend, ranks = sys.argv[1:4]
-    program = os.path.join(folder, "bin", "python")
-    if not os.path.exists(program):
-        print(f"skipped: no torch in {folder}: ./run test --foreign installs it")
-        sys.exit(77)
-    lacking = missing(program)
-    if lacking:
-        print(f"skipped: {folder} lacks {', '.join(lacking)}: ./run test --foreign installs them")
-        sys.exit(77)
-    in_python = sys.argv[4:] == ["python"]
-    results, printed = run_suite(program, backend, ranks, in_python)
+    library, source, backend, ranks = sys.argv[1:5]
+    python = torch_rig.find_python(NEEDED)
+    in_python = sys.argv[5:] == ["python"]
+    results, printed = run_suite(python, torch_rig.environment(library, source), backend, ranks,
+                                 in_python)
     count = {kind: list(results.values()).count(kind) for kind in ("passed", "failed", "skipped")}
     expected = json.loads((HERE / "expected_failures.json").read_text())[backend]
     wrong = judge(results, {} if in_python and backend == "wring" else expected)
-    if count["passed"] < 60:
-        wrong.append("fewer than 60 tests passed")
+    if count["passed"] < LEAST:
+        wrong.append(f"fewer than {LEAST} tests passed")
     if wrong:
         print(printed[-60000:])
     print(f"{backend}, {ranks} ranks: {count['passed']} passed, {count['failed']} failed, "

@@ -432,6 +432,15 @@ class PythonGroup(dist.ProcessGroup):
 
     getRank, getSize = rank, size
 
+    supports_coalescing = supports_splitting = False
+
+    def _get_backend(self, _device):
+        return self
+
+    @property
+    def _device_types(self):
+        return [torch.device("cpu")]
+
     def setGroupName(self, name):
         self._label = name
 

@@ -43,9 +43,7 @@ class TorchSession:
         self.rank, self.size, self.handle = opened.rank, opened.size, opened.handle
         self.guard = None
         if module is not None:
-            opened._owned = False
-            api._open_sessions.discard(opened)
-            self.guard = module.Session(self.handle)
+            self.guard = module.Session(opened.release())
             module.set_hooks(_farewell, _forget)
         _open.add(self)
 
@@ -202,9 +200,8 @@ def _replace(backends, name):
     if name not in ("gloo", "mpi"):
         raise ValueError(f"WRING_TORCH_REPLACE={name}: wring stands in the place of gloo or mpi, "
                          "which work on the CPU")
-    plugin = getattr(backends, "_plugins", {}).get(name.upper())
-    if plugin is None and name == "gloo":
-        raise RuntimeError("WRING_TORCH_REPLACE=gloo: this version of torch makes groups of gloo in "
+    if not hasattr(backends, "_ensure_backend_registered"):
+        raise RuntimeError(f"WRING_TORCH_REPLACE={name}: this version of torch makes its own groups in "
                            "another way: install a newer one, or name the backend wring")
     backends._plugins.pop(name.upper(), None)
     # its type is no more that of the backend it replaces: torch takes memory of those for its own
@@ -223,9 +220,8 @@ def _backend_of(group):
     import torch
     from torch import distributed
     group = group or distributed.group.WORLD
-    get = getattr(group, "_get_backend", None)
     try:
-        return get(torch.device("cpu")) if get is not None else group
+        return group._get_backend(torch.device("cpu"))
     except RuntimeError:  # no backend for tensors of the CPU
         return None
 

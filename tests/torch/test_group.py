@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wring's process groups in torch, in C++ and in Python: test_group.py LIBRARY SOURCE native|python
+
+group_program.py has the cases. WRING_TEST_FOREIGN names the folder whose torch/ is a virtual
+environment with torch.
+"""
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch_rig
+
+PROGRAM = pathlib.Path(__file__).resolve().with_name("group_program.py")
+PATIENCE = 300  # seconds: for hangs, not for slowness
+
+
+def launch(case, ranks):
+    """@return [(exit status, all that was printed)] of all ranks"""
+    port, running = torch_rig.free_port(), []
+    for rank in range(ranks):
+        said = tempfile.TemporaryFile("w+")
+        place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port)}
+        running.append((subprocess.Popen(
+            [PYTHON, "-W", "ignore", PROGRAM, case], env={**ENVIRONMENT, **place},
+            stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT), said))
+    ends = []
+    for process, said in running:
+        try:
+            status = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            status = f"no end within {PATIENCE} s"
+        said.seek(0)
+        ends.append((status, said.read()))
+        said.close()
+    return ends
+
+
+class Cases(unittest.TestCase):
+    """Each rank checks its part, and says that it has passed."""
+
+    def passes(self, case, ranks, dies=()):
+        for rank, (status, said) in enumerate(launch(case, ranks)):
+            want = -signal.SIGKILL if rank in dies else 0
+            self.assertEqual(status, want, f"{case}, rank {rank} of {ranks}:\n{said[-4000:]}")
+            if rank not in dies:
+                self.assertIn(f"passed {case}", said)
+
+    def test_killed(self):
+        self.passes("killed", 3, dies=(1,))
+
+
+def add(case, ranks):
+    setattr(Cases, f"test_{case}_{ranks}", lambda self: self.passes(case, ranks))
+
+
+for name in ("reductions", "shapes", "all_to_all", "odd_types", "messages", "futures", "coalesced",
+             "groups", "split", "late"):
+    add(name, 3)
+for name in ("leaving", "memory", "forgotten", "hooks_of_torch", "again", "refused", "mismatch",
+             "late_unwaited", "aborted"):
+    add(name, 2)
+
+if __name__ == "__main__":
+    library, source, kind = sys.argv[1:4]
+    PYTHON = torch_rig.find_python(("torch", "numpy"))
+    ENVIRONMENT = torch_rig.environment(library, source)
+    if kind == "python":
+        ENVIRONMENT["WRING_TORCH_NATIVE"] = "off"
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

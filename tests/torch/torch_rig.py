@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of wring in torch need: a Python that has torch, and an environment."""
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+FOREIGN = ("WRING_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "MASTER_", "GLOO_")
+ALONE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+ROOMS = ("base", "compress", "transport", "offload", "runtime")  # whose headers are public
+
+
+def skip(reason):
+    print(f"skipped: {reason}: ./run test --foreign installs what this needs")
+    sys.exit(77)
+
+
+def find_python(modules):
+    """@return the Python of the virtual environment that has all of the modules; else the test ends
+    here, skipped"""
+    folder = os.environ.get("WRING_TEST_FOREIGN", "")
+    python = os.path.join(folder, "torch", "bin", "python")
+    if not folder or not os.path.exists(python):
+        skip("there is no torch")
+    check = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if not u.find_spec(n)))"
+    done = subprocess.run([python, "-c", check, *modules], capture_output=True, text=True,
+                          check=True)
+    if done.stdout.split():
+        skip(f"{python} has no {', '.join(done.stdout.split())}")
+    return python
+
+
+def environment(library, source):
+    """The caller's, without any launcher's variables, and where wring is."""
+    bare = {name: value for name, value in os.environ.items()
+            if not name.startswith(FOREIGN) and name not in ALONE}
+    source = pathlib.Path(source).resolve()
+    library = pathlib.Path(library).resolve()
+    return {**bare, "WRING_LIBRARY": str(library), "OMP_NUM_THREADS": "1",
+            "WRING_INCLUDE": ":".join(str(source / room / "include") for room in ROOMS),
+            "WRING_TORCH_CACHE": str(library.parents[1] / "torch-cache"),
+            "PYTHONPATH": str(source / "dropin" / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
