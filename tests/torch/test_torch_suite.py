@@ -58,7 +58,7 @@ def main():
     if count["passed"] < LEAST:
         wrong.append(f"fewer than {LEAST} tests passed")
     if wrong:
-        print(printed[-60000:])
+        print(printed[-400000:])
     print(f"{backend}, {ranks} ranks: {count['passed']} passed, {count['failed']} failed, "
           f"{count['skipped']} skipped")
     for line in wrong:
