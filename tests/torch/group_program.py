@@ -387,6 +387,14 @@ def mismatch():
             dist.all_reduce(torch.ones(4 + rank()))
 
 
+def set_timeout(timeout):
+    world = dist.group.WORLD
+    if type(world) is dist.ProcessGroup:
+        dist.distributed_c10d._set_pg_timeout(timeout)
+    else:  # the class in Python
+        world._set_default_timeout(timeout)
+
+
 def late():
     """A rank does not come: whoever waits says so, and the others hear of it."""
     group = dist.new_group(timeout=timedelta(seconds=1))
@@ -419,13 +427,13 @@ def late_unwaited():
     dist.barrier()
     if rank() == 0:
         with raises("recv.* on rank 0 has reached its timeout of 500 ms"):
-            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.5))
+            set_timeout(timedelta(seconds=0.5))
             dist.recv(torch.ones(4), 1)
     else:
         time.sleep(1)
     tensor = torch.ones(1)
     if rank() == 0:
-        dist.distributed_c10d._set_pg_timeout(LONG)
+        set_timeout(LONG)
     dist.all_reduce(tensor)
 
 

@@ -135,11 +135,11 @@ class PythonWork(dist.Work):
                     f"{behind}")
         if self._gave_up:
             return f"{self._head()} was aborted by the program"
-        if status == Status.CANCELLED and not why and not self._message:
-            self._group._tell_where(self._head())
-        if status == Status.CANCELLED and result.rank >= 0 and not why:
-            return (f"{self._head()}: rank {result.rank} has aborted the group, as after a timeout "
-                    "there")
+        if status == Status.CANCELLED and not why:
+            if not self._message:
+                self._group._tell_where(self._head())
+            who = f"rank {result.rank}" if result.rank >= 0 else "another rank"
+            return f"{self._head()}: {who} has aborted the group, as after a timeout there"
         if status == Status.CLOSED and not why:
             return f"{self._head()}: the process group was destroyed meanwhile"
         if not why and result.rank >= 0:
@@ -580,6 +580,10 @@ class PythonGroup(dist.ProcessGroup):
             raise work._error
         return work
 
+    def _check_rank(self, operation, rank):
+        if not 0 <= rank < self._size:
+            fail(f"{operation}: rank {rank} is not in the group of {self._size}")
+
     @staticmethod
     def _what(tensor):
         return f", {tensor.numel() * tensor.element_size()} bytes of {tensor.dtype}"
@@ -615,6 +619,7 @@ class PythonGroup(dist.ProcessGroup):
         return PythonWorks([self.allreduce([tensor], opts) for tensor in tensors])
 
     def broadcast(self, tensors, opts):
+        self._check_rank("broadcast", opts.rootRank)
         tensor = _single("broadcast", tensors)
         data, finish = self._writable(tensor, opts.rootRank == self._rank)
         return self._start("broadcast", "wring_broadcast",
@@ -622,6 +627,7 @@ class PythonGroup(dist.ProcessGroup):
                            tensors, data, opts, finish, self._what(tensor))
 
     def reduce(self, tensors, opts):
+        self._check_rank("reduce", opts.rootRank)
         tensor = _single("reduce", tensors)
         op, factor = _reduction("reduce", opts.reduceOp, tensor)
         root = opts.rootRank == self._rank
@@ -718,6 +724,7 @@ class PythonGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def gather(self, outputs, inputs, opts):
+        self._check_rank("gather", opts.rootRank)
         tensor, root = _single("gather", inputs).contiguous(), opts.rootRank == self._rank
         flat = finish = None
         parts = outputs[0] if root else []
@@ -733,6 +740,7 @@ class PythonGroup(dist.ProcessGroup):
                            self._what(tensor))
 
     def scatter(self, outputs, inputs, opts):
+        self._check_rank("scatter", opts.rootRank)
         output, root = _single("scatter", outputs), opts.rootRank == self._rank
         flat = None
         if root:
@@ -787,6 +795,7 @@ class PythonGroup(dist.ProcessGroup):
         return self._start("barrier", "wring_barrier", (), [], None, opts)
 
     def send(self, tensors, to, tag):
+        self._check_rank("send", to)
         data = _single("send", tensors).contiguous()
         return self._start("send", "wring_send",
                            (_address(data), data.numel() * data.element_size(), to,
@@ -802,6 +811,7 @@ class PythonGroup(dist.ProcessGroup):
                            finish, self._what(tensor), received=n_bytes, message=True)
 
     def recv(self, tensors, source, tag):
+        self._check_rank("recv", source)
         return self._receive("recv", tensors, source, tag)
 
     def recv_anysource(self, tensors, tag):

@@ -493,11 +493,12 @@ class Work : public c10d::Work {
                    (is_message() ? "the other rank has not taken part" : who_is_behind());
         if (gave_up_ != nullptr)
             return head() + " " + gave_up_.load();
-        if (result.status == WRING_ERR_CANCELLED && why.empty())
+        if (result.status == WRING_ERR_CANCELLED && why.empty()) {
             tell_where();
-        if (result.status == WRING_ERR_CANCELLED && result.rank >= 0 && why.empty())
-            return head() + ": rank " + std::to_string(result.rank) +
+            return head() + ": " +
+                   (result.rank >= 0 ? "rank " + std::to_string(result.rank) : "another rank") +
                    " has aborted the group, as after a timeout there";
+        }
         if (result.status == WRING_ERR_CLOSED && why.empty())
             return head() + ": the process group was destroyed meanwhile";
         if (why.empty() && result.rank >= 0)
