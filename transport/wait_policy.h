@@ -48,7 +48,8 @@ struct wring_wait_policy {
     /* the progress thread and callers */
     uint64_t park_ns;   /* the thread stands back for so long after a caller has driven */
     uint64_t prompt_ns; /* so soon after its post comes a caller that works on nothing */
-    uint64_t pause_ns;  /* between looks at what another thread is about to do */
+    uint64_t aside_min_ns, aside_max_ns; /* between what callers do aside */
+    uint64_t pause_ns;                   /* between looks at what another thread is about to do */
 
     /* the engine */
     uint64_t check_ns;     /* nothing moves for so long: why? */
@@ -74,6 +75,8 @@ static const struct wring_wait_policy wring_wait_policy = {
 
     .park_ns = 1000000,
     .prompt_ns = 20000,
+    .aside_min_ns = 50000,
+    .aside_max_ns = 1000000,
     .pause_ns = 50000,
 
     .check_ns = 20000,

@@ -32,6 +32,11 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     return WRING_OK;
 }
 
+void wring_progress_set_aside(struct wring_progress *progress, struct wring_aside aside)
+{
+    progress->aside = aside;
+}
+
 void wring_progress_drop(struct wring_progress *progress)
 {
     pthread_mutex_lock(&progress->driver);

@@ -25,6 +25,16 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
                                         uint64_t spin_ns, struct wring_completions *completions,
                                         struct wring_progress **out);
 
+/** What callers do now and then while they wait long, without any lock; NULL: nothing. The library
+ *  that a drop-in stands before makes progress in that way. */
+struct wring_aside {
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+/** Before anybody waits. */
+void wring_progress_set_aside(struct wring_progress *progress, struct wring_aside aside);
+
 /**
  * For good: all that is under way ends with WRING_ERR_CLOSED, once no job touches the application's
  * memory any more, and so does all that comes later; nobody drives from now on. Between

@@ -47,19 +47,20 @@ static bool is_claimed(struct wring_progress *progress)
     return atomic_load_explicit(&progress->lockers, memory_order_relaxed) > 0;
 }
 
-/** Holds the driver lock. @return false: the deadline has come, it is to be let go of for a while,
- *  or nobody drives any more */
+/** Holds the driver lock. @param idle_since  in, out: when something last moved; 0: just now
+ *  @return false: the deadline has come, it is to be let go of for a while, or nobody drives any
+ *  more */
 static bool drive_as_caller(struct wring_progress *progress, const struct wring_goal *goal,
-                            uint64_t deadline_ns)
+                            uint64_t deadline_ns, uint64_t *idle_since)
 {
     const struct wring_fabric *fabric = progress->engine->fabric;
-    uint64_t idle_since = progress->beside_ns = 0;
+    progress->beside_ns = 0;
     while (!reached(goal)) {
         if (wring_is_stopped(progress) || is_claimed(progress) ||
             wring_completions_wait(progress->completions))
             return false;
         if (wring_engine_poll(progress->engine)) {
-            idle_since = progress->beside_ns = 0;
+            *idle_since = progress->beside_ns = 0;
             wring_wake_onlookers(progress);
             continue;
         }
@@ -70,8 +71,8 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
         }
         if (now >= deadline_ns)
             return false;
-        idle_since = idle_since == 0 ? now : idle_since;
-        if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - idle_since))
+        *idle_since = *idle_since == 0 ? now : *idle_since;
+        if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - *idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         if (wring_sleep_prepare(progress, &set, &progress->caller)) {
@@ -79,7 +80,8 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
                 wring_wait_set_sleep(&set);
             wring_sleep_end(&progress->caller);
         }
-        idle_since = 0;
+        if (progress->aside.fn == NULL)
+            *idle_since = 0;
     }
     return true;
 }
@@ -106,16 +108,58 @@ static void look_on(struct wring_progress *progress, const struct wring_goal *go
     atomic_fetch_sub(&progress->onlookers, 1);
 }
 
+/** A wait is interrupted after a quarter of what it has taken so far, within bounds. */
+static uint64_t aside_in_ns(uint64_t waited_ns)
+{
+    uint64_t in_ns = waited_ns / 4;
+    if (in_ns < wring_wait_policy.aside_min_ns)
+        return wring_wait_policy.aside_min_ns;
+    return in_ns < wring_wait_policy.aside_max_ns ? in_ns : wring_wait_policy.aside_max_ns;
+}
+
+/** What else the program wants done while it waits. */
+struct aside {
+    uint64_t began_ns, due_ns;
+};
+
+static struct aside aside_begin(const struct wring_progress *progress)
+{
+    uint64_t now = progress->aside.fn != NULL ? wring_now_ns() : 0;
+    return (struct aside){now, now + aside_in_ns(0)};
+}
+
+/** @return until when to wait at a stretch */
+static uint64_t aside_until(const struct wring_progress *progress, const struct aside *aside,
+                            uint64_t deadline_ns)
+{
+    if (progress->aside.fn == NULL || deadline_ns < aside->due_ns)
+        return deadline_ns;
+    return aside->due_ns;
+}
+
+/** Without the driver lock. @return whether it was due */
+static bool aside_do(const struct wring_progress *progress, struct aside *aside, uint64_t now)
+{
+    if (progress->aside.fn == NULL || now < aside->due_ns)
+        return false;
+    progress->aside.fn(progress->aside.arg);
+    now = wring_now_ns();
+    aside->due_ns = now + aside_in_ns(now - aside->began_ns);
+    return true;
+}
+
 /** Drive, or see another do so, until the goal is reached or the deadline has come. */
 static void take_over(struct wring_progress *progress, const struct wring_goal *goal,
                       uint64_t deadline_ns)
 {
-    uint64_t since = 0;
+    uint64_t since = 0, idle_since = 0;
+    struct aside aside = aside_begin(progress);
     while (!reached(goal) && !wring_is_stopped(progress)) {
         if (!is_claimed(progress) && pthread_mutex_trylock(&progress->driver) == 0) {
             unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
             atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
-            bool done = drive_as_caller(progress, goal, deadline_ns);
+            bool done = drive_as_caller(progress, goal, aside_until(progress, &aside, deadline_ns),
+                                        &idle_since);
             wring_let_go(progress);
             if (done)
                 return;
@@ -123,6 +167,8 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
         uint64_t now = wring_now_ns();
         if (now >= deadline_ns)
             return;
+        if (aside_do(progress, &aside, now))
+            continue;
         since = since == 0 ? now : since;
         wring_wake_driver(progress);
         if (!wring_spin(progress, now - since))

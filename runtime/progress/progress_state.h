@@ -31,6 +31,8 @@ struct wring_progress {
     pthread_mutex_t driver;
     atomic_bool stop;
 
+    struct wring_aside aside; /* set before the first wait */
+
     uint64_t beside_ns; /* the driver's: since when it looks for what comes from beside; 0: not */
 
     struct wring_sleeper caller; /* one that drives, so one at a time */
