@@ -90,6 +90,11 @@ struct wring_config {
     char log_level[WRING_CONFIG_TEXT];
     char trace[WRING_CONFIG_TEXT];
 
+    /* drop-ins */
+    char mpi_codec[WRING_CONFIG_TEXT]; /* "": exact */
+    uint64_t mpi_codec_min;
+    int64_t stats;
+
     /* the planner */
     char traces[WRING_CONFIG_TEXT];
 

@@ -1,0 +1,656 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Requests of MPI_I… and of persistent collectives that wring serves.
+ *
+ * To the program and the MPI a call that is under way is a generalized request: a handle like all
+ * others, which may stand in arrays between the MPI's own, be converted to Fortran's, and be tested
+ * by any function. The MPI cannot drive it, and no thread of ours may tell the MPI of its end,
+ * since the program may have asked for MPI_THREAD_SINGLE. So the program's own thread does, in each
+ * function that waits or tests: it sees to what is under way first, and then asks the MPI. A wait
+ * for several requests of both kinds waits for ours one after the other, while the MPI is let go
+ * on, and then for the rest in the MPI.
+ *
+ * A persistent request is a persistent receive of the MPI's from nobody. It is started when the
+ * call that MPI_Start began has ended, and is complete at once; until then it is inactive to the
+ * MPI, and functions that would take it for done are answered here.
+ */
+#include "dropin/mpi/mpi_own.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define H wring_mpi_handle_t
+
+struct wring_mpi_lasting {
+    struct wring_mpi_lasting *next;
+    H handle;
+    struct wring_mpi_comm *comm;
+    struct wring_mpi_args args;
+    void *counts;                     /* its own copy of args.counts */
+    struct wring_mpi_pending *active; /* NULL: not started, or ended */
+    int code;                         /* of the last call */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct wring_mpi_pending *pendings; /* not ended */
+static struct wring_mpi_pending *failures; /* ended badly, and not waited for yet */
+static struct wring_mpi_lasting *lastings;
+static atomic_uint n_failures, n_lastings;
+
+static void pending_release(struct wring_mpi_pending *pending)
+{
+    if (atomic_fetch_sub(&pending->users, 1) == 1)
+        free(pending);
+}
+
+/* ---- what the MPI calls back ---- */
+
+static void write_status(void *status, size_t offset, int value)
+{
+    memcpy((char *)status + offset, &value, sizeof(value));
+}
+
+static int on_query(void *extra, void *status)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    (void)extra;
+    if (status == NULL || status == abi->status_ignore)
+        return MPI_SUCCESS;
+    abi->pmpi.Status_set_elements(status, abi->byte, 0);
+    abi->pmpi.Status_set_cancelled(status, 0);
+    write_status(status, abi->status_source, abi->any_source);
+    write_status(status, abi->status_tag, abi->any_tag);
+    return MPI_SUCCESS;
+}
+
+static void forget_failure(struct wring_mpi_pending *pending)
+{
+    pthread_mutex_lock(&mutex);
+    struct wring_mpi_pending **at = &failures;
+    while (*at != NULL && *at != pending)
+        at = &(*at)->next;
+    if (*at != NULL) {
+        *at = pending->next;
+        atomic_fetch_sub(&n_failures, 1);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static int on_free(void *extra)
+{
+    struct wring_mpi_pending *pending = extra;
+    if (atomic_load(&pending->code) != MPI_SUCCESS)
+        forget_failure(pending);
+    pending_release(pending);
+    return MPI_SUCCESS;
+}
+
+/** A collective cannot be cancelled. */
+static int on_cancel(void *extra, int complete)
+{
+    (void)extra, (void)complete;
+    return wring_mpi_abi.err_request;
+}
+
+/* ---- the end of a call ---- */
+
+/** Under the mutex. */
+static void unlink_pending(struct wring_mpi_pending *pending)
+{
+    struct wring_mpi_pending **at = &pendings;
+    while (*at != pending)
+        at = &(*at)->next;
+    *at = pending->next;
+}
+
+static void note_failure(struct wring_mpi_pending *pending)
+{
+    pthread_mutex_lock(&mutex);
+    pending->next = failures;
+    failures = pending;
+    atomic_fetch_add(&n_failures, 1);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void end_lasting(struct wring_mpi_lasting *lasting, int code)
+{
+    uintptr_t handle = 0;
+
+    wring_mpi_write_handle(&handle, 0, lasting->handle);
+    wring_mpi_abi.pmpi.Start(&handle);
+    pthread_mutex_lock(&mutex);
+    lasting->code = code;
+    lasting->active = NULL;
+    pthread_mutex_unlock(&mutex);
+    if (code != MPI_SUCCESS)
+        atomic_fetch_add(&n_failures, 1);
+}
+
+/** It is in no list any more: only this thread has it. */
+static void complete(struct wring_mpi_pending *pending, enum wring_status status)
+{
+    struct wring_mpi_comm *comm = pending->comm;
+
+    status = wring_mpi_finish(&pending->call, status);
+    H place = comm->freed ? wring_mpi_abi.comm_world : comm->handle;
+    int code = status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(place, status);
+    atomic_store(&pending->code, code);
+    if (pending->lasting != NULL) {
+        end_lasting(pending->lasting, code);
+        pending_release(pending);
+    } else {
+        if (code != MPI_SUCCESS)
+            note_failure(pending);
+        wring_mpi_abi.pmpi.Grequest_complete(pending->handle);
+    }
+    atomic_fetch_sub(&wring_mpi_own.unsettled, 1);
+    pending_release(pending);
+    wring_mpi_comm_release(comm);
+}
+
+/** Whether it has ended, and how. */
+static enum wring_status look(struct wring_mpi_pending *pending)
+{
+    if (!atomic_load_explicit(&pending->begun, memory_order_acquire))
+        return WRING_ERR_AGAIN;
+    if (pending->failed != WRING_OK)
+        return pending->failed;
+    return wring_request_test(pending->request, NULL);
+}
+
+/** See to all calls under way that no other thread waits for. */
+static void settle(void)
+{
+    if (atomic_load(&wring_mpi_own.unsettled) == 0)
+        return;
+    for (;;) {
+        enum wring_status status = WRING_ERR_AGAIN;
+        pthread_mutex_lock(&mutex);
+        struct wring_mpi_pending *pending = pendings;
+        for (; pending != NULL; pending = pending->next)
+            if (!pending->held && (status = look(pending)) != WRING_ERR_AGAIN)
+                break;
+        if (pending != NULL)
+            unlink_pending(pending);
+        pthread_mutex_unlock(&mutex);
+        if (pending == NULL)
+            return;
+        complete(pending, status);
+    }
+}
+
+/** Under the mutex: the call under way that a request stands for, or NULL. */
+static struct wring_mpi_pending *find_pending(H handle)
+{
+    struct wring_mpi_pending *pending = pendings;
+    while (pending != NULL &&
+           (pending->lasting != NULL ? pending->lasting->handle : pending->handle) != handle)
+        pending = pending->next;
+    return pending;
+}
+
+/** Wait until it has begun; then for its end. Nobody else looks at it. */
+static enum wring_status wait_for(struct wring_mpi_pending *pending)
+{
+    if (!atomic_load_explicit(&pending->begun, memory_order_acquire))
+        wring_mpi_comm_await(pending->comm);
+    if (pending->failed != WRING_OK)
+        return pending->failed;
+    return wring_request_wait(pending->request, WRING_FOREVER, NULL);
+}
+
+/** Until a request of ours is complete to the MPI; one of the MPI's is left to it. */
+static void await(H handle)
+{
+    while (atomic_load(&wring_mpi_own.unsettled) > 0) {
+        pthread_mutex_lock(&mutex);
+        struct wring_mpi_pending *pending = find_pending(handle);
+        bool other = pending != NULL && pending->held;
+        if (pending != NULL && !other) {
+            pending->held = true;
+            pthread_mutex_unlock(&mutex);
+            enum wring_status status = wait_for(pending);
+            pthread_mutex_lock(&mutex);
+            unlink_pending(pending);
+            pthread_mutex_unlock(&mutex);
+            complete(pending, status);
+            return;
+        }
+        pthread_mutex_unlock(&mutex);
+        if (!other)
+            return;
+        sched_yield(); /* another thread waits for all of them, or for the same */
+    }
+}
+
+/** Is a persistent request under way? To the MPI it is inactive until it has ended. */
+static bool is_active(H handle)
+{
+    bool active = false;
+    if (atomic_load(&n_lastings) == 0)
+        return false;
+    pthread_mutex_lock(&mutex);
+    for (struct wring_mpi_lasting *at = lastings; at != NULL; at = at->next)
+        active |= at->handle == handle && at->active != NULL;
+    pthread_mutex_unlock(&mutex);
+    return active;
+}
+
+static bool any_active(const void *requests, int n)
+{
+    for (int i = 0; atomic_load(&n_lastings) > 0 && i < n; i++)
+        if (is_active(wring_mpi_read_handle(requests, (size_t)i)))
+            return true;
+    return false;
+}
+
+/** The code with which a request ended that is about to be handed to the MPI. */
+static int code_of(H handle)
+{
+    int code = MPI_SUCCESS;
+    if (atomic_load(&n_failures) == 0)
+        return code;
+    pthread_mutex_lock(&mutex);
+    for (const struct wring_mpi_pending *at = failures; at != NULL; at = at->next)
+        code = at->handle == handle ? atomic_load(&at->code) : code;
+    for (struct wring_mpi_lasting *at = lastings; at != NULL; at = at->next)
+        if (at->handle == handle && at->active == NULL && at->code != MPI_SUCCESS) {
+            code = at->code;
+            at->code = MPI_SUCCESS;
+            atomic_fetch_sub(&n_failures, 1);
+        }
+    pthread_mutex_unlock(&mutex);
+    return code;
+}
+
+/* ---- beginning ---- */
+
+static struct wring_mpi_pending *pending_new(struct wring_mpi_comm *comm,
+                                             const struct wring_mpi_call *call)
+{
+    struct wring_mpi_pending *pending = calloc(1, sizeof(*pending));
+    if (pending == NULL)
+        return NULL;
+    pending->comm = comm;
+    pending->call = *call;
+    atomic_init(&pending->users, 2);
+    wring_mpi_comm_hold(comm);
+    return pending;
+}
+
+static void launch(struct wring_mpi_pending *pending)
+{
+    atomic_fetch_add(&wring_mpi_own.unsettled, 1);
+    wring_mpi_comm_queue(pending->comm, pending);
+    pthread_mutex_lock(&mutex);
+    pending->next = pendings;
+    pendings = pending;
+    pthread_mutex_unlock(&mutex);
+}
+
+int wring_mpi_pending_start(struct wring_mpi_comm *comm, const struct wring_mpi_call *call,
+                            void *request)
+{
+    const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
+    struct wring_mpi_pending *pending = pending_new(comm, call);
+    if (pending == NULL)
+        return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
+    int code = pmpi->Grequest_start(on_query, on_free, on_cancel, pending, request);
+    if (code != MPI_SUCCESS) {
+        wring_mpi_comm_release(comm);
+        free(pending);
+        return code;
+    }
+    pending->handle = wring_mpi_read_handle(request, 0);
+    launch(pending);
+    return MPI_SUCCESS;
+}
+
+/* ---- persistent requests ---- */
+
+static bool copy_counts(struct wring_mpi_lasting *lasting)
+{
+    if (lasting->args.counts == NULL)
+        return true;
+    size_t bytes = lasting->comm->n * (lasting->args.wide ? sizeof(int64_t) : sizeof(int));
+    lasting->counts = malloc(bytes);
+    if (lasting->counts == NULL)
+        return false;
+    memcpy(lasting->counts, lasting->args.counts, bytes);
+    lasting->args.counts = lasting->counts;
+    return true;
+}
+
+int wring_mpi_lasting_create(struct wring_mpi_comm *comm, const struct wring_mpi_args *args,
+                             void *request)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    struct wring_mpi_lasting *lasting = calloc(1, sizeof(*lasting));
+    if (lasting == NULL)
+        return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
+    lasting->comm = comm;
+    lasting->args = *args;
+    if (!copy_counts(lasting)) {
+        free(lasting);
+        return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
+    }
+    int code =
+        abi->pmpi.Recv_init(NULL, 0, abi->byte, abi->proc_null, 0, wring_mpi_own.control, request);
+    if (code != MPI_SUCCESS) {
+        free(lasting->counts);
+        free(lasting);
+        return code;
+    }
+    wring_mpi_comm_hold(comm);
+    lasting->handle = wring_mpi_read_handle(request, 0);
+    pthread_mutex_lock(&mutex);
+    lasting->next = lastings;
+    lastings = lasting;
+    atomic_fetch_add(&n_lastings, 1);
+    pthread_mutex_unlock(&mutex);
+    return MPI_SUCCESS;
+}
+
+static struct wring_mpi_lasting *find_lasting(H handle)
+{
+    if (atomic_load(&n_lastings) == 0)
+        return NULL;
+    pthread_mutex_lock(&mutex);
+    struct wring_mpi_lasting *lasting = lastings;
+    while (lasting != NULL && lasting->handle != handle)
+        lasting = lasting->next;
+    pthread_mutex_unlock(&mutex);
+    return lasting;
+}
+
+static int start_lasting(struct wring_mpi_lasting *lasting)
+{
+    struct wring_mpi_call call;
+    struct wring_mpi_comm *comm = lasting->comm;
+    enum wring_status failed;
+
+    if (lasting->active != NULL)
+        return wring_mpi_abi.err_request;
+    wring_mpi_prepare(&lasting->args, comm, &call, &failed);
+    struct wring_mpi_pending *pending = failed == WRING_OK ? pending_new(comm, &call) : NULL;
+    if (pending == NULL) {
+        wring_mpi_finish(&call, WRING_ERR_NO_MEMORY);
+        return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
+    }
+    pending->lasting = lasting;
+    lasting->active = pending;
+    wring_mpi_count(lasting->args.kind, WRING_MPI_SERVED);
+    launch(pending);
+    return MPI_SUCCESS;
+}
+
+static void free_lasting(struct wring_mpi_lasting *lasting)
+{
+    pthread_mutex_lock(&mutex);
+    struct wring_mpi_lasting **at = &lastings;
+    while (*at != lasting)
+        at = &(*at)->next;
+    *at = lasting->next;
+    atomic_fetch_sub(&n_lastings, 1);
+    pthread_mutex_unlock(&mutex);
+    wring_mpi_comm_release(lasting->comm);
+    free(lasting->counts);
+    free(lasting);
+}
+
+#define EXPORT(name, ...)                        \
+    WRING_MPI_EXPORT int MPI_##name __VA_ARGS__; \
+    int MPI_##name __VA_ARGS__
+
+#define PMPI(name) (wring_mpi_library()->pmpi.name)
+
+/** Nothing of ours is under way or has failed: the MPI has all there is. */
+static bool is_quiet(void)
+{
+    return atomic_load_explicit(&wring_mpi_own.unsettled, memory_order_acquire) == 0 &&
+           atomic_load_explicit(&n_failures, memory_order_acquire) == 0;
+}
+
+EXPORT(Start, (void *request))
+{
+    struct wring_mpi_lasting *lasting = find_lasting(wring_mpi_read_handle(request, 0));
+    return lasting != NULL ? start_lasting(lasting) : PMPI(Start)(request);
+}
+
+EXPORT(Startall, (int n, void *requests))
+{
+    if (atomic_load(&n_lastings) == 0)
+        return PMPI(Startall)(n, requests);
+    for (int i = 0; i < n; i++) {
+        int code = MPI_Start((char *)requests + (size_t)i * wring_mpi_abi.handle_bytes);
+        if (code != MPI_SUCCESS)
+            return code;
+    }
+    return MPI_SUCCESS;
+}
+
+EXPORT(Request_free, (void *request))
+{
+    struct wring_mpi_lasting *lasting = find_lasting(wring_mpi_read_handle(request, 0));
+    if (lasting == NULL)
+        return PMPI(Request_free)(request);
+    await(lasting->handle);
+    code_of(lasting->handle);
+    free_lasting(lasting);
+    return PMPI(Request_free)(request);
+}
+
+EXPORT(Cancel, (void *request))
+{
+    if (find_lasting(wring_mpi_read_handle(request, 0)) != NULL)
+        return wring_mpi_abi.err_request;
+    return PMPI(Cancel)(request);
+}
+
+/* ---- waiting ---- */
+
+/** One request after PMPI: how ours ended counts, where the MPI found nothing. */
+static int with_code(int code, int own)
+{
+    return code == MPI_SUCCESS ? own : code;
+}
+
+EXPORT(Wait, (void *request, void *status))
+{
+    if (is_quiet())
+        return PMPI(Wait)(request, status);
+    H handle = wring_mpi_read_handle(request, 0);
+    await(handle);
+    int own = code_of(handle);
+    return with_code(PMPI(Wait)(request, status), own);
+}
+
+static int *codes_of(const void *requests, int n)
+{
+    int *codes = NULL;
+    for (int i = 0; i < n; i++) {
+        int code = code_of(wring_mpi_read_handle(requests, (size_t)i));
+        if (code != MPI_SUCCESS && codes == NULL)
+            codes = calloc((size_t)n, sizeof(*codes));
+        if (codes != NULL)
+            codes[i] = code;
+    }
+    return codes;
+}
+
+/** Some of ours failed: that is in the statuses. Frees the codes. */
+static int give_codes(int code, int *codes, int n, void *statuses)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    if (codes == NULL)
+        return code;
+    if (code != MPI_SUCCESS && code != abi->err_in_status) {
+        free(codes);
+        return code;
+    }
+    for (int i = 0; statuses != abi->status_ignore && i < n; i++)
+        if (code == MPI_SUCCESS || codes[i] != MPI_SUCCESS)
+            write_status((char *)statuses + (size_t)i * abi->status_bytes, abi->status_error,
+                         codes[i]);
+    free(codes);
+    return abi->err_in_status;
+}
+
+EXPORT(Waitall, (int n, void *requests, void *statuses))
+{
+    if (is_quiet())
+        return PMPI(Waitall)(n, requests, statuses);
+    for (int i = 0; i < n; i++)
+        await(wring_mpi_read_handle(requests, (size_t)i));
+    int *codes = codes_of(requests, n);
+    return give_codes(PMPI(Waitall)(n, requests, statuses), codes, n, statuses);
+}
+
+EXPORT(Test, (void *request, int *flag, void *status))
+{
+    if (is_quiet())
+        return PMPI(Test)(request, flag, status);
+    settle();
+    H handle = wring_mpi_read_handle(request, 0);
+    if (is_active(handle)) {
+        *flag = 0;
+        wring_mpi_poke(NULL);
+        return MPI_SUCCESS;
+    }
+    int own = code_of(handle);
+    return with_code(PMPI(Test)(request, flag, status), own);
+}
+
+EXPORT(Testall, (int n, void *requests, int *flag, void *statuses))
+{
+    if (is_quiet())
+        return PMPI(Testall)(n, requests, flag, statuses);
+    settle();
+    if (any_active(requests, n)) {
+        *flag = 0;
+        wring_mpi_poke(NULL);
+        return MPI_SUCCESS;
+    }
+    if (atomic_load(&n_failures) == 0)
+        return PMPI(Testall)(n, requests, flag, statuses);
+    int *codes = codes_of(requests, n);
+    int code = PMPI(Testall)(n, requests, flag, statuses);
+    if (*flag)
+        return give_codes(code, codes, n, statuses);
+    free(codes); /* those of calls that are no persistent ones' are still known */
+    return code;
+}
+
+/** Of what the MPI takes for inactive something may be under way. */
+static int test_any(int n, void *requests, int *index, int *flag, void *status)
+{
+    settle();
+    bool active = any_active(requests, n);
+    int *codes = atomic_load(&n_failures) > 0 ? codes_of(requests, n) : NULL;
+    int code = PMPI(Testany)(n, requests, index, flag, status);
+    if (code == MPI_SUCCESS && *flag && *index == wring_mpi_abi.undefined && active)
+        *flag = 0;
+    if (code == MPI_SUCCESS && *flag && codes != NULL && *index >= 0)
+        code = codes[*index];
+    free(codes);
+    return code;
+}
+
+EXPORT(Testany, (int n, void *requests, int *index, int *flag, void *status))
+{
+    if (is_quiet())
+        return PMPI(Testany)(n, requests, index, flag, status);
+    return test_any(n, requests, index, flag, status);
+}
+
+EXPORT(Waitany, (int n, void *requests, int *index, void *status))
+{
+    int flag = 0;
+    while (!is_quiet()) {
+        int code = test_any(n, requests, index, &flag, status);
+        if (code != MPI_SUCCESS || flag)
+            return code;
+        sched_yield();
+    }
+    return PMPI(Waitany)(n, requests, index, status);
+}
+
+static int test_some(int n, void *requests, int *n_done, int *indices, void *statuses)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    settle();
+    bool active = any_active(requests, n);
+    int *codes = atomic_load(&n_failures) > 0 ? codes_of(requests, n) : NULL;
+    int code = PMPI(Testsome)(n, requests, n_done, indices, statuses);
+    if (code == MPI_SUCCESS && *n_done == abi->undefined && active)
+        *n_done = 0;
+    bool failed = false;
+    for (int i = 0; codes != NULL && code == MPI_SUCCESS && i < *n_done; i++) {
+        failed |= codes[indices[i]] != MPI_SUCCESS;
+        if (statuses != abi->status_ignore)
+            write_status((char *)statuses + (size_t)i * abi->status_bytes, abi->status_error,
+                         codes[indices[i]]);
+    }
+    free(codes);
+    return failed ? abi->err_in_status : code;
+}
+
+EXPORT(Testsome, (int n, void *requests, int *n_done, int *indices, void *statuses))
+{
+    if (is_quiet())
+        return PMPI(Testsome)(n, requests, n_done, indices, statuses);
+    return test_some(n, requests, n_done, indices, statuses);
+}
+
+EXPORT(Waitsome, (int n, void *requests, int *n_done, int *indices, void *statuses))
+{
+    while (!is_quiet()) {
+        int code = test_some(n, requests, n_done, indices, statuses);
+        if (code != MPI_SUCCESS || *n_done != 0)
+            return code;
+        sched_yield();
+    }
+    return PMPI(Waitsome)(n, requests, n_done, indices, statuses);
+}
+
+EXPORT(Request_get_status, (H request, int *flag, void *status))
+{
+    if (is_quiet())
+        return PMPI(Request_get_status)(request, flag, status);
+    settle();
+    if (!is_active(wring_mpi_handle(request)))
+        return PMPI(Request_get_status)(request, flag, status);
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+EXPORT(Request_get_status_all, (int n, const void *requests, int *flag, void *statuses))
+{
+    settle();
+    if (!any_active(requests, n))
+        return PMPI(Request_get_status_all)(n, requests, flag, statuses);
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+EXPORT(Request_get_status_any, (int n, const void *requests, int *index, int *flag, void *status))
+{
+    settle();
+    bool active = any_active(requests, n);
+    int code = PMPI(Request_get_status_any)(n, requests, index, flag, status);
+    if (code == MPI_SUCCESS && *flag && *index == wring_mpi_abi.undefined && active)
+        *flag = 0;
+    return code;
+}
+
+EXPORT(Request_get_status_some,
+       (int n, const void *requests, int *n_done, int *indices, void *statuses))
+{
+    settle();
+    bool active = any_active(requests, n);
+    int code = PMPI(Request_get_status_some)(n, requests, n_done, indices, statuses);
+    if (code == MPI_SUCCESS && *n_done == wring_mpi_abi.undefined && active)
+        *n_done = 0;
+    return code;
+}
