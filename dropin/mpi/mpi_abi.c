@@ -138,10 +138,22 @@ static void *find_hidden(void)
     return handle;
 }
 
-void *wring_mpi_symbol(const char *name)
+/** An object, of which a program may have the copy that counts: it comes first then. */
+static void *find_object(const char *name)
 {
-    /* the default order, in which a program's own copy of an object comes first */
     return dlsym(library != NULL ? library : RTLD_DEFAULT, name);
+}
+
+/** A function of the library's own, behind ours. Open MPI 4 has persistent ones as MPIX_. */
+static void *find_function(const char *name)
+{
+    char symbol[64];
+    snprintf(symbol, sizeof(symbol), "PMPI_%s", name);
+    void *function = dlsym(library != NULL ? library : RTLD_NEXT, symbol);
+    if (function != NULL)
+        return function;
+    snprintf(symbol, sizeof(symbol), "PMPIX_%s", name);
+    return dlsym(library != NULL ? library : RTLD_NEXT, symbol);
 }
 
 static void take_functions(void)
@@ -151,7 +163,7 @@ static void take_functions(void)
     void *symbol;
 
 #define TAKE(name, args)                          \
-    symbol = wring_mpi_symbol("PMPI_" #name);     \
+    symbol = find_function(#name);                \
     memcpy(&pmpi->name, &symbol, sizeof(symbol)); \
     if (symbol == NULL)                           \
         missing = "PMPI_" #name;
@@ -175,14 +187,14 @@ static enum wring_mpi_kind find_kind(void)
     if (wring_mpi_abi.pmpi.Abi_get_version != NULL &&
         wring_mpi_abi.pmpi.Abi_get_version(&major, &minor) == MPI_SUCCESS && major >= 1)
         return WRING_MPI_STANDARD;
-    return wring_mpi_symbol("ompi_mpi_comm_world") != NULL ? WRING_MPI_OPENMPI : WRING_MPI_MPICH;
+    return find_object("ompi_mpi_comm_world") != NULL ? WRING_MPI_OPENMPI : WRING_MPI_MPICH;
 }
 
 static uintptr_t openmpi_object(const char *prefix, const char *name)
 {
     char symbol[64];
     snprintf(symbol, sizeof(symbol), "%s%s", prefix, name);
-    return (uintptr_t)wring_mpi_symbol(symbol);
+    return (uintptr_t)find_object(symbol);
 }
 
 static void take_openmpi(struct wring_mpi_abi *abi)
@@ -205,7 +217,6 @@ static void take_openmpi(struct wring_mpi_abi *abi)
     abi->status_error = 8;
     abi->any_source = -1;
     abi->any_tag = -1;
-    abi->proc_null = -2;
     abi->err_request = 7;
     abi->err_other = 16;
     abi->err_in_status = 18;
@@ -233,7 +244,6 @@ static void take_mpich(struct wring_mpi_abi *abi)
     abi->status_error = 16;
     abi->any_source = -2;
     abi->any_tag = -1;
-    abi->proc_null = -1;
     abi->err_other = 15;
     abi->err_in_status = 17;
     abi->err_pending = 18;
@@ -261,7 +271,6 @@ static void take_standard(struct wring_mpi_abi *abi)
     abi->status_error = 8;
     abi->any_source = -1;
     abi->any_tag = -2;
-    abi->proc_null = -3;
     abi->err_request = 7;
     abi->err_other = 16;
     abi->err_pending = 18;
@@ -288,7 +297,7 @@ static void find(void)
 {
     struct wring_mpi_abi *abi = &wring_mpi_abi;
 
-    if (wring_mpi_symbol("PMPI_Init") == NULL)
+    if (find_function("Init") == NULL)
         library = find_hidden();
     take_functions();
     abi->kind = find_kind();

@@ -87,6 +87,7 @@ typedef uintptr_t wring_mpi_handle_t;
     X(Cancel, (void *))                                                                  \
     X(Start, (void *))                                                                   \
     X(Startall, (int, void *))                                                           \
+    X(Send, (const void *, int, H, int, int, H))                                         \
     X(Recv_init, (void *, int, H, int, int, H, void *))                                  \
     X(Allreduce, (const void *, void *, int, H, H, H))                                   \
     X(Reduce, (const void *, void *, int, H, H, int, H))                                 \
@@ -182,7 +183,7 @@ struct wring_mpi_abi {
     size_t handle_bytes; /* in memory */
     size_t status_bytes;
     size_t status_source, status_tag, status_error; /* offsets */
-    int any_source, any_tag, proc_null, undefined;
+    int any_source, any_tag, undefined;
     int err_other, err_request, err_in_status, err_pending, err_no_mem;
     struct wring_mpi_type types[WRING_MPI_TYPES];
     struct {
@@ -202,9 +203,6 @@ const struct wring_mpi_abi *wring_mpi_library(void);
 
 /** After MPI_Init: sizes of predefined types. */
 void wring_mpi_learn_types(void);
-
-/** A symbol of the library's, or NULL. */
-void *wring_mpi_symbol(const char *name);
 
 /** A handle as an argument has it. */
 static inline H wring_mpi_handle(H argument)

@@ -354,11 +354,11 @@ static int made(int code, const void *new_comm)
 }
 
 #define MAKER(name, params, args)                                   \
-    WRING_MPI_EXPORT int MPI_##name params;                         \
-    int MPI_##name params                                           \
+    WRING_MPI_EXPORT(name, UNPACK params)                           \
     {                                                               \
         return made(wring_mpi_library()->pmpi.name args, new_comm); \
     }
+#define UNPACK(...) __VA_ARGS__
 
 MAKER(Comm_dup, (H comm, void *new_comm), (comm, new_comm))
 MAKER(Comm_dup_with_info, (H comm, H info, void *new_comm), (comm, info, new_comm))

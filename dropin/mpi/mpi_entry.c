@@ -3,10 +3,6 @@
 #include "dropin/mpi/mpi_own.h"
 
 #define H wring_mpi_handle_t
-#define EXPORT(name, params)                \
-    WRING_MPI_EXPORT int MPI_##name params; \
-    int MPI_##name params
-
 #define UNPACK(...) __VA_ARGS__
 
 /** How the library is called where the call is its own; one that lacks the function cannot have
@@ -21,13 +17,13 @@
  * @param fields  of struct wring_mpi_args
  */
 #define FORMS(name, suffix, which, params, args, fields)                                    \
-    EXPORT(name##suffix, (UNPACK params H comm))                                            \
+    WRING_MPI_EXPORT(name##suffix, UNPACK params H comm)                                    \
     {                                                                                       \
         struct wring_mpi_args call = {.kind = which, .comm = comm, UNPACK fields};          \
         int code;                                                                           \
         return wring_mpi_run(&call, &code) ? code : PASS(name##suffix, (UNPACK args comm)); \
     }                                                                                       \
-    EXPORT(name##_init##suffix, (UNPACK params H comm, H info, void *request))              \
+    WRING_MPI_EXPORT_X(name##_init##suffix, UNPACK params H comm, H info, void *request)    \
     {                                                                                       \
         struct wring_mpi_args call = {.kind = which, .comm = comm, UNPACK fields};          \
         int code;                                                                           \
@@ -37,7 +33,7 @@
     }
 
 #define BEGUN(name, which, params, args, fields)                                                 \
-    EXPORT(name, (UNPACK params H comm, void *request))                                          \
+    WRING_MPI_EXPORT(name, UNPACK params H comm, void *request)                                  \
     {                                                                                            \
         struct wring_mpi_args call = {.kind = which, .comm = comm, UNPACK fields};               \
         int code;                                                                                \

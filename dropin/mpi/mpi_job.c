@@ -339,12 +339,14 @@ static bool take_control(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    uintptr_t control = 0, group = 0;
+    uintptr_t control = 0, alone = 0, group = 0;
 
     if (abi->pmpi.Comm_dup(abi->comm_world, &control) != MPI_SUCCESS ||
+        abi->pmpi.Comm_dup(abi->comm_self, &alone) != MPI_SUCCESS ||
         abi->pmpi.Comm_group(abi->comm_world, &group) != MPI_SUCCESS)
         return false;
     own->control = wring_mpi_read_handle(&control, 0);
+    own->alone = wring_mpi_read_handle(&alone, 0);
     own->group = wring_mpi_read_handle(&group, 0);
     return abi->pmpi.Comm_set_errhandler(own->control, abi->errors_return) == MPI_SUCCESS;
 }
@@ -374,15 +376,13 @@ int wring_mpi_open(void)
     return abi->err_other;
 }
 
-WRING_MPI_EXPORT int MPI_Init(int *argc, char ***argv);
-int MPI_Init(int *argc, char ***argv)
+WRING_MPI_EXPORT(Init, int *argc, char ***argv)
 {
     int code = wring_mpi_library()->pmpi.Init(argc, argv);
     return code == MPI_SUCCESS ? wring_mpi_open() : code;
 }
 
-WRING_MPI_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+WRING_MPI_EXPORT(Init_thread, int *argc, char ***argv, int required, int *provided)
 {
     int code = wring_mpi_library()->pmpi.Init_thread(argc, argv, required, provided);
     return code == MPI_SUCCESS ? wring_mpi_open() : code;

@@ -17,7 +17,21 @@
 #include <wring/wring.h>
 
 #define WRING_MODULE "mpi"
-#define WRING_MPI_EXPORT __attribute__((visibility("default")))
+
+/**
+ * A function that programs call of their MPI. It has the MPI's second name as well: the Fortran of
+ * Open MPI calls C by it, and so do tools that measure programs.
+ */
+#define WRING_MPI_EXPORT(name, ...)                                                           \
+    __attribute__((visibility("default"))) int MPI_##name(__VA_ARGS__);                       \
+    __attribute__((visibility("default"), alias("MPI_" #name))) int PMPI_##name(__VA_ARGS__); \
+    int MPI_##name(__VA_ARGS__)
+
+/** The same for what Open MPI 4 calls MPIX_. */
+#define WRING_MPI_EXPORT_X(name, ...)                                                          \
+    __attribute__((visibility("default"), alias("MPI_" #name))) int MPIX_##name(__VA_ARGS__);  \
+    __attribute__((visibility("default"), alias("MPI_" #name))) int PMPIX_##name(__VA_ARGS__); \
+    WRING_MPI_EXPORT(name, __VA_ARGS__)
 
 /** What a call is to MPI. */
 enum wring_mpi_call_kind {
@@ -134,6 +148,7 @@ struct wring_mpi_pending {
 struct wring_mpi_own {
     struct wring_session *session; /* NULL: all calls are the MPI's */
     wring_mpi_handle_t control;    /* a copy of MPI_COMM_WORLD, of our own */
+    wring_mpi_handle_t alone;      /* a copy of MPI_COMM_SELF, likewise */
     wring_mpi_handle_t group;      /* of MPI_COMM_WORLD */
     uint32_t rank, size;
     int keyval;

@@ -10,9 +10,9 @@
  * for several requests of both kinds waits for ours one after the other, while the MPI is let go
  * on, and then for the rest in the MPI.
  *
- * A persistent request is a persistent receive of the MPI's from nobody. It is started when the
- * call that MPI_Start began has ended, and is complete at once; until then it is inactive to the
- * MPI, and functions that would take it for done are answered here.
+ * A persistent request is a persistent receive of the MPI's. When the call that MPI_Start began has
+ * ended, the receive is started, and we send ourselves the message that it waits for. Until then it
+ * is inactive to the MPI, and functions that would take it for done are answered here.
  */
 #include "dropin/mpi/mpi_own.h"
 
@@ -119,6 +119,7 @@ static void end_lasting(struct wring_mpi_lasting *lasting, int code)
 
     wring_mpi_write_handle(&handle, 0, lasting->handle);
     wring_mpi_abi.pmpi.Start(&handle);
+    wring_mpi_abi.pmpi.Send(NULL, 0, wring_mpi_abi.byte, 0, 0, wring_mpi_own.alone);
     pthread_mutex_lock(&mutex);
     lasting->code = code;
     lasting->active = NULL;
@@ -335,8 +336,7 @@ int wring_mpi_lasting_create(struct wring_mpi_comm *comm, const struct wring_mpi
         free(lasting);
         return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
     }
-    int code =
-        abi->pmpi.Recv_init(NULL, 0, abi->byte, abi->proc_null, 0, wring_mpi_own.control, request);
+    int code = abi->pmpi.Recv_init(NULL, 0, abi->byte, 0, 0, wring_mpi_own.alone, request);
     if (code != MPI_SUCCESS) {
         free(lasting->counts);
         free(lasting);
@@ -399,10 +399,6 @@ static void free_lasting(struct wring_mpi_lasting *lasting)
     free(lasting);
 }
 
-#define EXPORT(name, ...)                        \
-    WRING_MPI_EXPORT int MPI_##name __VA_ARGS__; \
-    int MPI_##name __VA_ARGS__
-
 #define PMPI(name) (wring_mpi_library()->pmpi.name)
 
 /** Nothing of ours is under way or has failed: the MPI has all there is. */
@@ -412,13 +408,13 @@ static bool is_quiet(void)
            atomic_load_explicit(&n_failures, memory_order_acquire) == 0;
 }
 
-EXPORT(Start, (void *request))
+WRING_MPI_EXPORT(Start, void *request)
 {
     struct wring_mpi_lasting *lasting = find_lasting(wring_mpi_read_handle(request, 0));
     return lasting != NULL ? start_lasting(lasting) : PMPI(Start)(request);
 }
 
-EXPORT(Startall, (int n, void *requests))
+WRING_MPI_EXPORT(Startall, int n, void *requests)
 {
     if (atomic_load(&n_lastings) == 0)
         return PMPI(Startall)(n, requests);
@@ -430,7 +426,7 @@ EXPORT(Startall, (int n, void *requests))
     return MPI_SUCCESS;
 }
 
-EXPORT(Request_free, (void *request))
+WRING_MPI_EXPORT(Request_free, void *request)
 {
     struct wring_mpi_lasting *lasting = find_lasting(wring_mpi_read_handle(request, 0));
     if (lasting == NULL)
@@ -441,7 +437,7 @@ EXPORT(Request_free, (void *request))
     return PMPI(Request_free)(request);
 }
 
-EXPORT(Cancel, (void *request))
+WRING_MPI_EXPORT(Cancel, void *request)
 {
     if (find_lasting(wring_mpi_read_handle(request, 0)) != NULL)
         return wring_mpi_abi.err_request;
@@ -456,7 +452,7 @@ static int with_code(int code, int own)
     return code == MPI_SUCCESS ? own : code;
 }
 
-EXPORT(Wait, (void *request, void *status))
+WRING_MPI_EXPORT(Wait, void *request, void *status)
 {
     if (is_quiet())
         return PMPI(Wait)(request, status);
@@ -497,7 +493,7 @@ static int give_codes(int code, int *codes, int n, void *statuses)
     return abi->err_in_status;
 }
 
-EXPORT(Waitall, (int n, void *requests, void *statuses))
+WRING_MPI_EXPORT(Waitall, int n, void *requests, void *statuses)
 {
     if (is_quiet())
         return PMPI(Waitall)(n, requests, statuses);
@@ -507,7 +503,7 @@ EXPORT(Waitall, (int n, void *requests, void *statuses))
     return give_codes(PMPI(Waitall)(n, requests, statuses), codes, n, statuses);
 }
 
-EXPORT(Test, (void *request, int *flag, void *status))
+WRING_MPI_EXPORT(Test, void *request, int *flag, void *status)
 {
     if (is_quiet())
         return PMPI(Test)(request, flag, status);
@@ -522,7 +518,7 @@ EXPORT(Test, (void *request, int *flag, void *status))
     return with_code(PMPI(Test)(request, flag, status), own);
 }
 
-EXPORT(Testall, (int n, void *requests, int *flag, void *statuses))
+WRING_MPI_EXPORT(Testall, int n, void *requests, int *flag, void *statuses)
 {
     if (is_quiet())
         return PMPI(Testall)(n, requests, flag, statuses);
@@ -557,14 +553,14 @@ static int test_any(int n, void *requests, int *index, int *flag, void *status)
     return code;
 }
 
-EXPORT(Testany, (int n, void *requests, int *index, int *flag, void *status))
+WRING_MPI_EXPORT(Testany, int n, void *requests, int *index, int *flag, void *status)
 {
     if (is_quiet())
         return PMPI(Testany)(n, requests, index, flag, status);
     return test_any(n, requests, index, flag, status);
 }
 
-EXPORT(Waitany, (int n, void *requests, int *index, void *status))
+WRING_MPI_EXPORT(Waitany, int n, void *requests, int *index, void *status)
 {
     int flag = 0;
     while (!is_quiet()) {
@@ -596,14 +592,14 @@ static int test_some(int n, void *requests, int *n_done, int *indices, void *sta
     return failed ? abi->err_in_status : code;
 }
 
-EXPORT(Testsome, (int n, void *requests, int *n_done, int *indices, void *statuses))
+WRING_MPI_EXPORT(Testsome, int n, void *requests, int *n_done, int *indices, void *statuses)
 {
     if (is_quiet())
         return PMPI(Testsome)(n, requests, n_done, indices, statuses);
     return test_some(n, requests, n_done, indices, statuses);
 }
 
-EXPORT(Waitsome, (int n, void *requests, int *n_done, int *indices, void *statuses))
+WRING_MPI_EXPORT(Waitsome, int n, void *requests, int *n_done, int *indices, void *statuses)
 {
     while (!is_quiet()) {
         int code = test_some(n, requests, n_done, indices, statuses);
@@ -614,7 +610,7 @@ EXPORT(Waitsome, (int n, void *requests, int *n_done, int *indices, void *status
     return PMPI(Waitsome)(n, requests, n_done, indices, statuses);
 }
 
-EXPORT(Request_get_status, (H request, int *flag, void *status))
+WRING_MPI_EXPORT(Request_get_status, H request, int *flag, void *status)
 {
     if (is_quiet())
         return PMPI(Request_get_status)(request, flag, status);
@@ -625,7 +621,7 @@ EXPORT(Request_get_status, (H request, int *flag, void *status))
     return MPI_SUCCESS;
 }
 
-EXPORT(Request_get_status_all, (int n, const void *requests, int *flag, void *statuses))
+WRING_MPI_EXPORT(Request_get_status_all, int n, const void *requests, int *flag, void *statuses)
 {
     settle();
     if (!any_active(requests, n))
@@ -634,7 +630,8 @@ EXPORT(Request_get_status_all, (int n, const void *requests, int *flag, void *st
     return MPI_SUCCESS;
 }
 
-EXPORT(Request_get_status_any, (int n, const void *requests, int *index, int *flag, void *status))
+WRING_MPI_EXPORT(Request_get_status_any, int n, const void *requests, int *index, int *flag,
+                 void *status)
 {
     settle();
     bool active = any_active(requests, n);
@@ -644,8 +641,8 @@ EXPORT(Request_get_status_any, (int n, const void *requests, int *index, int *fl
     return code;
 }
 
-EXPORT(Request_get_status_some,
-       (int n, const void *requests, int *n_done, int *indices, void *statuses))
+WRING_MPI_EXPORT(Request_get_status_some, int n, const void *requests, int *n_done, int *indices,
+                 void *statuses)
 {
     settle();
     bool active = any_active(requests, n);
