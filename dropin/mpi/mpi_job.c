@@ -13,11 +13,14 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/host.h"
 #include "runtime/session/session.h"
+#include "transport/interface.h"
 #include <wring/bootstrap.h>
 
 #define PAUSE_NS 20000
 #define KEY_BYTES 16
+#define HOST_BYTES 96
 
 struct wring_mpi_own wring_mpi_own;
 
@@ -171,7 +174,7 @@ static enum wring_status mpi_check(struct wring_bootstrap *bootstrap)
 static const char *mpi_address(struct wring_bootstrap *bootstrap)
 {
     (void)bootstrap;
-    return "";
+    return wring_mpi_own.address;
 }
 
 static void mpi_close(struct wring_bootstrap *bootstrap)
@@ -287,6 +290,7 @@ static enum wring_status read_settings(void)
         snprintf(own->codec, sizeof(own->codec), "%s", config->mpi_codec);
         own->codec_min = config->mpi_codec_min;
         own->stats = config->stats != 0;
+        snprintf(own->iface, sizeof(own->iface), "%s", config->iface);
         if (strcmp(own->codec, "none") == 0)
             own->codec[0] = '\0';
     }
@@ -308,6 +312,42 @@ static enum wring_status share_key(char key[2 * KEY_BYTES + 1])
     return WRING_OK;
 }
 
+/** Are all ranks on one host? @return false: the MPI failed */
+static bool find_hosts(bool *one)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    char host[HOST_BYTES] = "", first[HOST_BYTES];
+    uint64_t other, others;
+
+    if (!wring_host_identity(host, sizeof(host)))
+        snprintf(host, sizeof(host), "rank %" PRIu32, wring_mpi_own.rank);
+    memcpy(first, host, sizeof(host));
+    if (abi->pmpi.Bcast(first, sizeof(first), abi->byte, 0, wring_mpi_own.control) != MPI_SUCCESS)
+        return false;
+    other = strcmp(first, host) != 0;
+    bool told = abi->pmpi.Allreduce(&other, &others, 1, abi->u64, abi->sum,
+                                    wring_mpi_own.control) == MPI_SUCCESS;
+    *one = told && others == 0;
+    return told;
+}
+
+/** Bridges of containers and virtual machines rarely lead to another host. */
+static enum wring_status find_address(void)
+{
+    struct wring_mpi_own *own = &wring_mpi_own;
+    bool one;
+
+    if (!find_hosts(&one))
+        return WRING_ERR_PEER;
+    if (one)
+        return WRING_OK;
+    return wring_interface_find(&own->log,
+                                own->iface[0] != '\0' ? own->iface
+                                                      : "^docker,br-,virbr,veth,cni,flannel,cali,"
+                                                        "lxc,podman",
+                                "", own->address);
+}
+
 static bool has_own_key(void)
 {
     return wring_config_foreign("WRING_KEY") != NULL ||
@@ -321,6 +361,8 @@ static enum wring_status open_session(void)
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char key[2 * KEY_BYTES + 1];
     enum wring_status status = share_key(key);
+    if (status == WRING_OK)
+        status = find_address();
     if (status != WRING_OK)
         return status;
     bootstrap.base = (struct wring_bootstrap){&mpi_ops, own->rank, own->size, -1};

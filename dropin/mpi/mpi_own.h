@@ -156,6 +156,8 @@ struct wring_mpi_own {
     char codec[256];    /* "": exact */
     uint64_t codec_min; /* bytes */
     bool stats;
+    char iface[256];  /* WRING_IFACE */
+    char address[64]; /* that reaches other hosts; "": there are none */
     struct wring_mpi_comm *world;
     atomic_uint forming;   /* threads that make groups */
     atomic_uint unsettled; /* calls under way that a wait has to see to */
