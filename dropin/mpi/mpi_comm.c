@@ -43,8 +43,16 @@ void wring_mpi_comm_release(struct wring_mpi_comm *comm)
         wring_group_destroy(comm->group);
     pthread_mutex_destroy(&comm->mutex);
     pthread_cond_destroy(&comm->changed);
+    if (comm->origin != NULL)
+        wring_mpi_comm_release(comm->origin);
     free(comm->ranks);
     free(comm);
+}
+
+wring_mpi_handle_t wring_mpi_comm_place(const struct wring_mpi_comm *comm)
+{
+    bool freed = comm->origin != NULL ? comm->origin->freed : comm->freed;
+    return freed ? wring_mpi_abi.comm_world : comm->handle;
 }
 
 static struct wring_mpi_comm *look_up(wring_mpi_handle_t handle)
@@ -183,6 +191,26 @@ static struct wring_mpi_comm *meet(wring_mpi_handle_t handle)
     }
     enter(comm);
     return comm;
+}
+
+struct wring_mpi_comm *wring_mpi_comm_twin(struct wring_mpi_comm *comm)
+{
+    struct wring_mpi_comm *twin = comm_new(comm->handle);
+    if (twin == NULL)
+        return NULL;
+    twin->n = comm->n;
+    twin->me = comm->me;
+    twin->ranks = malloc(comm->n * sizeof(*twin->ranks));
+    for (uint32_t i = 0; twin->ranks != NULL && i < comm->n; i++)
+        twin->ranks[i] = comm->ranks != NULL ? comm->ranks[i] : i;
+    if (twin->ranks == NULL || !agree_on_tag(twin)) {
+        wring_mpi_comm_release(twin);
+        return NULL;
+    }
+    wring_mpi_comm_hold(comm);
+    twin->origin = comm;
+    atomic_store(&twin->state, WRING_MPI_COMM_KNOWN);
+    return twin;
 }
 
 struct wring_mpi_comm *wring_mpi_comm_find(wring_mpi_handle_t argument, bool meets)

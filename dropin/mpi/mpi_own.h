@@ -83,8 +83,9 @@ struct wring_mpi_comm {
     uint32_t *ranks; /* [n] in MPI_COMM_WORLD */
     uint64_t tag;
     struct wring_group *group;
-    bool whole; /* the group is the session's */
-    bool freed; /* by the program */
+    bool whole;                    /* the group is the session's */
+    bool freed;                    /* by the program */
+    struct wring_mpi_comm *origin; /* of a twin; else NULL */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct wring_mpi_pending *first, *last; /* calls that wait for the group, in order */
@@ -189,6 +190,13 @@ struct wring_mpi_comm *wring_mpi_comm_find(wring_mpi_handle_t handle, bool meets
 
 /** A communicator was made by all its members, who are all here. */
 void wring_mpi_comm_made(wring_mpi_handle_t handle);
+
+/** The same processes with a group of their own: persistent collectives match by the order in which
+ *  they were made, and may be started in any. Collective. NULL: it could not be made. */
+struct wring_mpi_comm *wring_mpi_comm_twin(struct wring_mpi_comm *comm);
+
+/** Whose error handler hears of failures. */
+wring_mpi_handle_t wring_mpi_comm_place(const struct wring_mpi_comm *comm);
 
 void wring_mpi_comm_hold(struct wring_mpi_comm *comm);
 void wring_mpi_comm_release(struct wring_mpi_comm *comm);

@@ -134,8 +134,8 @@ static void complete(struct wring_mpi_pending *pending, enum wring_status status
     struct wring_mpi_comm *comm = pending->comm;
 
     status = wring_mpi_finish(&pending->call, status);
-    H place = comm->freed ? wring_mpi_abi.comm_world : comm->handle;
-    int code = status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(place, status);
+    int code =
+        status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(wring_mpi_comm_place(comm), status);
     atomic_store(&pending->code, code);
     if (pending->lasting != NULL) {
         end_lasting(pending->lasting, code);
@@ -330,19 +330,21 @@ int wring_mpi_lasting_create(struct wring_mpi_comm *comm, const struct wring_mpi
     struct wring_mpi_lasting *lasting = calloc(1, sizeof(*lasting));
     if (lasting == NULL)
         return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
-    lasting->comm = comm;
+    lasting->comm = wring_mpi_comm_twin(comm);
     lasting->args = *args;
-    if (!copy_counts(lasting)) {
+    if (lasting->comm == NULL || !copy_counts(lasting)) {
+        if (lasting->comm != NULL)
+            wring_mpi_comm_release(lasting->comm);
         free(lasting);
         return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
     }
     int code = abi->pmpi.Recv_init(NULL, 0, abi->byte, 0, 0, wring_mpi_own.alone, request);
     if (code != MPI_SUCCESS) {
+        wring_mpi_comm_release(lasting->comm);
         free(lasting->counts);
         free(lasting);
         return code;
     }
-    wring_mpi_comm_hold(comm);
     lasting->handle = wring_mpi_read_handle(request, 0);
     pthread_mutex_lock(&mutex);
     lasting->next = lastings;
@@ -376,7 +378,7 @@ static int start_lasting(struct wring_mpi_lasting *lasting)
     struct wring_mpi_pending *pending = failed == WRING_OK ? pending_new(comm, &call) : NULL;
     if (pending == NULL) {
         wring_mpi_finish(&call, WRING_ERR_NO_MEMORY);
-        return wring_mpi_fail(comm->handle, WRING_ERR_NO_MEMORY);
+        return wring_mpi_fail(wring_mpi_comm_place(comm), WRING_ERR_NO_MEMORY);
     }
     pending->lasting = lasting;
     lasting->active = pending;

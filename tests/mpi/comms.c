@@ -318,6 +318,14 @@ static void test_persistent(void)
                 break;
             }
     }
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE); /* of what is inactive: returns at once */
+    for (int way = 0; way < 2; way++) { /* they match by the order in which they were made */
+        root = rank == 0 ? 77 : -1;
+        MPI_Start(&requests[rank % 2]);
+        MPI_Start(&requests[1 - rank % 2]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(root == 77, "root %d", root);
+    }
     for (int i = 0; i < 4; i++)
         MPI_Request_free(&requests[i]);
     for (int r = 0; r < size; r++)
