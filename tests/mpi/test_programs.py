@@ -77,6 +77,19 @@ class Programs(unittest.TestCase):
         for reason in ("operation", "datatype", "no elements", "intercommunicator"):
             self.assertRegex(said, rf"left to .*\({reason}\): allreduce \d")
 
+    def test_sums_are_exact_unless_a_codec_is_named(self):
+        self.assertIn("large exact, small exact, double exact", self.job(2, "coded.c"))
+        said = self.job(2, "coded.c", WRING_MPI_CODEC="bf16")
+        self.assertIn("large lossy, small exact, double exact", said)
+        said = self.job(2, "coded.c", WRING_MPI_CODEC="bf16", WRING_MPI_CODEC_MIN="1k")
+        self.assertIn("large lossy, small lossy, double exact", said)
+
+    def test_a_setting_that_is_wrong_ends_the_program(self):
+        status, out, err = mpis.run_job(MPI, 2, [self.build("coded.c")], LIBRARY,
+                                        WRING_MPI_CODEC_MIN="none")
+        self.assertNotEqual(status, 0, out)
+        self.assertIn("WRING_MPI_CODEC_MIN=none: needs a number", err)
+
     @unittest.skipIf(MPI.fortran is None, "this MPI comes without Fortran")
     def test_fortran(self):
         for source in ("fortran_old.f90", "fortran_mod.f90", "fortran_new.f90"):
