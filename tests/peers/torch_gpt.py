@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A small GPT trained over slow links, by gloo and by wring: time a step, and what was learned.
+
+    tests/peers/torch_gpt.py [--python PYTHON] [--ranks LIST] [--link NAME] [--seeds N] [--steps N]
+                             [--runs LIST] [--json FILE] [--svg FILE] [--from FILE]
+
+Each rank is a host of its own in a network namespace (links.py), and trains
+dropin/torch/examples/train_gpt.py. Runs are BACKEND:HOOK; those of one seed take turns, another
+first for each seed. PYTHON has torch and wring. A ratio is the median over the seeds of the ratios
+within one; loss is that on what was held out, against gloo:none of the same seed. --from draws and
+prints what --json wrote before.
+"""
+import argparse
+import html
+import json
+import pathlib
+import statistics
+import sys
+
+import links
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "dropin/torch/examples/train_gpt.py"
+PORT = 29500
+REFERENCE, BAR = "gloo:none", "gloo:bf16"
+COLORS = ("#8c959f", "#bf8700", "#1f6feb", "#0a7d6c", "#cf222e", "#8250df")
+
+
+def train(hosts, python, run, seed, steps):
+    backend, hook = run.split(":", 1)
+    command = [python, PROGRAM, "--backend", backend, "--hook", hook, "--seed", seed, "--steps",
+               steps, "--json"]
+
+    def environment(host):
+        return {"RANK": str(host), "WORLD_SIZE": str(hosts.count), "LOCAL_RANK": "0",
+                "MASTER_ADDR": hosts.address(0), "MASTER_PORT": str(PORT),
+                "GLOO_SOCKET_IFNAME": "cable", "OMP_NUM_THREADS": "1"}
+    return json.loads(hosts.run(lambda _: command, environment, timeout=900)[0].splitlines()[-1])
+
+
+def measure(arguments):
+    links.require_root()
+    results = []
+    for ranks in arguments.ranks:
+        with links.Hosts(ranks, links.LINKS[arguments.link], bound=True) as hosts:
+            for seed in range(1, arguments.seeds + 1):
+                at = seed % len(arguments.runs)
+                for run in arguments.runs[at:] + arguments.runs[:at]:
+                    result = train(hosts, arguments.python, run, seed, arguments.steps)
+                    results.append({**result, "run": run})
+                    print(f"{ranks} ranks, seed {seed}, {run}: {result['step_us'] / 1e3:.1f} ms, "
+                          f"{result['held_out_loss']:.4f}", file=sys.stderr, flush=True)
+    return results
+
+
+def of(results, ranks, run):
+    """By seed."""
+    return {result["seed"]: result for result in results
+            if result["ranks"] == ranks and result["run"] == run}
+
+
+def against(results, ranks, run, other, field, how):
+    ours, theirs = of(results, ranks, run), of(results, ranks, other)
+    both = sorted(set(ours) & set(theirs))
+    if not both:
+        return None
+    return statistics.median(how(ours[seed][field], theirs[seed][field]) for seed in both)
+
+
+def show(results):
+    print("| ranks | run | ms a step | times gloo:bf16's speed | held-out loss | above gloo:none |\n"
+          "|---|---|---|---|---|---|")
+    for ranks in sorted({result["ranks"] for result in results}):
+        for run in dict.fromkeys(result["run"] for result in results):
+            own = of(results, ranks, run).values()
+            faster = against(results, ranks, run, BAR, "step_us", lambda us, bar: bar / us)
+            worse = against(results, ranks, run, REFERENCE, "held_out_loss", lambda a, b: a - b)
+            print(f"| {ranks} | {run} | {statistics.median(r['step_us'] for r in own) / 1e3:.1f} "
+                  f"| {'' if faster is None else f'{faster:.2f}'} "
+                  f"| {statistics.median(r['held_out_loss'] for r in own):.4f} "
+                  f"| {'' if worse is None else f'{worse:+.4f}'} |")
+
+
+def curve(results, ranks, run, window=10):
+    """Seconds and training loss, medians over the seeds, smoothed."""
+    own = list(of(results, ranks, run).values())
+    points, seconds = [], 0
+    for step in range(min(len(result["losses"]) for result in own)):
+        seconds += statistics.median(result["times_us"][step] for result in own) / 1e6
+        begin = max(0, step - window + 1)
+        points.append((seconds, statistics.median(
+            statistics.mean(result["losses"][begin:step + 1]) for result in own)))
+    return points
+
+
+def panel(curves, left, title):
+    """Loss against seconds."""
+    width, top, bottom = 410, 70, 300
+    longest = max(points[-1][0] for points in curves.values())
+    low = min(loss for points in curves.values() for _, loss in points) * 0.97
+    high = max(points[0][1] for points in curves.values())
+    x = lambda seconds: left + width * seconds / longest
+    y = lambda loss: bottom - (bottom - top) * (loss - low) / (high - low)
+    parts = [f'<text x="{left}" y="{top - 12}" font-weight="600">{html.escape(title)}</text>',
+             f'<path class="axis" d="M{left} {top}V{bottom}H{left + width}"/>']
+    for i in range(5):
+        loss, seconds = low + (high - low) * i / 4, longest * i / 4
+        parts.append(f'<text x="{left - 6}" y="{y(loss) + 4:.0f}" text-anchor="end">{loss:.1f}</text>'
+                     f'<text x="{x(seconds):.0f}" y="{bottom + 18}" text-anchor="middle">'
+                     f"{seconds:.0f} s</text>")
+    for color, (run, points) in zip(COLORS, curves.items()):
+        path = " ".join(f"{x(seconds):.1f},{y(loss):.1f}" for seconds, loss in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2">'
+                     f"<title>{html.escape(run)}</title></polyline>")
+    return parts
+
+
+def draw(results, link):
+    counts = sorted({result["ranks"] for result in results})
+    runs = list(dict.fromkeys(result["run"] for result in results))
+    parts = []
+    for i, ranks in enumerate(counts):
+        parts += panel({run: curve(results, ranks, run) for run in runs}, 60 + 490 * i,
+                       f"{ranks} processes, {link}: training loss against time")
+    for i, (color, run) in enumerate(zip(COLORS, runs)):
+        parts.append(f'<rect x="{60 + 150 * i}" y="344" width="10" height="10" fill="{color}"/>'
+                     f'<text x="{76 + 150 * i}" y="354">{html.escape(run)}</text>')
+    style = ("<style>svg{background:#fff}text{fill:#1c2733;font:12px system-ui,sans-serif}"
+             ".axis{fill:none;stroke:#5b6b7b}@media(prefers-color-scheme:dark){svg{background:"
+             "#0f151c}text{fill:#e2e8ef}}</style>")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {490 * len(counts) + 20} 370">'
+            + style + "\n" + "\n".join(parts) + "\n</svg>\n")
+
+
+def words(text):
+    return text.split(",")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--ranks", type=lambda text: list(map(int, words(text))), default=[2, 4])
+    parser.add_argument("--link", default="1g", choices=links.LINKS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--runs", type=words,
+                        default=[REFERENCE, BAR, "wring:none", "wring:onebit+ef", "wring:auto"])
+    parser.add_argument("--json")
+    parser.add_argument("--svg")
+    parser.add_argument("--from", dest="source")
+    arguments = parser.parse_args()
+    if arguments.source:
+        results = json.loads(pathlib.Path(arguments.source).read_text(encoding="ascii"))
+    else:
+        results = measure(arguments)
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(results), encoding="ascii")
+    if arguments.svg:
+        pathlib.Path(arguments.svg).write_text(draw(results, arguments.link), encoding="utf-8")
+    show(results)
+
+
+if __name__ == "__main__":
+    main()
