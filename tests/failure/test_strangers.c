@@ -343,14 +343,18 @@ static int run_resting(struct procs_rank *rank, void *arg)
     return exchange(rank, 40, rest_now_and_then);
 }
 
+/** On a machine that is busy the ranks may be done before their ports were found. */
 static void garbage_at_the_provider_does_no_harm(void)
 {
-    start(3, tcp, run_resting);
-    job.meddle = pester_providers;
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    pestered = 0;
+    for (int job_number = 0; job_number < 10 && pestered == 0; job_number++) {
+        start(3, tcp, run_resting);
+        job.meddle = pester_providers;
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t i = 0; i < 3; i++)
+            CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
+    }
     CHECK(pestered > 0, "no port was found to send garbage to");
-    for (uint32_t i = 0; i < 3; i++)
-        CHECK(job.codes[i] == 0, "rank %u (code %d) said:\n%s", i, job.codes[i], job.texts[i]);
 }
 
 int main(int argc, char **argv)
