@@ -97,12 +97,8 @@ static const struct wring_config_var vars[] = {
 
 /** Variables of what is built upon the library, which read them themselves: docs/pytorch.md. */
 static const char *const of_dropins[] = {
-    "WRING_LIBRARY",
-    "WRING_INCLUDE",
-    "WRING_CODEC_RULES",
-    "WRING_TORCH_REPLACE",
-    "WRING_TORCH_CACHE",
-    "WRING_TORCH_NATIVE",
+    "WRING_LIBRARY",       "WRING_INCLUDE",     "WRING_CODEC_RULES",
+    "WRING_TORCH_REPLACE", "WRING_TORCH_CACHE", "WRING_TORCH_NATIVE",
 };
 
 const struct wring_config_var *wring_config_vars(size_t *count)
