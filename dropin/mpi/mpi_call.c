@@ -475,6 +475,30 @@ bool wring_mpi_run(const struct wring_mpi_args *args, int *code)
     return true;
 }
 
+bool wring_mpi_run_plain(const void *in, void *out, int64_t count, wring_mpi_handle_t type_handle,
+                         wring_mpi_handle_t op_handle, wring_mpi_handle_t comm_handle, int *code)
+{
+    const struct wring_mpi_own *own = &wring_mpi_own;
+    enum wring_op op;
+
+    if (own->session == NULL || own->codec[0] != '\0' || count <= 0)
+        return false;
+    struct wring_mpi_comm *comm = wring_mpi_comm_find(comm_handle, false);
+    const struct wring_mpi_type *type = wring_mpi_type(type_handle);
+    if (comm == NULL || type == NULL || !type->reduces || type->dtype == WRING_BOOL ||
+        atomic_load_explicit(&comm->state, memory_order_acquire) != WRING_MPI_COMM_READY ||
+        !wring_mpi_op(op_handle, &op) || !wring_op_takes(op, type->dtype))
+        return false;
+    const void *from = is_in_place(in) ? out : in;
+    if (!is_placed(from, type->dtype) || !is_placed(out, type->dtype))
+        return false;
+    wring_mpi_count(WRING_MPI_ALLREDUCE, WRING_MPI_SERVED);
+    enum wring_status status =
+        wring_allreduce(comm->group, from, out, (uint64_t)count, type->dtype, op, NULL, NULL);
+    *code = status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(comm->handle, status);
+    return true;
+}
+
 bool wring_mpi_begin(const struct wring_mpi_args *args, void *request, int *code)
 {
     struct wring_mpi_call call;

@@ -16,11 +16,16 @@
  * @param params  in brackets, up to the communicator; likewise args, as they are called on
  * @param fields  of struct wring_mpi_args
  */
-#define FORMS(name, suffix, which, params, args, fields)                                    \
+#define FORMS(name, suffix, which, params, args, fields) \
+    FORMS_AFTER(0, name, suffix, which, params, args, fields)
+/** @param first  tried before, and sets `code` where it did the call */
+#define FORMS_AFTER(first, name, suffix, which, params, args, fields)                       \
     WRING_MPI_EXPORT(name##suffix, UNPACK params H comm)                                    \
     {                                                                                       \
-        struct wring_mpi_args call = {.kind = which, .comm = comm, UNPACK fields};          \
         int code;                                                                           \
+        if (first)                                                                          \
+            return code;                                                                    \
+        struct wring_mpi_args call = {.kind = which, .comm = comm, UNPACK fields};          \
         return wring_mpi_run(&call, &code) ? code : PASS(name##suffix, (UNPACK args comm)); \
     }                                                                                       \
     WRING_MPI_EXPORT_X(name##_init##suffix, UNPACK params H comm, H info, void *request)    \
@@ -73,7 +78,11 @@
     BEGUN(begun, which, params(int), args, fields)               \
     BEGUN(begun##_c, which, params(int64_t), args, fields)
 
-ALL_FORMS(Allreduce, Iallreduce, WRING_MPI_ALLREDUCE, REDUCTION, REDUCTION_ARGS, REDUCTION_FIELDS)
+#define PLAIN wring_mpi_run_plain(in, out, count, type, op, comm, &code)
+FORMS_AFTER(PLAIN, Allreduce, , WRING_MPI_ALLREDUCE, REDUCTION(int), REDUCTION_ARGS, REDUCTION_FIELDS)
+FORMS_AFTER(PLAIN, Allreduce, _c, WRING_MPI_ALLREDUCE, REDUCTION(int64_t), REDUCTION_ARGS, REDUCTION_FIELDS)
+BEGUN(Iallreduce, WRING_MPI_ALLREDUCE, REDUCTION(int), REDUCTION_ARGS, REDUCTION_FIELDS)
+BEGUN(Iallreduce_c, WRING_MPI_ALLREDUCE, REDUCTION(int64_t), REDUCTION_ARGS, REDUCTION_FIELDS)
 ALL_FORMS(Reduce, Ireduce, WRING_MPI_REDUCE, ROOTED, ROOTED_ARGS, ROOTED_FIELDS)
 ALL_FORMS(Reduce_scatter, Ireduce_scatter, WRING_MPI_REDUCE_SCATTER, SCATTER, SCATTER_ARGS, SCATTER_FIELDS)
 ALL_FORMS(Reduce_scatter_block, Ireduce_scatter_block, WRING_MPI_REDUCE_SCATTER_BLOCK, REDUCTION, REDUCTION_ARGS, REDUCTION_FIELDS)

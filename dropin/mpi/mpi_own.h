@@ -227,6 +227,11 @@ enum wring_status wring_mpi_finish(struct wring_mpi_call *call, enum wring_statu
 /** A whole call. @return false: it is the MPI's */
 bool wring_mpi_run(const struct wring_mpi_args *args, int *code);
 
+/** An exact allreduce of what needs no preparation, in fewer instructions. @return false: it is not
+ *  known whether it is one: ask wring_mpi_run() */
+bool wring_mpi_run_plain(const void *in, void *out, int64_t count, wring_mpi_handle_t type,
+                         wring_mpi_handle_t op, wring_mpi_handle_t comm, int *code);
+
 /** Begin a call, or make a persistent request for it. @return false: it is the MPI's */
 bool wring_mpi_begin(const struct wring_mpi_args *args, void *request, int *code);
 bool wring_mpi_last(const struct wring_mpi_args *args, void *request, int *code);
