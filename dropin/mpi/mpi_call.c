@@ -174,7 +174,14 @@ static enum wring_status place_scattered(const struct wring_mpi_args *args,
         call->in = call->after.in = copy_of(call->in, total * size);
     if (call->in == NULL)
         return WRING_ERR_NO_MEMORY;
-    call->out = (uint8_t *)call->in + begin * size;
+    if (begin == 0 && call->in == args->out) {
+        call->out = args->out;
+        return WRING_OK;
+    }
+    /* what stands there behind the result is the program's, and stays */
+    call->out = call->after.out = malloc(elems > 0 ? elems * size : 1);
+    if (call->out == NULL)
+        return WRING_ERR_NO_MEMORY;
     call->after.move_from = call->out;
     call->after.move_to = args->out;
     call->after.move_bytes = elems * size;

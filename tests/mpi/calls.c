@@ -133,6 +133,11 @@ static void check_reduce_scatter(int count, enum form form, bool block)
                   block ? "_block" : "", count, form, i, out[i], sum(begin + i));
             break;
         }
+    for (int i = runs[rank]; in_place && i < total; i++)
+        if (out[i] != in[i]) {
+            CHECK(false, "reduce_scatter of %d changes [%d] behind its result", count, i);
+            break;
+        }
     free(runs), free(in), free(out);
 }
 
