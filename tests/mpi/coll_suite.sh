@@ -6,9 +6,17 @@
 set -u
 folder=$1 mpi=$2
 mkdir -p "$folder/lists/partial" && cd "$folder" || exit 1
+exec 9>lock && flock 9 || exit 1 # tests of two MPIs share the source
 
+# From where Debian's mpich comes.
 fetch() {
-    echo 'deb-src http://deb.debian.org/debian bookworm main' >source.list
+    local uri suite
+    read -r uri suite < <(apt-cache policy mpich | awk '$2 ~ /:/ && $3 ~ /\// { print $2, $3; exit }')
+    [ -n "${uri-}" ] || {
+        echo "apt knows no mpich"
+        exit 3
+    }
+    echo "deb-src $uri ${suite%%/*} ${suite#*/}" >source.list
     local -a own=(-o "Dir::Etc::sourcelist=$PWD/source.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$PWD/lists" -o APT::Sandbox::User=root)
     apt-get "${own[@]}" update -qq && apt-get "${own[@]}" source -qq --download-only mpich || {
