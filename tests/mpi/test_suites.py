@@ -17,7 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import mpis  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
-WHICH, NAME, LIBRARY = sys.argv[1:4]
+WHICH, NAME = sys.argv[1:3]
+LIBRARY = str(pathlib.Path(sys.argv[3]).resolve())
 MPI = mpis.find(NAME)
 LONG = 3000  # seconds: for hangs, not for slowness
 
