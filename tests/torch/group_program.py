@@ -203,6 +203,7 @@ def messages():
         assert sorted(got) == [(one, float(one)) for one in range(1, n)], got
     else:
         dist.send(torch.full((2,), float(me)), 0)
+    dist.barrier()  # else what rank 0 takes from anyone may be what follows
     wide = torch.zeros(2, 4)
     ops = [dist.P2POp(dist.isend, torch.full((2, 2), float(me)), right),
            dist.P2POp(dist.irecv, wide[:, ::2], left)]

@@ -113,7 +113,7 @@ class PythonWork(dist.Work):
         self._deadline = time.monotonic() + timeout if timeout > 0 else float("inf")
         self._lock = threading.Lock()  # of whoever waits for the request
         self._future_lock = threading.Lock()
-        self._request = self._error = self._future = None
+        self._request = self._error = self._future = self._ended = None
         self._done = self._late = self._gave_up = self._blocks = False
         self._source = -1
         self._bytes = None  # of a receive
@@ -262,19 +262,24 @@ class PythonWork(dist.Work):
         with self._future_lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
-        if self.is_completed():
-            self._complete_future()
-        else:
-            _completers.push(self)
+            ended = torch.futures.Future()
+            if self.is_completed() and self._error is None:
+                ended.set_result(self._outputs)
+                self._future = ended
+                return ended
+            # Future.set_exception() is for Python alone: to C++, as in DDP, it is a value like any
+            self._ended, self._future = ended, ended.then(self._outcome)
+        _completers.push(self)
         return self._future
+
+    def _outcome(self, _ended):
+        if self._error is not None:
+            raise self._error
+        return self._outputs
 
     def _complete_future(self):
         self._await(float("inf"))
-        if self._error is not None:
-            self._future.set_exception(self._error)
-        else:
-            self._future.set_result(self._outputs)
+        self._ended.set_result(None)
 
 
 class PythonWorks(dist.Work):
