@@ -313,29 +313,45 @@ static const void *element(const void *data, int64_t i, wring_mpi_handle_t type)
     return (const uint8_t *)data + i * extent;
 }
 
+/** What goes to or comes from one member, whose types may differ at both ends. */
+struct run {
+    bool in_place, in_dense, out_dense;
+    int64_t in_count;
+    wring_mpi_handle_t in_type;
+    uint64_t bytes;
+};
+
+static enum wring_mpi_reason measure_run(const struct wring_mpi_args *args, struct run *run)
+{
+    uint64_t in_bytes;
+
+    run->in_place = is_in_place(args->in);
+    run->in_count = run->in_place ? args->out_count : args->in_count;
+    run->in_type = run->in_place ? args->out_type : args->in_type;
+    if (!measure(args->out_type, args->out_count, &run->bytes, &run->out_dense) ||
+        !measure(run->in_type, run->in_count, &in_bytes, &run->in_dense) || in_bytes != run->bytes)
+        return WRING_MPI_ARGUMENT;
+    return run->bytes == 0 ? WRING_MPI_EMPTY : WRING_MPI_SERVED;
+}
+
 static enum wring_mpi_reason prepare_allgather(const struct wring_mpi_args *args,
                                                const struct wring_mpi_comm *comm,
                                                struct wring_mpi_call *call,
                                                enum wring_status *failed)
 {
-    bool in_place = is_in_place(args->in), in_dense, out_dense;
-    uint64_t bytes, in_bytes;
-    int64_t in_count = in_place ? args->out_count : args->in_count;
-    wring_mpi_handle_t in_type = in_place ? args->out_type : args->in_type;
+    struct run run;
+    enum wring_mpi_reason reason = measure_run(args, &run);
 
-    if (!measure(args->out_type, args->out_count, &bytes, &out_dense) ||
-        !measure(in_type, in_count, &in_bytes, &in_dense) || in_bytes != bytes)
-        return WRING_MPI_ARGUMENT;
-    if (bytes == 0)
-        return WRING_MPI_EMPTY;
-    call->elems = bytes;
+    if (reason != WRING_MPI_SERVED)
+        return reason;
+    uint64_t bytes = call->elems = run.bytes;
     const void *in = args->in;
-    if (in_place)
-        in = out_dense ? (const uint8_t *)args->out + bytes * comm->me
-                       : element(args->out, in_count * comm->me, in_type);
-    bool done = take_in(call, in, in_count, in_type, bytes, in_dense) &&
+    if (run.in_place)
+        in = run.out_dense ? (const uint8_t *)args->out + bytes * comm->me
+                           : element(args->out, run.in_count * comm->me, run.in_type);
+    bool done = take_in(call, in, run.in_count, run.in_type, bytes, run.in_dense) &&
                 take_out(call, args->out, args->out_count * comm->n, args->out_type,
-                         bytes * comm->n, out_dense);
+                         bytes * comm->n, run.out_dense);
     *failed = done ? WRING_OK : WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
@@ -345,24 +361,19 @@ static enum wring_mpi_reason prepare_alltoall(const struct wring_mpi_args *args,
                                               struct wring_mpi_call *call,
                                               enum wring_status *failed)
 {
-    bool in_place = is_in_place(args->in), in_dense, out_dense;
-    uint64_t bytes, in_bytes;
-    int64_t in_count = in_place ? args->out_count : args->in_count;
-    wring_mpi_handle_t in_type = in_place ? args->out_type : args->in_type;
+    struct run run;
+    enum wring_mpi_reason reason = measure_run(args, &run);
 
-    if (!measure(args->out_type, args->out_count, &bytes, &out_dense) ||
-        !measure(in_type, in_count, &in_bytes, &in_dense) || in_bytes != bytes)
-        return WRING_MPI_ARGUMENT;
-    if (bytes == 0)
-        return WRING_MPI_EMPTY;
-    call->elems = bytes;
+    if (reason != WRING_MPI_SERVED)
+        return reason;
+    uint64_t bytes = call->elems = run.bytes;
     uint64_t all = bytes * comm->n;
-    bool done =
-        take_in(call, in_place ? args->out : args->in, in_count * comm->n, in_type, all, in_dense);
-    if (done && in_place && in_dense) /* what is sent must stay while others' comes */
+    bool done = take_in(call, run.in_place ? args->out : args->in, run.in_count * comm->n,
+                        run.in_type, all, run.in_dense);
+    if (done && run.in_place && run.in_dense) /* what is sent must stay while others' comes */
         done = (call->in = call->after.in = copy_of(args->out, all)) != NULL;
     done = done &&
-           take_out(call, args->out, args->out_count * comm->n, args->out_type, all, out_dense);
+           take_out(call, args->out, args->out_count * comm->n, args->out_type, all, run.out_dense);
     *failed = done ? WRING_OK : WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
