@@ -7,19 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi_check.h"
+
 static int rank, size;
 static MPI_Comm comm;
 static int failures;
-
-#define CHECK(condition, ...)                                                      \
-    do {                                                                           \
-        if (!(condition)) {                                                        \
-            fprintf(stderr, "rank %d: line %d: %s: ", rank, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                          \
-            fprintf(stderr, "\n");                                                 \
-            failures++;                                                            \
-        }                                                                          \
-    } while (0)
 
 static const int counts[] = {1, 2, 7, 100, 1024, 5000, 100000};
 #define COUNTS ((int)(sizeof(counts) / sizeof(counts[0])))

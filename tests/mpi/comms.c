@@ -7,17 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rank, size, failures;
+#include "mpi_check.h"
 
-#define CHECK(condition, ...)                                                      \
-    do {                                                                           \
-        if (!(condition)) {                                                        \
-            fprintf(stderr, "rank %d: line %d: %s: ", rank, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                          \
-            fprintf(stderr, "\n");                                                 \
-            failures++;                                                            \
-        }                                                                          \
-    } while (0)
+static int rank, size, failures;
 
 /** The sum of all members' ranks in MPI_COMM_WORLD, found out twice. */
 static void check_comm(MPI_Comm comm, const char *what)
