@@ -587,24 +587,30 @@ static int stop_in_messages(struct procs_rank *rank, struct wring_session *sessi
     return 0;
 }
 
-static int run_midst(struct procs_rank *rank, void *arg)
+/** What each of two ranks does, of which rank 1 stands still in the middle. */
+struct pair {
+    int (*give_up)(struct procs_rank *rank, struct wring_session *session, pid_t peer);
+    int (*stop)(struct procs_rank *rank, struct wring_session *session);
+};
+
+static int run_pair(struct procs_rank *rank, void *arg)
 {
+    const struct pair *pair = arg;
     struct wring_session *session;
-    (void)arg;
 
     if (wring_session_open(&rank->params, &session) != WRING_OK)
         return 2;
     pid_t peer = exchange_pids(session, rank->rank);
     if (peer == 0)
         return 3;
-    return rank->rank == 0 ? give_up_in_midst(rank, session, peer)
-                           : stop_in_messages(rank, session);
+    return rank->rank == 0 ? pair->give_up(rank, session, peer) : pair->stop(rank, session);
 }
 
 static void a_message_is_given_up_in_its_midst(void)
 {
     const char *settings[] = {"WRING_PROVIDER=tcp", NULL};
-    struct procs_job job = {.ranks = 2, .settings = settings, .run = run_midst};
+    struct pair pair = {give_up_in_midst, stop_in_messages};
+    struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
@@ -691,26 +697,13 @@ static int stop_in_receives(struct procs_rank *rank, struct wring_session *sessi
     return 0;
 }
 
-static int run_half_put(struct procs_rank *rank, void *arg)
-{
-    struct wring_session *session;
-    (void)arg;
-
-    if (wring_session_open(&rank->params, &session) != WRING_OK)
-        return 2;
-    pid_t peer = exchange_pids(session, rank->rank);
-    if (peer == 0)
-        return 3;
-    return rank->rank == 0 ? give_up_half_put(rank, session, peer)
-                           : stop_in_receives(rank, session);
-}
-
 static void a_message_is_given_up_half_put(void)
 {
     static const char *const checks[] = {"WRING_TCP_CHECKSUM=off", "WRING_TCP_CHECKSUM=on"};
     for (size_t i = 0; i < 2; i++) {
         const char *settings[] = {"WRING_PROVIDER=tcp", checks[i], NULL};
-        struct procs_job job = {.ranks = 2, .settings = settings, .run = run_half_put};
+        struct pair pair = {give_up_half_put, stop_in_receives};
+        struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
         CHECK(procs_run(&job, DEADLINE_S), "hangs");
         CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
