@@ -10,6 +10,7 @@
 
 #include "runtime/commit/legs.h"
 #include "runtime/group/group_nodes.h"
+#include "runtime/group/immediate_kept.h"
 #include "runtime/request.h"
 #include "runtime/result.h"
 #include "runtime/stats.h"
@@ -461,6 +462,7 @@ void wring_group_free(struct wring_group *group)
     wring_block_finish(&group->sources);
     for (size_t i = 0; i < sizeof(group->codecs) / sizeof(group->codecs[0]); i++)
         wring_codec_destroy(group->codecs[i]);
+    wring_immediate_free_kept(group);
     wring_requests_free(group);
     pthread_mutex_destroy(&group->mutex);
     free(group->ranks);

@@ -9,6 +9,8 @@
 #include "transport/pairs.h"
 #include <wring/wring.h>
 
+#define WRING_GROUP_KEPT 32
+
 /** A group's members and what its immediate calls run on. */
 struct wring_group {
     struct wring_session *session;
@@ -36,6 +38,7 @@ struct wring_group {
     struct wring_request *held;              /* not waited for; newest first; under mutex */
     bool unwanted;                           /* goes as soon as nobody uses it any more */
     struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
+    _Atomic(struct wring_work *) kept[WRING_GROUP_KEPT]; /* of earlier calls: immediate_kept.h */
     pthread_mutex_t mutex;
 };
 

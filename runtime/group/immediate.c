@@ -5,6 +5,7 @@
 
 #include "compress/scale.h"
 #include "runtime/buffer.h"
+#include "runtime/group/immediate_kept.h"
 #include "runtime/group/immediate_select.h"
 #include "runtime/request.h"
 #include "runtime/sized.h"
@@ -615,6 +616,30 @@ static enum wring_status make_room(struct call *call, const struct wring_work *w
     return status;
 }
 
+/** Is it one of those that are kept? */
+static bool is_plain(const struct call *call, const struct wring_call *how)
+{
+    return call->kind == WRING_CALL_ALLREDUCE && how == NULL;
+}
+
+/** As start(), of a plain call of which one like it was made before. */
+static enum wring_status start_again(struct call *call, const struct wring_work *kept,
+                                     struct wring_request **request)
+{
+    struct wring_work work = *kept;
+
+    call->in_elems = call->out_elems = call->elems;
+    call->alias = call->out;
+    enum wring_status status = check_memory(call);
+    if (status != WRING_OK)
+        return status;
+    work.in = call->in;
+    work.out = call->out;
+    find_memory(call, &work);
+    copy_alone(call);
+    return wring_request_start(call->group, &work, &call->how, request);
+}
+
 static enum wring_status start(struct call *call, const struct wring_call *how,
                                struct wring_request **request)
 {
@@ -633,8 +658,13 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
         [WRING_CALL_ALLTOALLV] = begin_alltoallv,
     };
     struct wring_work work;
-    enum wring_status status = read_how(call, how);
+    const struct wring_work *kept = NULL;
 
+    if (is_plain(call, how))
+        kept = wring_immediate_find_kept(call->group, call->elems, call->dtype, call->op);
+    if (kept != NULL)
+        return start_again(call, kept, request);
+    enum wring_status status = read_how(call, how);
     work.memory = NULL; /* all else is set at once */
     if (status == WRING_OK)
         status = check_op(call);
@@ -648,6 +678,8 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
         free(work.memory);
         return status;
     }
+    if (is_plain(call, how) && work.codec == NULL)
+        wring_immediate_keep(call->group, &work);
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
