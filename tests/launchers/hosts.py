@@ -128,6 +128,18 @@ class Hosts:
             run(*prefix, "ip", "addr", "add", f"{address}/24", "dev", "cable")
             run(*prefix, "ip", "link", "set", "cable", "up")
             run(*prefix, "ip", "link", "set", "lo", "up")
+        for prefix in self.prefixes:  # the kernel tells within a second that a link is up
+            self.await_link(prefix)
+
+    @staticmethod
+    def await_link(prefix):
+        deadline = time.monotonic() + 20
+        words = [*prefix, "ip", "-brief", "link", "show", "cable"]
+        while " UP " not in subprocess.run(words, capture_output=True, text=True,
+                                           stdin=subprocess.DEVNULL, check=False).stdout:
+            if time.monotonic() > deadline:
+                skip("the cable between the hosts does not come up")
+            time.sleep(0.02)
 
 
 def end(processes, seconds=20):
