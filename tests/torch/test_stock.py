@@ -21,15 +21,6 @@ PATIENCE = 400  # seconds
 ELEMS = 1000
 
 
-def installed(folder, environment):
-    """As if the package had been installed: what pip writes of its entry points lies in `folder`."""
-    info = pathlib.Path(folder) / "wring-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wring\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[torch.backends]\nwring = wring.torch:register\n")
-    return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{folder}"}
-
-
 def launch(backend, cases, ranks=2, **more):
     """What rank 0 printed."""
     command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1",
@@ -94,5 +85,5 @@ class WhereGlooFails(unittest.TestCase):
 if __name__ == "__main__":
     PYTHON = torch_rig.find_python(("torch",))
     with tempfile.TemporaryDirectory() as place:
-        ENVIRONMENT = installed(place, torch_rig.environment(*sys.argv[1:3]))
+        ENVIRONMENT = torch_rig.installed(place, torch_rig.environment(*sys.argv[1:3]))
         unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -43,6 +43,15 @@ def environment(library, source):
             "PYTHONPATH": str(source / "dropin" / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def installed(folder, environment):
+    """As if the package had been installed: what pip writes of its entry points lies in `folder`."""
+    info = pathlib.Path(folder) / "wring-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wring\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nwring = wring.torch:register\n")
+    return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{folder}"}
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
