@@ -72,6 +72,7 @@ class Tools:
         self.memory = ["-l"] if large_pages else []
         self.folder = pathlib.Path(build).resolve() / "tests/peers"
         self.wring = str(pathlib.Path(build).resolve() / "tools/wring")
+        self.interposer = str(pathlib.Path(build).resolve() / "dropin/mpi/libwring_mpi.so")
         self.launchers, self.versions, self.missing = {}, [], []
         self.cores = len(os.sched_getaffinity(0))
         if not os.access(self.wring, os.X_OK) or not self.has("machine_limits"):
@@ -127,14 +128,19 @@ class Tools:
                       "-b", ",".join(map(str, sizes)), "--seconds", str(seconds), *more])
         return by_codec(json.loads(output)["results"])
 
-    def mpi(self, driver, provider, ranks, sizes, seconds, apart=False):
+    def mpi(self, driver, provider, ranks, sizes, seconds, apart=False, interposed=False):
+        """@param interposed  wring serves its collectives: Open MPI only"""
+        variables = {"LD_PRELOAD": self.interposer, "WRING_PROVIDER": provider}
         return self.mpi_run(driver, provider, ranks, f"{driver}_allreduce", seconds, sizes,
-                            *(["-o"] if apart else []), *self.memory)
+                            *(["-o"] if apart else []), *self.memory,
+                            variables=variables if interposed else None)
 
-    def mpi_run(self, driver, provider, ranks, program, seconds, sizes, *words):
+    def mpi_run(self, driver, provider, ranks, program, seconds, sizes, *words, variables=None):
         options = []
         if driver == "openmpi":
             options = ["--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", *BTL[provider]]
+        for name, value in (variables or {}).items():
+            options += ["-x", f"{name}={value}"]
         output = run([self.launchers[driver], *options, "-n", str(ranks),
                       str(self.folder / program), *words, str(seconds), *map(str, sizes)],
                      OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")

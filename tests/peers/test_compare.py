@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import compare
 import peer_links
 import peer_messages
+import peer_mpi
 import peer_sides
 import peer_table
 from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
@@ -257,6 +258,23 @@ class Messages(unittest.TestCase):
         self.assertEqual([entry.side for entry in section.entries()], ["wring"])
         rows = list(section.rows({"wring": [{4 * MIB: 9}]}))
         self.assertIsNone(rows[-1].checks[0].met)
+
+
+class Interposed(unittest.TestCase):
+    def test_the_same_program_is_run_with_the_library_and_without(self):
+        def mpi(driver, provider, ranks, sizes, seconds, apart, interposed):
+            self.assertEqual((driver, provider, ranks, apart), ("openmpi", "tcp", 2, True))
+            return {MIB: 1 if interposed else 4}
+        section = peer_mpi.InterposedLoopback(tools(mpi=mpi), arguments())
+        got = {entry.side: entry.run() for entry in section.entries()}
+        self.assertEqual(got, {"wring": {MIB: 1}, "Open MPI": {MIB: 4}})
+
+    def test_a_bar_may_allow_wring_more_time(self):
+        section = peer_mpi.Interposed(tools(), arguments())
+        rows = list(section.rows({"wring": [{8: 0.21}, {8: 0.2}], "Open MPI": [{8: 0.2}, {8: 0.2}]}))
+        self.assertTrue(rows[0].checks[0].met)
+        rows = list(section.rows({"wring": [{8: 0.24}], "Open MPI": [{8: 0.2}]}))
+        self.assertFalse(rows[0].checks[0].met)
 
 
 if __name__ == "__main__":
