@@ -66,7 +66,8 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     enum wring_status cause = event->status;
 
     wring_peer_drop(peer);
-    wring_liveness_look(fabric); /* it may have said why before it went */
+    if (cause != WRING_ERR_FRAME) /* it may have said why before it went; else we alone know */
+        wring_liveness_look(fabric);
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
         return;
     if (fabric->state == WRING_FABRIC_JOINING) {
