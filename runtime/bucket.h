@@ -13,7 +13,7 @@
 #include "transport/collective/hierarchical.h"
 #include <wring/wring.h>
 
-struct wring_autoplan_tensor;
+struct wring_iterated;
 struct wring_bucket_levels;
 struct wring_joined;
 
@@ -114,7 +114,7 @@ struct wring_bucket {
     enum wring_leg leg;
     uint64_t first; /* of the whole's elements */
 
-    struct wring_autoplan_tensor *tensor; /* it takes part in planning; NULL: it does not */
+    struct wring_iterated *tensor; /* it takes part in planning; NULL: it does not */
 
     struct wring_block keys; /* to `block`, for members who put sums there: they can be revoked */
     uint32_t revoked;        /* the devices by which no member can put there any more, a bit each */

@@ -8,13 +8,9 @@
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
  *
- * An iteration is over when every bucket that takes part has been posted and seen to end. The next
- * one's first post is where ranks agree and buckets change their ways: after as many iterations on
- * all ranks, so that nothing has to be said in between. Computing is the time that is not spent in
- * posts and waits, from the end of one iteration on.
- *
- * Sums and averages of f32 among all ranks take part; other buckets travel as registered. Hooks are
- * called by whoever posts and waits, from any thread.
+ * What an iteration is, and which buckets take part, iterations.h says; other buckets travel as
+ * registered. The first post of an iteration is where ranks agree and buckets change their ways:
+ * after as many iterations on all ranks, so that nothing has to be said in between.
  */
 #ifndef WRING_RUNTIME_AUTOPLAN_H
 #define WRING_RUNTIME_AUTOPLAN_H
@@ -22,22 +18,13 @@
 #include "planner/files/profile_settings.h"
 #include "runtime/bucket.h"
 #include "runtime/plan/autoplan_leeway.h"
+#include "runtime/plan/iterations.h"
 #include "runtime/plan/job_machine.h"
 #include "runtime/plan/measure_ways.h"
 #include "runtime/session/session.h"
 
-#define WRING_AUTOPLAN_WARM 2  /* iterations after a change that do not count */
-#define WRING_AUTOPLAN_TIMED 7 /* and those that do */
 #define WRING_AUTOPLAN_WAYS_MAX 5
 #define WRING_AUTOPLAN_LOOKS 3 /* at a way, at most */
-
-/** A bucket that takes part. */
-struct wring_autoplan_tensor {
-    struct wring_bucket *bucket;
-    uint64_t posts;                        /* since the last change */
-    bool pending;                          /* posted, and not seen to end */
-    double ready_us[WRING_AUTOPLAN_TIMED]; /* computing before its post, of each iteration */
-};
 
 /** A plan, or how buckets were registered, and what iterations take so. */
 struct wring_autoplan_way {
@@ -58,11 +45,9 @@ enum wring_autoplan_stage {
 
 struct wring_autoplan {
     struct wring_session *session;
-    pthread_mutex_t mutex;
+    struct wring_iterations iterations; /* its mutex is that of all of this */
     enum wring_autoplan_stage stage;
-    uint32_t n; /* buckets that take part */
-    struct wring_autoplan_tensor *tensors;
-    double *ready_us;  /* [n] of the slowest rank, while ranks meet */
+    double *ready_us;  /* [iterations.n] of the slowest rank, while ranks meet */
     uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
     struct wring_job_machine machine;
     struct wring_autoplan_leeway leeway;
@@ -71,16 +56,6 @@ struct wring_autoplan {
                                          that one's are measured */
     bool known;                       /* ranks have found one, for this question */
     bool measure;                     /* the next commit is to measure anew, whatever there is */
-
-    /* since the last change; under mutex */
-    uint64_t iteration; /* complete ones */
-    uint64_t due;       /* after which ranks meet */
-    uint32_t left;      /* buckets that the current one lacks */
-    uint64_t began_ns;  /* the end of the one before; 0: not known */
-    uint64_t ended_ns;  /* when a bucket was last seen to end */
-    uint64_t waited_ns; /* of the current one, in posts and in waits before all was posted */
-    bool early;         /* somebody waited before all was posted */
-    double took_us[WRING_AUTOPLAN_TIMED], compute_us[WRING_AUTOPLAN_TIMED]; /* the last ones */
 
     uint32_t n_ways, at; /* the first is as registered; which one is in force */
     struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
@@ -128,9 +103,6 @@ bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
  *  the middle then, or the later one of two. @param without_us  out: as registered, then */
 double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us);
 
-/** Counting begins anew, after a change. */
-void wring_autoplan_restart(struct wring_autoplan *autoplan, uint64_t iterations);
-
 /** Ways that are worth a try, by what was recorded, in rank 0. The first, as registered, is there.
  *  @param early  buckets cannot be merged. Errors: logged */
 enum wring_status wring_autoplan_think(struct wring_autoplan *autoplan, bool early);
@@ -164,8 +136,5 @@ void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
 
 /** Destroy all plans but what was registered. */
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
-
-/** @param n  1 to WRING_AUTOPLAN_TIMED */
-double wring_autoplan_median(const double *values, uint32_t n);
 
 #endif

@@ -36,7 +36,7 @@ static double compare(const struct wring_autoplan *autoplan, uint32_t way)
 
     for (uint32_t i = 0; i < n; i++)
         ratios[i] = score_of(autoplan, way, i) / score_of(autoplan, autoplan->first, i);
-    return wring_autoplan_median(ratios, n);
+    return wring_iterations_median(ratios, n);
 }
 
 static bool is_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
@@ -107,7 +107,7 @@ double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, do
 
     for (uint32_t i = 0; i < looks; i++)
         ratios[i] = it->measured_us[i] / none->measured_us[i];
-    double middle = wring_autoplan_median(ratios, looks); /* of two: neither */
+    double middle = wring_iterations_median(ratios, looks); /* of two: neither */
     for (uint32_t i = 0; i < looks; i++)
         if (ratios[i] == middle)
             look = i;

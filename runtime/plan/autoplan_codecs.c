@@ -58,8 +58,8 @@ enum wring_status wring_autoplan_codecs(const struct wring_session *session,
                                         struct wring_measure_codecs *out)
 {
     enum wring_status status = wring_autoplan_listed(session, out);
-    for (uint32_t i = 0; i < autoplan->n && status == WRING_OK; i++)
-        status =
-            add_codec(session, wring_codec_info(autoplan->tensors[i].bucket->codec)->spec, out);
+    for (uint32_t i = 0; i < autoplan->iterations.n && status == WRING_OK; i++)
+        status = add_codec(
+            session, wring_codec_info(autoplan->iterations.tensors[i].bucket->codec)->spec, out);
     return status;
 }

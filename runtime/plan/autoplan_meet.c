@@ -23,6 +23,7 @@
 static void give_up(struct wring_autoplan *autoplan, const char *why)
 {
     autoplan->stage = WRING_AUTOPLAN_OFF;
+    autoplan->iterations.off = true;
     if (autoplan->session->rank == 0)
         wring_warn(&autoplan->session->log, "WRING_PLAN=auto gives up: %s", why);
 }
@@ -40,7 +41,7 @@ static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way
         session->plan = NULL;
         status = session->recommit(session);
     }
-    wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
+    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
     return status;
 }
 
@@ -48,7 +49,7 @@ static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way
 static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us)
 {
     double every_us = (double)autoplan->session->config.plan_every_ns / 1e3;
-    uint64_t least = WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED;
+    uint64_t least = WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED;
     double iterations = us > 0 ? every_us / us : 0;
 
     return iterations > 1e6 ? 1000000 : iterations > (double)least ? (uint64_t)iterations : least;
@@ -104,8 +105,8 @@ static void say_result(const struct wring_autoplan *autoplan)
                "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
                " buckets%s: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
                "predicted",
-               way->name, way->plan->n_groups, autoplan->n, setting, autoplan->kept_us / 1e3,
-               autoplan->without_us / 1e3, way->predicted_us / 1e3);
+               way->name, way->plan->n_groups, autoplan->iterations.n, setting,
+               autoplan->kept_us / 1e3, autoplan->without_us / 1e3, way->predicted_us / 1e3);
     if (fabs(way->predicted_us - autoplan->kept_us) > CHANGED * autoplan->kept_us)
         wring_warn(log,
                    "WRING_PLAN=auto: the prediction is off by %+.0f %%: the profile does not tell "
@@ -125,7 +126,8 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
     autoplan->kept_compute_us = autoplan->ways[way].compute_us;
     autoplan->worse = 0;
     autoplan->settled_ns = wring_now_ns();
-    autoplan->due = autoplan->iteration + until_next_look(autoplan, autoplan->kept_us);
+    autoplan->iterations.due =
+        autoplan->iterations.iteration + until_next_look(autoplan, autoplan->kept_us);
     say_result(autoplan);
     if (autoplan->session->rank == 0)
         wring_autoplan_save_plan(autoplan);
@@ -169,7 +171,8 @@ static void say_tried(const struct wring_autoplan *autoplan, double us)
     describe_setting(way->plan, setting, sizeof(setting));
     wring_info(&autoplan->session->log,
                "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,
-               way->plan != NULL ? way->plan->n_groups : autoplan->n, setting, us / 1e3, predicted);
+               way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n, setting, us / 1e3,
+               predicted);
 }
 
 static enum wring_status end_try(struct wring_autoplan *autoplan,
@@ -197,7 +200,7 @@ static enum wring_status begin_anew(struct wring_autoplan *autoplan, double us)
     autoplan->stage = WRING_AUTOPLAN_RECORD;
     autoplan->measure = true;
     enum wring_status status = autoplan->session->recommit(autoplan->session);
-    wring_autoplan_restart(autoplan, WRING_AUTOPLAN_WARM + WRING_AUTOPLAN_TIMED);
+    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
     return status;
 }
 
@@ -211,9 +214,9 @@ static enum wring_status look(struct wring_autoplan *autoplan,
     autoplan->worse = fabs(more_us) > CHANGED * autoplan->kept_us ? autoplan->worse + 1 : 0;
     if (autoplan->worse >= LOOKS_WORSE && report->may)
         return begin_anew(autoplan, report->us);
-    autoplan->due =
-        autoplan->iteration +
-        (autoplan->worse > 0 ? WRING_AUTOPLAN_TIMED : until_next_look(autoplan, report->us));
+    autoplan->iterations.due =
+        autoplan->iterations.iteration +
+        (autoplan->worse > 0 ? WRING_ITERATIONS_TIMED : until_next_look(autoplan, report->us));
     return WRING_OK;
 }
 
@@ -221,7 +224,7 @@ static enum wring_status go_on(struct wring_autoplan *autoplan,
                                const struct wring_autoplan_said *report)
 {
     if (report->busy) { /* somewhere: buckets cannot change their ways, perhaps later */
-        autoplan->due = autoplan->iteration + WRING_AUTOPLAN_TIMED;
+        autoplan->iterations.due = autoplan->iterations.iteration + WRING_ITERATIONS_TIMED;
         if (++autoplan->busy == BUSY_MAX)
             give_up(autoplan, "something is always under way where an iteration ends");
         return WRING_OK;

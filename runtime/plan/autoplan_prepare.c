@@ -161,15 +161,16 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
         .budget_ns = session->config.plan_seconds_ns,
         .rounds_min = ROUNDS_MIN,
         .flat = true,
-        .placed = autoplan->tensors[0].bucket->placed,
+        .placed = autoplan->iterations.tensors[0].bucket->placed,
     };
     struct wring_measure_codecs codecs;
     struct order order = {.word = NOTHING};
     enum wring_status status =
         wring_session_agree(session, wring_autoplan_codecs(session, autoplan, &codecs), NULL);
 
-    for (uint32_t i = 0; i < autoplan->n; i++) /* up to the first size that is as large as all */
-        params.max_elems += 4 * autoplan->tensors[i].bucket->elems;
+    for (uint32_t i = 0; i < autoplan->iterations.n;
+         i++) /* up to the first size that is as large as all */
+        params.max_elems += 4 * autoplan->iterations.tensors[i].bucket->elems;
     params.max_elems--;
     if (status == WRING_OK)
         status = agree_on_limits(session, codecs.n + 1, &params);
@@ -193,8 +194,9 @@ enum wring_status wring_autoplan_prepare(struct wring_session *session)
 
     if (autoplan == NULL || (autoplan->known && !autoplan->measure))
         return WRING_OK;
-    if (session->size == 1 || autoplan->n == 0) {
+    if (session->size == 1 || autoplan->iterations.n == 0) {
         autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
+        autoplan->iterations.off = true;
         return WRING_OK;
     }
     enum wring_status status = wring_job_machine_find(session, &autoplan->machine, NULL);

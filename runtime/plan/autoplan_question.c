@@ -1,49 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/autoplan_question.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "runtime/plan/autoplan_further.h"
-
-/* ---- what was recorded, as a trace ---- */
-
-/** Insertion: posts come in this order or nearly so. */
-static void sort_by_ready(struct wring_autoplan_question *question)
-{
-    const double *ready_us = question->autoplan->ready_us;
-    uint32_t *order = question->order;
-
-    for (uint32_t i = 0; i < question->autoplan->n; i++) {
-        uint32_t at = i;
-        for (; at > 0 && ready_us[order[at - 1]] > ready_us[i]; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
-static enum wring_status make_trace(struct wring_autoplan_question *question)
-{
-    const struct wring_autoplan *autoplan = question->autoplan;
-    struct wring_tensor_trace *trace = &question->trace;
-
-    trace->model = (char *)"this job";
-    trace->source = (char *)"recorded while it ran";
-    trace->dtype = WRING_F32;
-    trace->forward_us = NAN; /* it is in when they are ready, and so is the optimizer's step */
-    trace->tensors = calloc(autoplan->n, sizeof(*trace->tensors));
-    question->order = calloc(autoplan->n, sizeof(*question->order));
-    if (trace->tensors == NULL || question->order == NULL)
-        return WRING_ERR_NO_MEMORY;
-    sort_by_ready(question);
-    for (trace->n = 0; trace->n < autoplan->n; trace->n++) {
-        uint32_t tensor = question->order[trace->n];
-        const struct wring_bucket *bucket = autoplan->tensors[tensor].bucket;
-        trace->tensors[trace->n] =
-            (struct wring_tensor){(char *)bucket->name, bucket->elems, autoplan->ready_us[tensor]};
-    }
-    return wring_tensor_trace_rehash(trace);
-}
 
 /* ---- which options each may take ---- */
 
@@ -51,7 +11,7 @@ static enum wring_status make_trace(struct wring_autoplan_question *question)
 static bool allows(const struct wring_autoplan_question *question, uint32_t tensor,
                    const char *spec)
 {
-    const struct wring_bucket *bucket = question->autoplan->tensors[tensor].bucket;
+    const struct wring_bucket *bucket = question->autoplan->iterations.tensors[tensor].bucket;
 
     return strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0 ||
            wring_measure_has(&question->listed, spec);
@@ -194,7 +154,8 @@ enum wring_status wring_autoplan_question_init(struct wring_autoplan_question *q
                                                const struct wring_autoplan *autoplan, bool early)
 {
     *question = (struct wring_autoplan_question){.autoplan = autoplan, .early = early};
-    enum wring_status status = make_trace(question);
+    enum wring_status status = wring_iterations_trace(&autoplan->iterations, autoplan->ready_us,
+                                                      &question->order, &question->trace);
     if (status == WRING_OK)
         status = wring_autoplan_codecs(autoplan->session, autoplan, &question->codecs);
     if (status == WRING_OK)

@@ -35,8 +35,8 @@ static bool is_busy(const struct wring_autoplan *autoplan)
     struct wring_session *session = autoplan->session;
     bool busy = false;
 
-    for (uint32_t i = 0; i < autoplan->n; i++)
-        busy |= autoplan->tensors[i].pending; /* somebody may be about to wait for it */
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        busy |= autoplan->iterations.tensors[i].pending; /* somebody may be about to wait for it */
     if (busy)
         return true;
     wring_progress_lock(session->progress);
@@ -60,14 +60,16 @@ static void write_report(struct wring_autoplan *autoplan, struct wring_writer *o
     wring_write_u32(out, autoplan->stage);
     wring_write_u32(out, autoplan->at);
     wring_write_u32(out, is_busy(autoplan));
-    wring_write_u32(out, autoplan->early);
+    wring_write_u32(out, autoplan->iterations.early);
     wring_write_u32(out, may_replan(autoplan));
-    write_number(out, wring_autoplan_median(autoplan->took_us, WRING_AUTOPLAN_TIMED));
-    write_number(out, wring_autoplan_median(autoplan->compute_us, WRING_AUTOPLAN_TIMED));
-    wring_write_u32(out, autoplan->n);
-    for (uint32_t i = 0; i < autoplan->n; i++)
-        write_number(out,
-                     wring_autoplan_median(autoplan->tensors[i].ready_us, WRING_AUTOPLAN_TIMED));
+    write_number(out,
+                 wring_iterations_median(autoplan->iterations.took_us, WRING_ITERATIONS_TIMED));
+    write_number(out,
+                 wring_iterations_median(autoplan->iterations.compute_us, WRING_ITERATIONS_TIMED));
+    wring_write_u32(out, autoplan->iterations.n);
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        write_number(out, wring_iterations_median(autoplan->iterations.tensors[i].ready_us,
+                                                  WRING_ITERATIONS_TIMED));
 }
 
 /** The slowest rank's. @return false: not what it should be */
@@ -82,9 +84,9 @@ static bool read_report(struct wring_autoplan *autoplan, struct wring_reader in,
     all->may |= is_root ? may : 0;
     all->us = fmax(all->us, read_number(&in));
     all->compute_us = fmax(all->compute_us, read_number(&in));
-    if (wring_read_u32(&in) != autoplan->n)
+    if (wring_read_u32(&in) != autoplan->iterations.n)
         return false;
-    for (uint32_t i = 0; i < autoplan->n && !in.failed; i++)
+    for (uint32_t i = 0; i < autoplan->iterations.n && !in.failed; i++)
         autoplan->ready_us[i] = fmax(autoplan->ready_us[i], read_number(&in));
     return stage == all->stage && at == all->at && !in.failed;
 }
@@ -97,7 +99,7 @@ enum wring_status wring_autoplan_hear(struct wring_autoplan *autoplan,
     struct wring_blobs blobs;
 
     *all = (struct wring_autoplan_said){.stage = autoplan->stage, .at = autoplan->at};
-    memset(autoplan->ready_us, 0, autoplan->n * sizeof(*autoplan->ready_us));
+    memset(autoplan->ready_us, 0, autoplan->iterations.n * sizeof(*autoplan->ready_us));
     write_report(autoplan, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)

@@ -149,8 +149,8 @@ static bool is_as_registered(const struct thought *thought, const char *spec)
 {
     const struct wring_autoplan *autoplan = thought->autoplan;
 
-    for (uint32_t i = 0; i < autoplan->n; i++)
-        if (strcmp(wring_bucket_spec(autoplan->tensors[i].bucket), spec) != 0)
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        if (strcmp(wring_bucket_spec(autoplan->iterations.tensors[i].bucket), spec) != 0)
             return false;
     return true;
 }
