@@ -83,6 +83,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_PLAN_SECONDS", "2",       "s",     "with WRING_PLAN=auto: about how long exchanges are measured, where the cache has no profile; each other number of cores and size of pieces takes about an eighth of it", SECONDS(10 * MS, 600 * S), FIELD(plan_seconds_ns), false },
     { "WRING_PLAN_EVERY",   "10",      "s",     "with WRING_PLAN=auto: how often ranks look whether iterations still take what they did", SECONDS(1 * MS, 86400 * S), FIELD(plan_every_ns), false },
     { "WRING_PLAN_SAVE",    "",        "",      "with WRING_PLAN=auto: file to write the plan to that is kept, for WRING_PLAN of other jobs", STRING, FIELD(plan_save), false },
+    { "WRING_RECORD",       "",        "",      "file to which rank 0 writes a trace of the job's iterations, for wring plan, simulate and replay", STRING, FIELD(record), false },
     { "WRING_CACHE",        "",        "",      "folder where WRING_PLAN=auto keeps profiles; empty: wring below XDG_CACHE_HOME or ~/.cache; off: nowhere", STRING, FIELD(cache), false },
     { "WRING_ROLLBACK",     "off",     "",      "on keeps residuals from before each step, for a save after a failure", CHOICE("off|on"),           FIELD(rollback), false },
     { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },

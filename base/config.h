@@ -84,6 +84,7 @@ struct wring_config {
     uint64_t plan_seconds_ns;
     uint64_t plan_every_ns;
     char plan_save[WRING_CONFIG_TEXT];
+    char record[WRING_CONFIG_TEXT];
     char cache[WRING_CONFIG_TEXT];
     char rollback[WRING_CONFIG_TEXT];
     int64_t stats_every; /* steps; 0: never */

@@ -3,6 +3,7 @@
 #include "runtime/bucket.h"
 #include "runtime/buffer.h"
 #include "runtime/group/group_abort.h"
+#include "runtime/plan/recorder.h"
 #include "runtime/result.h"
 
 #include <sched.h>
@@ -303,8 +304,8 @@ static enum wring_status run_and_call(struct wring_group *group, const struct wr
     return wring_request_take(request, NULL);
 }
 
-enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
-                                      const struct wring_call *how, struct wring_request **out)
+static enum wring_status start_unrecorded(struct wring_group *group, const struct wring_work *work,
+                                          const struct wring_call *how, struct wring_request **out)
 {
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
@@ -319,6 +320,27 @@ enum wring_status wring_request_start(struct wring_group *group, const struct wr
     if (wring_session_refuses_to_wait(group->session, "A call without a request"))
         return free_memory(work, WRING_ERR_INVALID);
     return how->done != NULL ? run_and_call(group, work, how) : run_to_end(group, work);
+}
+
+/** Kept apart, as for all but few sessions there is nothing to record. */
+__attribute__((noinline)) static enum wring_status start_recorded(struct wring_group *group,
+                                                                  const struct wring_work *work,
+                                                                  const struct wring_call *how,
+                                                                  struct wring_request **out)
+{
+    struct wring_recorder *recorder = group->session->recorder;
+    bool inside = wring_recorder_call(recorder, group, work);
+    enum wring_status status = start_unrecorded(group, work, how, out);
+    if (inside)
+        wring_recorder_leave(recorder);
+    return status;
+}
+
+enum wring_status wring_request_start(struct wring_group *group, const struct wring_work *work,
+                                      const struct wring_call *how, struct wring_request **out)
+{
+    return group->session->recorder == NULL ? start_unrecorded(group, work, how, out)
+                                            : start_recorded(group, work, how, out);
 }
 
 enum wring_status wring_request_take(struct wring_request *request, struct wring_result *result)
@@ -357,9 +379,13 @@ static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns
     if (wring_session_refuses_to_wait(session, "wring_request_wait") ||
         wring_result_check(session, result) != WRING_OK)
         return WRING_ERR_INVALID;
-    if (wait_for_end(request, wring_deadline_in(timeout_ns)) == WRING_ERR_AGAIN)
-        return WRING_ERR_TIMEOUT;
-    return wring_request_take(request, result);
+    struct wring_recorder *recorder = session->recorder;
+    bool inside = recorder != NULL && request->work.ops != NULL &&
+                  wring_recorder_wait(recorder, request->group);
+    enum wring_status status = wait_for_end(request, wring_deadline_in(timeout_ns));
+    if (inside)
+        wring_recorder_leave(recorder);
+    return status == WRING_ERR_AGAIN ? WRING_ERR_TIMEOUT : wring_request_take(request, result);
 }
 
 enum wring_status wring_request_wait(struct wring_request *request, uint64_t timeout_ns,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several buckets and requests of which one is waited for. */
 #include "runtime/bucket.h"
+#include "runtime/plan/recorder.h"
 #include "runtime/request.h"
 #include "runtime/result.h"
 
@@ -139,20 +140,36 @@ static enum wring_status take(const struct wring_waitable *entry, uint64_t began
     return status;
 }
 
+/** @return whether the recorder is to be told of the end */
+static bool waits_for_recorded(struct wring_session *session, const struct any *any)
+{
+    for (size_t i = 0; session->recorder != NULL && i < any->n; i++) {
+        const struct wring_request *request = any->entries[i].request;
+        if (request != NULL && request->work.ops != NULL &&
+            wring_recorder_wait(session->recorder, request->group))
+            return true;
+    }
+    return false;
+}
+
 static enum wring_status wait_any(struct wring_session *session, struct any *any,
                                   uint64_t timeout_ns, size_t *index, struct wring_result *result)
 {
     if (wring_session_refuses_to_wait(session, "wring_wait_any") ||
         wring_result_check(session, result) != WRING_OK || !any_is_sound(any, session))
         return WRING_ERR_INVALID;
-    uint64_t began_ns = session->autoplan != NULL ? wring_now_ns() : 0;
+    uint64_t began_ns = session->autoplan != NULL || session->recorder != NULL ? wring_now_ns() : 0;
     struct wring_bucket *unsent = find_unsent(any);
     if (unsent != NULL && wring_session_check(session) == WRING_OK)
         return unsent->ops->wait(unsent, 0); /* which says what is missing */
     any->first = atomic_fetch_add_explicit(&session->any_turn, 1, memory_order_relaxed) % any->n;
     give_all(any);
-    if (!wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
-                              wring_deadline_in(timeout_ns)))
+    bool inside = waits_for_recorded(session, any);
+    bool one = wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
+                                    wring_deadline_in(timeout_ns));
+    if (inside)
+        wring_recorder_leave(session->recorder);
+    if (!one)
         return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
     *index = find_first(any);
     return take(&any->entries[*index], began_ns, result);

@@ -7,6 +7,7 @@
 #include "planner/files/plan.h"
 #include "planner/search/search.h"
 #include "runtime/plan/autoplan_question.h"
+#include "runtime/plan/recorder.h"
 
 #define WRING_MODULE "plan"
 #define BUDGET_NS                                                                  \
@@ -205,6 +206,8 @@ static enum wring_status think(struct thought *thought, bool early)
     enum wring_status status =
         wring_autoplan_question_init(&thought->question, thought->autoplan, early);
 
+    if (status == WRING_OK && thought->autoplan->session->recorder != NULL)
+        wring_recorder_write(thought->autoplan->session->recorder, &thought->question.trace);
     if (status == WRING_OK)
         status = wring_autoplan_list_settings(&thought->question, thought->settings);
     if (status == WRING_OK)

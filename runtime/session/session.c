@@ -8,6 +8,7 @@
 #include "runtime/plan/autoplan.h"
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/plan/recorder.h"
 #include "runtime/result.h"
 #include "runtime/session/session_commit.h"
 #include "runtime/session/session_executor.h"
@@ -58,7 +59,8 @@ static enum wring_status open_session(struct wring_session *session,
     wring_progress_lock(session->progress);
     session->engine->trace = session->trace;
     wring_progress_unlock(session->progress);
-    return wring_session_trace_clocks(session);
+    status = wring_session_trace_clocks(session);
+    return status == WRING_OK ? wring_recorder_open(session) : status;
 }
 
 /** A session that failed while it opened has nobody else to tell its peers why. */
@@ -207,6 +209,7 @@ void wring_session_close(struct wring_session *session)
     while (session->groups != NULL)
         wring_group_free(session->groups);
     wring_group_free(session->world);
+    wring_recorder_close(session);
     wring_autoplan_close(session);
     free_buckets(session);
     wring_plan_destroy(session->plan);

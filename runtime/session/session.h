@@ -23,6 +23,7 @@ struct wring_buffer;
 struct wring_group;
 struct wring_messenger;
 struct wring_plan;
+struct wring_recorder;
 struct wring_tried;
 
 struct wring_session {
@@ -60,6 +61,7 @@ struct wring_session {
     struct wring_bucket *joined; /* that travel in some of them */
     struct wring_plan *plan;     /* NULL: there is none */
     struct wring_autoplan *autoplan; /* NULL: it does not plan for itself; else whose `plan` is */
+    struct wring_recorder *recorder; /* NULL: no trace for the planner is to be written */
     /* commit anew, as `plan` says; joined buckets are parted. Nothing is under way */
     enum wring_status (*recommit)(struct wring_session *session);
     struct wring_group *world;

@@ -11,6 +11,7 @@
 #include "runtime/plan/joined.h"
 #include "runtime/plan/plan_apply.h"
 #include "runtime/plan/plan_open.h"
+#include "runtime/plan/recorder.h"
 #include "runtime/result.h"
 
 /** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
@@ -74,6 +75,8 @@ enum wring_status wring_session_commit(struct wring_session *session)
         status = take_back(session);
     if (status == WRING_OK)
         status = wring_autoplan_begin(session);
+    if (status == WRING_OK)
+        status = wring_recorder_begin(session);
     if (status == WRING_OK)
         status = commit(session);
     return wring_session_leave(session, status);

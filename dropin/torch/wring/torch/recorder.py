@@ -9,6 +9,10 @@ formats.
     WRING_PLAN=plan.json ...           a job whose hook is made by DDPState(model)
 
 Names are those of DDPState(model), so that a plan made of the trace fits its buckets.
+
+This takes a model alone, without a job. A job that runs records itself, torch or not, with
+WRING_RECORD=trace.json: docs/observing.md. Its file has the same format, its tensors are the job's
+buckets, and what it says of computing includes forward and the optimizer's step.
 """
 import json
 import math

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The calls that one rank makes among all ranks, one after another, and the iterations in them.
+ *
+ * Nobody says where an iteration of immediate calls begins. It is taken to be the shortest sequence
+ * of calls, alike in kind, type, operation, elements and root, that repeats: WRING_CALLS_REPEATS
+ * times without a break. It begins behind the longest stretch of computing, where training has its
+ * forward pass and the optimizer's step. Each of its sums of f32 is a tensor.
+ */
+#ifndef WRING_RUNTIME_RECORDED_CALLS_H
+#define WRING_RUNTIME_RECORDED_CALLS_H
+
+#include "planner/files/tensor_trace.h"
+#include "runtime/plan/iterations.h"
+
+#define WRING_CALLS_REPEATS (WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED)
+#define WRING_CALLS_SURE                                                                           \
+    512                       /* calls that repeat before a job that goes on is taken at its word: \
+                                 layers of one size, one after another, are no iterations */
+#define WRING_CALLS_MAX 16384 /* that are kept; an iteration has a ninth of them at most */
+
+struct wring_recorded_call {
+    uint64_t signature; /* equal where calls are alike */
+    uint64_t elems;     /* of a sum of f32; 0: it is something else */
+    double at_us;       /* how long was computed until then, since the beginning */
+};
+
+/** Zeroed at first. */
+struct wring_recorded_calls {
+    uint32_t n;
+    struct wring_recorded_call *list; /* [WRING_CALLS_MAX]; NULL: no memory yet */
+};
+
+/** The last iterations. */
+struct wring_recorded_period {
+    uint32_t calls; /* of each */
+    uint32_t last;  /* the first call of the last complete one; those before are so far apart */
+};
+
+/** @return false: there is no room, or no memory for it */
+bool wring_recorded_calls_add(struct wring_recorded_calls *calls,
+                              const struct wring_recorded_call *call);
+
+/**
+ * Look for iterations that have a tensor.
+ *
+ * @param ends  no more calls follow: what repeats need not be the last ones, but half of all
+ * @return false: there are none
+ */
+bool wring_recorded_calls_find(const struct wring_recorded_calls *calls, bool ends,
+                               struct wring_recorded_period *out);
+
+/** The trace of an iteration, times as medians of WRING_ITERATIONS_TIMED of them. The caller
+ *  destroys it. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_recorded_calls_trace(const struct wring_recorded_calls *calls,
+                                             const struct wring_recorded_period *period,
+                                             struct wring_tensor_trace **out);
+
+/** Zeroed memory is fine. */
+void wring_recorded_calls_finish(struct wring_recorded_calls *calls);
+
+#endif
