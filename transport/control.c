@@ -10,7 +10,7 @@
 bool wring_control_is_text(enum wring_control_kind kind)
 {
     return kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
-           kind == WRING_CONTROL_STANDSTILL;
+           kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FLIGHT;
 }
 
 bool wring_control_has_body(enum wring_control_kind kind)

@@ -20,11 +20,12 @@ enum wring_control_kind {
     WRING_CONTROL_PAIR,          /* a, b: channels; then where the slots of two members lie */
     WRING_CONTROL_CEASE,         /* a, b: halves of a generation; then the key: I aborted a group */
     WRING_CONTROL_LINK = 15, /* a, b: slots, bytes of each; then where small pieces and slots lie */
-    WRING_CONTROL_ASK,   /* a: channel, b: bytes, c: tag and sequence of a piece that is ready */
-    WRING_CONTROL_GRANT, /* a: channel, b: slot, c: sequence of the piece that it is for */
-    WRING_CONTROL_SPARE, /* b: a slot that is not needed */
-    WRING_CONTROL_LEND,  /* a: number of slots; then which: they need not be asked for */
-    WRING_CONTROL_END,   /* of these: there is none such */
+    WRING_CONTROL_ASK,    /* a: channel, b: bytes, c: tag and sequence of a piece that is ready */
+    WRING_CONTROL_GRANT,  /* a: channel, b: slot, c: sequence of the piece that it is for */
+    WRING_CONTROL_SPARE,  /* b: a slot that is not needed */
+    WRING_CONTROL_LEND,   /* a: number of slots; then which: they need not be asked for */
+    WRING_CONTROL_FLIGHT, /* a: a word of flight.c, b: number of the question; then a text */
+    WRING_CONTROL_END,    /* of these: there is none such */
 };
 
 #define WRING_CONTROL_RING 14 /* of the rings of messages: WIRE.md "Messages"; not parsed here */
@@ -35,8 +36,9 @@ struct wring_control {
     enum wring_control_kind kind;
     uint32_t a, b, c;
     union {
-        char text[WRING_CONTROL_BODY + 1]; /* ABORT, CALL, STANDSTILL; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY];  /* FORM, PAIR, CEASE, LINK, LEND */
+        char text[WRING_CONTROL_BODY +
+                  1]; /* ABORT, CALL, STANDSTILL, FLIGHT; NUL-terminated; others "" */
+        uint8_t body[WRING_CONTROL_BODY]; /* FORM, PAIR, CEASE, LINK, LEND */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };

@@ -199,6 +199,30 @@ enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint3
     return way != NULL ? send_on(way, tree->rank, to, control) : WRING_ERR_CLOSED;
 }
 
+bool wring_control_tree_is_root(const struct wring_control_tree *tree)
+{
+    return choose_parent(tree) == tree->rank;
+}
+
+void wring_control_tree_spread(struct wring_control_tree *tree, const struct wring_control *control)
+{
+    spread(tree, tree->rank, control, NULL);
+}
+
+void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
+                              const struct wring_control *control)
+{
+    struct link *up = find_up(tree);
+    if (up != NULL && up->open)
+        send_on(up, from, WRING_CONTROL_TREE_ROOT, control);
+}
+
+uint32_t wring_control_tree_parent(const struct wring_control_tree *tree)
+{
+    const struct link *up = find_up(tree);
+    return up != NULL && up->open ? up->rank : tree->rank;
+}
+
 /* ---- links ---- */
 
 static struct link *add_link(struct wring_control_tree *tree, uint32_t rank, bool up)
@@ -369,7 +393,7 @@ static void on_told_all(struct wring_control_tree *tree, struct link *link, uint
         link->bye = true;
         send_on(link, tree->rank, from, &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
     }
-    if (!note(tree, from, control))
+    if (control->kind != WRING_CONTROL_FLIGHT && !note(tree, from, control))
         return;
     spread(tree, from, control, link);
     tree->handler.heard(tree->handler.arg, from, control);
@@ -382,6 +406,16 @@ static void on_told_us(struct wring_control_tree *tree, struct link *link, uint3
         link->acked |= from == link->rank;
     else if (control->kind != WRING_CONTROL_HEARTBEAT)
         tree->handler.heard(tree->handler.arg, from, control);
+}
+
+/** It goes on, and everyone on the way hears it. What comes from above does not go back there. */
+static void on_raised(struct wring_control_tree *tree, const struct link *link, uint32_t from,
+                      const struct wring_control *control)
+{
+    if (link->up || control->kind != WRING_CONTROL_FLIGHT)
+        return;
+    wring_control_tree_raise(tree, from, control);
+    tree->handler.heard(tree->handler.arg, from, control);
 }
 
 /** @return false: malformed */
@@ -399,6 +433,8 @@ static bool on_message(struct wring_control_tree *tree, struct link *link,
     link->heard_ns = now_ns;
     if (to == WRING_CONTROL_TREE_ALL) {
         on_told_all(tree, link, from, &control);
+    } else if (to == WRING_CONTROL_TREE_ROOT) {
+        on_raised(tree, link, from, &control);
     } else if (to == tree->rank) {
         on_told_us(tree, link, from, &control);
     } else if (to < tree->size) {

@@ -3,7 +3,8 @@
  * The control tree: from the time that a session opens to the end of its life every rank has a tcp
  * connection to its parent, rank (r - 1) / 8, and to at most eight children; all others it knows by
  * address. What all are to hear, deaths, failures and good-byes, goes from neighbour to neighbour;
- * what is for one rank goes along the tree. A failure ends calls, not the tree.
+ * what is for one rank goes along the tree, and what is for the root upwards. A failure ends calls,
+ * not the tree.
  *
  * Whoever loses its parent goes to the nearest ancestor that is left, or, where none is, to the
  * lowest rank that is; that one is the root then. The two tell each other what has happened, so
@@ -19,6 +20,7 @@
 
 #define WRING_CONTROL_TREE_FAN 8
 #define WRING_CONTROL_TREE_ALL UINT32_MAX
+#define WRING_CONTROL_TREE_ROOT (UINT32_MAX - 1)
 #define WRING_CONTROL_TREE_LOOK_NS \
     (1 * WRING_NS_PER_MS) /* between looks of a rank that does not sleep */
 
@@ -78,6 +80,21 @@ void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring
  *  WRING_ERR_INVALID: too long a text. */
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
                                           const struct wring_control *control);
+
+/** Are we the rank that no other one is above? */
+bool wring_control_tree_is_root(const struct wring_control_tree *tree);
+
+/** Tell all ranks something that is no fate, which none repeats to those who come later. */
+void wring_control_tree_spread(struct wring_control_tree *tree,
+                               const struct wring_control *control);
+
+/** Tell the root, and all ranks on the way there, what rank `from` says; nobody, where there is no
+ *  way up now. The root itself hears nothing. */
+void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
+                              const struct wring_control *control);
+
+/** By which rank the way up leads now; our own rank: there is none. */
+uint32_t wring_control_tree_parent(const struct wring_control_tree *tree);
 
 /** Say good-bye. Nothing that ends from now on is a loss. */
 void wring_control_tree_leave(struct wring_control_tree *tree);

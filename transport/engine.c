@@ -54,6 +54,7 @@ void wring_engine_destroy(struct wring_engine *engine)
         return;
     wring_formations_finish(&engine->formations);
     wring_pairs_forget(engine);
+    wring_flight_finish(&engine->flight);
     free(engine->channels);
     free(engine);
 }
@@ -538,6 +539,8 @@ bool wring_engine_poll(struct wring_engine *engine)
         wring_pairs_poll(engine);
     if (engine->fabric->owes_credits)
         return_owed_credits(engine);
+    if (engine->flight.number != 0)
+        wring_flight_poll(engine);
     if (engine->owes_pool)
         any |= wring_pool_poll(engine->pool);
     any |= advance(engine);

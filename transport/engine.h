@@ -12,6 +12,7 @@
 
 #include "transport/channel.h"
 #include "transport/fabric.h"
+#include "transport/flight.h"
 #include "transport/formation.h"
 #include "transport/trace.h"
 #include <wring/executor.h>
@@ -51,6 +52,9 @@ struct wring_engine {
     uint32_t n_answers;
     bool owes_pairs; /* some of all that could not be told */
     bool owes_pool;  /* somebody waits for a slot of the pool, or for its word */
+
+    struct wring_collective *listed; /* that are prepared, in no order */
+    struct wring_flight flight;
 
     struct wring_pool *pool; /* of all groups; borrowed; NULL: not there yet, or no longer */
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */

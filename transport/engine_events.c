@@ -225,8 +225,29 @@ static void on_group(void *arg, struct wring_peer *peer, const struct wring_cont
         wring_pairs_heard(engine, peer, control);
 }
 
+static void on_flight(void *arg, uint32_t from, const struct wring_control *control)
+{
+    wring_flight_heard(arg, from, control);
+}
+
+static void on_failing(void *arg)
+{
+    wring_flight_failing(arg);
+}
+
+static void on_lost(void *arg, uint32_t rank)
+{
+    wring_flight_lost(arg, rank);
+}
+
+static bool on_account(void *arg)
+{
+    return wring_flight_account(arg);
+}
+
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
 {
-    return (struct wring_fabric_handler){engine,  on_arrived,    on_put_done, on_credit,
-                                         on_call, on_standstill, on_ring,     on_group};
+    return (struct wring_fabric_handler){engine,    on_arrived,    on_put_done, on_credit,
+                                         on_call,   on_standstill, on_ring,     on_group,
+                                         on_flight, on_failing,    on_lost,     on_account};
 }

@@ -137,6 +137,7 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
             engine->lanes[i].executor->ops->arm(engine->lanes[i].executor, set);
     wring_fabric_arm(engine->fabric, set);
     wake_by(set, wring_formations_deadline(&engine->formations));
+    wake_by(set, wring_flight_deadline(engine));
     if (engine->owes_pairs)
         wake_by(set, engine->fabric->tick_ns + PAIRS_RETRY_NS);
     if (engine->active != NULL && engine->config->timeout_ns > 0)

@@ -104,6 +104,12 @@ struct wring_fabric_handler {
                        uint32_t step, const char *text);
     void (*ring)(void *arg, struct wring_peer *peer, const void *data, size_t bytes);
     void (*group)(void *arg, struct wring_peer *peer, const struct wring_control *control);
+    /* where ranks are: flight.h. A rank speaks; the job fails, while it worked; meanwhile a
+     * neighbour in the control tree is lost, too; have all been accounted for? */
+    void (*flight)(void *arg, uint32_t from, const struct wring_control *control);
+    void (*failing)(void *arg);
+    void (*lost)(void *arg, uint32_t rank);
+    bool (*account)(void *arg);
 };
 
 /** Why ranks could not connect while the session opened. */

@@ -62,6 +62,7 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
 {
     if (fabric->state >= WRING_FABRIC_FAILING)
         return;
+    bool worked = fabric->state == WRING_FABRIC_WORKING && fabric->tree != NULL;
     fabric->failure = (struct wring_failure){.status = status, .rank = rank};
     va_list args;
     va_start(args, format);
@@ -75,6 +76,8 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     fabric->failing_until_ns = wring_now_ns() + TELL_NS;
     atomic_store_explicit(&fabric->failed, (int)status, memory_order_release);
     wring_liveness_tell(fabric);
+    if (worked && status != WRING_ERR_CANCELLED) /* whoever aborts it knows why */
+        fabric->handler.failing(fabric->handler.arg);
 }
 
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out)
@@ -147,6 +150,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_GRANT:
     case WRING_CONTROL_SPARE:
     case WRING_CONTROL_LEND:
+    case WRING_CONTROL_FLIGHT:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:
@@ -184,6 +188,8 @@ void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *c
     else if (control->kind == WRING_CONTROL_STANDSTILL)
         fabric->handler.standstill(fabric->handler.arg, &fabric->peers[from], control->a,
                                    control->b, control->c, control->text);
+    else if (control->kind == WRING_CONTROL_FLIGHT)
+        fabric->handler.flight(fabric->handler.arg, from, control);
 }
 
 static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
@@ -194,13 +200,11 @@ static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
                       rank, (double)fabric->config->peer_timeout_ns / 1e9);
 }
 
-void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text)
+static void fail_lost(struct wring_fabric *fabric, uint32_t rank, enum wring_status status,
+                      const char *text)
 {
-    struct wring_fabric *fabric = arg;
     const struct wring_peer *peer = &fabric->peers[rank];
 
-    if (peer->left || fabric->state >= WRING_FABRIC_FAILING)
-        return;
     if (fabric->state == WRING_FABRIC_JOINING)
         wring_connect_failed(fabric, WRING_ERR_PEER, peer,
                              "no connection to rank %" PRIu32 " over tcp, for control: %s", rank,
@@ -210,6 +214,18 @@ void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, con
     else
         wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)rank,
                           "rank %" PRIu32 " is lost (control over tcp): %s", rank, text);
+}
+
+void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text)
+{
+    struct wring_fabric *fabric = arg;
+
+    if (fabric->peers[rank].left)
+        return;
+    if (fabric->state < WRING_FABRIC_FAILING)
+        fail_lost(fabric, rank, status, text);
+    if (fabric->state >= WRING_FABRIC_FAILING)
+        fabric->handler.lost(fabric->handler.arg, rank);
 }
 
 /** All peers have heard, or are gone. */
@@ -234,7 +250,9 @@ static void tick_failing(struct wring_fabric *fabric)
     for (uint32_t i = 0; i < fabric->size; i++)
         if (may_use(fabric, i) && fabric->peers[i].owes_abort)
             send_abort(fabric, &fabric->peers[i]);
-    if (all_acked(fabric) || fabric->tick_ns >= fabric->failing_until_ns)
+    bool late = fabric->tick_ns >= fabric->failing_until_ns;
+    bool accounted = fabric->tree == NULL || fabric->handler.account(fabric->handler.arg);
+    if (late || (accounted && all_acked(fabric)))
         disconnect_all(fabric);
 }
 
@@ -354,6 +372,27 @@ static void drop_group(void *arg, struct wring_peer *peer, const struct wring_co
     (void)arg, (void)peer, (void)control;
 }
 
+static void drop_flight(void *arg, uint32_t from, const struct wring_control *control)
+{
+    (void)arg, (void)from, (void)control;
+}
+
+static void drop_failing(void *arg)
+{
+    (void)arg;
+}
+
+static void drop_lost(void *arg, uint32_t rank)
+{
+    (void)arg, (void)rank;
+}
+
+static bool account_for_nothing(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
 static void say_owed_byes(struct wring_fabric *fabric)
 {
     const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
@@ -369,9 +408,9 @@ static void say_owed_byes(struct wring_fabric *fabric)
 
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
-    fabric->handler =
-        (struct wring_fabric_handler){NULL,      drop_arrived, drop_put_done, drop_credit,
-                                      drop_text, drop_text,    drop_ring,     drop_group};
+    fabric->handler = (struct wring_fabric_handler){
+        NULL,      drop_arrived, drop_put_done, drop_credit,  drop_text, drop_text,
+        drop_ring, drop_group,   drop_flight,   drop_failing, drop_lost, account_for_nothing};
     fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */

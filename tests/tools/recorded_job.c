@@ -7,10 +7,10 @@
  *
  *     buckets  four committed buckets, posted one after another, waited for at the end
  *     each     the same, each waited for before the next is posted
- *     calls    a beginning of its own, then iterations of immediate calls, some of which are no
- * sums of f32, three of them alike; and an end of its own stack    iterations of calls that are all
- * alike but the last other    a call of another size each time doubles  calls that repeat, with no
- * sum of f32 among them
+ *     calls    iterations of immediate calls, of which three are alike and one is of doubles
+ *     stack    iterations of calls that are all alike but the last
+ *     other    a call of another size each time
+ *     doubles  calls that repeat, with no sum of f32 among them
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -49,6 +49,7 @@ static void messages_come_back_as_they_went(void)
         {WRING_CONTROL_CALL, 3, 1, 12, {"0123456789abcdef|barrier|seed=0"}, 0},
         {WRING_CONTROL_STANDSTILL, 3, 1, 12, {"1 5 7 0 10 8 0 0 2 1 8"}, 0},
         {WRING_CONTROL_WELCOME, 0, 0, 0, {""}, 0},
+        {WRING_CONTROL_FLIGHT, 3, 0, 0, {"1 1 11 208d|call 17 of all 4 ranks, barrier"}, 0},
     };
     struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
     send_answer = WRING_OK;
@@ -126,7 +127,7 @@ static void what_cannot_be_sent_is_no_sign_of_life(void)
 static void others_are_refused(void)
 {
     uint8_t bytes[300];
-    for (uint32_t kind = 0; kind < 21; kind++)
+    for (uint32_t kind = 0; kind < 22; kind++)
         for (size_t n = 0; n <= sizeof(bytes); n++) {
             struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
             memset(bytes, 'a', sizeof(bytes));
@@ -137,7 +138,8 @@ static void others_are_refused(void)
             bool texted = (kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
                            kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FORM ||
                            kind == WRING_CONTROL_PAIR || kind == WRING_CONTROL_CEASE ||
-                           kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND) &&
+                           kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND ||
+                           kind == WRING_CONTROL_FLIGHT) &&
                           n > 16 && n <= WRING_SEND_MAX;
             bool want = known && (n == 16 || texted);
             CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);

@@ -229,6 +229,47 @@ static void a_root_that_dies_is_replaced(void)
     close_all();
 }
 
+static const struct wring_control flight = {.kind = WRING_CONTROL_FLIGHT, .a = 3, .text = {"here"}};
+
+static void what_is_raised_passes_all_above(void)
+{
+    open_all(100);
+    wring_control_tree_raise(ranks[99].tree, 99, &flight); /* by 12 and 1 */
+    UNTIL(ranks[0].heard == 1);
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        bool above = i == 0 || i == 1 || i == 12;
+        CHECK(ranks[i].heard == above, "rank %u heard %u", i, ranks[i].heard);
+        CHECK(!above || (ranks[i].last_from == 99 && strcmp(ranks[i].last.text, "here") == 0),
+              "rank %u heard '%s' of %u", i, ranks[i].last.text, ranks[i].last_from);
+        CHECK(wring_control_tree_is_root(ranks[i].tree) == (i == 0), "rank %u is the root", i);
+    }
+    wring_control_tree_raise(ranks[0].tree, 0, &flight);
+    wring_control_tree_spread(ranks[0].tree, &flight);
+    UNTIL(all_heard(0, 1) || ranks[1].heard > 1);
+    UNTIL(ranks[1].heard == 2 && ranks[12].heard == 2 && ranks[98].heard == 1);
+    CHECK(ranks[0].heard == 1, "the root hears itself");
+    close_all();
+}
+
+/** By another parent, once it has let us in; until then it is said to nobody. */
+static void what_is_raised_goes_to_another_parent(void)
+{
+    open_all(30);
+    CHECK(wring_control_tree_parent(ranks[9].tree) == 1, "another one than 1");
+    drop(1);
+    UNTIL(ranks[9].n_lost == 1);
+    CHECK(wring_control_tree_parent(ranks[9].tree) == 9, "there is a way up already");
+    wring_control_tree_raise(ranks[9].tree, 9, &flight);
+    UNTIL(wring_control_tree_parent(ranks[9].tree) == 0 && is_attached(9, 0));
+    wring_control_tree_raise(ranks[9].tree, 9, &flight);
+    UNTIL(ranks[0].heard == 1 && ranks[0].last_from == 9);
+    drop(0);
+    UNTIL(wring_control_tree_is_root(ranks[2].tree) && is_attached(3, 2));
+    wring_control_tree_raise(ranks[29].tree, 29, &flight); /* by 3 */
+    UNTIL(ranks[2].heard == 1 && ranks[2].last_from == 29);
+    close_all();
+}
+
 static void good_byes_are_no_loss(void)
 {
     open_all(30);
@@ -406,6 +447,8 @@ int main(int argc, char **argv)
         {"who_loses_its_parent_goes_to_the_grandparent",
          who_loses_its_parent_goes_to_the_grandparent},
         {"a_root_that_dies_is_replaced", a_root_that_dies_is_replaced},
+        {"what_is_raised_passes_all_above", what_is_raised_passes_all_above},
+        {"what_is_raised_goes_to_another_parent", what_is_raised_goes_to_another_parent},
         {"good_byes_are_no_loss", good_byes_are_no_loss},
         {"who_comes_late_misses_nothing", who_comes_late_misses_nothing},
         {"a_death_passes_a_level_with_each_look", a_death_passes_a_level_with_each_look},

@@ -64,6 +64,27 @@ static void on_text(void *arg, struct wring_peer *peer, uint32_t a, uint32_t b, 
     ++*(unsigned *)arg;
 }
 
+static void on_flight(void *arg, uint32_t from, const struct wring_control *control)
+{
+    (void)arg, (void)from, (void)control;
+}
+
+static void on_failing(void *arg)
+{
+    (void)arg;
+}
+
+static void on_lost(void *arg, uint32_t rank)
+{
+    (void)arg, (void)rank;
+}
+
+static bool on_account(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
 static unsigned calls; /* heard by any rank */
 
 static void *join(void *arg)
@@ -83,7 +104,11 @@ static void *join(void *arg)
                     .put_done = on_put_done,
                     .credit = on_credit,
                     .call = on_text,
-                    .standstill = on_text},
+                    .standstill = on_text,
+                    .flight = on_flight,
+                    .failing = on_failing,
+                    .lost = on_lost,
+                    .account = on_account},
     };
     uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
     struct wring_writer writer = {0};

@@ -71,6 +71,8 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
         status = prepare_task(collective, i);
     if (status != WRING_OK)
         wring_collective_finish(collective);
+    else
+        wring_flight_list(collective);
     return status;
 }
 
@@ -82,6 +84,7 @@ void wring_collective_finish(struct wring_collective *collective)
         free(collective->tasks[i].put_to);
         free(collective->tasks[i].taken);
     }
+    wring_flight_unlist(collective);
     wring_mapped_destroy(collective->mapped);
     wring_standstill_finish(&collective->standstill);
     free(collective->tasks);

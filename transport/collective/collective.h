@@ -178,6 +178,7 @@ struct wring_collective {
     /* the engine's and the state machine's */
     atomic_int status; /* enum wring_status; WRING_ERR_AGAIN while under way */
     struct wring_collective *next_posted, *next_active;
+    struct wring_collective *next_listed, **link; /* of the engine's; NULL: it is not prepared */
     bool runnable, blocked;
     uint32_t begun; /* steps, since it was prepared */
     bool running;   /* the last of them has not ended */

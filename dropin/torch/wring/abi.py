@@ -11,6 +11,7 @@ from ctypes import c_uint64, c_void_p
 
 VERSION = b"WRING_0"  # of the functions: docs/versions.md
 FOREVER = 2**64 - 1
+WHERE_TEXT = 216
 ANY_SOURCE = 2**32 - 1
 ANY_TAG = 2**64 - 1
 BLOB_MAX = 64 << 20
@@ -273,6 +274,7 @@ FUNCTIONS = (
     ("wring_group_create", c_int, [c_void_p, POINTER(c_uint32), c_uint32, c_uint64, c_uint64,
                                    POINTER(c_void_p)]),
     ("wring_group_destroy", None, [c_void_p]),
+    ("wring_group_where", c_int, [c_void_p, c_uint64, c_char_p, c_size_t]),
     ("wring_group_abort", c_int, [c_void_p]),
     ("wring_allreduce", c_int, [c_void_p, c_void_p, c_void_p, c_uint64, c_int, c_int, *_HOW]),
     ("wring_reduce", c_int, [c_void_p, c_void_p, c_void_p, c_uint64, c_int, c_int, c_uint32,

@@ -465,6 +465,25 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
  */
 void wring_group_destroy(struct wring_group *group);
 
+#define WRING_WHERE_TEXT 216 /* of wring_group_where(), its NUL included */
+
+/**
+ * Ask where the members of a group are, as when a call takes too long: which of its calls and
+ * bucket steps each has posted last, and who is behind. All ranks are asked, and answer for 0.4 s;
+ * ranks whose progress is their callers' alone (WRING_PROGRESS=caller) answer while they are in a
+ * call. The rank that asks them, rank 0 as a rule, logs a table with a line for each of up to 16
+ * ranks, once in 10 s for a group. Members may ask at once, and the group may have been aborted.
+ *
+ * @param timeout_ns  1 s is enough
+ * @param text        out: who is behind, in one line. [bytes], WRING_WHERE_TEXT has room for it
+ *
+ * Threads: safe, not inside a callback. Errors: WRING_ERR_TIMEOUT (no answer: the rank that asks
+ * the others is stopped or does not call), those of the session's failure, after which ranks have
+ * logged a table anyway, WRING_ERR_INVALID, WRING_ERR_CLOSED.
+ */
+enum wring_status wring_group_where(struct wring_group *group, uint64_t timeout_ns, char *text,
+                                    size_t bytes);
+
 /**
  * End all collective calls and bucket steps of a group, on all of its members: what is under way or
  * waits for its turn ends with WRING_ERR_CANCELLED, and so do all later calls and posts. Sends and
