@@ -772,8 +772,6 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     auto group = std::make_shared<Group>(group_->session, made, group_->name, false,
                                          static_cast<int>(me - ranks.begin()),
                                          static_cast<int>(ranks.size()), timeout);
-    group->store = group_->store;
-    group->prefix = group_->prefix + "/" + name;
     return c10::make_intrusive<Backend>(std::move(group), name);
 }
 
@@ -816,9 +814,7 @@ static c10::intrusive_ptr<c10d::Backend> make_backend(std::shared_ptr<Session> s
                                                       const std::vector<uint32_t> &ranks, int rank,
                                                       const std::string &name,
                                                       const std::string &group_name,
-                                                      int64_t timeout_ms,
-                                                      c10::intrusive_ptr<c10d::Store> store,
-                                                      const std::string &prefix)
+                                                      int64_t timeout_ms)
 {
     wring_group *world = wring_session_world(session->handle()), *handle = world;
     Milliseconds timeout(timeout_ms);
@@ -829,8 +825,6 @@ static c10::intrusive_ptr<c10d::Backend> make_backend(std::shared_ptr<Session> s
         handle = make_group(*session, world, ranks, group_name, timeout);
     auto group = std::make_shared<Group>(std::move(session), handle, name, is_world, rank, size,
                                          timeout);
-    group->store = std::move(store);
-    group->prefix = prefix + "/" + group_name;
     return c10::make_intrusive<Backend>(std::move(group), group_name);
 }
 

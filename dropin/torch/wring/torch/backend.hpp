@@ -3,6 +3,8 @@
 #ifndef WRING_TORCH_BACKEND_HPP
 #define WRING_TORCH_BACKEND_HPP
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "tensors.hpp"
 #include "work.hpp"
 

@@ -22,8 +22,7 @@ SLICE_NS = 100_000_000  # waits come back so often, for signals and deadlines
 WATCH_SECONDS = 0.1
 COMPLETERS_MAX = 32
 INTERNAL_TAGS = 1 << 40  # above all of torch's, which are ints
-FLIGHT_SECONDS = 0.5  # for ranks to say where they were when a collective timed out
-FLIGHT_RANKS = 8  # that a message names
+WHERE_NS = 1_000_000_000  # for ranks to say where they are when a collective has timed out
 
 _DTYPES = {getattr(torch, name.split(".")[1]): dtype for name, dtype in OF_TORCH.items()
            if hasattr(torch, name.split(".")[1])}
@@ -130,14 +129,12 @@ class PythonWork(dist.Work):
         why = failure.text if failure is not None else ""
         if self._late:
             behind = "the other rank has not taken part" if self._message else \
-                self._group._who_is_behind(self._head())
+                why or self._group._who_is_behind()
             return (f"{self._head()} has reached its timeout of {round(self._timeout * 1000)} ms: "
                     f"{behind}")
         if self._gave_up:
             return f"{self._head()} was aborted by the program"
         if status == Status.CANCELLED and not why:
-            if not self._message:
-                self._group._tell_where(self._head())
             who = f"rank {result.rank}" if result.rank >= 0 else "another rank"
             return f"{self._head()}: {who} has aborted the group, as after a timeout there"
         if status == Status.CLOSED and not why:
@@ -410,7 +407,7 @@ class PythonGroup(dist.ProcessGroup):
         self._sequence = self._barriers = 0
         self._under_way, self._coalesced = {}, None
         self._world = not ranks
-        self._shut = self._told = False
+        self._shut = False
         self.wring_group = self._lib.wring_session_world(session.handle)
         if ranks:
             self.wring_group = self._make_group(self.wring_group, ranks, group_name)
@@ -499,44 +496,11 @@ class PythonGroup(dist.ProcessGroup):
             self._session.say_goodbye()
             self._session.close()
 
-    # ---- who was where, once a collective has timed out
-
-    def _where_key(self, rank):
-        meeting = self._session.meeting
-        return f"{meeting.prefix}/where/{self._label}/{rank}"
-
-    def _tell_where(self, head):
-        if self._told:  # the first one counts
-            return
-        self._told = True
-        try:
-            self._session.meeting.store.set(self._where_key(self._rank), head)
-        except (RuntimeError, OSError):
-            pass  # no Store, no word
-
-    def _where(self, rank, head, until):
-        """What another rank says. @return "" if that is what this one was in"""
-        store, key = self._session.meeting.store, self._where_key(rank)
-        while not store.check([key]):
-            if time.monotonic() > until:
-                return f"rank {rank} is in no operation of this group"
-            time.sleep(0.005)
-        said = bytes(store.get(key)).decode()
-        same = said.rsplit(" on rank ", 1)[0] == head.rsplit(" on rank ", 1)[0]
-        return "" if same else f"rank {rank} is in {said}"
-
-    def _who_is_behind(self, head):
-        self._tell_where(head)
-        until, lines = time.monotonic() + FLIGHT_SECONDS, []
-        try:
-            for rank in range(self._size):
-                if rank != self._rank:
-                    lines.append(self._where(rank, head, until))
-        except (RuntimeError, OSError):
-            pass
-        lines = [line for line in lines if line]
-        more = [f"and {len(lines) - FLIGHT_RANKS} more"] if len(lines) > FLIGHT_RANKS else []
-        return "; ".join(lines[:FLIGHT_RANKS] + more) or "another rank has not taken part"
+    def _who_is_behind(self):
+        """Once a collective has timed out."""
+        line = ctypes.create_string_buffer(abi.WHERE_TEXT)
+        status = self._lib.wring_group_where(self.wring_group, WHERE_NS, line, len(line))
+        return line.value.decode() if status == Status.OK else "another rank has not taken part"
 
     # ---- operations
 

@@ -15,7 +15,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <wring/wring.h>
 
 namespace wring_torch {
@@ -204,11 +203,6 @@ class Group {
     const bool is_world;
     const int rank, size;
     const Operations operations;
-
-    /* where ranks say what they were in when the group was aborted; NULL: nowhere */
-    c10::intrusive_ptr<c10d::Store> store;
-    std::string prefix; /* of keys there */
-    std::atomic<bool> told{false};
 
     std::atomic<int64_t> timeout_ms;
     std::atomic<uint64_t> sequence{0};

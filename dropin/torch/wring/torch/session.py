@@ -177,8 +177,7 @@ def create(name, options, _backend_options=None):
     timeout_ms = max(1, int(options.timeout.total_seconds() * 1000))
     if session.native is not None:
         return session.native.make_backend(session.guard, ranks, options.group_rank, name,
-                                           options.group_id, timeout_ms, session.meeting.store,
-                                           session.meeting.prefix + "/where")
+                                           options.group_id, timeout_ms)
     from .python_group import PythonGroup
     return PythonGroup(session, ranks, options.group_rank, name, options.group_id,
                        timeout_ms / 1000)

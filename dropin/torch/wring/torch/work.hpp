@@ -12,8 +12,7 @@
 
 namespace wring_torch {
 
-constexpr Milliseconds FLIGHT_MS{500}; /* for ranks to say where they were */
-constexpr int FLIGHT_RANKS = 8;        /* that a message names */
+constexpr uint64_t WHERE_NS = 1'000'000'000; /* for ranks to say where they are */
 
 /**
  * One request of the library.
@@ -432,56 +431,21 @@ class Work : public c10d::Work {
         return text.str();
     }
 
-    /* ---- who was where, once a collective has timed out */
-
-    std::string flight_key(int rank) const { return group_->prefix + "/" + std::to_string(rank); }
-
-    /** For the ranks at which it timed out. Failures of the Store are no matter here. */
-    void tell_where() const
-    {
-        if (!group_->store || is_message() || group_->told.exchange(true))
-            return; /* the first one counts */
-        try {
-            std::string text = head();
-            group_->store->set(flight_key(group_->rank),
-                               std::vector<uint8_t>(text.begin(), text.end()));
-        } catch (const std::exception &) {
-        }
-    }
-
-    /** What another rank says. @return "" if that is what this one was in; waits until then */
-    std::string where(int rank, Clock::time_point until) const
-    {
-        std::string key = flight_key(rank);
-        while (!group_->store->check({key})) {
-            if (Clock::now() > until)
-                return "rank " + std::to_string(rank) + " is in no operation of this group";
-            std::this_thread::sleep_for(Milliseconds(5));
-        }
-        auto value = group_->store->get(key);
-        std::string said(value.begin(), value.end()), own = head();
-        bool same = said.substr(0, said.rfind(" on rank ")) == own.substr(0, own.rfind(" on rank "));
-        return same ? "" : "rank " + std::to_string(rank) + " is in " + said;
-    }
-
-    /** Who is elsewhere than this rank. */
+    /** Who is elsewhere than this rank, once a collective has timed out. In no callback. */
     std::string who_is_behind() const
     {
-        std::string text;
-        auto until = Clock::now() + FLIGHT_MS;
-        int n = 0;
-        tell_where();
-        try {
-            for (int rank = 0; group_->store && rank < group_->size; rank++) {
-                std::string one = rank == group_->rank ? "" : where(rank, until);
-                if (!one.empty() && ++n <= FLIGHT_RANKS)
-                    text += (n > 1 ? "; " : "") + one;
-            }
-        } catch (const std::exception &) {
-        }
-        if (n > FLIGHT_RANKS)
-            text += "; and " + std::to_string(n - FLIGHT_RANKS) + " more";
-        return text.empty() ? "another rank has not taken part" : text;
+        char line[WRING_WHERE_TEXT];
+        Inside inside(*group_->session);
+        bool known = inside.may && !group_->shut &&
+                     wring_group_where(group_->handle, WHERE_NS, line, sizeof(line)) == WRING_OK;
+        return known ? line : "another rank has not taken part";
+    }
+
+    std::string why_late(const std::string &failure) const
+    {
+        if (is_message())
+            return "the other rank has not taken part";
+        return failure.empty() ? who_is_behind() : failure;
     }
 
     std::string describe(const wring_result &result) const
@@ -489,16 +453,13 @@ class Work : public c10d::Work {
         std::string why = group_->session->failure();
         if (late_)
             return head() + " has reached its timeout of " + std::to_string(timeout_.count()) +
-                   " ms: " +
-                   (is_message() ? "the other rank has not taken part" : who_is_behind());
+                   " ms: " + why_late(why);
         if (gave_up_ != nullptr)
             return head() + " " + gave_up_.load();
-        if (result.status == WRING_ERR_CANCELLED && why.empty()) {
-            tell_where();
+        if (result.status == WRING_ERR_CANCELLED && why.empty())
             return head() + ": " +
                    (result.rank >= 0 ? "rank " + std::to_string(result.rank) : "another rank") +
                    " has aborted the group, as after a timeout there";
-        }
         if (result.status == WRING_ERR_CLOSED && why.empty())
             return head() + ": the process group was destroyed meanwhile";
         if (why.empty() && result.rank >= 0)
