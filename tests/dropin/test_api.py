@@ -193,6 +193,27 @@ class Calls(unittest.TestCase):
 
         self.assertEqual(run_ranks(3, body), [(1, b"\2\0"), None, (0, b"\2\0")])
 
+    def test_where_members_are(self):
+        asked = threading.Event()
+
+        def body(session):
+            session.world.barrier()
+            line = None
+            if session.rank == 0:
+                request = session.world.allreduce(floats(*[1.0] * N), wait=False)
+                while (line := session.world.where(PATIENCE)).startswith("no rank"):
+                    time.sleep(0.01)  # its call has not begun yet
+                asked.set()
+                request.wait(PATIENCE)
+            else:
+                asked.wait(PATIENCE)
+                session.world.allreduce(floats(*[1.0] * N))
+            session.world.barrier()
+            return line
+
+        self.assertRegex(run_ranks(2, body)[0],
+                         "^rank 1 is behind; 1 is in call 2 of all 2 ranks, allreduce of 1000 f32")
+
     def test_abort_of_a_group(self):
         def body(session):
             request = None

@@ -567,6 +567,12 @@ class Group:
         if handle is not None and self.session._handle is not None:
             self.session._lib.wring_group_destroy(handle)
 
+    def where(self, timeout=1.0):
+        """Ask where its members are. @return who is behind, in one line; rank 0 logs a table"""
+        line = ctypes.create_string_buffer(abi.WHERE_TEXT)
+        self.session._call("wring_group_where", self._alive(), _timeout_ns(timeout), line, len(line))
+        return line.value.decode()
+
     def abort(self):
         """End all of its collective calls, on all members. @return whether their memory is free"""
         status = self.session._call("wring_group_abort", self._alive(), accept=(Status.BUSY,))
