@@ -117,6 +117,71 @@ static uint32_t find_begin(const struct wring_recorded_calls *calls, struct wind
     return best;
 }
 
+/* ---- calls that are alike ---- */
+
+static int falling(const void *a, const void *b)
+{
+    const double *left = a, *right = b;
+    return (*left < *right) - (*left > *right);
+}
+
+/** Which stretches are long: those above the widest break between lengths, if that is wide enough
+ *  and enough of them are; INFINITY: none. @param us  [n], is sorted */
+static double find_long_us(double *us, uint32_t n)
+{
+    double widest = WRING_CALLS_STANDS_OUT, long_us = INFINITY;
+
+    qsort(us, n, sizeof(*us), falling);
+    for (uint32_t i = WRING_CALLS_REPEATS; i <= n / 2; i++) {
+        double shorter_us = fmax(us[i], 1); /* below a microsecond all is alike */
+        if (us[i - 1] / shorter_us < widest)
+            continue;
+        widest = us[i - 1] / shorter_us;
+        long_us = us[i - 1];
+    }
+    return long_us;
+}
+
+/** Where long ones are as many calls apart, so often in a row: the last such place. */
+static bool find_apart(const struct wring_recorded_calls *calls, struct window window,
+                       double long_us, struct wring_recorded_period *out)
+{
+    uint32_t before = 0, apart = 0, times = 0;
+    bool found = false;
+
+    for (uint32_t i = window.begin + 1; i < window.end; i++) {
+        if (gap_us(calls, i) < long_us)
+            continue;
+        times = before > 0 && i - before == apart ? times + 1 : 1;
+        apart = before > 0 ? i - before : 0;
+        if (apart > 0 && times >= WRING_CALLS_REPEATS) {
+            *out = (struct wring_recorded_period){apart, before};
+            found = true;
+        }
+        before = i;
+    }
+    return found;
+}
+
+/** Several of what repeats may be one iteration. */
+static void join_alike(const struct wring_recorded_calls *calls, struct window window,
+                       struct wring_recorded_period *period)
+{
+    struct wring_recorded_period joined;
+    uint32_t n = window.end - window.begin - 1;
+    double *us = malloc(n * sizeof(*us));
+
+    if (us == NULL)
+        return; /* each is one */
+    for (uint32_t i = 0; i < n; i++)
+        us[i] = gap_us(calls, window.begin + 1 + i);
+    double long_us = find_long_us(us, n);
+    free(us);
+    if (find_apart(calls, window, long_us, &joined) && joined.calls > period->calls &&
+        joined.calls % period->calls == 0)
+        *period = joined;
+}
+
 bool wring_recorded_calls_find(const struct wring_recorded_calls *calls, bool ends,
                                struct wring_recorded_period *out)
 {
@@ -125,6 +190,7 @@ bool wring_recorded_calls_find(const struct wring_recorded_calls *calls, bool en
     for (uint32_t period = 1; period <= calls->n / WRING_CALLS_REPEATS; period++)
         if (find_window(calls, period, ends, &window)) {
             *out = (struct wring_recorded_period){period, find_begin(calls, window, period)};
+            join_alike(calls, window, out);
             return true;
         }
     return false;

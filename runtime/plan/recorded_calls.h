@@ -5,7 +5,10 @@
  * Nobody says where an iteration of immediate calls begins. It is taken to be the shortest sequence
  * of calls, alike in kind, type, operation, elements and root, that repeats: WRING_CALLS_REPEATS
  * times without a break. It begins behind the longest stretch of computing, where training has its
- * forward pass and the optimizer's step. Each of its sums of f32 is a tensor.
+ * forward pass and the optimizer's step. Calls that are alike, as of buckets that are equally
+ * large, are told apart by that: where stretches that are at least WRING_CALLS_STANDS_OUT times as
+ * long as all others are as many calls apart, so often in a row, these calls are an iteration. Each
+ * of its sums of f32 is a tensor.
  */
 #ifndef WRING_RUNTIME_RECORDED_CALLS_H
 #define WRING_RUNTIME_RECORDED_CALLS_H
@@ -14,9 +17,10 @@
 #include "runtime/plan/iterations.h"
 
 #define WRING_CALLS_REPEATS (WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED)
-#define WRING_CALLS_SURE                                                                           \
-    512                       /* calls that repeat before a job that goes on is taken at its word: \
-                                 layers of one size, one after another, are no iterations */
+#define WRING_CALLS_SURE                                                     \
+    512 /* calls that repeat before a job that goes on is taken at its word: \
+           layers of one size, one after another, are no iterations */
+#define WRING_CALLS_STANDS_OUT 2
 #define WRING_CALLS_MAX 16384 /* that are kept; an iteration has a ninth of them at most */
 
 struct wring_recorded_call {

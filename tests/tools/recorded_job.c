@@ -9,6 +9,7 @@
  *     each     the same, each waited for before the next is posted
  *     calls    iterations of immediate calls, of which three are alike and one is of doubles
  *     stack    iterations of calls that are all alike but the last
+ *     alike    iterations of three calls that are alike, all under way at once
  *     other    a call of another size each time
  *     doubles  calls that repeat, with no sum of f32 among them
  */
@@ -154,6 +155,26 @@ static bool run_stack(struct wring_session *session, int iterations)
     return well;
 }
 
+static bool run_alike(struct wring_session *session, int iterations)
+{
+    static float data[3][MOST];
+    struct wring_request *requests[3];
+    bool well = true;
+
+    for (int i = 0; i < iterations && well; i++) {
+        compute(20);
+        for (int c = 0; c < 3 && well; c++) {
+            fill(data[c], MOST, (float)wring_session_rank(session) + 1);
+            well = wring_allreduce(wring_session_world(session), data[c], data[c], MOST, WRING_F32,
+                                   WRING_SUM, NULL, &requests[c]) == WRING_OK;
+        }
+        for (int c = 0; c < 3 && well; c++)
+            well = wring_request_wait(requests[c], WRING_FOREVER, NULL) == WRING_OK &&
+                   holds(data[c], MOST, sum_of(session));
+    }
+    return well;
+}
+
 static bool run_other(struct wring_session *session, int iterations)
 {
     static float data[MOST];
@@ -181,6 +202,8 @@ static bool run(struct wring_session *session, const char *what, int iterations)
         return run_calls(session, iterations);
     if (strcmp(what, "stack") == 0)
         return run_stack(session, iterations);
+    if (strcmp(what, "alike") == 0)
+        return run_alike(session, iterations);
     if (strcmp(what, "other") == 0)
         return run_other(session, iterations);
     return strcmp(what, "doubles") == 0 && run_doubles(session, iterations);

@@ -111,6 +111,13 @@ class Records(unittest.TestCase):
         tensors = self.read()
         self.assertEqual([t["elements"] for t in tensors], [64] * 60 + [512])
 
+    def test_alike_calls_are_told_apart_by_computing(self):
+        """By chance another stretch may seem as long: nine clean iterations are among 200."""
+        self.run_job("alike", 200)
+        tensors = self.read()
+        self.assertEqual([t["elements"] for t in tensors], [12000] * 3)
+        self.assert_ready(tensors, (20, 20, 20))
+
     def test_a_job_of_one_rank(self):
         self.run_job("calls", ENOUGH + 3, ranks=1)
         self.assertEqual(len(self.read()), 4)

@@ -73,6 +73,44 @@ static void alike_calls(void)
     CHECK(find(true) == 41, "%u", find(true));
 }
 
+/** Three calls that are alike, then the optimizer and forward: some stretches are long by chance.
+ */
+static void alike_calls_of_an_iteration(void)
+{
+    struct wring_recorded_period period;
+    struct wring_tensor_trace *trace;
+
+    begin();
+    for (unsigned i = 0; i < 40; i++) {
+        add("A", i == 30 ? 900 : 500 + i);
+        add("A", i == 5 ? 700 : 40);
+        add("A", 20);
+    }
+    REQUIRE(wring_recorded_calls_find(&calls, true, &period) && period.calls == 3, "%u",
+            find(true));
+    REQUIRE(wring_recorded_calls_trace(&calls, &period, &trace) == WRING_OK, "no trace");
+    REQUIRE(trace->n == 3, "%u tensors", trace->n);
+    CHECK(trace->tensors[0].ready_us > 500 && trace->tensors[0].ready_us < 540 &&
+              trace->tensors[1].ready_us == trace->tensors[0].ready_us + 40 &&
+              trace->tensors[2].ready_us == trace->tensors[1].ready_us + 20,
+          "%g, %g, %g us", trace->tensors[0].ready_us, trace->tensors[1].ready_us,
+          trace->tensors[2].ready_us);
+    wring_tensor_trace_destroy(trace);
+    begin();
+    for (unsigned i = 0; i < 40; i++) { /* nothing tells three of these from one */
+        add("A", 70);
+        add("A", 40);
+        add("A", 40);
+    }
+    CHECK(find(true) == 1, "%u", find(true));
+    begin();
+    for (unsigned i = 0; i < 40; i++) { /* long ones come at random */
+        add("A", i % 3 == 0 || i % 7 == 0 ? 500 : 30);
+        add("A", 30);
+    }
+    CHECK(find(true) == 1, "%u", find(true));
+}
+
 static void a_job_that_goes_on(void)
 {
     begin();
@@ -138,6 +176,7 @@ int main(int argc, char **argv)
         {"a_job_that_ends", a_job_that_ends},
         {"what_comes_before", what_comes_before},
         {"alike_calls", alike_calls},
+        {"alike_calls_of_an_iteration", alike_calls_of_an_iteration},
         {"a_job_that_goes_on", a_job_that_goes_on},
         {"no_tensor", no_tensor},
         {"it_begins_where_computing_is_longest", it_begins_where_computing_is_longest},
