@@ -119,67 +119,80 @@ static uint32_t find_begin(const struct wring_recorded_calls *calls, struct wind
 
 /* ---- calls that are alike ---- */
 
-static int falling(const void *a, const void *b)
+/** The last calls in rows of `row` each, as many as there are: the same place in all rows is the
+ *  same call of an iteration, if that is as long. */
+struct rows {
+    const struct wring_recorded_calls *calls;
+    uint32_t end, row, n;
+};
+
+static uint32_t call_at(const struct rows *rows, uint32_t i, uint32_t place)
+{
+    return rows->end - (i + 1) * rows->row + place;
+}
+
+/** The place before which most is computed in most rows. @param counts  [row], scratch
+ *  @return row: none in three of four */
+static uint32_t find_leader(const struct rows *rows, uint32_t *counts)
+{
+    memset(counts, 0, rows->row * sizeof(*counts));
+    for (uint32_t i = 0; i < rows->n; i++) {
+        uint32_t longest = 0;
+        for (uint32_t place = 1; place < rows->row; place++)
+            if (gap_us(rows->calls, call_at(rows, i, place)) >
+                gap_us(rows->calls, call_at(rows, i, longest)))
+                longest = place;
+        counts[longest]++;
+    }
+    uint32_t place = 0;
+    while (place < rows->row && 4 * counts[place] < 3 * rows->n)
+        place++;
+    return place;
+}
+
+static int rising(const void *a, const void *b)
 {
     const double *left = a, *right = b;
-    return (*left < *right) - (*left > *right);
+    return (*left > *right) - (*left < *right);
 }
 
-/** Which stretches are long: those above the widest break between lengths, if that is wide enough
- *  and enough of them are; INFINITY: none. @param us  [n], is sorted */
-static double find_long_us(double *us, uint32_t n)
+/** @param us  [n], scratch */
+static double median_gap_us(const struct rows *rows, uint32_t place, double *us)
 {
-    double widest = WRING_CALLS_STANDS_OUT, long_us = INFINITY;
-
-    qsort(us, n, sizeof(*us), falling);
-    for (uint32_t i = WRING_CALLS_REPEATS; i <= n / 2; i++) {
-        double shorter_us = fmax(us[i], 1); /* below a microsecond all is alike */
-        if (us[i - 1] / shorter_us < widest)
-            continue;
-        widest = us[i - 1] / shorter_us;
-        long_us = us[i - 1];
-    }
-    return long_us;
+    for (uint32_t i = 0; i < rows->n; i++)
+        us[i] = gap_us(rows->calls, call_at(rows, i, place));
+    qsort(us, rows->n, sizeof(*us), rising);
+    return us[rows->n / 2];
 }
 
-/** Where long ones are as many calls apart, so often in a row: the last such place. */
-static bool find_apart(const struct wring_recorded_calls *calls, struct window window,
-                       double long_us, struct wring_recorded_period *out)
+/** Is much more computed before it than before any other? @param us  [n], scratch */
+static bool stands_out(const struct rows *rows, uint32_t leader, double *us)
 {
-    uint32_t before = 0, apart = 0, times = 0;
-    bool found = false;
-
-    for (uint32_t i = window.begin + 1; i < window.end; i++) {
-        if (gap_us(calls, i) < long_us)
-            continue;
-        times = before > 0 && i - before == apart ? times + 1 : 1;
-        apart = before > 0 ? i - before : 0;
-        if (apart > 0 && times >= WRING_CALLS_REPEATS) {
-            *out = (struct wring_recorded_period){apart, before};
-            found = true;
-        }
-        before = i;
-    }
-    return found;
+    double most_us = median_gap_us(rows, leader, us);
+    for (uint32_t place = 0; place < rows->row; place++)
+        if (place != leader && median_gap_us(rows, place, us) * WRING_CALLS_STANDS_OUT > most_us)
+            return false;
+    return true;
 }
 
-/** Several of what repeats may be one iteration. */
+/** Several of what repeats are one iteration, if that makes one call stand out. */
 static void join_alike(const struct wring_recorded_calls *calls, struct window window,
                        struct wring_recorded_period *period)
 {
-    struct wring_recorded_period joined;
-    uint32_t n = window.end - window.begin - 1;
+    uint32_t n = window.end - window.begin - 1, step = period->calls;
+    uint32_t *counts = malloc(n * sizeof(*counts));
     double *us = malloc(n * sizeof(*us));
 
-    if (us == NULL)
-        return; /* each is one */
-    for (uint32_t i = 0; i < n; i++)
-        us[i] = gap_us(calls, window.begin + 1 + i);
-    double long_us = find_long_us(us, n);
+    for (uint32_t row = step > 1 ? step : 2; row <= n / WRING_CALLS_REPEATS; row += step) {
+        const struct rows rows = {calls, window.end, row, n / row};
+        uint32_t leader = counts != NULL && us != NULL ? find_leader(&rows, counts) : row;
+        if (leader == row || !stands_out(&rows, leader, us))
+            continue;
+        *period = (struct wring_recorded_period){row, call_at(&rows, leader > 0, leader)};
+        break;
+    }
     free(us);
-    if (find_apart(calls, window, long_us, &joined) && joined.calls > period->calls &&
-        joined.calls % period->calls == 0)
-        *period = joined;
+    free(counts);
 }
 
 bool wring_recorded_calls_find(const struct wring_recorded_calls *calls, bool ends,

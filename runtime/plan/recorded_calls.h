@@ -6,9 +6,9 @@
  * of calls, alike in kind, type, operation, elements and root, that repeats: WRING_CALLS_REPEATS
  * times without a break. It begins behind the longest stretch of computing, where training has its
  * forward pass and the optimizer's step. Calls that are alike, as of buckets that are equally
- * large, are told apart by that: where stretches that are at least WRING_CALLS_STANDS_OUT times as
- * long as all others are as many calls apart, so often in a row, these calls are an iteration. Each
- * of its sums of f32 is a tensor.
+ * large, are told apart by that: n of them are an iteration if before one in n, each time at the
+ * same place, WRING_CALLS_STANDS_OUT times as much is computed as before the others. Each of an
+ * iteration's sums of f32 is a tensor.
  */
 #ifndef WRING_RUNTIME_RECORDED_CALLS_H
 #define WRING_RUNTIME_RECORDED_CALLS_H

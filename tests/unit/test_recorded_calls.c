@@ -82,8 +82,8 @@ static void alike_calls_of_an_iteration(void)
 
     begin();
     for (unsigned i = 0; i < 40; i++) {
-        add("A", i == 30 ? 900 : 500 + i);
-        add("A", i == 5 ? 700 : 40);
+        add("A", i == 20 ? 10 : 500 + i);
+        add("A", i == 5 || i == 31 ? 700 : 40);
         add("A", 20);
     }
     REQUIRE(wring_recorded_calls_find(&calls, true, &period) && period.calls == 3, "%u",
