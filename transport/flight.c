@@ -88,24 +88,26 @@ static void note_departed(struct wring_engine *engine)
 
 /* ---- words ---- */
 
-static void write_row(const struct wring_flight_row *row, char *text, size_t bytes)
+void wring_flight_write(const struct wring_flight_row *row, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%x %" PRIx64 " %" PRIx64 " %" PRIx32 "|%s", row->state, row->group,
              row->posted, row->waited_ms, row->text);
 }
 
-/** @param text  hostile, printable */
-static bool read_row(const char *text, struct wring_flight_row *row)
+bool wring_flight_read(const char *text, struct wring_flight_row *row)
 {
+    struct wring_flight_row read = {0};
     unsigned state;
     int end = 0;
-    int n = sscanf(text, "%1x %16" SCNx64 " %16" SCNx64 " %8" SCNx32 "|%n", &state, &row->group,
-                   &row->posted, &row->waited_ms, &end);
+    int n = sscanf(text, "%1x %16" SCNx64 " %16" SCNx64 " %8" SCNx32 "|%n", &state, &read.group,
+                   &read.posted, &read.waited_ms, &end);
+
     if (n != 4 || end == 0 || state >= WRING_FLIGHT_SILENT ||
-        strlen(text + end) >= sizeof(row->text))
+        strlen(text + end) >= sizeof(read.text))
         return false;
-    row->state = (enum wring_flight_state)state;
-    memcpy(row->text, text + end, strlen(text + end) + 1);
+    read.state = (enum wring_flight_state)state;
+    memcpy(read.text, text + end, strlen(text + end) + 1);
+    *row = read;
     return true;
 }
 
@@ -115,7 +117,7 @@ static void say(struct wring_engine *engine, uint32_t rank, uint32_t number,
 {
     struct wring_control control = {.kind = WRING_CONTROL_FLIGHT, .a = SAY, .b = number};
 
-    write_row(row, control.text, WRING_SEND_MAX - 16 - 8 + 1);
+    wring_flight_write(row, control.text, WRING_SEND_MAX - 16 - 8 + 1);
     if (tree_of(engine) != NULL)
         wring_control_tree_raise(tree_of(engine), rank, &control);
 }
@@ -128,7 +130,7 @@ static void heard_row(struct wring_engine *engine, uint32_t from,
     bool wanted =
         flight->failed ? control->b == 0 : control->b != 0 && control->b == flight->number;
 
-    if (wanted && flight->rows != NULL && read_row(control->text, &row) &&
+    if (wanted && flight->rows != NULL && wring_flight_read(control->text, &row) &&
         (flight->rows[from].state == WRING_FLIGHT_SILENT || row.state != WRING_FLIGHT_LOST))
         flight->rows[from] = row;
 }

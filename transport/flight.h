@@ -112,6 +112,12 @@ void wring_flight_unlist(struct wring_collective *collective);
 void wring_flight_describe(const struct wring_engine *engine, uint64_t group,
                            struct wring_flight_row *row);
 
+/** A row as it is sent. @param text  out, [bytes] */
+void wring_flight_write(const struct wring_flight_row *row, char *text, size_t bytes);
+
+/** @param text  hostile, printable @param row  out, on success only. @return false: malformed */
+bool wring_flight_read(const char *text, struct wring_flight_row *row);
+
 /** Who is behind, in one line. @param rows  [n] @param line  out, [WRING_FLIGHT_LINE] */
 void wring_flight_sum_up(const struct wring_flight_row *rows, uint32_t n, char *line);
 

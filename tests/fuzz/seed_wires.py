@@ -77,6 +77,20 @@ def control():
     write("control", "abort-unprintable", struct.pack("<4I", 3, 12, 2, 0) + b"a\x1b[2J\nb")
 
 
+def flight():
+    waits = b"1 9e3779b97f4a7c14 11 208d|call 17 of all 4 ranks, allreduce of 1000 f32, sum (4000 bytes)"
+    ended = b"2 9e3779b97f4a7c14 10 0|call 16 of all 4 ranks, barrier"
+    step = b"1 9e3779b97f4a7c14 2a 0|step 8 of bucket 'layer3.weight' of all 4 ranks (4194304 bytes)"
+    write("flight", "behind", b"\n".join([waits, ended, waits, waits]))
+    write("flight", "lost", b"\n".join([step, b"4 0 0 0|", b"", b"0 0 0 0|", step]))
+    write("flight", "aborted", b"\n".join([b"5 7 0 0|", waits.replace(b"1", b"3", 1)]))
+    write("flight", "many", b"\n".join([waits] * 90 + [ended] * 10))
+    write("flight", "long", b"1 %s %s ffffffff|%s" % (b"f" * 16, b"f" * 16, b"x" * 175))
+    write("flight", "too-long", b"1 1 1 1|" + b"x" * 176)
+    write("flight", "states", b"\n".join(b"%x 1 1 1|a" % state for state in range(16)))
+    write("flight", "malformed", b"1 1 1|a\n|\n1 1 1 1\nx 1 1 1|a\n1 -1 -1 -1|a\n1 1 1 1 |a")
+
+
 def shm():
     def publish(kind, size, region=0, offset=0):
         return struct.pack("<BBIHB", 2, region, offset, size, kind)
@@ -346,4 +360,5 @@ def pool():
     write("pool", "not-granted", link + put(255, 0, large))
 
 
-MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control)
+MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control,
+          flight)
