@@ -89,6 +89,8 @@ static const struct wring_config_var vars[] = {
     { "WRING_STATS_EVERY",  "100",     "steps", "an encoded piece of a bucket is decoded again, for its error, once in so many; 0: never", INTEGER(0, 1 << 30),            FIELD(stats_every), false },
     { "WRING_MPI_CODEC",    "",        "",      "libwring_mpi.so: codec of float sums, as bf16 or onebit:block=128; empty: exact", STRING, FIELD(mpi_codec), false },
     { "WRING_MPI_CODEC_MIN", "256k",   "bytes", "libwring_mpi.so: sums of fewer bytes stay exact",                BYTES(1, 1ll << 40),              FIELD(mpi_codec_min), false },
+    { "WRING_NCCL_CODEC",   "",        "",      "libnccl-net-wring.so: codec of CollNet's float sums, as bf16 or onebit:block=128; empty: exact", STRING, FIELD(nccl_codec), false },
+    { "WRING_NCCL_CODEC_MIN", "256k",  "bytes", "libnccl-net-wring.so: sums of fewer bytes stay exact",           BYTES(1, 1ll << 40),              FIELD(nccl_codec_min), false },
     { "WRING_STATS",        "0",       "",      "libwring_mpi.so: 1 prints at the end which calls it served, and which it left to the MPI and why", INTEGER(0, 1), FIELD(stats), false },
     { "WRING_LOG",          "warn",    "",      "which lines are logged",                                        CHOICE("error|warn|info|debug"),  FIELD(log_level), false },
     { "WRING_TRACE",        "",        "",      "file to write a record of the session to, which Perfetto shows", STRING,                          FIELD(trace), false },

@@ -94,6 +94,8 @@ struct wring_config {
     /* drop-ins */
     char mpi_codec[WRING_CONFIG_TEXT]; /* "": exact */
     uint64_t mpi_codec_min;
+    char nccl_codec[WRING_CONFIG_TEXT]; /* likewise */
+    uint64_t nccl_codec_min;
     int64_t stats;
 
     /* the planner */

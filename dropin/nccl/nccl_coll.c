@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * CollNet: a session of all ranks of a communicator, one a node, and its immediate calls.
+ *
+ * NCCL takes a NULL comm for a network without collectives, so connect() answers with a comm at
+ * once. Its session opens in the background; calls answer "ask again" until it has.
+ */
+#include "dropin/nccl/nccl_own.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define REQUESTS 64                  /* under way */
+#define PART_NS (2 * WRING_NS_PER_S) /* for the others to come to an end, too */
+
+struct coll_request {
+    struct coll_request *next; /* free */
+    struct coll *coll;
+    struct wring_request *under_way;
+    uint64_t *runs; /* of calls with a window: the lengths */
+    uint64_t bytes; /* of the result here */
+    int failed;     /* NCCL's code */
+};
+
+struct coll {
+    struct coll *next;
+    struct wring_nccl_opening opening;
+    struct wring_nccl_listen *listen; /* rank 0, while its socket is used */
+    int failed;                       /* NCCL's code */
+    unsigned under_way;
+    struct coll_request *free;
+    struct coll_request requests[REQUESTS];
+};
+
+static struct coll *colls; /* under the mutex */
+
+/* ---- types and operations ---- */
+
+/** @return -1: wring has none such */
+static int dtype_of(int dtype)
+{
+    static const enum wring_dtype dtypes[] = {
+        [WRING_NCCL_INT8] = WRING_I8,     [WRING_NCCL_UINT8] = WRING_U8,
+        [WRING_NCCL_INT32] = WRING_I32,   [WRING_NCCL_UINT32] = WRING_U32,
+        [WRING_NCCL_INT64] = WRING_I64,   [WRING_NCCL_UINT64] = WRING_U64,
+        [WRING_NCCL_FLOAT16] = WRING_F16, [WRING_NCCL_FLOAT32] = WRING_F32,
+        [WRING_NCCL_FLOAT64] = WRING_F64, [WRING_NCCL_BFLOAT16] = WRING_BF16,
+    };
+    return dtype >= 0 && dtype <= WRING_NCCL_BFLOAT16 ? (int)dtypes[dtype] : -1;
+}
+
+static int op_of(int op)
+{
+    static const enum wring_op ops[] = {
+        [WRING_NCCL_SUM] = WRING_SUM,
+        [WRING_NCCL_PROD] = WRING_PROD,
+        [WRING_NCCL_MAX] = WRING_MAX,
+        [WRING_NCCL_MIN] = WRING_MIN,
+    };
+    return op >= 0 && op <= WRING_NCCL_MIN ? (int)ops[op] : -1;
+}
+
+static bool takes(int dtype, int op)
+{
+    int d = dtype_of(dtype), o = op_of(op);
+    return d >= 0 && o >= 0 && wring_op_takes((enum wring_op)o, (enum wring_dtype)d);
+}
+
+int wring_nccl_coll_support(int dtype, int op, int *supported)
+{
+    *supported = takes(dtype, op);
+    return WRING_NCCL_SUCCESS;
+}
+
+/** All ranks decide alike: by what they all pass. */
+static const char *codec_for(enum wring_dtype dtype, enum wring_op op, uint64_t bytes)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    bool coded = own->codec[0] != '\0' && op == WRING_SUM && bytes >= own->codec_min &&
+                 (dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16);
+    return coded ? own->codec : NULL;
+}
+
+/* ---- connecting ---- */
+
+/** All handles are wring's. @return NCCL's code */
+static int read_handles(void *handles[], int ranks, struct wring_nccl_handle *first)
+{
+    struct wring_nccl_handle other;
+    int code = wring_nccl_handle_read(handles[0], WRING_NCCL_COLLECTIVES, first);
+
+    for (int i = 1; i < ranks && code == WRING_NCCL_SUCCESS; i++)
+        code = wring_nccl_handle_read(handles[i], WRING_NCCL_COLLECTIVES, &other);
+    return code;
+}
+
+/** Rank 0's socket. The mutex is held. @return NCCL's code */
+static int take_socket(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
+{
+    struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
+
+    if (found == NULL || found->fd < 0 || found->serves || found->handle.listen != first->listen) {
+        wring_nccl_say(
+            WRING_NCCL_LOG_WARN,
+            "wring: CollNet: rank 0 connects with a listen comm that is closed, in use or "
+            "not that of its handle");
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    coll->listen = found;
+    coll->opening.root_fd = found->fd;
+    found->serves = true;
+    return WRING_NCCL_SUCCESS;
+}
+
+static void give_socket_back(struct coll *coll)
+{
+    if (coll->listen != NULL)
+        wring_nccl_listen_served(coll->listen);
+    coll->listen = NULL;
+}
+
+/** The mutex is held. @return NCCL's code */
+static int start(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
+{
+    struct wring_nccl_opening *opening = &coll->opening;
+
+    int code = opening->rank == 0 && opening->size > 1 ? take_socket(coll, first, listen)
+                                                       : WRING_NCCL_SUCCESS;
+    if (code != WRING_NCCL_SUCCESS)
+        return code;
+    if (!wring_nccl_opening_start(opening)) {
+        give_socket_back(coll);
+        return WRING_NCCL_SYSTEM_ERROR;
+    }
+    coll->next = colls;
+    colls = coll;
+    return WRING_NCCL_SUCCESS;
+}
+
+static struct coll *coll_new(const struct wring_nccl_handle *first, int ranks, int rank)
+{
+    struct coll *coll = calloc(1, sizeof(*coll));
+    if (coll == NULL)
+        return NULL;
+    struct wring_nccl_opening *opening = &coll->opening;
+    opening->rank = (uint32_t)rank;
+    opening->size = (uint32_t)ranks;
+    opening->root_fd = -1;
+    opening->listen = first->listen;
+    memcpy(opening->root, first->root, sizeof(opening->root));
+    wring_nccl_key_of(first, opening->key);
+    snprintf(opening->what, sizeof(opening->what), "CollNet of %d ranks at %s", ranks, first->root);
+    for (int i = 0; i < REQUESTS; i++) {
+        coll->requests[i].coll = coll;
+        coll->requests[i].next = coll->free;
+        coll->free = &coll->requests[i];
+    }
+    return coll;
+}
+
+int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, void **comm)
+{
+    struct wring_nccl_handle first;
+
+    *comm = NULL;
+    if (handles == NULL || ranks < 1 || rank < 0 || rank >= ranks) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: CollNet: there is no rank %d among %d", rank,
+                       ranks);
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    int code = read_handles(handles, ranks, &first);
+    if (code != WRING_NCCL_SUCCESS)
+        return code;
+    struct coll *coll = coll_new(&first, ranks, rank);
+    if (coll == NULL)
+        return WRING_NCCL_SYSTEM_ERROR;
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    code = start(coll, &first, listen);
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    if (code == WRING_NCCL_SUCCESS)
+        *comm = coll;
+    else
+        free(coll);
+    return code;
+}
+
+/** Others may still need what we have put on its way for a call that has ended here. */
+static void part(struct coll *coll)
+{
+    struct wring_request *request;
+
+    if (atomic_load(&coll->opening.state) == WRING_NCCL_OPEN && coll->under_way == 0 &&
+        coll->failed == WRING_NCCL_SUCCESS &&
+        wring_barrier(coll->opening.world, NULL, &request) == WRING_OK)
+        wring_request_wait(request, PART_NS, NULL);
+}
+
+static void free_coll(struct coll *coll)
+{
+    wring_nccl_opening_finish(&coll->opening);
+    for (int i = 0; i < REQUESTS; i++)
+        free(coll->requests[i].runs);
+    free(coll);
+}
+
+int wring_nccl_coll_close(void *comm)
+{
+    struct coll **at = &colls, *coll;
+
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    while (*at != NULL && *at != comm)
+        at = &(*at)->next;
+    coll = *at;
+    if (coll != NULL)
+        *at = coll->next;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    if (coll == NULL) /* the plugin was finalized before */
+        return WRING_NCCL_SUCCESS;
+    struct wring_nccl_listen *listen = coll->listen;
+    part(coll);
+    free_coll(coll);
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    if (listen != NULL)
+        wring_nccl_listen_served(listen);
+    wring_nccl_leave();
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    return WRING_NCCL_SUCCESS;
+}
+
+void wring_nccl_colls_finish(void)
+{
+    for (struct coll *at = colls; at != NULL; at = at->next)
+        atomic_store(&at->opening.cancelled, true);
+    while (colls != NULL) {
+        struct coll *coll = colls;
+        colls = coll->next;
+        free_coll(coll);
+    }
+}
+
+bool wring_nccl_colls_are_open(void)
+{
+    return colls != NULL;
+}
+
+/* ---- calls ---- */
+
+static int fail_by(struct coll *coll, enum wring_status status)
+{
+    char why[256];
+
+    if (coll->failed == WRING_NCCL_SUCCESS) {
+        coll->failed = wring_nccl_code_of(status);
+        wring_nccl_why(&coll->opening, why, sizeof(why));
+        wring_nccl_say(
+            WRING_NCCL_LOG_WARN, "wring: %s, rank %" PRIu32 ": %s%s%s (device 0 of %s, %s)",
+            coll->opening.what, coll->opening.rank, wring_status_text(status),
+            why[0] != '\0' ? ": " : "", why, wring_nccl_own.address, wring_nccl_own.providers);
+    }
+    return coll->failed;
+}
+
+/** A request, once the session is there. @param out NULL: ask again @return NCCL's code */
+static int begin(struct coll *coll, struct coll_request **out)
+{
+    int state = atomic_load(&coll->opening.state);
+
+    *out = NULL;
+    if (state != WRING_NCCL_OPENING && coll->listen != NULL) {
+        pthread_mutex_lock(&wring_nccl_own.mutex);
+        give_socket_back(coll);
+        pthread_mutex_unlock(&wring_nccl_own.mutex);
+    }
+    if (state == WRING_NCCL_FAILED)
+        return fail_by(coll, coll->opening.status);
+    if (coll->failed != WRING_NCCL_SUCCESS || state == WRING_NCCL_OPENING || coll->free == NULL)
+        return coll->failed;
+    *out = coll->free;
+    coll->free = (*out)->next;
+    coll->under_way++;
+    (*out)->failed = WRING_NCCL_SUCCESS;
+    return WRING_NCCL_SUCCESS;
+}
+
+static void give_back(struct coll_request *request)
+{
+    struct coll *coll = request->coll;
+
+    coll->under_way--;
+    free(request->runs);
+    request->runs = NULL;
+    request->next = coll->free;
+    coll->free = request;
+}
+
+/** It has been handed to wring, or not. @return NCCL's code */
+static int begun(struct coll_request *request, enum wring_status status, void **out)
+{
+    if (status != WRING_OK) {
+        give_back(request);
+        return fail_by(request->coll, status);
+    }
+    *out = request;
+    return WRING_NCCL_SUCCESS;
+}
+
+static int refuse(int dtype, int op)
+{
+    wring_nccl_say(WRING_NCCL_LOG_WARN,
+                   "wring: CollNet: no reduction %d of type %d: reduceSupport says which there are",
+                   op, dtype);
+    return WRING_NCCL_INVALID_ARGUMENT;
+}
+
+int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dtype_, int op_,
+                          void **out_request)
+{
+    struct coll *coll = comm;
+    struct coll_request *request;
+    struct wring_call how = WRING_CALL_INIT;
+
+    *out_request = NULL;
+    if (!takes(dtype_, op_))
+        return refuse(dtype_, op_);
+    int code = begin(coll, &request);
+    if (request == NULL)
+        return code;
+    enum wring_dtype dtype = (enum wring_dtype)dtype_of(dtype_);
+    enum wring_op op = (enum wring_op)op_of(op_);
+    request->bytes = elems * wring_dtype_bytes(dtype);
+    how.codec = codec_for(dtype, op, request->bytes);
+    return begun(
+        request,
+        wring_allreduce(coll->opening.world, in, out, elems, dtype, op, &how, &request->under_way),
+        out_request);
+}
+
+/** What of each rank's block lies in a window. @param unit  bytes of an element
+ *  @return false: it is no window, which is logged, or no memory */
+static bool cut(struct coll_request *request, size_t block, size_t window, size_t bytes,
+                size_t unit)
+{
+    const struct wring_nccl_opening *opening = &request->coll->opening;
+    uint64_t end = (uint64_t)window + bytes;
+
+    if (block == 0 || end < window || (end + block - 1) / block > opening->size ||
+        block % unit != 0 || window % unit != 0 || bytes % unit != 0) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: CollNet: a window of %zu bytes at %zu is not one of %" PRIu32
+                       " blocks of %zu bytes",
+                       bytes, window, opening->size, block);
+        return false;
+    }
+    request->runs = malloc(opening->size * sizeof(*request->runs));
+    if (request->runs == NULL)
+        return false;
+    for (uint32_t i = 0; i < opening->size; i++) {
+        uint64_t from = (uint64_t)i * block, to = from + block;
+        from = from > window ? from : window;
+        to = to < end ? to : end;
+        request->runs[i] = to > from ? (to - from) / unit : 0;
+    }
+    request->bytes = request->runs[opening->rank] * unit;
+    return true;
+}
+
+int wring_nccl_iallgather(void *comm, void *in, void *out, size_t bytes_per_rank, size_t window,
+                          size_t window_bytes, void **out_request)
+{
+    struct coll *coll = comm;
+    struct coll_request *request;
+
+    *out_request = NULL;
+    int code = begin(coll, &request);
+    if (request == NULL)
+        return code;
+    if (!cut(request, bytes_per_rank, window, window_bytes, 1)) {
+        give_back(request);
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    request->bytes = window_bytes;
+    return begun(request,
+                 wring_allgatherv(coll->opening.world, in, out, request->runs, WRING_BYTE, NULL,
+                                  &request->under_way),
+                 out_request);
+}
+
+int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_rank, size_t window,
+                              size_t window_bytes, int dtype_, int op_, void **out_request)
+{
+    struct coll *coll = comm;
+    struct coll_request *request;
+    struct wring_call how = WRING_CALL_INIT;
+
+    *out_request = NULL;
+    if (!takes(dtype_, op_))
+        return refuse(dtype_, op_);
+    int code = begin(coll, &request);
+    if (request == NULL)
+        return code;
+    enum wring_dtype dtype = (enum wring_dtype)dtype_of(dtype_);
+    enum wring_op op = (enum wring_op)op_of(op_);
+    if (!cut(request, bytes_per_rank, window, window_bytes, wring_dtype_bytes(dtype))) {
+        give_back(request);
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    how.codec = codec_for(dtype, op, window_bytes);
+    return begun(request,
+                 wring_reduce_scatterv(coll->opening.world, in, out, request->runs, dtype, op, &how,
+                                       &request->under_way),
+                 out_request);
+}
+
+int wring_nccl_coll_test(void *request_, int *done, int *bytes)
+{
+    struct coll_request *request = request_;
+
+    *done = 0;
+    if (request->failed != WRING_NCCL_SUCCESS)
+        return request->failed;
+    enum wring_status status = wring_request_test(request->under_way, NULL);
+    if (status == WRING_ERR_AGAIN)
+        return WRING_NCCL_SUCCESS;
+    if (status != WRING_OK) {
+        request->under_way = NULL;
+        request->failed = fail_by(request->coll, status);
+        return request->failed;
+    }
+    if (bytes != NULL)
+        *bytes = request->bytes < INT_MAX ? (int)request->bytes : INT_MAX;
+    *done = 1;
+    give_back(request);
+    return WRING_NCCL_SUCCESS;
+}

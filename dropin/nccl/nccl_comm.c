@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Connections: messages of one process to another one, with NCCL's rules on top of wring's.
+ *
+ * An irecv() is a wring_recv() for each of its buffers, by tag, and a notice to the sender that
+ * names their tags and sizes. So the sender knows which irecv() is the head: the first that is not
+ * full. A send takes a buffer of its tag there, or is asked for again. That is the order in which
+ * wring matches messages, too: those of one tag, as they were posted.
+ *
+ * A small message leaves although no irecv() is known. It ends once its buffer is known: like that
+ * the sender sees as well as the receiver that a message was larger than its buffer.
+ *
+ * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64; the last word of a sender
+ * is one, too, without buffers. Who changes these, the handle or a connection request raises FORMAT
+ * of nccl_handle.c.
+ *
+ * Each side says when it closes, and what is left of a connection waits for the other side's word,
+ * so that no message of a connection that is gone stays with the link.
+ */
+#include "dropin/nccl/nccl_own.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "runtime/request.h"
+
+#define EAGER_BYTES ((size_t)8 << 10)
+
+static uint32_t peer_of(const struct wring_nccl_comm *comm)
+{
+    return 1 - comm->link->opening.rank;
+}
+
+static struct wring_group *world_of(const struct wring_nccl_comm *comm)
+{
+    return comm->link->opening.world;
+}
+
+static uint64_t tag_of(const struct wring_nccl_comm *comm, enum wring_nccl_class class, int tag)
+{
+    return wring_nccl_tag(class, comm->asker, comm->conn, tag);
+}
+
+/* ---- failures ---- */
+
+/** The connection is over. @return NCCL's code */
+static int fail(struct wring_nccl_comm *comm, int code, const char *what)
+{
+    if (comm->failed == WRING_NCCL_SUCCESS) {
+        comm->failed = code;
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: %s %s: %s (device 0 of %s, %s, connection %" PRIu32 ")",
+                       comm->sends ? "sending to" : "receiving from", comm->link->name, what,
+                       wring_nccl_own.address, wring_nccl_own.providers, comm->conn);
+    }
+    return comm->failed;
+}
+
+/** wring ended something so. */
+static int fail_by(struct wring_nccl_comm *comm, enum wring_status status)
+{
+    char why[256], what[512];
+
+    wring_nccl_why(&comm->link->opening, why, sizeof(why));
+    snprintf(what, sizeof(what), "%s%s%s", wring_status_text(status), why[0] != '\0' ? ": " : "",
+             why);
+    return fail(comm, wring_nccl_code_of(status), what);
+}
+
+static int fail_closed(struct wring_nccl_comm *comm)
+{
+    return fail(comm, WRING_NCCL_REMOTE_ERROR,
+                "the peer has closed its side before all that is under way came through");
+}
+
+static int say_too_large(struct wring_nccl_request *request, uint64_t bytes, uint64_t room, int tag)
+{
+    const struct wring_nccl_comm *comm = request->comm;
+
+    if (request->failed == WRING_NCCL_SUCCESS)
+        wring_nccl_say(
+            WRING_NCCL_LOG_WARN,
+            "wring: %s %s: a message of %" PRIu64 " bytes with tag %d is larger than its "
+            "receive of %" PRIu64 " bytes: ranks disagree on the size of a collective, "
+            "or on NCCL_BUFFSIZE and the like",
+            comm->sends ? "sending to" : "receiving from", comm->link->name, bytes, tag, room);
+    request->failed = WRING_NCCL_INVALID_USAGE;
+    return request->failed;
+}
+
+/* ---- requests ---- */
+
+/** Drive the link a little, if nobody else does. */
+static void nudge(const struct wring_nccl_comm *comm)
+{
+    wring_progress_nudge(comm->link->opening.session->progress);
+}
+
+/** How something ended; WRING_ERR_AGAIN: it has not. Does nothing else. */
+static enum wring_status look(struct wring_request *request, struct wring_result *result)
+{
+    return wring_request_is_over(request) ? wring_request_test(request, result) : WRING_ERR_AGAIN;
+}
+
+/** NULL: all are under way. */
+static struct wring_nccl_request *take_request(struct wring_nccl_comm *comm, unsigned n)
+{
+    struct wring_nccl_request *request = comm->free;
+    if (request == NULL)
+        return NULL;
+    comm->free = request->next;
+    *request = (struct wring_nccl_request){.comm = comm, .busy = true, .n = n};
+    return request;
+}
+
+static void give_back(struct wring_nccl_request *request)
+{
+    struct wring_nccl_comm *comm = request->comm;
+    request->busy = false;
+    request->next = comm->free;
+    comm->free = request;
+}
+
+/** Nothing is under way there any more. */
+static bool is_over(struct wring_request **request)
+{
+    if (*request != NULL && look(*request, NULL) == WRING_ERR_AGAIN)
+        return false;
+    *request = NULL;
+    return true;
+}
+
+/** Its memory is the caller's after this. */
+static void cancel(struct wring_request **request)
+{
+    if (*request != NULL && !is_over(request)) {
+        wring_request_cancel(*request);
+        is_over(request); /* else it is freed with the session */
+        *request = NULL;
+    }
+}
+
+/* ---- making and closing ---- */
+
+static struct wring_nccl_comm *comm_new(struct wring_nccl_link *link, bool sends)
+{
+    unsigned n = sends ? WRING_NCCL_SENDS : WRING_NCCL_RECVS;
+    struct wring_nccl_comm *comm = calloc(1, sizeof(*comm) + n * sizeof(comm->requests[0]));
+    if (comm == NULL)
+        return NULL;
+    comm->link = link;
+    comm->sends = sends;
+    comm->n_requests = n;
+    comm->last_early = &comm->early;
+    for (unsigned i = 0; i < n; i++) {
+        comm->requests[i].comm = comm;
+        give_back(&comm->requests[i]);
+    }
+    comm->next = link->comms;
+    link->comms = comm;
+    return comm;
+}
+
+static enum wring_status await_notice(struct wring_nccl_comm *comm,
+                                      struct wring_nccl_notice *notice)
+{
+    return wring_recv(world_of(comm), notice->bytes, sizeof(notice->bytes), peer_of(comm),
+                      tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &notice->request);
+}
+
+/** Over an open link. The mutex is held. NULL: no memory */
+static struct wring_nccl_comm *ask(struct wring_nccl_link *link, uint64_t listen)
+{
+    struct wring_nccl_comm *comm = comm_new(link, true);
+    if (comm == NULL)
+        return NULL;
+    comm->asker = link->opening.rank;
+    enum wring_status status = wring_nccl_link_ask(link, listen, &comm->ask, &comm->conn);
+    for (unsigned i = 0; i < WRING_NCCL_NOTICES && status == WRING_OK; i++)
+        status = await_notice(comm, &comm->notices[i]);
+    if (status != WRING_OK)
+        fail_by(comm, status);
+    return comm;
+}
+
+int wring_nccl_connect(int device, void *handle, void **send_comm)
+{
+    struct wring_nccl_handle to;
+    struct wring_nccl_comm *comm = NULL;
+
+    *send_comm = NULL;
+    int code = wring_nccl_check_device(device);
+    if (code == WRING_NCCL_SUCCESS)
+        code = wring_nccl_handle_read(handle, WRING_NCCL_MESSAGES, &to);
+    if (code != WRING_NCCL_SUCCESS)
+        return code;
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    wring_nccl_links_poll();
+    struct wring_nccl_link *link = wring_nccl_link_to(&to);
+    int state = link != NULL ? atomic_load(&link->opening.state) : WRING_NCCL_FAILED;
+    if (link == NULL)
+        code = WRING_NCCL_SYSTEM_ERROR;
+    else if (state == WRING_NCCL_FAILED)
+        code = wring_nccl_link_failed(link);
+    else if (state == WRING_NCCL_OPEN && (comm = ask(link, to.listen)) == NULL)
+        code = WRING_NCCL_SYSTEM_ERROR;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    *send_comm = comm;
+    return code;
+}
+
+static struct wring_nccl_comm *take_arrival(struct wring_nccl_listen *listen)
+{
+    struct wring_nccl_arrival *arrival = listen->arrivals;
+    struct wring_nccl_comm *comm = comm_new(arrival->link, false);
+    if (comm == NULL)
+        return NULL;
+    listen->arrivals = arrival->next;
+    if (listen->arrivals == NULL)
+        listen->last = &listen->arrivals;
+    arrival->link->n_arrivals--;
+    comm->asker = peer_of(comm);
+    comm->conn = arrival->conn;
+    free(arrival);
+    enum wring_status status =
+        wring_recv(world_of(comm), comm->peers.bytes, sizeof(comm->peers.bytes), peer_of(comm),
+                   tag_of(comm, WRING_NCCL_CLASS_END, 0), NULL, &comm->peers.request);
+    if (status != WRING_OK)
+        fail_by(comm, status);
+    return comm;
+}
+
+int wring_nccl_accept(void *listen, void **recv_comm)
+{
+    struct wring_nccl_comm *comm = NULL;
+    int code = WRING_NCCL_SUCCESS;
+
+    *recv_comm = NULL;
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    wring_nccl_links_poll();
+    struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
+    if (found == NULL || found->handle.purpose != WRING_NCCL_MESSAGES)
+        code = WRING_NCCL_INVALID_ARGUMENT;
+    else if (found->arrivals != NULL)
+        code = (comm = take_arrival(found)) != NULL ? code : WRING_NCCL_SYSTEM_ERROR;
+    else
+        code = found->failed;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    *recv_comm = comm;
+    return code;
+}
+
+static void cancel_requests(struct wring_nccl_comm *comm)
+{
+    for (unsigned i = 0; i < comm->n_requests; i++)
+        for (unsigned k = 0; comm->requests[i].busy && k < comm->requests[i].n; k++)
+            cancel(&comm->requests[i].under_way[k]);
+}
+
+/** Tell the other side that nothing comes any more. */
+static void say_closed(struct wring_nccl_comm *comm)
+{
+    enum wring_nccl_class class = comm->sends ? WRING_NCCL_CLASS_END : WRING_NCCL_CLASS_NOTICE;
+
+    wring_put_u32(comm->last.bytes, WRING_NCCL_NOTICE_CLOSED);
+    enum wring_status status = wring_send(world_of(comm), comm->last.bytes, 8, peer_of(comm),
+                                          tag_of(comm, class, 0), NULL, &comm->last.request);
+    if (status != WRING_OK && comm->failed == WRING_NCCL_SUCCESS)
+        comm->failed = wring_nccl_code_of(status);
+}
+
+int wring_nccl_close(void *comm_)
+{
+    struct wring_nccl_comm *comm = comm_;
+
+    if (comm == NULL)
+        return WRING_NCCL_SUCCESS;
+    if (comm->link == NULL) {
+        free(comm);
+        return WRING_NCCL_SUCCESS;
+    }
+    cancel_requests(comm);
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    say_closed(comm);
+    comm->closed = true;
+    wring_nccl_links_poll();
+    wring_nccl_leave();
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    return WRING_NCCL_SUCCESS;
+}
+
+/* ---- what the receiver says ---- */
+
+/** A buffer of the peer's is known: it may be an early message's. */
+static void match_early(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot)
+{
+    struct wring_nccl_request **at = &comm->early;
+    while (*at != NULL && (*at)->tag != slot->tag)
+        at = &(*at)->next;
+    struct wring_nccl_request *request = *at;
+    if (request == NULL)
+        return;
+    *at = request->next;
+    if (*at == NULL && comm->last_early == &request->next)
+        comm->last_early = at;
+    slot->taken = true;
+    request->early = false;
+    request->too_large = request->bytes[0] > slot->bytes;
+    request->room[0] = slot->bytes;
+}
+
+static void drop_full(struct wring_nccl_comm *comm)
+{
+    while (comm->n_posted > 0 &&
+           comm->posted[comm->first_posted].taken == comm->posted[comm->first_posted].n) {
+        comm->first_posted = (comm->first_posted + 1) % WRING_NCCL_RECVS;
+        comm->n_posted--;
+    }
+}
+
+/** Hostile bytes. @return false: they are no notice of a peer that keeps to the rules */
+static bool take_posted(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
+{
+    uint32_t n = wring_get_u32(bytes + 4);
+
+    if (n < 1 || n > WRING_NCCL_GROUPED || n_bytes != 8 + 12 * n ||
+        comm->n_posted == WRING_NCCL_RECVS)
+        return false;
+    unsigned at = (comm->first_posted + comm->n_posted) % WRING_NCCL_RECVS;
+    struct wring_nccl_slots *slots = &comm->posted[at];
+    *slots = (struct wring_nccl_slots){.n = n};
+    comm->n_posted++;
+    for (uint32_t i = 0; i < n; i++) {
+        struct wring_nccl_slot *slot = &slots->slot[i];
+        slot->tag = (int)wring_get_u32(bytes + 8 + 12 * i);
+        slot->bytes = wring_get_u64(bytes + 12 + 12 * i);
+        match_early(comm, slot);
+        slots->taken += slot->taken;
+    }
+    drop_full(comm);
+    return true;
+}
+
+static void take_notice(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
+{
+    uint32_t kind = n_bytes >= 8 ? wring_get_u32(bytes) : 0;
+
+    if (kind == WRING_NCCL_NOTICE_CLOSED || kind == WRING_NCCL_NOTICE_REFUSED)
+        comm->ended = true;
+    if (kind == WRING_NCCL_NOTICE_REFUSED && !comm->closed)
+        fail(comm, WRING_NCCL_REMOTE_ERROR, "nobody listens there any more");
+    else if (kind == WRING_NCCL_NOTICE_POSTED && !take_posted(comm, bytes, n_bytes))
+        fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed notice");
+    else if (kind < WRING_NCCL_NOTICE_POSTED || kind > WRING_NCCL_NOTICE_REFUSED)
+        fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent an unknown notice");
+}
+
+static void hear(struct wring_nccl_comm *comm)
+{
+    while (comm->failed == WRING_NCCL_SUCCESS && !comm->ended) {
+        struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
+        struct wring_result result = WRING_RESULT_INIT;
+        enum wring_status status = look(notice->request, &result);
+        if (status == WRING_ERR_AGAIN)
+            return;
+        notice->request = NULL;
+        if (status == WRING_OK) {
+            take_notice(comm, notice->bytes, result.bytes);
+            if (!comm->ended)
+                status = await_notice(comm, notice);
+        }
+        if (status != WRING_OK) {
+            if (comm->closed)
+                comm->failed = wring_nccl_code_of(status);
+            else
+                fail_by(comm, status);
+        }
+        comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
+    }
+}
+
+/** A receiver: has the sender closed? */
+static void hear_end(struct wring_nccl_comm *comm)
+{
+    if (comm->peers.request == NULL)
+        return;
+    enum wring_status status = look(comm->peers.request, NULL);
+    if (status == WRING_ERR_AGAIN)
+        return;
+    comm->peers.request = NULL;
+    if (status == WRING_OK)
+        comm->ended = true;
+    else if (comm->closed)
+        comm->failed = wring_nccl_code_of(status);
+    else
+        fail_by(comm, status);
+}
+
+bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
+{
+    bool said = is_over(&comm->last.request);
+
+    said &= is_over(&comm->ask.request);
+    if (comm->sends)
+        hear(comm);
+    else
+        hear_end(comm);
+    if (!comm->ended && comm->failed == WRING_NCCL_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < WRING_NCCL_NOTICES; i++) {
+        if (comm->sends)
+            cancel(&comm->notices[i].request);
+        said &= is_over(&comm->notices[i].request);
+    }
+    cancel(&comm->peers.request);
+    return said;
+}
+
+/* ---- sending ---- */
+
+/** A buffer for that tag in the head. */
+static struct wring_nccl_slot *find_slot(struct wring_nccl_comm *comm, int tag)
+{
+    if (comm->failed == WRING_NCCL_SUCCESS)
+        hear(comm);
+    if (comm->n_posted == 0)
+        return NULL;
+    struct wring_nccl_slots *head = &comm->posted[comm->first_posted];
+    for (unsigned i = 0; i < head->n; i++)
+        if (!head->slot[i].taken && head->slot[i].tag == tag)
+            return &head->slot[i];
+    return NULL;
+}
+
+static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, const void *data,
+                   size_t bytes, int tag, void **out)
+{
+    struct wring_nccl_request *request = take_request(comm, 1);
+    if (request == NULL)
+        return WRING_NCCL_SUCCESS;
+    request->bytes[0] = bytes;
+    request->tag = tag;
+    enum wring_status status =
+        wring_send(world_of(comm), data, bytes, peer_of(comm),
+                   tag_of(comm, WRING_NCCL_CLASS_DATA, tag), NULL, &request->under_way[0]);
+    if (status != WRING_OK) {
+        give_back(request);
+        return fail_by(comm, status);
+    }
+    if (slot != NULL) {
+        request->too_large = bytes > slot->bytes;
+        request->room[0] = slot->bytes;
+        slot->taken = true;
+        comm->posted[comm->first_posted].taken++;
+        drop_full(comm);
+    } else {
+        request->early = true;
+        *comm->last_early = request;
+        comm->last_early = &request->next;
+        request->next = NULL;
+    }
+    *out = request;
+    return WRING_NCCL_SUCCESS;
+}
+
+int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **request)
+{
+    struct wring_nccl_comm *comm = comm_;
+    struct wring_nccl_slot *slot;
+
+    *request = NULL;
+    if (comm->link == NULL)
+        return comm->failed;
+    if (bytes > WRING_NCCL_BYTES_MAX) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: a message of %zu bytes: maxP2pBytes allows %zu at most", bytes,
+                       WRING_NCCL_BYTES_MAX);
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    slot = find_slot(comm, tag);
+    if (slot == NULL) {
+        nudge(comm);
+        slot = find_slot(comm, tag);
+    }
+    if (comm->failed != WRING_NCCL_SUCCESS)
+        return comm->failed;
+    if (comm->ended)
+        return fail_closed(comm);
+    if (slot == NULL && (comm->n_posted > 0 || bytes > EAGER_BYTES))
+        return WRING_NCCL_SUCCESS;
+    return send_to(comm, slot, data, bytes, tag, request);
+}
+
+/* ---- receiving ---- */
+
+static void write_notice(struct wring_nccl_notice *notice, int n, const size_t *bytes,
+                         const int *tags)
+{
+    wring_put_u32(notice->bytes, WRING_NCCL_NOTICE_POSTED);
+    wring_put_u32(notice->bytes + 4, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        wring_put_u32(notice->bytes + 8 + 12 * i, (uint32_t)tags[i]);
+        wring_put_u64(notice->bytes + 12 + 12 * i, bytes[i]);
+    }
+}
+
+static enum wring_status post(struct wring_nccl_request *request, void **data, const size_t *bytes,
+                              const int *tags)
+{
+    struct wring_nccl_comm *comm = request->comm;
+    struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
+    enum wring_status status = WRING_OK;
+
+    for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
+        request->room[i] = bytes[i];
+        status =
+            wring_recv(world_of(comm), data[i], bytes[i], peer_of(comm),
+                       tag_of(comm, WRING_NCCL_CLASS_DATA, tags[i]), NULL, &request->under_way[i]);
+    }
+    if (status != WRING_OK)
+        return status;
+    write_notice(notice, (int)request->n, bytes, tags);
+    comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
+    return wring_send(world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n, peer_of(comm),
+                      tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &notice->request);
+}
+
+int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const int *tags,
+                     void **out)
+{
+    struct wring_nccl_comm *comm = comm_;
+
+    *out = NULL; /* also where it said that its completion is optional */
+    if (comm->failed != WRING_NCCL_SUCCESS)
+        return comm->failed;
+    if (n < 1 || n > WRING_NCCL_GROUPED) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: a receive of %d buffers: maxRecvs allows 1 to %d", n,
+                       WRING_NCCL_GROUPED);
+        return WRING_NCCL_INVALID_ARGUMENT;
+    }
+    if (!is_over(&comm->notices[comm->next_notice].request))
+        return WRING_NCCL_SUCCESS;
+    struct wring_nccl_request *request = take_request(comm, (unsigned)n);
+    if (request == NULL)
+        return WRING_NCCL_SUCCESS;
+    enum wring_status status = post(request, data, bytes, tags);
+    if (status != WRING_OK) /* what is posted of it is given up as the comm is closed */
+        return fail_by(comm, status);
+    *out = request;
+    return WRING_NCCL_SUCCESS;
+}
+
+/* ---- the end of either ---- */
+
+/** @return whether nothing of it is under way any more */
+static bool test_parts(struct wring_nccl_request *request)
+{
+    struct wring_nccl_comm *comm = request->comm;
+    bool all = true;
+
+    for (unsigned i = 0; i < request->n; i++) {
+        struct wring_result result = WRING_RESULT_INIT;
+        if (request->under_way[i] == NULL)
+            continue;
+        enum wring_status status = look(request->under_way[i], &result);
+        if (status == WRING_ERR_AGAIN) {
+            all = false;
+            continue;
+        }
+        request->under_way[i] = NULL;
+        if (status == WRING_ERR_TRUNCATED)
+            say_too_large(request, result.bytes, request->room[i], (int)(uint32_t)result.tag);
+        else if (status != WRING_OK)
+            request->failed = fail_by(comm, status);
+        else if (!comm->sends)
+            request->bytes[i] = result.bytes;
+    }
+    return all;
+}
+
+/** A send has left: is there room for it? @return whether that is known */
+static bool check_room(struct wring_nccl_request *request)
+{
+    if (request->early)
+        hear(request->comm);
+    if (request->early)
+        return false;
+    if (request->too_large)
+        say_too_large(request, request->bytes[0], request->room[0], request->tag);
+    return true;
+}
+
+/** It goes on: or can it not? @return whether it has ended after all */
+static bool look_for_end(struct wring_nccl_request *request)
+{
+    struct wring_nccl_comm *comm = request->comm;
+
+    if (comm->sends)
+        hear(comm);
+    else
+        hear_end(comm);
+    if (!comm->ended && comm->failed == WRING_NCCL_SUCCESS)
+        return false;
+    if (test_parts(request) && (!comm->sends || check_room(request)))
+        return true; /* it had come before */
+    request->failed = comm->failed != WRING_NCCL_SUCCESS ? comm->failed : fail_closed(comm);
+    return true;
+}
+
+int wring_nccl_test(void *request_, int *done, int *bytes)
+{
+    struct wring_nccl_request *request = request_;
+
+    *done = 0;
+    if (request->comm->link == NULL)
+        return request->comm->failed;
+    if (request->failed != WRING_NCCL_SUCCESS)
+        return request->failed;
+    bool over = test_parts(request);
+    if (!over) {
+        nudge(request->comm);
+        over = test_parts(request);
+    }
+    over = over && (!request->comm->sends || check_room(request));
+    if (!over && request->failed == WRING_NCCL_SUCCESS)
+        over = look_for_end(request);
+    if (request->failed != WRING_NCCL_SUCCESS)
+        return request->failed;
+    if (!over)
+        return WRING_NCCL_SUCCESS;
+    for (unsigned i = 0; bytes != NULL && i < request->n; i++)
+        bytes[i] = request->bytes[i] < INT_MAX ? (int)request->bytes[i] : INT_MAX;
+    *done = 1;
+    give_back(request);
+    return WRING_NCCL_SUCCESS;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process: from NCCL's first init() to its last finalize(). */
+#include "dropin/nccl/nccl_own.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/host.h"
+#include "transport/bootstrap/job_key.h"
+#include "transport/providers/providers.h"
+#include "transport/secret.h"
+#include <wring/codec.h>
+#include <wring/provider.h>
+
+#define UNKNOWN_MBPS 10000 /* as NCCL itself takes where an interface does not say */
+#define LINE 1024
+
+struct wring_nccl_own wring_nccl_own = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- log lines ---- */
+
+void wring_nccl_say(enum wring_nccl_log_level level, const char *format, ...)
+{
+    char text[LINE];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (wring_nccl_own.say != NULL)
+        wring_nccl_own.say((int)level, WRING_NCCL_PART_INIT | WRING_NCCL_PART_NET, "nccl_job.c",
+                           __LINE__, "%s", text);
+    else if (level == WRING_NCCL_LOG_WARN) /* a caller without a log: standard error */
+        wring_log_line(&(struct wring_log){.level = WRING_LOG_WARN}, WRING_LOG_WARN, WRING_MODULE,
+                       "%s", text);
+}
+
+/** What wring says of no session. */
+static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    static const enum wring_nccl_log_level levels[] = {
+        [WRING_LOG_ERROR] = WRING_NCCL_LOG_WARN,
+        [WRING_LOG_WARN] = WRING_NCCL_LOG_WARN,
+        [WRING_LOG_INFO] = WRING_NCCL_LOG_INFO,
+        [WRING_LOG_DEBUG] = WRING_NCCL_LOG_TRACE,
+    };
+    (void)arg;
+    wring_nccl_say(levels[level], "wring: %s: %s", module, text);
+}
+
+int wring_nccl_code_of(enum wring_status status)
+{
+    switch (status) {
+    case WRING_OK:
+        return WRING_NCCL_SUCCESS;
+    case WRING_ERR_INVALID:
+        return WRING_NCCL_INVALID_ARGUMENT;
+    case WRING_ERR_UNSUPPORTED:
+    case WRING_ERR_MISMATCH:
+    case WRING_ERR_VERSION:
+    case WRING_ERR_AUTH:
+    case WRING_ERR_TRUNCATED:
+        return WRING_NCCL_INVALID_USAGE;
+    case WRING_ERR_PEER:
+    case WRING_ERR_FRAME:
+    case WRING_ERR_TIMEOUT:
+    case WRING_ERR_CANCELLED:
+    case WRING_ERR_CLOSED:
+        return WRING_NCCL_REMOTE_ERROR;
+    case WRING_ERR_NO_MEMORY:
+    case WRING_ERR_ADDRESS:
+    case WRING_ERR_DEVICE:
+    case WRING_ERR_SYSTEM:
+        return WRING_NCCL_SYSTEM_ERROR;
+    case WRING_ERR_AGAIN:
+    case WRING_ERR_BUSY:
+        break;
+    }
+    return WRING_NCCL_INTERNAL_ERROR;
+}
+
+/* ---- what there is ---- */
+
+static bool is_named(const char *list, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, bytes) == 0 && (at[bytes] == '\0' || at[bytes] == ','))
+            return true;
+    }
+    return false;
+}
+
+/** Which providers can be used here. @return false: none, which is logged */
+static bool find_providers(bool *rdma)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    bool automatic = strcmp(own->config.provider, "auto") == 0;
+    char reason[256] = "there is no such provider";
+    size_t at = 0;
+
+    *rdma = false;
+    own->providers[0] = '\0';
+    for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
+        if ((!automatic && !is_named(own->config.provider, (*ops)->name)) ||
+            (*ops)->probe(reason, sizeof(reason)) != WRING_OK)
+            continue;
+        *rdma |= strcmp((*ops)->name, "verbs") == 0;
+        at += (size_t)snprintf(own->providers + at, sizeof(own->providers) - at, "%s%s",
+                               at > 0 ? "," : "", (*ops)->name);
+    }
+    if (at == 0)
+        wring_nccl_say(
+            WRING_NCCL_LOG_WARN,
+            "wring: WRING_PROVIDER=%s leaves no provider that works here: %s; wring info "
+            "shows all of them",
+            own->config.provider, reason);
+    return at > 0;
+}
+
+/** Which of this host's addresses others reach. Bridges of containers rarely lead to another host.
+ */
+static enum wring_status find_address(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+
+    if (own->config.bind[0] != '\0') {
+        snprintf(own->address, sizeof(own->address), "%.*s", (int)sizeof(own->address) - 1,
+                 own->config.bind);
+        return WRING_OK;
+    }
+    if (own->config.iface[0] != '\0')
+        return wring_interface_find(&own->log, own->config.iface, "", own->address);
+    enum wring_status status = wring_interface_find(
+        NULL, "^docker,br-,virbr,veth,cni,flannel,cali,lxc,podman", "", own->address);
+    if (status == WRING_ERR_ADDRESS) { /* ranks of one host need no more */
+        snprintf(own->address, sizeof(own->address), "127.0.0.1");
+        status = WRING_OK;
+    }
+    return status;
+}
+
+/** The number at the beginning of a file; 0: there is none. */
+static int read_number(const char *path)
+{
+    int number = 0;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &number) != 1 || number < 0)
+        number = 0;
+    fclose(file);
+    return number;
+}
+
+static int fastest_rdma_mbps(void)
+{
+    glob_t found;
+    int best = 0;
+
+    if (glob("/sys/class/infiniband/*/ports/*/rate", 0, NULL, &found) != 0)
+        return 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int gbps = read_number(found.gl_pathv[i]); /* "100 Gb/sec (4X EDR)" */
+        best = gbps > best ? gbps : best;
+    }
+    globfree(&found);
+    return best < 1000000 ? best * 1000 : 0;
+}
+
+static void find_speed(bool rdma, const char *interface)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    char path[128];
+
+    own->speed_mbps = rdma ? fastest_rdma_mbps() : 0;
+    if (own->speed_mbps == 0 && interface[0] != '\0') {
+        snprintf(path, sizeof(path), "/sys/class/net/%s/speed", interface);
+        own->speed_mbps = read_number(path);
+    }
+    if (own->speed_mbps == 0)
+        own->speed_mbps = UNKNOWN_MBPS;
+}
+
+/** A number of this host's network that is the same in all of its processes. */
+static void name_device(const char *interface)
+{
+    char text[192] = "";
+    uint64_t hash = 14695981039346656037u;
+
+    if (!wring_host_identity(text, sizeof(text) - 64))
+        snprintf(text, sizeof(text), "%s", wring_nccl_own.address);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "/%s", interface);
+    for (const char *at = text; *at != '\0'; at++)
+        hash = (hash ^ (uint8_t)*at) * 1099511628211u;
+    wring_nccl_own.guid = hash;
+}
+
+/* ---- the beginning ---- */
+
+static bool check_codec(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct wring_codec *codec;
+    char why[256] = "it keeps something between steps, which CollNet has none of: leave +ef out";
+
+    memcpy(own->codec, own->config.nccl_codec, sizeof(own->codec));
+    own->codec_min = own->config.nccl_codec_min;
+    if (strcmp(own->codec, "none") == 0)
+        own->codec[0] = '\0';
+    if (own->codec[0] == '\0')
+        return true;
+    enum wring_status status =
+        wring_codec_create(own->codec, own->config.cpu, NULL, why, sizeof(why), &codec);
+    bool fits = status == WRING_OK;
+    if (fits) {
+        const struct wring_codec_info *info = wring_codec_info(codec);
+        fits = (info->flags & WRING_CODEC_FEEDBACK) == 0 && info->states == 0;
+        wring_codec_destroy(codec);
+    }
+    if (!fits)
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: WRING_NCCL_CODEC=%s cannot be used: %s",
+                       own->codec, why);
+    return fits;
+}
+
+static enum wring_status read_settings(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct wring_config keyed;
+
+    enum wring_status status = wring_config_load(&own->config, &own->log);
+    if (status != WRING_OK)
+        return status;
+    own->log.level = wring_config_log_level(&own->config);
+    keyed = own->config;
+    status = wring_job_key_read(&own->log, NULL, &keyed);
+    if (status != WRING_OK)
+        return status;
+    memcpy(own->key, keyed.key, sizeof(own->key));
+    if (!check_codec())
+        return WRING_ERR_INVALID;
+    return wring_random_bytes(own->process, sizeof(own->process)) ? WRING_OK : WRING_ERR_SYSTEM;
+}
+
+static enum wring_status find_network(char *interface, size_t bytes)
+{
+    bool rdma;
+
+    if (!find_providers(&rdma))
+        return WRING_ERR_UNSUPPORTED;
+    enum wring_status status = find_address();
+    if (status != WRING_OK)
+        return status;
+    wring_interface_name(wring_nccl_own.address, interface, bytes);
+    find_speed(rdma, interface);
+    name_device(interface);
+    return WRING_OK;
+}
+
+static void name_process(void)
+{
+    char host[65] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    snprintf(wring_nccl_own.name, sizeof(wring_nccl_own.name), "process %d of %s", (int)getpid(),
+             host);
+}
+
+/** Another file of ours in this process? @param arg out: its path */
+static int find_copy(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
+    Dl_info own;
+    (void)bytes;
+
+    if ((strncmp(name, "libnccl-net", 11) != 0 && strncmp(name, "librccl-net", 11) != 0) ||
+        strstr(name, "wring") == NULL || dladdr(&wring_nccl_own, &own) == 0 ||
+        (uintptr_t)own.dli_fbase == (uintptr_t)info->dlpi_addr)
+        return 0;
+    *(const char **)arg = info->dlpi_name;
+    return 1;
+}
+
+static void introduce(const char *table, const char *interface)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    const char *copy = NULL;
+
+    wring_nccl_say(WRING_NCCL_LOG_INFO,
+                   "wring " WRING_VERSION " (%s): device 0: wring at %s%s%s%s, %d Mbit/s, by %s; "
+                   "CollNet sums %s%s; key %s",
+                   table, own->address, interface[0] != '\0' ? " (" : "", interface,
+                   interface[0] != '\0' ? ")" : "", own->speed_mbps, own->providers,
+                   own->codec[0] != '\0' ? "by codec " : "exact", own->codec,
+                   own->key[0] != '\0' ? "of WRING_KEY" : "in each handle");
+    if (dl_iterate_phdr(find_copy, &copy) != 0)
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: %s is loaded, too: the two do not share their links; name one of "
+                       "them in NCCL_NET_PLUGIN",
+                       copy);
+}
+
+static enum wring_status open_process(const char *table)
+{
+    char interface[64] = "";
+
+    wring_nccl_own.log = (struct wring_log){take_line, NULL, WRING_LOG_WARN};
+    name_process();
+    enum wring_status status = read_settings();
+    if (status == WRING_OK)
+        status = find_network(interface, sizeof(interface));
+    if (status == WRING_OK)
+        introduce(table, interface);
+    return status;
+}
+
+int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    enum wring_status status = WRING_OK;
+
+    pthread_mutex_lock(&own->mutex);
+    own->say = log;
+    if (own->users == 0 && own->lasting_users == 0)
+        status = open_process(table);
+    if (status == WRING_OK) {
+        own->users += finalizes;
+        own->lasting_users += !finalizes;
+    } else {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring is not used: %s; NCCL_NET=wring keeps NCCL from going on without it",
+                       wring_status_text(status));
+    }
+    pthread_mutex_unlock(&own->mutex);
+    return wring_nccl_code_of(status);
+}
+
+void wring_nccl_leave(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+
+    if (own->users > 0 ||
+        (own->lasting_users > 0 && (wring_nccl_listens_are_open() || wring_nccl_links_are_used() ||
+                                    wring_nccl_colls_are_open())))
+        return;
+    wring_nccl_listens_stop();
+    wring_nccl_links_finish();
+    wring_nccl_colls_finish();
+    wring_nccl_listens_finish();
+    if (!wring_random_bytes(own->process, sizeof(own->process))) /* for handles from now on */
+        own->lasting_users = 0;
+}
+
+int wring_nccl_finalize(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+
+    pthread_mutex_lock(&own->mutex);
+    own->users -= own->users > 0;
+    wring_nccl_leave();
+    pthread_mutex_unlock(&own->mutex);
+    return WRING_NCCL_SUCCESS;
+}
+
+int wring_nccl_check_device(int device)
+{
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    bool begun = wring_nccl_own.users > 0 || wring_nccl_own.lasting_users > 0;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    if (begun && device == 0)
+        return WRING_NCCL_SUCCESS;
+    wring_nccl_say(WRING_NCCL_LOG_WARN,
+                   begun ? "wring: there is no device %d: there is device 0 alone"
+                         : "wring: device %d is used before init()",
+                   device);
+    return begun ? WRING_NCCL_INVALID_ARGUMENT : WRING_NCCL_INVALID_USAGE;
+}

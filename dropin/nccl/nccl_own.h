@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What libnccl-net-wring.so knows of its process: what NCCL listens on, a link to each process that
+ * it exchanges messages with, and a session for each CollNet communicator.
+ *
+ * A link is a session of two ranks. All connections between two processes that go by it, in both
+ * directions, share it; tags tell them apart.
+ *
+ * NCCL loads a plugin once into a process, so this library has variables of it. Threads: functions
+ * may be called by several threads at once; a comm and its requests are used by one at a time.
+ */
+#ifndef WRING_DROPIN_NCCL_OWN_H
+#define WRING_DROPIN_NCCL_OWN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "dropin/nccl/nccl_abi.h"
+#include "transport/interface.h"
+#include <wring/wring.h>
+
+#define WRING_MODULE "nccl"
+
+#define WRING_NCCL_GROUPED 8                   /* buffers of one irecv() */
+#define WRING_NCCL_BYTES_MAX ((size_t)1 << 30) /* of a message: test() reports sizes as int */
+#define WRING_NCCL_SECRET 16
+#define WRING_NCCL_PROCESS 16
+#define WRING_NCCL_ROOT 48
+#define WRING_NCCL_NAME 96
+
+/* ---- nccl_handle.c ---- */
+
+enum wring_nccl_purpose {
+    WRING_NCCL_MESSAGES = 1,
+    WRING_NCCL_COLLECTIVES = 2,
+};
+
+/** What listen() hands out, and NCCL carries to who connects. */
+struct wring_nccl_handle {
+    uint32_t purpose;
+    bool keyed;                          /* the job has a key of its own; `secret` is empty */
+    uint8_t process[WRING_NCCL_PROCESS]; /* which process listens; another after each first init */
+    uint64_t listen;                     /* as its how-many-eth */
+    uint8_t secret[WRING_NCCL_SECRET];
+    char root[WRING_NCCL_ROOT]; /* "host:port" */
+};
+
+/** @param out  [WRING_NCCL_HANDLE_BYTES] */
+void wring_nccl_handle_write(const struct wring_nccl_handle *handle, uint8_t *out);
+
+/** Hostile bytes. @return NCCL's code; logged */
+int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose,
+                           struct wring_nccl_handle *out);
+
+/* ---- nccl_open.c ---- */
+
+enum wring_nccl_opening_state {
+    WRING_NCCL_OPENING,
+    WRING_NCCL_OPEN,
+    WRING_NCCL_FAILED,
+};
+
+/** A session that a thread of its own opens. */
+struct wring_nccl_opening {
+    /* set before */
+    uint32_t rank, size;
+    char root[WRING_NCCL_ROOT]; /* of rank 0 */
+    int root_fd;     /* rank 0: its listening socket, borrowed until it is over; else -1 */
+    uint64_t listen; /* of rank 0's process: names the job */
+    char key[WRING_CONFIG_TEXT];
+    char what[WRING_NCCL_NAME + 16]; /* for log lines: "a link with 10.0.0.2:4711" */
+
+    /* the last step, by that thread; NULL: there is none */
+    enum wring_status (*greet)(void *owner, uint64_t deadline_ns);
+    void *owner;
+
+    /* of it */
+    pthread_t thread;
+    bool joinable;
+    atomic_bool cancelled;
+    atomic_int state;
+    enum wring_status status; /* WRING_NCCL_FAILED */
+    bool met;                 /* the other side had proven the key before it failed */
+    char why[256];            /* the last error that wring logged */
+    pthread_mutex_t why_mutex;
+    struct wring_log log;
+    struct wring_bootstrap *bootstrap;
+    struct wring_session *session;
+    struct wring_group *world;
+};
+
+/** Begin. @return false: no thread */
+bool wring_nccl_opening_start(struct wring_nccl_opening *opening);
+
+/** Close its session; one that is still opened is called off. Waits for its thread. */
+void wring_nccl_opening_finish(struct wring_nccl_opening *opening);
+
+/** The key of a handle's owner, as text. @param out [WRING_CONFIG_TEXT] */
+void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out);
+
+/** Why a session fails, in one line. @param text out, [bytes] */
+void wring_nccl_why(struct wring_nccl_opening *opening, char *text, size_t bytes);
+
+/* ---- nccl_listen.c ---- */
+
+struct wring_nccl_link;
+
+/** Who has connected and is not accepted yet. */
+struct wring_nccl_arrival {
+    struct wring_nccl_arrival *next;
+    struct wring_nccl_link *link;
+    uint32_t conn;
+};
+
+struct wring_nccl_listen {
+    struct wring_nccl_listen *next;
+    struct wring_nccl_handle handle;
+    int fd;      /* -1: closed */
+    bool closed; /* by NCCL */
+    int failed;  /* a link to it was refused: NCCL's code */
+    bool serves; /* a session is being opened by its socket */
+    struct wring_nccl_arrival *arrivals, **last;
+};
+
+/** @param handle  out, [WRING_NCCL_HANDLE_BYTES] @return NCCL's code */
+int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *handle,
+                             void **listen);
+
+/** One that is closed already is fine. @return NCCL's code */
+int wring_nccl_listen_close(void *listen);
+
+/** Of what NCCL holds. The mutex is held. NULL: there is none. */
+struct wring_nccl_listen *wring_nccl_listen_find(const void *listen);
+
+/** Of its number, for messages. The mutex is held. NULL: there is none, or NCCL has closed it. */
+struct wring_nccl_listen *wring_nccl_listen_of(uint64_t number);
+
+/** The session that its socket served is open, or has failed. The mutex is held. */
+void wring_nccl_listen_served(struct wring_nccl_listen *listen);
+
+/** The mutex is held. */
+bool wring_nccl_listens_are_open(void);
+
+/** At the end: the thread that watches them is gone, then, after the links, all of them are. The
+ *  mutex is held. */
+void wring_nccl_listens_stop(void);
+void wring_nccl_listens_finish(void);
+
+/** A socket can be watched again. */
+void wring_nccl_listens_wake(void);
+
+/* ---- nccl_link.c ---- */
+
+#define WRING_NCCL_HELLO_BYTES 128
+#define WRING_NCCL_HELLOS 4
+
+/** A connection request that comes, or goes. */
+struct wring_nccl_hello {
+    struct wring_request *request; /* NULL: nothing is under way */
+    uint8_t bytes[WRING_NCCL_HELLO_BYTES];
+};
+
+struct wring_nccl_comm;
+
+struct wring_nccl_link {
+    struct wring_nccl_link *next;
+    struct wring_nccl_opening opening; /* its rank is ours: 0 has listened */
+    uint8_t process[WRING_NCCL_PROCESS];
+    bool knows_process;
+    bool broken;                      /* no new connection goes by it */
+    char name[WRING_NCCL_NAME];       /* of the peer, for log lines */
+    struct wring_nccl_listen *listen; /* rank 0: whose socket is used, while it opens */
+    uint32_t n_conns;                 /* that we have asked for */
+    struct wring_nccl_hello hellos[WRING_NCCL_HELLOS];
+    unsigned next_hello;
+    struct wring_request *farewells[4]; /* its own, and the answer, of either side */
+    unsigned n_arrivals;                /* connections that wait to be accepted */
+    struct wring_nccl_comm *comms;      /* also those that NCCL has closed, and the peer not yet */
+};
+
+/** Somebody knocks at a listen. The mutex is held. */
+void wring_nccl_link_serve(struct wring_nccl_listen *listen);
+
+/** A link to the process of a handle, which may be still opening. The mutex is held. NULL: no
+ *  memory, or no thread. */
+struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle);
+
+/** It could not be opened: say so, once. The mutex is held. @return NCCL's code */
+int wring_nccl_link_failed(struct wring_nccl_link *link);
+
+/** Look for connection requests, and at what is closing. The mutex is held. */
+void wring_nccl_links_poll(void);
+
+/** Ask for a connection over a link that is open. The mutex is held. */
+enum wring_status wring_nccl_link_ask(struct wring_nccl_link *link, uint64_t listen,
+                                      struct wring_nccl_hello *hello, uint32_t *conn);
+
+/** Nobody listens where a connection was asked for. The mutex is held. */
+void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn);
+
+/** Does NCCL hold a connection, or wait for one? The mutex is held. */
+bool wring_nccl_links_are_used(void);
+
+/** At the end. The mutex is held. */
+void wring_nccl_links_finish(void);
+
+/** The messages of a connection. `asker` is who has asked for it, as a rank of the link. */
+enum wring_nccl_class {
+    WRING_NCCL_CLASS_HELLO,  /* of the link */
+    WRING_NCCL_CLASS_NOTICE, /* of the receiver to the sender */
+    WRING_NCCL_CLASS_DATA,
+    WRING_NCCL_CLASS_END, /* the sender has closed it */
+};
+static inline uint64_t wring_nccl_tag(enum wring_nccl_class class, uint32_t asker, uint32_t conn,
+                                      int tag)
+{
+    return (uint64_t) class << 62 | (uint64_t)(asker & 1) << 61 | (uint64_t)conn << 32 |
+           (uint32_t)tag;
+}
+#define WRING_NCCL_CONNS_MAX ((uint32_t)1 << 28) /* of a link */
+
+/* ---- nccl_comm.c ---- */
+
+#define WRING_NCCL_NOTICE_BYTES (8 + WRING_NCCL_GROUPED * 12)
+#define WRING_NCCL_NOTICES 16
+#define WRING_NCCL_RECVS 64 /* irecv() under way */
+#define WRING_NCCL_SENDS (WRING_NCCL_REQUESTS * WRING_NCCL_GROUPED)
+
+enum wring_nccl_notice_kind {
+    WRING_NCCL_NOTICE_POSTED = 1, /* n buffers: tag and bytes of each */
+    WRING_NCCL_NOTICE_CLOSED,
+    WRING_NCCL_NOTICE_REFUSED, /* nobody listens there */
+};
+
+struct wring_nccl_notice {
+    struct wring_request *request; /* NULL: nothing is under way */
+    uint8_t bytes[WRING_NCCL_NOTICE_BYTES];
+};
+
+/** A buffer of an irecv() of the peer's, as the sender knows it. */
+struct wring_nccl_slot {
+    int tag;
+    bool taken;
+    uint64_t bytes;
+};
+struct wring_nccl_slots {
+    unsigned n, taken;
+    struct wring_nccl_slot slot[WRING_NCCL_GROUPED];
+};
+
+struct wring_nccl_request {
+    struct wring_nccl_request *next; /* free, or of those sent early */
+    struct wring_nccl_comm *comm;
+    bool busy;
+    unsigned n;                                          /* buffers */
+    struct wring_request *under_way[WRING_NCCL_GROUPED]; /* NULL: it has ended */
+    uint64_t bytes[WRING_NCCL_GROUPED];                  /* sent, or received */
+    uint64_t room[WRING_NCCL_GROUPED];                   /* of a receive */
+    int tag;                                             /* of a send */
+    bool early;                                          /* a send whose receive is not known */
+    bool too_large;                                      /* a send, for its receive's room[0] */
+    int failed;                                          /* NCCL's code */
+};
+
+struct wring_nccl_comm {
+    struct wring_nccl_comm *next;
+    struct wring_nccl_link *link; /* NULL: the plugin was finalized before NCCL closed this */
+    uint32_t asker, conn;
+    bool sends;
+    bool closed; /* by NCCL */
+    bool ended;  /* the peer has closed its side */
+    int failed;  /* NCCL's code */
+    struct wring_nccl_request *free;
+    unsigned n_requests;
+    struct wring_nccl_hello ask;                          /* of who connects */
+    struct wring_nccl_notice notices[WRING_NCCL_NOTICES]; /* a sender hears them, a receiver says
+                                                             them */
+    unsigned next_notice;
+    struct wring_nccl_notice last;  /* what we say as we close */
+    struct wring_nccl_notice peers; /* a receiver: what the sender says as it closes */
+
+    /* a sender */
+    struct wring_nccl_slots posted[WRING_NCCL_RECVS]; /* a ring; the first one is not full */
+    unsigned first_posted, n_posted;
+    struct wring_nccl_request *early, **last_early;
+
+    struct wring_nccl_request requests[]; /* [n_requests] */
+};
+
+int wring_nccl_connect(int device, void *handle, void **send_comm);
+int wring_nccl_accept(void *listen, void **recv_comm);
+int wring_nccl_isend(void *comm, void *data, size_t bytes, int tag, void **request);
+int wring_nccl_irecv(void *comm, int n, void **data, const size_t *bytes, const int *tags,
+                     void **request);
+int wring_nccl_test(void *request, int *done, int *bytes);
+int wring_nccl_close(void *comm);
+
+/** Go on with what NCCL has closed. The mutex is held. @return whether it is over: it may be freed
+ */
+bool wring_nccl_comm_settle(struct wring_nccl_comm *comm);
+
+/* ---- nccl_coll.c ---- */
+
+int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, void **comm);
+int wring_nccl_coll_support(int dtype, int op, int *supported);
+int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dtype, int op,
+                          void **request);
+int wring_nccl_iallgather(void *comm, void *in, void *out, size_t bytes_per_rank, size_t window,
+                          size_t window_bytes, void **request);
+int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_rank, size_t window,
+                              size_t window_bytes, int dtype, int op, void **request);
+int wring_nccl_coll_test(void *request, int *done, int *bytes);
+int wring_nccl_coll_close(void *comm);
+
+/** The mutex is held. */
+bool wring_nccl_colls_are_open(void);
+void wring_nccl_colls_finish(void);
+
+/* ---- nccl_job.c ---- */
+
+/** The process. */
+struct wring_nccl_own {
+    pthread_mutex_t mutex;  /* of what is set up */
+    unsigned users;         /* init() less finalize() */
+    unsigned lasting_users; /* init() of version 8, which has no finalize() */
+    wring_nccl_log_fn say;
+    struct wring_log log; /* that NCCL prints */
+    struct wring_config config;
+    char key[WRING_CONFIG_TEXT]; /* the job's own; "": each handle has a secret */
+    uint8_t process[WRING_NCCL_PROCESS];
+    char name[WRING_NCCL_NAME];            /* of this process, for others' log lines */
+    char address[WRING_INTERFACE_ADDRESS]; /* to listen at */
+    char codec[WRING_CONFIG_TEXT];         /* "": exact */
+    uint64_t codec_min;
+    char providers[WRING_CONFIG_TEXT];
+    int speed_mbps;
+    uint64_t guid;
+    uint64_t n_listens;
+    struct wring_nccl_listen *listens;
+    struct wring_nccl_link *links;
+};
+extern struct wring_nccl_own wring_nccl_own;
+
+/**
+ * @param table      the one that NCCL has chosen, for its log
+ * @param finalizes  a finalize() follows
+ * @return NCCL's code
+ */
+int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes);
+int wring_nccl_finalize(void);
+
+/** After a finalize(), or where something was closed: if nobody uses the plugin any more, or only
+ *  those that never finalize it and have nothing open, all threads and sockets go. The mutex is
+ *  held. */
+void wring_nccl_leave(void);
+
+/** @return WRING_NCCL_SUCCESS, or an error that is logged */
+int wring_nccl_check_device(int device);
+
+/** What wring's status is to NCCL. */
+int wring_nccl_code_of(enum wring_status status);
+
+/** A line in NCCL's log. */
+__attribute__((format(printf, 2, 3))) void wring_nccl_say(enum wring_nccl_log_level level,
+                                                          const char *format, ...);
+
+#endif
