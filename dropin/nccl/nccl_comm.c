@@ -359,26 +359,35 @@ static void take_notice(struct wring_nccl_comm *comm, const uint8_t *bytes, uint
         fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent an unknown notice");
 }
 
+/** Nothing more is heard of the peer: it has left in order, or is lost. */
+static void lose(struct wring_nccl_comm *comm, enum wring_status status)
+{
+    if (atomic_load(&comm->link->left))
+        comm->gone = true;
+    else if (comm->closed)
+        comm->failed = wring_nccl_code_of(status);
+    else
+        fail_by(comm, status);
+}
+
 static void hear(struct wring_nccl_comm *comm)
 {
     while (comm->failed == WRING_NCCL_SUCCESS && !comm->ended) {
         struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
         struct wring_result result = WRING_RESULT_INIT;
+        if (notice->request == NULL)
+            return; /* that was the last one */
         enum wring_status status = look(notice->request, &result);
         if (status == WRING_ERR_AGAIN)
             return;
         notice->request = NULL;
         if (status == WRING_OK) {
             take_notice(comm, notice->bytes, result.bytes);
-            if (!comm->ended)
+            if (!comm->ended && !comm->gone)
                 status = await_notice(comm, notice);
         }
-        if (status != WRING_OK) {
-            if (comm->closed)
-                comm->failed = wring_nccl_code_of(status);
-            else
-                fail_by(comm, status);
-        }
+        if (status != WRING_OK)
+            lose(comm, status);
         comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
     }
 }
@@ -394,10 +403,14 @@ static void hear_end(struct wring_nccl_comm *comm)
     comm->peers.request = NULL;
     if (status == WRING_OK)
         comm->ended = true;
-    else if (comm->closed)
-        comm->failed = wring_nccl_code_of(status);
     else
-        fail_by(comm, status);
+        lose(comm, status);
+}
+
+/** The peer says nothing more. */
+static bool is_finished(const struct wring_nccl_comm *comm)
+{
+    return comm->ended || comm->gone || comm->failed != WRING_NCCL_SUCCESS;
 }
 
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
@@ -409,7 +422,7 @@ bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
         hear(comm);
     else
         hear_end(comm);
-    if (!comm->ended && comm->failed == WRING_NCCL_SUCCESS)
+    if (!is_finished(comm))
         return false;
     for (unsigned i = 0; i < WRING_NCCL_NOTICES; i++) {
         if (comm->sends)
@@ -488,7 +501,7 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **requ
     }
     if (comm->failed != WRING_NCCL_SUCCESS)
         return comm->failed;
-    if (comm->ended)
+    if (comm->ended || comm->gone)
         return fail_closed(comm);
     if (slot == NULL && (comm->n_posted > 0 || bytes > EAGER_BYTES))
         return WRING_NCCL_SUCCESS;
@@ -588,8 +601,8 @@ static bool check_room(struct wring_nccl_request *request)
 {
     if (request->early)
         hear(request->comm);
-    if (request->early)
-        return false;
+    if (request->early) /* who has left in order had received what it wanted */
+        return request->comm->gone;
     if (request->too_large)
         say_too_large(request, request->bytes[0], request->room[0], request->tag);
     return true;
@@ -604,7 +617,7 @@ static bool look_for_end(struct wring_nccl_request *request)
         hear(comm);
     else
         hear_end(comm);
-    if (!comm->ended && comm->failed == WRING_NCCL_SUCCESS)
+    if (!is_finished(comm))
         return false;
     if (test_parts(request) && (!comm->sends || check_room(request)))
         return true; /* it had come before */

@@ -63,8 +63,10 @@ static enum wring_status await_hello(struct wring_nccl_link *link, struct wring_
 static void on_farewell(void *arg, const struct wring_result *result)
 {
     struct wring_nccl_link *link = arg;
-    if (result->status == WRING_OK)
-        say(link, WORD_ANSWER, &link->farewells[1]);
+    if (result->status != WRING_OK)
+        return;
+    atomic_store(&link->left, true);
+    say(link, WORD_ANSWER, &link->farewells[1]);
 }
 
 /**

@@ -176,6 +176,7 @@ struct wring_nccl_link {
     struct wring_nccl_hello hellos[WRING_NCCL_HELLOS];
     unsigned next_hello;
     struct wring_request *farewells[4]; /* its own, and the answer, of either side */
+    atomic_bool left;                   /* the peer has said farewell: its session may end */
     unsigned n_arrivals;                /* connections that wait to be accepted */
     struct wring_nccl_comm *comms;      /* also those that NCCL has closed, and the peer not yet */
 };
@@ -271,6 +272,7 @@ struct wring_nccl_comm {
     bool sends;
     bool closed; /* by NCCL */
     bool ended;  /* the peer has closed its side */
+    bool gone;   /* or its whole session, perhaps before all it has said was heard */
     int failed;  /* NCCL's code */
     struct wring_nccl_request *free;
     unsigned n_requests;
