@@ -476,6 +476,7 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
         comm->last_early = &request->next;
         request->next = NULL;
     }
+    nudge(comm); /* it leaves now, even if nobody calls for a while */
     *out = request;
     return WRING_NCCL_SUCCESS;
 }
@@ -556,8 +557,12 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
                        WRING_NCCL_GROUPED);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
-    if (!is_over(&comm->notices[comm->next_notice].request))
-        return WRING_NCCL_SUCCESS;
+    struct wring_request **said = &comm->notices[comm->next_notice].request;
+    if (!is_over(said)) {
+        nudge(comm);
+        if (!is_over(said))
+            return WRING_NCCL_SUCCESS;
+    }
     struct wring_nccl_request *request = take_request(comm, (unsigned)n);
     if (request == NULL)
         return WRING_NCCL_SUCCESS;
@@ -608,6 +613,11 @@ static bool check_room(struct wring_nccl_request *request)
     return true;
 }
 
+static bool test_all(struct wring_nccl_request *request)
+{
+    return test_parts(request) && (!request->comm->sends || check_room(request));
+}
+
 /** It goes on: or can it not? @return whether it has ended after all */
 static bool look_for_end(struct wring_nccl_request *request)
 {
@@ -619,7 +629,7 @@ static bool look_for_end(struct wring_nccl_request *request)
         hear_end(comm);
     if (!is_finished(comm))
         return false;
-    if (test_parts(request) && (!comm->sends || check_room(request)))
+    if (test_all(request))
         return true; /* it had come before */
     request->failed = comm->failed != WRING_NCCL_SUCCESS ? comm->failed : fail_closed(comm);
     return true;
@@ -634,12 +644,11 @@ int wring_nccl_test(void *request_, int *done, int *bytes)
         return request->comm->failed;
     if (request->failed != WRING_NCCL_SUCCESS)
         return request->failed;
-    bool over = test_parts(request);
-    if (!over) {
+    bool over = test_all(request);
+    if (!over && request->failed == WRING_NCCL_SUCCESS) {
         nudge(request->comm);
-        over = test_parts(request);
+        over = test_all(request);
     }
-    over = over && (!request->comm->sends || check_room(request));
     if (!over && request->failed == WRING_NCCL_SUCCESS)
         over = look_for_end(request);
     if (request->failed != WRING_NCCL_SUCCESS)
