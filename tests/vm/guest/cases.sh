@@ -173,3 +173,16 @@ automatic() {
     [ "$MACHINE" != 0 ] || grep -q 'tcp leads to other hosts: .* soft-RoCE' "$HERE/said.0" ||
         fail "taken unasked"
 }
+
+# The plugin for NCCL, whose ranks are processes of the driver's own, at the ends of the cable in turn.
+nccl_plugin() {
+    own="$(device_setting 0)|$(device_setting 1 | cut -d= -f2-)"
+    for driver in "test_net connecting_never_blocks grouped_receives tags_pick_slots receives_may_be" \
+        "test_net larger_sends regions_nest closing_ends dead_receiver" "test_collnet several_are"; do
+        program=${driver%% *}
+        # shellcheck disable=SC2086 # cases are words
+        "$BUILD/tests/nccl/$program" "$BUILD/dropin/nccl/libnccl-net-wring.so" v12 \
+            WRING_PROVIDER=verbs "each=WRING_BIND=$(address 0 0)|$(address 1 0)" "each=$own" \
+            deadline=120 ${driver#* } || fail "the plugin does not do what NCCL wants"
+    done
+}
