@@ -205,6 +205,7 @@ static void others(void *arg)
     const uint32_t all[RANKS] = {0, 1};
     struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
     float *x = rank->data[0], *y = rank->data[1];
+    char where[WRING_WHERE_TEXT] = "no answer";
     size_t bytes = 0;
 
     CHECK(wring_group_create(wring_session_world(rank->session), all, RANKS, 0, WRING_FOREVER,
@@ -227,6 +228,7 @@ static void others(void *arg)
                       wring_barrier(world, NULL, NULL) == WRING_OK,
                   "calls of %llu by %s", (unsigned long long)n, codec);
         }
+    CHECK(wring_group_where(group, 60000000000u, where, sizeof(where)) == WRING_OK, "%s", where);
     wring_group_destroy(group);
     CHECK(wring_session_stats(rank->session, &stats) == WRING_OK, "stats");
     CHECK(wring_session_save_state(rank->session, NULL, &bytes) == WRING_OK, "size of the state");
