@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/test.h"
@@ -250,7 +251,8 @@ static void run_all(struct rank *ranks, size_t bytes, const char *what, void (*r
         printf("%s: %zu of %zu bytes of stack\n", what, small_join(&small[i]), bytes);
 }
 
-static void check_calls(const char *const *settings)
+/** @param rounds  of steps */
+static void check_calls(const char *const *settings, int rounds)
 {
     struct wring_bootstrap *ends[RANKS];
     struct rank ranks[RANKS];
@@ -261,7 +263,8 @@ static void check_calls(const char *const *settings)
     run_all(ranks, WRING_STACK_PLANNING, "open", open_rank);
     if (ranks[0].session != NULL && ranks[1].session != NULL) {
         run_all(ranks, WRING_STACK_PLANNING, "commit", commit);
-        run_all(ranks, WRING_STACK_MIN, "steps", steps);
+        for (int round = 0; round < rounds; round++)
+            run_all(ranks, WRING_STACK_MIN, "steps", steps);
         run_all(ranks, WRING_STACK_MIN, "other calls", others);
     }
     run_all(ranks, WRING_STACK_MIN, "close", close_rank);
@@ -278,10 +281,26 @@ static void calls_fit(void)
     static const char *const tcp[] = {"WRING_PROVIDER=tcp", "WRING_BYPASS=auto",
                                       "WRING_SCHEME=divisible", "WRING_LOG=debug", NULL};
     static const char *const bad[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=delay=1ms", NULL};
-    check_calls(inline_shm);
-    check_calls(pool_shm);
-    check_calls(tcp);
-    check_calls(bad);
+    check_calls(inline_shm, 1);
+    check_calls(pool_shm, 1);
+    check_calls(tcp, 1);
+    check_calls(bad, 1);
+}
+
+/** A post writes the trace. */
+static void recorded_calls_fit(void)
+{
+    char path[] = "/tmp/wring-stacks-XXXXXX", record[64];
+    const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_BYPASS=never", record, NULL};
+    int fd = mkstemp(path);
+
+    REQUIRE(fd >= 0, "no file");
+    snprintf(record, sizeof(record), "WRING_RECORD=%s", path);
+    check_calls(settings, 4);
+    struct stat found;
+    CHECK(stat(path, &found) == 0 && found.st_size > 0, "no trace is written");
+    unlink(path);
+    close(fd);
 }
 
 int main(int argc, char **argv)
@@ -289,6 +308,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"codecs_fit", codecs_fit},
         {"calls_fit", calls_fit},
+        {"recorded_calls_fit", recorded_calls_fit},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
