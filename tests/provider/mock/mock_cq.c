@@ -113,9 +113,13 @@ static struct mock_cq *create(struct ibv_context *context, uint32_t cqe, void *u
         errno = cqe >= 1 && cqe <= most ? ENOMEM : EINVAL;
         return NULL;
     }
+    cq->ex.context = context;
+    cq->ex.channel = channel;
+    cq->ex.cq_context = user;
+    cq->ex.cqe = (int)cqe;
     net_lock(mock_self.net);
     int32_t index = net_take_cq(mock_self.net);
-    if (index >= 0) {
+    if (index >= 0) { /* from here on other threads find it */
         struct net_cq *shared = &mock_self.net->cqs[index];
         shared->context = mine->index;
         shared->capacity = cqe;
@@ -131,10 +135,6 @@ static struct mock_cq *create(struct ibv_context *context, uint32_t cqe, void *u
         free(cq);
         return NULL;
     }
-    cq->ex.context = context;
-    cq->ex.channel = channel;
-    cq->ex.cq_context = user;
-    cq->ex.cqe = (int)cqe;
     return cq;
 }
 
