@@ -7,10 +7,11 @@ WRING_TEST_FOREIGN names the folder whose torch/ is a virtual environment with t
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
+
+import torch_rig
 
 WRING, LIBRARY, SOURCE, PROGRAM = sys.argv[1:5]
 PATIENCE = 900  # seconds: for hangs; machines that share their cores are slow
@@ -19,12 +20,6 @@ PATIENCE = 900  # seconds: for hangs; machines that share their cores are slow
 def skip(reason):
     print(f"skipped: {reason}")
     sys.exit(77)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start(rank, python, folder, port):
@@ -47,7 +42,7 @@ def main():
     if not foreign or not os.path.exists(python):
         skip("no torch: ./run test --foreign installs it")
     folder = tempfile.mkdtemp(prefix="wring-hooks-")
-    port, ranks = free_port(), []
+    port, ranks = torch_rig.free_port(), []
     try:
         ranks = [start(rank, python, folder, port) for rank in range(2)]
         codes = [rank.wait(PATIENCE) for rank in ranks]  # one that waits for the other gives up

@@ -8,11 +8,12 @@ import that finds the backend, and the tool. WRING_TEST_FOREIGN/torch lends torc
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import torch_rig
 
 SOURCE = pathlib.Path(sys.argv[1])
 PATIENCE = 600  # seconds: for hangs
@@ -64,9 +65,7 @@ class Package(unittest.TestCase):
         shutil.rmtree(clone)
 
     def ranks(self, backend, **extra):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = torch_rig.free_port()
         ranks = [subprocess.Popen(
             [str(self.python), "-W", "ignore", "-c", PROGRAM, backend], text=True, cwd="/",
             env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",

@@ -2,6 +2,7 @@
 """What tests of wring in torch need: a Python that has torch, and an environment."""
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def installed(folder, environment):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the kernel gives to whoever connects, which others may have by the time that
+    this one is used."""
+    while True:
+        port = random.randrange(12000, 30000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
