@@ -99,16 +99,21 @@ static void register_all(struct wring_session *session, struct wring_bucket **bu
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
 }
 
+/** What was posted is over afterwards, however it ends. */
 static enum wring_status run_step(struct wring_bucket **buckets, uint32_t rank, int step)
 {
     enum wring_status status = WRING_OK;
+    int posted = 0;
     for (int b = 0; b < BUCKETS && status == WRING_OK; b++) {
         for (uint64_t i = 0; i < ELEMS; i++)
             data[b][i] = value(rank, i, step);
         status = wring_bucket_post(buckets[b]);
+        posted += status == WRING_OK;
     }
-    for (int b = 0; b < BUCKETS && status == WRING_OK; b++)
-        status = wring_bucket_wait(buckets[b], WAIT_NS, NULL);
+    for (int b = 0; b < posted; b++) {
+        enum wring_status ended = wring_bucket_wait(buckets[b], WAIT_NS, NULL);
+        status = status == WRING_OK ? ended : status;
+    }
     return status;
 }
 

@@ -321,8 +321,8 @@ static int knock(const struct sockaddr_in *door, unsigned how)
 
     if (fd < 0 || connect(fd, (const struct sockaddr *)door, sizeof(*door)) != 0)
         abort();
-    if (how % 2 != 0)
-        CHECK(send(fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL) > 0, "nonsense is not sent");
+    if (how % 2 != 0) /* which may fail: the door may have been shut in our face */
+        send(fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL);
     if (how % 4 < 2)
         return fd;
     close(fd);
