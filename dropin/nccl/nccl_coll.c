@@ -317,21 +317,31 @@ static int refuse(int dtype, int op)
     return WRING_NCCL_INVALID_ARGUMENT;
 }
 
+/** As begin(), of a reduction, if it is one of those that there are. */
+static int begin_reduction(struct coll *coll, int dtype_, int op_, enum wring_dtype *dtype,
+                           enum wring_op *op, struct coll_request **out)
+{
+    *out = NULL;
+    if (!takes(dtype_, op_))
+        return refuse(dtype_, op_);
+    *dtype = (enum wring_dtype)dtype_of(dtype_);
+    *op = (enum wring_op)op_of(op_);
+    return begin(coll, out);
+}
+
 int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dtype_, int op_,
                           void **out_request)
 {
     struct coll *coll = comm;
     struct coll_request *request;
     struct wring_call how = WRING_CALL_INIT;
+    enum wring_dtype dtype;
+    enum wring_op op;
 
     *out_request = NULL;
-    if (!takes(dtype_, op_))
-        return refuse(dtype_, op_);
-    int code = begin(coll, &request);
+    int code = begin_reduction(coll, dtype_, op_, &dtype, &op, &request);
     if (request == NULL)
         return code;
-    enum wring_dtype dtype = (enum wring_dtype)dtype_of(dtype_);
-    enum wring_op op = (enum wring_op)op_of(op_);
     request->bytes = elems * wring_dtype_bytes(dtype);
     how.codec = codec_for(dtype, op, request->bytes);
     return begun(
@@ -396,15 +406,13 @@ int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_
     struct coll *coll = comm;
     struct coll_request *request;
     struct wring_call how = WRING_CALL_INIT;
+    enum wring_dtype dtype;
+    enum wring_op op;
 
     *out_request = NULL;
-    if (!takes(dtype_, op_))
-        return refuse(dtype_, op_);
-    int code = begin(coll, &request);
+    int code = begin_reduction(coll, dtype_, op_, &dtype, &op, &request);
     if (request == NULL)
         return code;
-    enum wring_dtype dtype = (enum wring_dtype)dtype_of(dtype_);
-    enum wring_op op = (enum wring_op)op_of(op_);
     if (!cut(request, bytes_per_rank, window, window_bytes, wring_dtype_bytes(dtype))) {
         give_back(request);
         return WRING_NCCL_INVALID_ARGUMENT;
