@@ -90,9 +90,10 @@ static struct wring_lane *lane_of(struct wring_engine *engine,
 
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
 {
-    const struct wring_task *task = job->cookie;
+    struct wring_task *task = job->cookie;
     struct wring_lane *lane = lane_of(engine, task->collective);
 
+    task->has_job = true;
     lane->jobs_under_way++;
     engine->jobs_under_way++;
     if (lane->executor->ops->at_once)
@@ -256,7 +257,7 @@ static bool has_jobs(const struct wring_collective *collective)
 {
     uint32_t n = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
     for (uint32_t i = 0; i < n; i++)
-        if (collective->tasks[i].state == WRING_TASK_WORKING)
+        if (collective->tasks[i].has_job)
             return true;
     return false;
 }
@@ -274,7 +275,10 @@ static bool end_ceased(struct wring_engine *engine, struct wring_collective *col
 /** Nothing follows from a job of what was to end. */
 static void cease_task(struct wring_engine *engine, struct wring_task *task)
 {
-    wring_collective_free_task(task);
+    if (task->state == WRING_TASK_SENDING) /* its piece, which the job read, may be on the way */
+        wring_collective_let_go(task);
+    else
+        wring_collective_free_task(task);
     end_ceased(engine, task->collective);
 }
 
@@ -315,6 +319,7 @@ static void take_jobs(struct wring_engine *engine, struct wring_job *const *done
 {
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
+        task->has_job = false;
         if (!take_done(engine, done[i]))
             continue;
         if (wring_collective_ceased(task->collective) != WRING_OK)

@@ -283,9 +283,8 @@ bool wring_collective_is_quiet(const struct wring_collective *collective)
 {
     uint32_t n = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
     for (uint32_t i = 0; i < n; i++)
-        if (collective->tasks[i].state == WRING_TASK_WORKING ||
-            (collective->tasks[i].state == WRING_TASK_SENDING &&
-             collective->tasks[i].puts_under_way > 0))
+        if (collective->tasks[i].has_job || (collective->tasks[i].state == WRING_TASK_SENDING &&
+                                             collective->tasks[i].puts_under_way > 0))
             return false;
     return true;
 }

@@ -39,7 +39,7 @@
 
 enum wring_task_state {
     WRING_TASK_FREE,
-    WRING_TASK_WORKING, /* its job is with the executor */
+    WRING_TASK_WORKING, /* a job of its own is to come, or with the executor */
     WRING_TASK_SENDING, /* its piece is on the way to one member or to all */
 };
 
@@ -55,6 +55,7 @@ struct wring_task {
     struct wring_collective *collective;
     enum wring_task_kind kind;
     enum wring_task_state state;
+    bool has_job;                 /* it is with the executor, in whatever state the task is */
     struct wring_source *sources; /* [members] */
     void **copies;                /* [members] direct: where the sum lies at the others */
     struct wring_span span;

@@ -78,9 +78,8 @@ static bool is_at_work(const struct wring_collective *collective)
             return true;
     for (uint32_t i = 0; i < tasks; i++) {
         const struct wring_task *task = &collective->tasks[i];
-        if (task->state == WRING_TASK_WORKING ||
-            (task->state == WRING_TASK_SENDING &&
-             (task->puts_left > 0 || task->puts_under_way > 0)))
+        if (task->has_job || (task->state == WRING_TASK_SENDING &&
+                              (task->puts_left > 0 || task->puts_under_way > 0)))
             return true;
     }
     return collective->runnable;
