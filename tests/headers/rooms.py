@@ -6,13 +6,11 @@
 
 - includes of our own follow the arrows: a room uses only itself and what stands to its left;
 - the planner sees codecs by <wring/codec.h> only; transport never includes offload;
-- files have unique names, so that a name in a message says where to look;
 - getenv stands in base/config.c only, and in the tests' own library and what they put in the place
   of another one;
 - descriptors of the library are made inside WRING_DESCRIPTOR(), and threads in base/thread.c;
 - every C file says its licence.
 """
-import collections
 import pathlib
 import re
 import sys
@@ -41,7 +39,6 @@ MAKES_THREADS = {"base/thread.c"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 MAY_GETENV = {"base/config.c", "tests/lib/test.c", "tests/provider/mock/mock_process.c",
               "tests/nccl/reference_tables.c", "tests/unit/pmix/pmix_double.c"}
-REPEATED = {"meson.build", "README.md"}
 
 
 def list_sources(root):
@@ -115,24 +112,13 @@ def check_file(root, path, public):
         yield "does not begin with its SPDX line"
 
 
-def check_names(root, paths):
-    places = collections.defaultdict(list)
-    for path in paths:
-        # a public header may bear the name of the private one that completes it
-        public = "include" in path.relative_to(root).parts
-        places[(path.name, public)].append(str(path.relative_to(root)))
-    for (name, _), found in sorted(places.items()):
-        if len(found) > 1 and name not in REPEATED:
-            yield f"{name} names several files: {', '.join(found)}"
-
-
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     paths = list(list_sources(root))
     public = find_public(root)
     if len(paths) < 10 or len(public) < 5:
         sys.exit(f"only {len(paths)} sources and {len(public)} public headers below {root}")
-    faults = list(check_names(root, paths))
+    faults = []
     for path in paths:
         faults += [f"{path.relative_to(root)}: {fault}" for fault in check_file(root, path, public)]
     for fault in faults:
