@@ -11,7 +11,7 @@
 #include "runtime/residual.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
-#include "transport/providers/fault/fault_private.h"
+#include "transport/providers/fault/inside.h"
 
 #define WAIT_NS (60ull * 1000000000)
 #define TENSORS STORY_TENSORS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The provider itself: wrapping, connections, poll and arm, and the table of it all. */
-#include "transport/providers/fault/fault_private.h"
+#include "transport/providers/fault/fault.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +10,125 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/refusal.h"
+#include "transport/providers/fault/inside.h"
+
+/* Regions are the inner provider's own: nothing is to be delayed there. */
+
+static enum wring_status fault_region_create(struct wring_provider *base,
+                                             const struct wring_memory *memory,
+                                             struct wring_region **out)
+{
+    return fault_of(base)->inner->ops->region_create(fault_of(base)->inner, memory, out);
+}
+
+static void fault_region_destroy(struct wring_region *region)
+{
+    if (region != NULL)
+        region->provider->ops->region_destroy(region);
+}
+
+static enum wring_status fault_region_revoke(struct wring_region *region)
+{
+    return region->provider->ops->region_revoke(region);
+}
+
+static size_t fault_region_export(struct wring_region *region, void *key)
+{
+    return region->provider->ops->region_export(region, key);
+}
+
+static enum wring_status fault_remote_import(struct wring_conn *base, const void *key,
+                                             size_t key_bytes, struct wring_remote **out)
+{
+    struct wring_provider *inner = fault_of(base->provider)->inner;
+    if (fault_conn_of(base)->inner == NULL)
+        return WRING_ERR_CLOSED;
+    struct fault_remote *remote = calloc(1, sizeof(*remote));
+    if (remote == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status =
+        inner->ops->remote_import(fault_conn_of(base)->inner, key, key_bytes, &remote->inner);
+    if (status != WRING_OK) {
+        free(remote);
+        return status;
+    }
+    remote->base = (struct wring_remote){base, remote->inner->bytes};
+    remote->provider = inner;
+    *out = &remote->base;
+    return WRING_OK;
+}
+
+static void free_if_unused(struct fault_remote *remote)
+{
+    if (!remote->released || remote->waiting > 0)
+        return;
+    remote->provider->ops->remote_release(remote->inner);
+    free(remote);
+}
+
+void wring_fault_remote_drop(struct fault_remote *remote)
+{
+    remote->waiting--;
+    free_if_unused(remote);
+}
+
+/** The layer above forgets it; puts that were accepted before go there still. */
+static void fault_remote_release(struct wring_remote *base)
+{
+    struct fault_remote *remote = (struct fault_remote *)base;
+    if (remote == NULL)
+        return;
+    remote->released = true;
+    free_if_unused(remote);
+}
+
+static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)local, base = (uintptr_t)region->base;
+    return begin >= base && begin - base <= region->bytes &&
+           bytes <= region->bytes - (begin - base);
+}
+
+/** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
+static bool put_is_sound(const struct wring_provider_caps *caps, const struct wring_region *region,
+                         const void *local, const struct wring_remote *remote, uint64_t offset,
+                         size_t bytes)
+{
+    if (bytes > caps->put_max_bytes || (bytes > 0 && local == NULL))
+        return false;
+    if (offset > remote->bytes || bytes > remote->bytes - offset)
+        return false;
+    if (bytes == 0)
+        return true;
+    return region != NULL ? lies_in(region, local, bytes) : caps->local_any;
+}
+
+/* fault/fault.c */
+static enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
+                                         const void *local, struct wring_remote *remote,
+                                         uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                         uint64_t cookie)
+{
+    struct fault_provider *provider = fault_of(base->provider);
+    struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
+    if (remote->conn != base ||
+        !put_is_sound(&provider->caps, region, local, inner_remote, remote_offset, bytes))
+        return WRING_ERR_INVALID;
+    if (fault_conn_of(base)->closed)
+        return WRING_ERR_CLOSED;
+    const struct fault_put put = {
+        .region = region,
+        .local = local,
+        .remote = (struct fault_remote *)remote,
+        .remote_offset = remote_offset,
+        .cookie = cookie,
+        .bytes = bytes,
+        .imm = imm,
+    };
+    return wring_fault_queue_put(provider, fault_conn_of(base), &put);
+}
+
+/* ---- fault ---- */
 
 #define BATCH 32
 #define SOON_NS 2000 /* not worth going to sleep for */
@@ -189,13 +308,13 @@ static const struct wring_provider_ops fault_ops = {
     .reaches = fault_reaches,
     .connect = fault_connect,
     .disconnect = fault_disconnect,
-    .region_create = wring_fault_region_create,
-    .region_destroy = wring_fault_region_destroy,
-    .region_revoke = wring_fault_region_revoke,
+    .region_create = fault_region_create,
+    .region_destroy = fault_region_destroy,
+    .region_revoke = fault_region_revoke,
     .memory_gone = fault_memory_gone,
-    .region_export = wring_fault_region_export,
-    .remote_import = wring_fault_remote_import,
-    .remote_release = wring_fault_remote_release,
+    .region_export = fault_region_export,
+    .remote_import = fault_remote_import,
+    .remote_release = fault_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_fault_put,
     .copy_sources = wring_fault_copy_sources,

@@ -24,8 +24,8 @@
  * A byte is changed below what protects the wire where the provider can do that (tcp), else in a
  * copy of the payload before the provider gets it (shm).
  */
-#ifndef WRING_PROVIDERS_FAULT_H
-#define WRING_PROVIDERS_FAULT_H
+#ifndef WRING_FAULT_H
+#define WRING_FAULT_H
 
 #include <wring/provider.h>
 

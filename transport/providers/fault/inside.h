@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The fault provider's objects, private to this folder. */
-#ifndef WRING_PROVIDERS_FAULT_PRIVATE_H
-#define WRING_PROVIDERS_FAULT_PRIVATE_H
+#ifndef WRING_FAULT_INSIDE_H
+#define WRING_FAULT_INSIDE_H
 
 #include "base/log.h"
 #include "transport/providers/fault/fault.h"
@@ -104,25 +104,10 @@ static inline struct fault_conn *fault_conn_of(struct wring_conn *base)
 struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
                                            struct wring_conn *inner);
 
-/* fault_region.c */
-enum wring_status wring_fault_region_create(struct wring_provider *base,
-                                            const struct wring_memory *memory,
-                                            struct wring_region **out);
-void wring_fault_region_destroy(struct wring_region *region);
-enum wring_status wring_fault_region_revoke(struct wring_region *region);
-size_t wring_fault_region_export(struct wring_region *region, void *key);
-enum wring_status wring_fault_remote_import(struct wring_conn *base, const void *key,
-                                            size_t key_bytes, struct wring_remote **out);
-void wring_fault_remote_release(struct wring_remote *base);
-enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
-                                  const void *local, struct wring_remote *remote,
-                                  uint64_t remote_offset, size_t bytes, uint32_t imm,
-                                  uint64_t cookie);
-
 /** A put that waited for it has left, or never will. */
 void wring_fault_remote_drop(struct fault_remote *remote);
 
-/* fault_link.c: puts that wait */
+/* fault/events.c: puts that wait */
 enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct fault_conn *conn,
                                         const struct fault_put *put);
 
@@ -131,12 +116,7 @@ void wring_fault_release_puts(struct fault_provider *provider, uint64_t now);
 
 enum wring_status wring_fault_copy_sources(struct wring_conn *conn);
 
-/** When the next of them leaves. */
-uint64_t wring_fault_puts_due(const struct fault_provider *provider);
-
-void wring_fault_forget_puts(const struct fault_provider *provider, struct fault_conn *conn);
-
-/* fault_events.c: what was seen and is not due */
+/* fault/events.c: what was seen and is not due */
 
 /**
  * Translate the first of n inner events, which may be held. Those behind it that it takes along,
@@ -158,7 +138,7 @@ uint64_t wring_fault_next_due(const struct fault_provider *provider);
 /** Forget what waits for a connection. */
 void wring_fault_forget(struct fault_provider *provider, struct fault_conn *conn);
 
-/* fault_harm.c: what the schedule does to puts and messages as they leave */
+/* fault/harm.c: what the schedule does to puts and messages as they leave */
 
 /** Cut the connection if the schedule says so for its next put. @return true if it is cut now */
 bool wring_fault_cut(struct fault_provider *provider, struct fault_conn *conn, size_t bytes);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/providers/fault/fault_private.h"
+#include "transport/providers/fault/inside.h"
 
 static bool draw(const struct fault_provider *provider, double chance, enum wring_fault_draw kind,
                  uint64_t n)
