@@ -17,14 +17,13 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include <wring/provider.h>
-
 #include "base/config.h"
 #include "base/log.h"
 #include "transport/auth.h"
 #include "transport/door.h"
-#include "transport/providers/shm/shm_ring.h"
-#include "transport/providers/shm/shm_socket.h"
+#include "transport/providers/shm/listen.h"
+#include "transport/providers/shm/ring.h"
+#include <wring/provider.h>
 
 #define SHM_TEXT 160
 #define SHM_MESSAGES 32 /* control messages that one poll hands out at most */
@@ -122,7 +121,7 @@ static inline struct shm_provider *shm_of(const struct shm_conn *conn)
     return (struct shm_provider *)conn->base.provider;
 }
 
-/* shm_region.c */
+/* shm/region.c */
 enum wring_status wring_shm_region_create(struct wring_provider *base,
                                           const struct wring_memory *memory,
                                           struct wring_region **out);
@@ -154,7 +153,7 @@ void wring_shm_mappings_refresh(struct shm_conn *conn);
 /** Forget all regions of a peer; remotes keep theirs until they are released. */
 void wring_shm_mappings_finish(struct shm_conn *conn);
 
-/* shm_listen.c */
+/* shm/listen.c */
 enum wring_status wring_shm_listen(struct wring_provider *base, void *address, size_t *bytes);
 enum wring_status wring_shm_connect(struct wring_provider *base, const void *address,
                                     size_t address_bytes, const void *hello, size_t hello_bytes,
@@ -164,7 +163,7 @@ void wring_shm_accept_peers(struct shm_provider *shm);
 /** After a while without: look again whether there are descriptors for those who come. */
 void wring_shm_listen_again(struct shm_provider *shm, uint64_t now);
 
-/* shm_conn.c */
+/* shm/conn.c */
 struct shm_conn *wring_shm_conn_create(struct shm_provider *shm, bool accepted, int fd,
                                        const void *hello, size_t hello_bytes);
 void wring_shm_conn_destroy(struct shm_conn *conn);
@@ -189,7 +188,7 @@ void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, in
 /** Lower *deadline_ns; @return true if there is something to poll already. */
 bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns);
 
-/* shm_traffic.c */
+/* shm/conn.c */
 enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,

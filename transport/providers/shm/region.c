@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/shm/shm.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,6 +9,7 @@
 
 #include "base/descriptor.h"
 #include "base/refusal.h"
+#include "transport/providers/shm/shm.h"
 
 #define WRING_MODULE "shm"
 #define KEY_BYTES 16 /* id, bytes: little endian, as all of this host is */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/shm/shm_ring.h"
+#include "transport/providers/shm/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  *
  * Objects are used by one thread at a time.
  */
-#ifndef WRING_SHM_SOCKET_H
-#define WRING_SHM_SOCKET_H
+#ifndef WRING_SHM_LISTEN_H
+#define WRING_SHM_LISTEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
