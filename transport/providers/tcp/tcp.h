@@ -9,8 +9,8 @@
  *
  * transport/WIRE.md, "TCP frames", has the bytes.
  */
-#ifndef WRING_PROVIDERS_TCP_H
-#define WRING_PROVIDERS_TCP_H
+#ifndef WRING_TCP_H
+#define WRING_TCP_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -221,7 +221,7 @@ static inline bool tcp_in_handshake(const struct tcp_conn *conn)
 /** Put into the ready list, where it is not there yet. */
 void wring_tcp_make_ready(struct tcp_conn *conn);
 
-/* tcp_address.c: sockets' addresses as text and as blobs */
+/* tcp/address.c: sockets' addresses as text and as blobs */
 enum wring_status wring_tcp_address_parse(const struct wring_log *log, const char *text,
                                           struct sockaddr_storage *out, socklen_t *bytes);
 size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob);
@@ -232,7 +232,7 @@ void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, 
 /** Have both ends of a connection one address? */
 bool wring_tcp_stays_on_host(int fd);
 
-/* tcp_frame.c */
+/* tcp/frame.c */
 
 /** @param out the header, up to TCP_HEADER_MAX @return its bytes */
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
@@ -248,7 +248,7 @@ size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have);
 const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c *crc,
                                    bool must_check, struct tcp_frame *out);
 
-/* tcp_region.c */
+/* tcp/region.c */
 enum wring_status wring_tcp_region_create(struct wring_provider *provider,
                                           const struct wring_memory *memory,
                                           struct wring_region **out);
@@ -268,15 +268,12 @@ bool wring_tcp_region_is_revoked(const struct tcp_provider *provider,
 struct tcp_region *wring_tcp_region_find(const struct tcp_provider *provider,
                                          const struct tcp_frame *frame);
 
-/* tcp_listen.c */
+/* tcp/conn.c */
 enum wring_status wring_tcp_listen(struct wring_provider *provider, void *address, size_t *bytes);
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
 
-/** Have the epoll set tell of peers that come. @param op EPOLL_CTL_ADD, or _MOD to repeat */
-int wring_tcp_watch_listener(const struct tcp_provider *provider, int op, int listener);
-
-/* tcp_congestion.c */
+/* tcp/congestion.c */
 
 /** Is Reno better than this one? @param rtt_us there and back @param same_host both ends are on one
  */
@@ -295,13 +292,10 @@ void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES]);
  */
 bool wring_tcp_choose_congestion(int fd, const char *system);
 
-/* tcp_handshake.c */
+/* tcp/conn.c */
 
 /** Go on with a connection that is not open yet. */
 void wring_tcp_handshake(struct tcp_conn *conn);
-
-/** Leave the handshake, for better or worse. */
-void wring_tcp_end_handshake(struct tcp_conn *conn, enum tcp_state state);
 
 /** Fail handshakes whose deadline has passed. */
 void wring_tcp_expire(struct tcp_provider *provider, uint64_t now);
@@ -309,15 +303,9 @@ void wring_tcp_expire(struct tcp_provider *provider, uint64_t now);
 /** Of the handshakes under way, or WRING_NEVER. */
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider);
 
-/* tcp_conn.c */
-
-/** One that connects or was accepted, and owns the socket. @return NULL: no memory, fd is untouched
- */
-struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider, int fd, bool accepted,
-                                       const struct sockaddr_storage *peer);
+/* tcp/conn.c */
 
 /** Options of every data socket, then into the epoll set. */
-enum wring_status wring_tcp_watch(struct tcp_conn *conn);
 enum wring_status wring_tcp_connect(struct wring_provider *provider, const void *address,
                                     size_t address_bytes, const void *hello, size_t hello_bytes,
                                     struct wring_conn **out);
@@ -331,7 +319,7 @@ __attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,
                                                           enum wring_status status,
                                                           const char *format, ...);
 
-/* tcp_send.c */
+/* tcp/send.c */
 enum wring_status wring_tcp_put(struct wring_conn *conn, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
@@ -346,7 +334,7 @@ void wring_tcp_flush(struct tcp_conn *conn);
 /** Report puts whose bytes the kernel has. @return false where events did not suffice */
 bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events);
 
-/* tcp_receive.c */
+/* tcp/receive.c */
 void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp/tcp.h"
-
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "transport/providers/tcp/tcp.h"
 
 /* The blob: family (4 or 6), 0, port little-endian, then the address in network order. */
 #define BLOB_ADDRESS_AT 4

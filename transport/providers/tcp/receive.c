@@ -4,11 +4,11 @@
  * ahead into a buffer by one call, and while they are large no more than what may be small: the
  * next header and a message.
  */
-#include "transport/providers/tcp/tcp.h"
-
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
+
+#include "transport/providers/tcp/tcp.h"
 
 /** n bytes of the payload have come, and lie at `from`. */
 static void advance(struct tcp_conn *conn, const uint8_t *from, size_t n)

@@ -5,14 +5,13 @@
  * Frames leave in this order: the put that is half sent, control messages, the other puts. As a
  * control message can only be half sent while no put is, the order needs no further notes.
  */
-#include "transport/providers/tcp/tcp.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "transport/providers/tcp/tcp.h"
 
 #define PIECES 64 /* of one sendmsg */
 

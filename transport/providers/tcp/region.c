@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp/tcp.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/refusal.h"
+#include "transport/providers/tcp/tcp.h"
 
 /** A free slot; the table grows where there is none. */
 static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/providers/tcp/tcp.h"
-
 #include <string.h>
+
+#include "transport/providers/tcp/tcp.h"
 
 /* where the fields lie; all little-endian */
 #define MAGIC_AT 0

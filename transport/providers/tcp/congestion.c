@@ -22,10 +22,10 @@
  * peer is shows only once it is connected; so sockets begin with Reno, and get BBR back where it is
  * due.
  */
-#include "transport/providers/tcp/tcp.h"
-
 #include <linux/tcp.h>
 #include <string.h>
+
+#include "transport/providers/tcp/tcp.h"
 
 #define NEAR_US 1000
 
