@@ -15,7 +15,7 @@
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "tests/provider/mock/mock.h"
-#include "transport/providers/verbs/verbs_counters.h"
+#include "transport/providers/verbs/devices.h"
 
 #define RANKS_MAX 3
 #define ELEMS 300007

@@ -7,8 +7,7 @@
  * the bytes.
  */
 #include "tests/fuzz/fuzz.h"
-#include "transport/providers/verbs/verbs_address.h"
-#include "transport/providers/verbs/verbs_card.h"
+#include "transport/providers/verbs/handshake.h"
 
 static void check_card(const uint8_t *data, size_t size)
 {

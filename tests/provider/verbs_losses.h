@@ -5,7 +5,7 @@
 #define WRING_TESTS_PROVIDER_VERBS_LOSSES_H
 
 #include "tests/provider/ends.h"
-#include "transport/providers/verbs/verbs_counters.h"
+#include "transport/providers/verbs/devices.h"
 
 struct losses {
     const char *devices[2]; /* WRING_VERBS_DEVICES of each end */

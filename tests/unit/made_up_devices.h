@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "transport/providers/verbs/verbs_memory.h"
+#include "transport/providers/verbs/memory.h"
 
 #define RAILS 2
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)

@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_UNIT_PORT_TABLE_H
 #define WRING_TESTS_UNIT_PORT_TABLE_H
 
-#include "transport/providers/verbs/verbs_port.h"
+#include "transport/providers/verbs/devices.h"
 
 #define PORTS_MAX 8
 #define ACTIVE 4

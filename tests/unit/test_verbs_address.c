@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "transport/providers/verbs/verbs_address.h"
+#include "transport/providers/verbs/handshake.h"
 
 #define V4_BYTES 8
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "transport/providers/verbs/verbs_card.h"
+#include "transport/providers/verbs/handshake.h"
 
 static const struct verbs_card sample = {
     .qpn = 0x010203,

@@ -4,7 +4,7 @@
 
 #include "tests/lib/test.h"
 #include "tests/unit/port_table.h"
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/select.h"
 
 static void lists_match(void)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "transport/providers/verbs/verbs_pair.h"
+#include "transport/providers/verbs/select.h"
 
 static struct verbs_end roce(const char *address)
 {

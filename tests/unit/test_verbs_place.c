@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where RDMA devices hang: a machine of two sockets with a card on each, and one on neither. */
-#include "transport/providers/verbs/verbs_place.h"
+#include "transport/providers/verbs/library.h"
 
 #include <string.h>
 

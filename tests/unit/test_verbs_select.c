@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which RDMA ports are chosen, out of tables that no machine has to have. */
-#include "transport/providers/verbs/verbs_select.h"
+#include "transport/providers/verbs/select.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

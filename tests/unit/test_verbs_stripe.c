@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "transport/providers/verbs/verbs_stripe.h"
+#include "transport/providers/verbs/stripe.h"
 
 #define MESSAGES 400
 

@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "tests/lib/test.h"
 #include "transport/memory.h"
-#include "transport/providers/verbs/verbs_memory.h"
-#include "transport/providers/verbs/verbs_pick.h"
-#include "transport/providers/verbs/verbs_query.h"
+#include "transport/providers/verbs/library.h"
+#include "transport/providers/verbs/memory.h"
+#include "transport/providers/verbs/verbs.h"
 
 static struct verbs_library library;
 static struct wring_config config;

@@ -11,7 +11,7 @@
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "transport/providers/providers.h"
-#include "transport/providers/verbs/verbs_counters.h"
+#include "transport/providers/verbs/devices.h"
 
 #define RANKS 2
 #define STEPS 60

@@ -7,7 +7,7 @@
 
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_options.h"
-#include "transport/providers/verbs/verbs_counters.h"
+#include "transport/providers/verbs/devices.h"
 
 struct wring_p2p_params {
     const char *name; /* of the command, before messages */

@@ -2,18 +2,18 @@
 /**
  * The inside of the verbs provider: RDMA through libibverbs, InfiniBand or RoCE.
  *
- *   - verbs_rail.h: a device's port that this process uses, with one completion queue for all of it
- *   - verbs_path.h: one reliable queue pair of a connection, on one rail
- *   - verbs_conn.h: all paths to one peer, and what travels over them
- *   - verbs_stream.h: the TCP connection beside them, which carries no data: it proves the key,
+ *   - verbs/conn.h: a device's port that this process uses, with one completion queue for all of it
+ *   - verbs/conn.h: one reliable queue pair of a connection, on one rail
+ *   - verbs/conn.h: all paths to one peer, and what travels over them
+ *   - verbs/conn.h: the TCP connection beside them, which carries no data: it proves the key,
  *     carries what two sides have to agree on, and tells of the peer's end
  *
- * verbs_select.h chooses rails, verbs_setup.h makes paths, verbs_post.h and verbs_complete.h use
- * them, verbs_resync.h goes on without those that fail. verbs_listen.h has how connections come and
- * go, verbs_progress.h what is done when, verbs_memory.h what devices may read and write.
+ * verbs/select.h chooses rails, verbs/conn.h makes paths, verbs/conn.h and verbs/conn.h use
+ * them, verbs/conn.h goes on without those that fail. verbs/conn.h has how connections come and
+ * go, verbs/verbs.h what is done when, verbs/memory.h what devices may read and write.
  *
  * A put is an RDMA write with immediate, a control message a send. Messages (puts and sends) are
- * numbered per direction, take the paths that verbs_stripe.h says, and are given to the layer above
+ * numbered per direction, take the paths that verbs/stripe.h says, and are given to the layer above
  * in their order. Each request that ends in an immediate or a send uses up a receive request of the
  * peer; the peer writes into our memory how many it has posted in all, which are our credits.
  *
@@ -23,17 +23,58 @@
 #define WRING_VERBS_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
-
-#include <wring/provider.h>
 
 #include "base/log.h"
 #include "transport/door.h"
 #include "transport/ports.h"
-#include "transport/providers/verbs/verbs_conn.h"
-#include "transport/providers/verbs/verbs_counters.h"
-#include "transport/providers/verbs/verbs_library.h"
-#include "transport/providers/verbs/verbs_settings.h"
+#include "transport/providers/verbs/conn.h"
+#include "transport/providers/verbs/devices.h"
+#include "transport/providers/verbs/library.h"
+#include "transport/providers/verbs/select.h"
+#include <wring/provider.h>
+#include <wring/status.h>
+
+/* What the config says of the verbs provider. */
+
+struct wring_config;
+
+struct verbs_settings {
+    bool new_calls, classic_calls; /* may be used */
+    unsigned qps;
+    uint64_t stripe_bytes, recover_ns, revive_ns, handshake_ns;
+    uint32_t inline_bytes;
+    uint8_t timeout, retries, rnr_retries, sl, tc;
+};
+
+/* From the settings and what there is to the rails to open. */
+
+struct wring_config;
+struct wring_log;
+
+/**
+ * Read, choose, and log each choice with its reason.
+ *
+ * @param bound  what this process listens on; may be NULL
+ * @param out    [VERBS_RAILS_MAX]
+ * Errors, logged: WRING_ERR_DEVICE with every port and why it was refused; WRING_ERR_INVALID for a
+ * malformed list; WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_verbs_select(const struct verbs_library *library,
+                                     const struct wring_config *config,
+                                     const struct sockaddr *bound, const struct wring_log *log,
+                                     struct verbs_choice *out, size_t *n);
+
+/**
+ * As wring_provider_ops.suits: is there a port that would be a rail, a device that outdoes tcp, and
+ * memory that may be registered? Soft-RoCE does not outdo tcp: it has to be named.
+ */
+enum wring_status wring_verbs_suits(const struct wring_config *config, char *reason, size_t bytes);
+
+/** As wring_provider_ops.probe: is there a port that could be a rail? */
+enum wring_status wring_verbs_probe(char *reason, size_t bytes);
 
 #define VERBS_TO_SLEEP 2 /* provider->sleep: polls that look at everything, around a sleep */
 
@@ -71,5 +112,10 @@ static inline struct verbs_provider *wring_verbs_of(const struct verbs_conn *con
 {
     return (struct verbs_provider *)conn->base.provider;
 }
+
+/*
+ * Progress: rails are polled with every call, which takes no system call; sockets and what devices
+ * tell besides are looked at now and then, and around a sleep.
+ */
 
 #endif

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/providers/verbs/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/refusal.h"
+#include "transport/providers/tcp/tcp.h"
+#include "transport/providers/verbs/handshake.h"
+#include "transport/providers/verbs/verbs.h"
+
+#undef WRING_MODULE /* of the tcp provider, whose notation of addresses is used */
+#define WRING_MODULE "verbs"
+#define CREDIT_LOOK_NS WRING_NS_PER_MS /* nothing wakes who sleeps until credits come */
+
+static struct verbs_conn *conn_create(struct verbs_provider *verbs, bool accepted, int fd,
+                                      const void *hello, size_t hello_bytes)
+{
+    struct verbs_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+    conn->base.provider = &verbs->base;
+    conn->state = accepted ? VERBS_AUTH : VERBS_CONNECTING;
+    conn->accepted = accepted;
+    conn->surfaced = !accepted;
+    conn->stream.fd = fd;
+    conn->stream.watch = (struct verbs_watch){VERBS_WATCH_STREAM, conn};
+    conn->since_ns = wring_now_ns();
+    conn->deadline_ns = wring_deadline_in(verbs->settings.handshake_ns);
+    wring_auth_init(&conn->stream.auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello,
+                    hello_bytes);
+    return conn;
+}
+
+static void conn_destroy(struct verbs_conn *conn)
+{
+    struct verbs_provider *verbs = wring_verbs_of(conn);
+    bool had_paths = conn->n_paths > 0;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        wring_verbs_path_destroy(conn->paths[i]);
+    for (unsigned i = 0; i < verbs->n_rails && had_paths; i++)
+        wring_verbs_rail_empty(&verbs->rails[i]);
+    wring_verbs_stream_close(conn);
+    wring_verbs_unpin(verbs->memory, conn->pin);
+    free(conn->buffers);
+    free(conn);
+}
+
+void wring_verbs_conn_stop(struct verbs_conn *conn)
+{
+    conn->state = VERBS_DEAD;
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        conn->paths[i]->dead = true;
+        wring_verbs_path_stop(conn->paths[i]);
+    }
+    wring_verbs_stream_close(conn);
+}
+
+void wring_verbs_conn_fail(struct verbs_conn *conn, enum wring_status status, const char *format,
+                           ...)
+{
+    if (conn->state == VERBS_DEAD)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(conn->text, sizeof(conn->text), format, args);
+    va_end(args);
+    conn->status = status;
+    wring_verbs_conn_stop(conn);
+}
+
+void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why)
+{
+    char text[VERBS_TEXT / 2];
+    if (path->conn->state == VERBS_DRAINING)
+        return; /* the peer has left: what it said before is what counts */
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
+}
+
+void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
+{
+    struct verbs_conn *conn = path->conn;
+    char text[VERBS_TEXT / 2];
+    if (path->dead)
+        return;
+    path->dead = true;
+    conn->dead |= 1u << path->index;
+    conn->revived &= ~(1u << path->index);
+    wring_verbs_revive_plan(path);
+    wring_verbs_of(conn)->counters.paths_lost++;
+    bool none_left = conn->dead == wring_verbs_all_paths(conn);
+    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) &&
+        wring_verbs_stream_ended(conn))
+        return; /* no wonder */
+    if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
+        (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
+        wring_verbs_path_fatal(path, status, why);
+        return;
+    }
+    wring_verbs_path_stop(path);
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; %s", why, conn->peer_name, text,
+               none_left ? "tries to connect anew" : "other queue pairs are left");
+    if (conn->first_text[0] == '\0') {
+        snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
+                 conn->peer_name, text);
+        conn->status = status;
+    }
+    wring_verbs_resync_begin(conn);
+}
+
+void wring_verbs_set_paths(const struct verbs_conn *conn, uint32_t without, struct verbs_set *set)
+{
+    set->stripes.paths = 0;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (!wring_verbs_is_in(without, i))
+            set->paths[set->stripes.paths++] = conn->paths[i];
+}
+
+bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
+{
+    if ((conn->state < VERBS_OPEN || conn->state == VERBS_RESYNC) &&
+        conn->deadline_ns < *deadline_ns)
+        *deadline_ns = conn->deadline_ns;
+    uint64_t revive = wring_verbs_revive_deadline(conn);
+    *deadline_ns = revive < *deadline_ns ? revive : *deadline_ns;
+    if (conn->state == VERBS_OPEN && conn->starved) {
+        uint64_t look = wring_deadline_in(CREDIT_LOOK_NS);
+        if (wring_verbs_has_credits(conn))
+            return true;
+        *deadline_ns = look < *deadline_ns ? look : *deadline_ns;
+    }
+    return conn->news || conn->state == VERBS_DRAINING ||
+           (conn->state == VERBS_DEAD && !conn->told_closed);
+}
+
+/* ---- setup ---- */
+
+#define PAGE 4096
+
+void wring_verbs_say_offer(struct verbs_conn *conn)
+{
+    const struct verbs_provider *verbs = wring_verbs_of(conn);
+    uint8_t packed[VERBS_OFFER_MAX];
+    struct verbs_offer offer = {.qps = verbs->settings.qps,
+                                .stripe_bytes = verbs->settings.stripe_bytes,
+                                .n_rails = verbs->n_rails};
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        offer.rails[i] = wring_verbs_end_of(&verbs->rails[i].choice);
+    size_t bytes = wring_verbs_offer_pack(&offer, packed);
+    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_OFFER, bytes);
+    if (to != NULL)
+        memcpy(to, packed, bytes);
+}
+
+static void say_cards(struct verbs_conn *conn)
+{
+    uint8_t *to =
+        wring_verbs_stream_add(conn, VERBS_WORD_CARDS, conn->n_paths * (size_t)VERBS_CARD_BYTES);
+    for (unsigned i = 0; to != NULL && i < conn->n_paths; i++)
+        wring_verbs_card_pack(&conn->paths[i]->card, to + i * (size_t)VERBS_CARD_BYTES);
+}
+
+static enum wring_status make_buffers(struct verbs_conn *conn, unsigned n_paths)
+{
+    size_t bytes = sizeof(*conn->buffers) + n_paths * sizeof(conn->buffers->receives[0]);
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    conn->buffers = aligned_alloc(PAGE, bytes);
+    if (conn->buffers == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memset(conn->buffers, 0, bytes);
+    const struct wring_memory memory = {
+        .base = conn->buffers, .bytes = bytes, .kind = WRING_MEMORY_HOST, .fd = -1};
+    return wring_verbs_pin(wring_verbs_of(conn)->memory, &memory, VERBS_PIN_WORDS, &conn->pin);
+}
+
+/** Paths go round the pairs of rails. */
+static enum wring_status make_paths(struct verbs_conn *conn, const struct verbs_pair *pairs,
+                                    unsigned n_pairs, unsigned n_paths)
+{
+    struct verbs_provider *verbs = wring_verbs_of(conn);
+    enum wring_status status = make_buffers(conn, n_paths);
+    for (unsigned i = 0; status == WRING_OK && i < n_paths; i++) {
+        const struct verbs_pair *pair = &pairs[i % n_pairs];
+        unsigned mine = conn->accepted ? pair->accepting : pair->dialing;
+        unsigned its = conn->accepted ? pair->dialing : pair->accepting;
+        status = wring_verbs_path_create(conn, i, &verbs->rails[mine], its, pair->mtu);
+        conn->n_paths += status == WRING_OK;
+    }
+    return status;
+}
+
+static unsigned pair_rails(struct verbs_conn *conn, const struct verbs_offer *offer,
+                           struct verbs_pair *pairs, char *why, size_t bytes)
+{
+    const struct verbs_provider *verbs = wring_verbs_of(conn);
+    struct verbs_end ours[VERBS_RAILS_MAX];
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        ours[i] = wring_verbs_end_of(&verbs->rails[i].choice);
+    if (conn->accepted)
+        return (unsigned)wring_verbs_pair(offer->rails, offer->n_rails, ours, verbs->n_rails, false,
+                                          pairs, why, bytes);
+    return (unsigned)wring_verbs_pair(ours, verbs->n_rails, offer->rails, offer->n_rails, true,
+                                      pairs, why, bytes);
+}
+
+/** What both sides come to from their settings. @return paths per pair of rails */
+static unsigned settle(struct verbs_conn *conn)
+{
+    const struct verbs_settings *settings = &wring_verbs_of(conn)->settings;
+    const struct verbs_offer *offer = &conn->offer;
+    uint64_t most =
+        offer->stripe_bytes > settings->stripe_bytes ? offer->stripe_bytes : settings->stripe_bytes;
+    conn->in_set.stripes.threshold = conn->out_set.stripes.threshold =
+        (most + VERBS_STRIPE_ALIGN - 1) / VERBS_STRIPE_ALIGN * VERBS_STRIPE_ALIGN;
+    return offer->qps < settings->qps ? offer->qps : settings->qps;
+}
+
+void wring_verbs_take_offer(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_pair pairs[VERBS_RAILS_MAX];
+    char why[VERBS_TEXT / 2];
+    if (!wring_verbs_offer_unpack(data, bytes, &conn->offer)) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed list of rails");
+        return;
+    }
+    unsigned n = pair_rails(conn, &conn->offer, pairs, why, sizeof(why));
+    if (n == 0) {
+        wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "no rail reaches peer %s: %s",
+                              conn->peer_name, why);
+        return;
+    }
+    unsigned paths = n * settle(conn);
+    enum wring_status status =
+        make_paths(conn, pairs, n, paths < VERBS_PATHS_MAX ? paths : VERBS_PATHS_MAX);
+    if (status != WRING_OK) {
+        wring_verbs_conn_fail(conn, status, "no queue pairs for peer %s", conn->peer_name);
+        return;
+    }
+    wring_verbs_set_paths(conn, 0, &conn->in_set);
+    wring_verbs_set_paths(conn, 0, &conn->out_set);
+    conn->state = VERBS_CARDS;
+    say_cards(conn);
+}
+
+void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    char why[VERBS_TEXT];
+    if (bytes != conn->n_paths * (size_t)VERBS_CARD_BYTES) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "another number of queue pairs");
+        return;
+    }
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        struct verbs_path *path = conn->paths[i];
+        if (!wring_verbs_card_unpack(data + i * (size_t)VERBS_CARD_BYTES, &path->peer)) {
+            wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
+            return;
+        }
+        if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK) {
+            wring_verbs_conn_fail(conn, WRING_ERR_DEVICE, "%s", why);
+            return;
+        }
+    }
+    conn->state = VERBS_READY;
+    wring_verbs_stream_add(conn, VERBS_WORD_READY, 0);
+}
+
+void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    (void)data;
+    if (bytes != 0) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word after the set-up");
+        return;
+    }
+    conn->state = VERBS_OPEN;
+    conn->surfaced = conn->news = true;
+}
+
+/* ---- listen ---- */
+
+#define ACCEPTS_AT_ONCE 16
+#define UNPROVEN_MAX 128             /* places for those who have not proven anything */
+#define SLOW_NS (1 * WRING_NS_PER_S) /* one who speaks keeps its place for so long */
+
+static bool watch_listener(struct verbs_provider *verbs, int op)
+{
+    verbs->listening = (struct verbs_watch){VERBS_WATCH_LISTENER, verbs};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &verbs->listening};
+    bool done = epoll_ctl(verbs->epoll, op, verbs->listener, &event) == 0;
+    verbs->is_listening = done && op == EPOLL_CTL_ADD;
+    return done;
+}
+
+static enum wring_status begin_listening(struct verbs_provider *verbs)
+{
+    char why[VERBS_TEXT];
+    verbs->listener = wring_ports_listen(&verbs->ports, &verbs->bind, verbs->bind_bytes, SOMAXCONN,
+                                         why, sizeof(why));
+    if (verbs->listener < 0) {
+        wring_error(&verbs->log, "cannot listen: %s", why);
+        return WRING_ERR_ADDRESS;
+    }
+    if (getsockname(verbs->listener, (struct sockaddr *)&verbs->bind, &verbs->bind_bytes) == 0 &&
+        fcntl(verbs->listener, F_SETFL, fcntl(verbs->listener, F_GETFL) | O_NONBLOCK) == 0 &&
+        watch_listener(verbs, EPOLL_CTL_ADD))
+        return WRING_OK;
+    wring_error(&verbs->log, "cannot listen: %s", WRING_REFUSED("socket, bind or listen"));
+    wring_descriptor_close(verbs->listener);
+    verbs->listener = -1;
+    return WRING_ERR_ADDRESS;
+}
+
+enum wring_status wring_verbs_listen(struct wring_provider *base, void *address, size_t *bytes)
+{
+    struct verbs_provider *verbs = (struct verbs_provider *)base;
+    struct verbs_end rails[VERBS_RAILS_MAX];
+    enum wring_status status = verbs->listener < 0 ? begin_listening(verbs) : WRING_ERR_BUSY;
+    if (status != WRING_OK)
+        return status;
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        rails[i] = wring_verbs_end_of(&verbs->rails[i].choice);
+    *bytes = wring_verbs_address_pack(&verbs->bind, rails, verbs->n_rails, address);
+    return WRING_OK;
+}
+
+static enum wring_status add_conn(struct verbs_provider *verbs, struct verbs_conn *conn)
+{
+    if (verbs->n_conns == verbs->max_conns) {
+        size_t grown = 2 * verbs->max_conns + 8;
+        struct verbs_conn **conns = realloc(verbs->conns, grown * sizeof(conns[0]));
+        if (conns == NULL)
+            return WRING_ERR_NO_MEMORY;
+        verbs->conns = conns;
+        verbs->max_conns = grown;
+    }
+    verbs->conns[verbs->n_conns++] = conn;
+    verbs->meeting = true;
+    return WRING_OK;
+}
+
+static enum wring_status start_stream(struct verbs_provider *verbs, const struct sockaddr *to,
+                                      socklen_t bytes, int *out)
+{
+    int fd = WRING_DESCRIPTOR(socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd < 0) {
+        wring_error(&verbs->log, "no socket for a connection: %s", WRING_REFUSED("socket"));
+        return WRING_ERR_SYSTEM;
+    }
+    *out = fd;
+    if (connect(fd, to, bytes) == 0 || errno == EINPROGRESS)
+        return WRING_OK;
+    return WRING_ERR_ADDRESS;
+}
+
+enum wring_status wring_verbs_connect(struct wring_provider *base, const void *address,
+                                      size_t address_bytes, const void *hello, size_t hello_bytes,
+                                      struct wring_conn **out)
+{
+    struct verbs_provider *verbs = (struct verbs_provider *)base;
+    struct verbs_address to;
+    int fd;
+    if (hello_bytes > WRING_HELLO_MAX)
+        return WRING_ERR_INVALID;
+    if (wring_verbs_address_unpack(address, address_bytes, &to) != WRING_OK)
+        return WRING_ERR_FRAME;
+    enum wring_status status =
+        start_stream(verbs, (struct sockaddr *)&to.socket, to.socket_bytes, &fd);
+    if (status == WRING_ERR_SYSTEM)
+        return status;
+
+    int refused = status == WRING_OK ? 0 : errno;
+    struct verbs_conn *conn = conn_create(verbs, false, fd, hello, hello_bytes);
+    if (conn == NULL) {
+        wring_descriptor_close(fd);
+        return WRING_ERR_NO_MEMORY;
+    }
+    if (add_conn(verbs, conn) != WRING_OK) {
+        conn_destroy(conn);
+        return WRING_ERR_NO_MEMORY;
+    }
+    if (refused != 0)
+        wring_verbs_conn_fail(conn, WRING_ERR_ADDRESS, "connect: %s", strerror(refused));
+    *out = &conn->base;
+    return WRING_OK;
+}
+
+void wring_verbs_disconnect(struct wring_conn *base)
+{
+    if (base != NULL)
+        wring_verbs_remove_conn((struct verbs_provider *)base->provider, (struct verbs_conn *)base);
+}
+
+void wring_verbs_remove_conn(struct verbs_provider *verbs, struct verbs_conn *conn)
+{
+    for (size_t i = 0; i < verbs->n_conns; i++)
+        if (verbs->conns[i] == conn) {
+            verbs->conns[i] = verbs->conns[--verbs->n_conns];
+            break;
+        }
+    conn_destroy(conn);
+}
+
+void wring_verbs_peer_name(int fd, char *text, size_t bytes)
+{
+    struct sockaddr_storage peer = {0};
+    socklen_t size = sizeof(peer);
+    snprintf(text, bytes, "?");
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0)
+        wring_tcp_address_text(&peer, text, bytes);
+}
+
+/** All that are here and have proven nothing. @return how many */
+static unsigned find_unproven(struct verbs_provider *verbs, struct verbs_conn **out)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < verbs->n_conns && n < UNPROVEN_MAX; i++)
+        if (verbs->conns[i]->accepted && verbs->conns[i]->state == VERBS_AUTH)
+            out[n++] = verbs->conns[i];
+    return n;
+}
+
+/** @return false when all may yet be ranks */
+static bool turn_one_away(struct verbs_conn **unproven, unsigned n)
+{
+    struct wring_door_guest guests[UNPROVEN_MAX];
+    for (unsigned i = 0; i < n; i++) {
+        char byte;
+        bool spoke = wring_auth_has_heard(&unproven[i]->stream.auth) ||
+                     recv(unproven[i]->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+        guests[i] = (struct wring_door_guest){unproven[i]->since_ns, unproven[i]->origin, !spoke};
+    }
+    int chosen = wring_door_choose(guests, n, wring_now_ns(), SLOW_NS);
+    if (chosen < 0)
+        return false;
+    unproven[chosen]->turned_away = true;
+    wring_verbs_conn_fail(unproven[chosen], WRING_ERR_PEER, "peer %s %s, and others wait",
+                          unproven[chosen]->peer_name,
+                          guests[chosen].silent ? "says nothing" : "is slow");
+    return true;
+}
+
+static void take_peer(struct verbs_provider *verbs, int fd, const struct sockaddr_storage *from)
+{
+    struct verbs_conn *conn = conn_create(verbs, true, fd, NULL, 0);
+    if (conn == NULL) {
+        wring_descriptor_close(fd);
+        return;
+    }
+    conn->origin = wring_door_origin(from);
+    if (add_conn(verbs, conn) != WRING_OK)
+        conn_destroy(conn);
+}
+
+void wring_verbs_accept(struct verbs_provider *verbs)
+{
+    for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
+        struct verbs_conn *unproven[UNPROVEN_MAX];
+        struct sockaddr_storage from = {0};
+        unsigned n = find_unproven(verbs, unproven);
+        int fd;
+        if (n == UNPROVEN_MAX && !turn_one_away(unproven, n)) {
+            wring_door_wait(&verbs->door);
+            watch_listener(verbs, EPOLL_CTL_DEL);
+            return;
+        }
+        switch (wring_door_accept(&verbs->door, &verbs->log, verbs->listener, 0, &fd, &from)) {
+        case WRING_DOOR_NOBODY:
+            return;
+        case WRING_DOOR_SHORT:
+            turn_one_away(unproven, find_unproven(verbs, unproven));
+            watch_listener(verbs, EPOLL_CTL_DEL);
+            return;
+        case WRING_DOOR_ACCEPTED:
+            take_peer(verbs, fd, &from);
+            break;
+        }
+    }
+}
+
+void wring_verbs_listen_again(struct verbs_provider *verbs)
+{
+    if (verbs->listener >= 0 && !verbs->is_listening &&
+        wring_door_is_open(&verbs->door, wring_now_ns()))
+        watch_listener(verbs, EPOLL_CTL_ADD);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Memory that the devices read and write: one registration (MR) per rail for each piece.
+ *
+ * What peers may write into has registrations of its own, made with the region and gone with it:
+ * a key that was handed out must name nothing once its region is destroyed. What is only ever a
+ * source is registered without remote access; regions over the same memory share that
+ * registration, and it stays in a cache when the last of them goes, until its room is wanted, or
+ * the memory's owner says that the memory goes (wring_provider_ops.memory_gone).
+ *
+ * Objects are used by one thread at a time.
+ */
+#ifndef WRING_VERBS_MEMORY_H
+#define WRING_VERBS_MEMORY_H
+
+#include "transport/providers/verbs/devices.h"
+#include "transport/providers/verbs/library.h"
+#include <wring/provider.h>
+
+struct wring_config;
+struct wring_log;
+struct verbs_memory;
+
+struct verbs_memory_params {
+    const struct verbs_library *library; /* borrowed, as all here, for the memory's life */
+    const struct wring_log *log;
+    const struct wring_config *config; /* NULL: defaults */
+    unsigned n_rails;
+    struct verbs_memory_rail {
+        struct ibv_pd *pd;
+        const char *device;
+    } rails[VERBS_RAILS_MAX];
+};
+
+/** Registered memory; its keys are for the device of a rail. */
+struct verbs_pin {
+    void *base;
+    size_t bytes;
+    struct ibv_mr *mrs[VERBS_RAILS_MAX];
+};
+
+/** What devices may do with it. */
+enum verbs_pin_use {
+    VERBS_PIN_TARGET, /* peers write into it; with relaxed ordering where that is on */
+    VERBS_PIN_WORDS,  /* peers write into it, and it is read while they do: strictly in order */
+    VERBS_PIN_SOURCE, /* only read: never exported */
+};
+
+/** Errors: WRING_ERR_NO_MEMORY. Tries out which of the devices take dma-bufs. */
+enum wring_status wring_verbs_memory_create(const struct verbs_memory_params *params,
+                                            struct verbs_memory **out);
+
+/** With all that was registered, also what was forgotten. NULL is fine. */
+void wring_verbs_memory_destroy(struct verbs_memory *memory);
+
+/** Do all rails take memory of kind WRING_MEMORY_DEVICE? */
+bool wring_verbs_memory_takes_dmabuf(const struct verbs_memory *memory);
+
+/** Registrations made so far, cached ones not counted anew: a steady state makes none. */
+uint64_t wring_verbs_memory_registrations(const struct verbs_memory *memory);
+
+/**
+ * Register with every rail.
+ *
+ * Errors, logged: WRING_ERR_NO_MEMORY where a limit was hit, with the limit and the need;
+ * WRING_ERR_UNSUPPORTED for a kind that a device does not take; WRING_ERR_INVALID where no memory
+ * is there; WRING_ERR_DEVICE.
+ */
+enum wring_status wring_verbs_pin(struct verbs_memory *memory, const struct wring_memory *what,
+                                  enum verbs_pin_use use, struct verbs_pin **out);
+
+/** NULL is fine. */
+void wring_verbs_unpin(struct verbs_memory *memory, struct verbs_pin *pin);
+
+/** As wring_provider_ops.memory_gone. */
+void wring_verbs_memory_gone(struct verbs_memory *memory, const void *base, size_t bytes);
+
+/* regions: the provider's objects around pins */
+
+struct verbs_region {
+    struct wring_region base;
+    struct verbs_region *next, **link; /* all of a memory */
+    struct verbs_memory *memory;
+    enum verbs_pin_use use;
+    bool on_device; /* a dma-buf: the processor cannot read it, so nothing of it goes inline */
+    struct verbs_pin *pin;
+};
+
+/** As wring_provider_ops.region_create. */
+enum wring_status wring_verbs_region_create(struct verbs_memory *memory,
+                                            struct wring_provider *provider,
+                                            const struct wring_memory *what,
+                                            struct wring_region **out);
+void wring_verbs_region_destroy(struct wring_region *region);
+
+/** As wring_provider_ops.region_export: size, address, and a key per rail. @return 0 for a source,
+ * which has none */
+size_t wring_verbs_region_export(const struct wring_region *region, void *key);
+
+static inline uint32_t wring_verbs_lkey(const struct wring_region *region, unsigned rail)
+{
+    return ((const struct verbs_region *)region)->pin->mrs[rail]->lkey;
+}
+
+/** A peer's region. */
+struct verbs_key {
+    uint64_t bytes, address;
+    uint32_t rkeys[VERBS_RAILS_MAX]; /* by the peer's rails */
+};
+
+/**
+ * Read what a peer exported.
+ * @param rails  how many rails that peer has
+ * @return false, and nothing written, where it is malformed
+ */
+bool wring_verbs_key_read(const void *key, size_t key_bytes, unsigned rails, struct verbs_key *out);
+
+/*
+ * Registering a piece of memory with the device of each rail, and why one did not take it.
+ *
+ * Objects are used by one thread at a time.
+ */
+
+struct verbs_registrar {
+    struct verbs_memory_params params;
+    bool relaxed;   /* ordering of peers' writes into targets; off where a device refuses it */
+    uint64_t made;  /* registrations, so far */
+    uint64_t bytes; /* registered now, of all rails together */
+};
+
+/* What a connection knows of a peer's regions. */
+
+struct verbs_remote {
+    struct wring_remote base;
+    struct verbs_key key;
+};
+
+/* as wring_provider_ops has them */
+enum wring_status wring_verbs_remote_import(struct wring_conn *conn, const void *key, size_t bytes,
+                                            struct wring_remote **out);
+void wring_verbs_remote_release(struct wring_remote *remote);
+
+#endif

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transport/providers/verbs/conn.h"
+#include "transport/providers/verbs/verbs.h"
+
+#define WRING_MODULE "verbs"
+#define RESYNC_LEAST_NS (10 * WRING_NS_PER_S) /* longer than queue pairs try again by default */
+
+/** Requests that were not posted yet are not posted: their messages come again. */
+static void unpost(struct verbs_path *path)
+{
+    for (; path->head != path->posted; path->head--)
+        path->sent -= path->requests[(path->head - 1) % VERBS_REQUESTS].kind != VERBS_CREDITS;
+    if (path->dead)
+        path->tail = path->head;
+}
+
+/** Failures of all paths that follow each other without a message in between count as one. */
+static void set_deadline(struct verbs_conn *conn)
+{
+    uint64_t limit = wring_verbs_of(conn)->settings.recover_ns;
+    uint64_t moved = conn->done + conn->delivered;
+    if (conn->resync.none_left && moved == conn->resync.moved)
+        return;
+    conn->resync.none_left = false;
+    conn->resync.moved = moved;
+    conn->deadline_ns = wring_deadline_in(limit > 0 ? limit : RESYNC_LEAST_NS);
+}
+
+static void forget_answers(struct verbs_resync *resync)
+{
+    resync->resumed = resync->answered = resync->connected = resync->go = false;
+}
+
+static void revive_drop(struct verbs_conn *conn);
+
+void wring_verbs_resync_begin(struct verbs_conn *conn)
+{
+    struct verbs_resync *resync = &conn->resync;
+    resync->told = false;  /* what was said is not so any more */
+    if (resync->connected) /* and the peer may have gone on: it will say anew what it has sent */
+        resync->heard = false;
+    if (conn->state != VERBS_OPEN)
+        return;
+    revive_drop(conn);
+    conn->state = VERBS_RESYNC;
+    set_deadline(conn);
+    resync->heard = false;
+    resync->in_vain = 0;
+    forget_answers(resync);
+    wring_verbs_of(conn)->counters.resyncs++;
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        unpost(conn->paths[i]);
+        if (!conn->paths[i]->dead && conn->paths[i]->unsignalled > 0)
+            wring_verbs_ask_completion(conn->paths[i]);
+    }
+}
+
+static bool is_quiet(const struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (!wring_verbs_is_in(conn->dead, i) && conn->paths[i]->tail != conn->paths[i]->head)
+            return false;
+    return true;
+}
+
+/** Where nothing is left: whatever has a port. Else what may work again. */
+static uint32_t can_renew(const struct verbs_conn *conn)
+{
+    uint32_t mask = 0;
+    if (wring_verbs_of(conn)->settings.recover_ns == 0)
+        return 0;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (conn->paths[i]->rail->up)
+            mask |= 1u << i;
+    return mask & conn->dead &
+           (conn->dead == wring_verbs_all_paths(conn) ? conn->dead : conn->revived);
+}
+
+static void say_resync(struct verbs_conn *conn)
+{
+    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_RESYNC, VERBS_RESYNC_BYTES);
+    if (to != NULL)
+        wring_verbs_resync_pack(&conn->resync.mine, to);
+    wring_verbs_stream_push(conn);
+}
+
+static void tell(struct verbs_conn *conn)
+{
+    struct verbs_resync *resync = &conn->resync;
+    uint32_t round = resync->mine.round + 1;
+    resync->none_left |= conn->dead == wring_verbs_all_paths(conn);
+    resync->mine =
+        (struct verbs_resync_word){.round = round, .dead = conn->dead, .renew = can_renew(conn)};
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        resync->mine.used[i] = conn->paths[i]->sent;
+    say_resync(conn);
+    resync->told = true;
+    forget_answers(resync);
+}
+
+/** Of the dead paths those that both said they could make anew. */
+static uint32_t resync_renewed(const struct verbs_conn *conn)
+{
+    return conn->resync.mine.renew & conn->resync.peer.renew;
+}
+
+/** Both say that the same paths are dead, and there are others or new ones. */
+static bool resync_agreed(const struct verbs_conn *conn)
+{
+    const struct verbs_resync *resync = &conn->resync;
+    return resync->told && resync->heard && resync->mine.dead == resync->peer.dead &&
+           (resync->mine.dead & ~resync_renewed(conn)) != wring_verbs_all_paths(conn);
+}
+
+/** Nothing need have failed: it may have stopped to take back what works again. */
+static void resync_fail(struct verbs_conn *conn, const char *why)
+{
+    bool failed = conn->first_text[0] != '\0';
+    wring_verbs_conn_fail(conn, failed ? conn->status : WRING_ERR_DEVICE, "%s; %s",
+                          failed ? conn->first_text : "queue pairs were to be taken back", why);
+}
+
+static void resume_step(struct verbs_conn *conn, bool nothing_whole);
+
+void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
+{
+    if (conn->state != VERBS_RESYNC)
+        return;
+    if (is_quiet(conn) && !conn->resync.told)
+        tell(conn);
+    resume_step(conn, nothing_whole);
+    if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
+        resync_fail(conn, "it could not go on in time");
+}
+
+void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
+{
+    if ((paths & conn->dead) == 0 || wring_verbs_of(conn)->settings.recover_ns == 0)
+        return;
+    conn->revived |= paths & conn->dead;
+    wring_verbs_resync_begin(conn);
+}
+
+/** What the peer could make anew we do, too: the port that came back may be on its side alone. */
+static void follow(struct verbs_conn *conn, uint32_t renew)
+{
+    uint32_t before = can_renew(conn);
+    conn->revived |= renew & conn->dead;
+    if (can_renew(conn) != before)
+        conn->resync.told = false;
+}
+
+/** Paths that the connection has, at least one of them dead, and only dead ones to be made anew. */
+static bool is_sound(const struct verbs_conn *conn, const struct verbs_resync_word *word)
+{
+    return ((word->dead | word->renew) & ~wring_verbs_all_paths(conn)) == 0 &&
+           (word->renew & ~word->dead) == 0 && word->dead != 0;
+}
+
+void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_resync_word word;
+    if (!wring_verbs_resync_unpack(data, bytes, &word) || !is_sound(conn, &word)) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about queue pairs");
+        return;
+    }
+    if (conn->state == VERBS_OPEN)
+        wring_verbs_resync_begin(conn);
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (wring_verbs_is_in(word.dead & ~conn->dead, i)) /* new queue pairs: made once more */
+            wring_verbs_path_fail(conn->paths[i], WRING_ERR_PEER, "the peer says that it failed");
+    if (conn->state != VERBS_RESYNC)
+        return;
+    forget_answers(&conn->resync);
+    conn->resync.peer = word;
+    conn->resync.heard = true;
+    follow(conn, word.renew);
+}
+
+/* ---- resume ---- */
+
+/* After both sides agreed on what is dead: what came, what is sent again, over which paths. */
+
+#define TRIES 16 /* to make or connect queue pairs while none is left */
+
+/**
+ * Is all known that came on the paths that are dead? What the peer's side completed, and its caller
+ * was told of, may lie in our queue still: until a look that began after the stop found its end.
+ */
+static bool dead_are_read(const struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        const struct verbs_path *path = conn->paths[i];
+        if (wring_verbs_is_in(conn->dead, i) &&
+            (int32_t)(path->rail->empty_look - path->stopped_look) <= 0)
+            return false;
+    }
+    return true;
+}
+
+/** Has all come that the peer has sent on the paths that are left? */
+static bool has_all(struct verbs_conn *conn)
+{
+    bool all = true;
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        const struct verbs_path *path = conn->paths[i];
+        uint32_t left = conn->resync.peer.used[i] - path->taken;
+        if (wring_verbs_is_in(conn->dead, i))
+            continue;
+        if (left > VERBS_RECEIVES) {
+            wring_verbs_conn_fail(conn, WRING_ERR_FRAME,
+                                  "the peer counts what cannot have come: %u messages over path "
+                                  "%u, where %u came",
+                                  conn->resync.peer.used[i], i, path->taken);
+            return false;
+        }
+        all = all && left == 0;
+    }
+    return all;
+}
+
+/**
+ * A new queue pair came to nothing: both sides agree once more, without it where others are left.
+ * Where none is left all are made again, as it may have been an accident, but not for ever.
+ */
+static void give_up(struct verbs_path *path, const char *why)
+{
+    struct verbs_conn *conn = path->conn;
+    if (conn->dead == wring_verbs_all_paths(conn) && ++conn->resync.in_vain == TRIES)
+        resync_fail(conn, why);
+    else
+        wring_verbs_path_fail(path, WRING_ERR_DEVICE, why);
+}
+
+/** Nothing has come in between. */
+static bool holds(const struct verbs_conn *conn)
+{
+    return conn->state == VERBS_RESYNC && conn->resync.told;
+}
+
+/** New queue pairs in the places of dead ones. */
+static void renew_paths(struct verbs_conn *conn, uint32_t mask)
+{
+    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
+        if (!wring_verbs_is_in(mask, i))
+            continue;
+        enum wring_status status = wring_verbs_path_renew(conn->paths[i]);
+        conn->paths[i]->dead = false;
+        if (status != WRING_OK)
+            give_up(conn->paths[i], "no new queue pair");
+    }
+}
+
+/** With the cards of the paths that are new. */
+static void say_resume(struct verbs_conn *conn, uint32_t renewed)
+{
+    const struct verbs_resync *resync = &conn->resync;
+    const struct verbs_resume_word word = {resync->mine.round, resync->peer.round, conn->delivered,
+                                           renewed};
+    size_t cards = (size_t)__builtin_popcount(renewed) * VERBS_CARD_BYTES;
+    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES + cards);
+    if (to == NULL)
+        return;
+    wring_verbs_resume_pack(&word, to);
+    to += VERBS_RESUME_BYTES;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (wring_verbs_is_in(renewed, i)) {
+            wring_verbs_card_pack(&conn->paths[i]->card, to);
+            to += VERBS_CARD_BYTES;
+        }
+    wring_verbs_stream_push(conn);
+}
+
+static void say_go(struct verbs_conn *conn)
+{
+    const struct verbs_resume_word word = {.my_round = conn->resync.mine.round,
+                                           .your_round = conn->resync.peer.round};
+    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_GO, VERBS_RESUME_BYTES);
+    if (to != NULL)
+        wring_verbs_resume_pack(&word, to);
+    wring_verbs_stream_push(conn);
+}
+
+/** What was given out stays, what was not is forgotten; messages come over the new set. */
+static void resume(struct verbs_conn *conn)
+{
+    uint32_t renewed = resync_renewed(conn);
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        conn->paths[i]->surfaced = conn->paths[i]->taken;
+    renew_paths(conn, renewed);
+    if (!holds(conn))
+        return;
+    wring_verbs_set_paths(conn, conn->dead & ~renewed, &conn->in_set);
+    say_resume(conn, renewed);
+    conn->resync.resumed = true;
+}
+
+/** Once the cards of the peer's new queue pairs are there, and ours are made. */
+static void connect_renewed(struct verbs_conn *conn)
+{
+    uint32_t renewed = resync_renewed(conn);
+    const uint8_t *cards = conn->resync.cards;
+    char why[VERBS_TEXT / 2];
+    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
+        struct verbs_path *path = conn->paths[i];
+        if (!wring_verbs_is_in(renewed, i))
+            continue;
+        if (!wring_verbs_card_unpack(cards, &path->peer))
+            wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
+        else if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK)
+            give_up(path, why);
+        cards += VERBS_CARD_BYTES;
+    }
+    if (!holds(conn))
+        return;
+    say_go(conn);
+    conn->resync.connected = true;
+}
+
+/** Go back to the first message that the peer has not given out. */
+static void rewind_messages(struct verbs_conn *conn)
+{
+    uint64_t delivered = conn->resync.delivered;
+    uint32_t renewed = resync_renewed(conn);
+    for (uint64_t i = conn->done; i != delivered; i++)
+        conn->messages[i % VERBS_MESSAGES].parts = 0;
+    for (uint64_t i = delivered; i != conn->next; i++)
+        conn->messages[i % VERBS_MESSAGES].parts = 1; /* until it is spread anew */
+    conn->spread = delivered;
+    conn->dead &= ~renewed;
+    conn->revived &= conn->dead;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        conn->paths[i]->dead = wring_verbs_is_in(conn->dead, i);
+    wring_verbs_forget_credits(conn);
+    wring_verbs_set_paths(conn, conn->dead, &conn->out_set);
+    conn->state = VERBS_OPEN;
+    conn->first_text[0] = '\0';
+    conn->status = WRING_OK;
+    wring_verbs_of(conn)->counters.recoveries += renewed != 0;
+    wring_warn(&wring_verbs_of(conn)->log,
+               "peer %s: goes on over %u of %u queue pairs; %llu messages are sent again",
+               conn->peer_name, conn->out_set.stripes.paths, conn->n_paths,
+               (unsigned long long)(conn->next - delivered));
+}
+
+/** Both have resumed: connect what is new, and once the peer has done so send. */
+static void go_on(struct verbs_conn *conn)
+{
+    const struct verbs_resync *resync = &conn->resync;
+    if (conn->state == VERBS_RESYNC && resync_agreed(conn) && resync->resumed && resync->answered &&
+        !resync->connected)
+        connect_renewed(conn);
+    if (conn->state == VERBS_RESYNC && resync->connected && resync->go)
+        rewind_messages(conn);
+}
+
+/** Steps 3 to 5, as far as they can be done now. */
+static void resume_step(struct verbs_conn *conn, bool nothing_whole)
+{
+    if (resync_agreed(conn) && !conn->resync.resumed && dead_are_read(conn) && has_all(conn) &&
+        nothing_whole)
+        resume(conn);
+    go_on(conn);
+}
+
+/** Does a word follow from the last RESYNC of both sides? */
+static bool is_current(const struct verbs_conn *conn, const struct verbs_resume_word *word)
+{
+    const struct verbs_resync *resync = &conn->resync;
+    return conn->state == VERBS_RESYNC && resync_agreed(conn) &&
+           word->my_round == resync->peer.round && word->your_round == resync->mine.round;
+}
+
+void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_resume_word word;
+    if (!wring_verbs_resume_unpack(data, bytes, &word)) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about messages");
+        return;
+    }
+    if (!is_current(conn, &word))
+        return;
+    if (word.renewed != resync_renewed(conn) ||
+        word.delivered - conn->done > conn->next - conn->done) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "the peer resumes what cannot have been");
+        return;
+    }
+    conn->resync.delivered = word.delivered;
+    conn->resync.answered = true;
+    memcpy(conn->resync.cards, data + VERBS_RESUME_BYTES,
+           (size_t)__builtin_popcount(word.renewed) * VERBS_CARD_BYTES);
+}
+
+void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_resume_word word;
+    if (bytes != VERBS_RESUME_BYTES || !wring_verbs_resume_unpack(data, bytes, &word)) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about going on");
+        return;
+    }
+    if (is_current(conn, &word))
+        conn->resync.go = true;
+    go_on(conn); /* at once: a RESYNC that follows begins from there */
+}
+
+/* ---- revive ---- */
+
+#define TRIAL_NS (10 * WRING_NS_PER_S) /* for one try; longer than packets are sent again */
+#define PAUSE_MOST_NS (600 * WRING_NS_PER_S)
+
+static uint64_t longer(uint64_t pause_ns)
+{
+    if (pause_ns >= PAUSE_MOST_NS)
+        return pause_ns; /* as it was asked for */
+    return 2 * pause_ns < PAUSE_MOST_NS ? 2 * pause_ns : PAUSE_MOST_NS;
+}
+
+void wring_verbs_revive_plan(struct verbs_path *path)
+{
+    struct verbs_again *again = &path->again;
+    uint64_t now = wring_now_ns();
+    bool worked = again->pause_ns == 0 || now - again->made_ns >= again->pause_ns + TRIAL_NS;
+    again->pause_ns = worked ? path->rail->provider->settings.revive_ns : longer(again->pause_ns);
+    again->at_ns = now + again->pause_ns;
+}
+
+/** Dead paths on the same pair of rails, a bit each. */
+static uint32_t dead_beside(const struct verbs_path *path)
+{
+    const struct verbs_conn *conn = path->conn;
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (wring_verbs_is_in(conn->dead, i) && conn->paths[i]->rail == path->rail &&
+            conn->paths[i]->peer_rail == path->peer_rail)
+            mask |= 1u << i;
+    return mask;
+}
+
+/** The next try of all paths of a pair of rails. */
+static void postpone(const struct verbs_path *path, uint64_t pause_ns)
+{
+    struct verbs_conn *conn = path->conn;
+    uint32_t mask = dead_beside(path);
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (wring_verbs_is_in(mask, i)) {
+            conn->paths[i]->again.pause_ns = pause_ns;
+            conn->paths[i]->again.at_ns = wring_deadline_in(pause_ns);
+        }
+}
+
+static void fail_try(struct verbs_path *path, const char *why)
+{
+    struct verbs_conn *conn = path->conn;
+    uint64_t pause_ns = longer(path->again.pause_ns);
+    revive_drop(conn);
+    postpone(path, pause_ns);
+    wring_info(&wring_verbs_of(conn)->log,
+               "peer %s: %s port %u does not work yet: %s; tried again in %.3g s", conn->peer_name,
+               path->rail->choice.device, path->rail->choice.port, why,
+               (double)pause_ns / (double)WRING_NS_PER_S);
+}
+
+static void say_try(const struct verbs_path *path, uint32_t number)
+{
+    const struct verbs_try_word word = {number, path->index, path->card};
+    uint8_t *to = wring_verbs_stream_add(path->conn, VERBS_WORD_TRY, VERBS_TRY_BYTES);
+    if (to != NULL)
+        wring_verbs_try_pack(&word, to);
+    wring_verbs_stream_push(path->conn);
+}
+
+static void begin_try(struct verbs_path *path)
+{
+    struct verbs_conn *conn = path->conn;
+    struct verbs_trial *trial = &conn->trial;
+    wring_verbs_of(conn)->counters.trials++;
+    if (wring_verbs_path_renew(path) != WRING_OK) {
+        fail_try(path, "no new queue pair");
+        return;
+    }
+    if (conn->state != VERBS_OPEN)
+        return; /* another path has failed meanwhile */
+    trial->path = path;
+    trial->number++;
+    trial->deadline_ns = wring_deadline_in(TRIAL_NS);
+    say_try(path, trial->number);
+}
+
+/** Dead, and not for its port's sake. */
+static bool waits(const struct verbs_conn *conn, unsigned path)
+{
+    return wring_verbs_is_in(conn->dead, path) && conn->paths[path]->rail->up;
+}
+
+/** The side that dialed decides, if it may. */
+static bool decides(const struct verbs_conn *conn)
+{
+    const struct verbs_settings *settings = &wring_verbs_of(conn)->settings;
+    return conn->dead != 0 && conn->state == VERBS_OPEN && !conn->accepted &&
+           settings->revive_ns > 0 && settings->recover_ns > 0;
+}
+
+void wring_verbs_revive_step(struct verbs_conn *conn)
+{
+    const struct verbs_trial *trial = &conn->trial;
+    if (!decides(conn))
+        return;
+    uint64_t now = wring_now_ns();
+    if (trial->path != NULL && now >= trial->deadline_ns)
+        fail_try(trial->path, "no answer in time");
+    for (unsigned i = 0; i < conn->n_paths && trial->path == NULL && decides(conn); i++)
+        if (waits(conn, i) && now >= conn->paths[i]->again.at_ns)
+            begin_try(conn->paths[i]);
+}
+
+uint64_t wring_verbs_revive_deadline(const struct verbs_conn *conn)
+{
+    uint64_t next = WRING_NEVER;
+    if (!decides(conn))
+        return WRING_NEVER;
+    if (conn->trial.path != NULL)
+        return conn->trial.deadline_ns;
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (waits(conn, i) && conn->paths[i]->again.at_ns < next)
+            next = conn->paths[i]->again.at_ns;
+    return next;
+}
+
+/** Something else comes in between. */
+static void revive_drop(struct verbs_conn *conn)
+{
+    if (conn->trial.path != NULL)
+        wring_verbs_path_stop(conn->trial.path);
+    conn->trial.path = NULL;
+}
+
+void wring_verbs_revive_complete(struct verbs_path *path, const struct verbs_completion *completion)
+{
+    struct verbs_conn *conn = path->conn;
+    if (path != conn->trial.path || (completion->id & VERBS_RECEIVE_ID) != 0)
+        return;
+    if (completion->status != IBV_WC_SUCCESS) {
+        fail_try(path, path->rail->provider->library.wc_status_str(completion->status));
+        return;
+    }
+    revive_drop(conn);
+    postpone(path, path->again.pause_ns); /* in case that the peer cannot take it back now */
+    wring_verbs_resync_revive(conn, dead_beside(path));
+}
+
+/** We are asked: with nothing said, it counts as no. */
+static void answer(struct verbs_path *path, const struct verbs_try_word *word)
+{
+    char why[VERBS_TEXT];
+    if (!path->rail->up || wring_verbs_path_renew(path) != WRING_OK ||
+        path->conn->state != VERBS_OPEN)
+        return;
+    path->peer = word->card;
+    if (wring_verbs_path_connect(path, why, sizeof(why)) == WRING_OK)
+        say_try(path, word->number);
+    else
+        wring_info(&wring_verbs_of(path->conn)->log, "%s", why);
+}
+
+static void take_answer(struct verbs_path *path, const struct verbs_try_word *word)
+{
+    char why[VERBS_TEXT];
+    path->peer = word->card;
+    if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK) {
+        fail_try(path, why);
+        return;
+    }
+    int error = wring_verbs_send_nothing(path);
+    if (error != 0)
+        fail_try(path, strerror(error));
+}
+
+void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+{
+    struct verbs_try_word word;
+    if (!wring_verbs_try_unpack(data, bytes, &word) || word.path >= conn->n_paths) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about trying a queue pair");
+        return;
+    }
+    struct verbs_path *path = conn->paths[word.path];
+    if (conn->state != VERBS_OPEN || !wring_verbs_is_in(conn->dead, word.path))
+        return; /* things have changed since */
+    if (conn->accepted)
+        answer(path, &word);
+    else if (path == conn->trial.path && word.number == conn->trial.number)
+        take_answer(path, &word);
+}
