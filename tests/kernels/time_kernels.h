@@ -4,7 +4,7 @@
 #define WRING_TESTS_TIME_KERNELS_H
 
 #include "compress/kernels/kernels.h"
-#include "tools/bench/bench_twin.h"
+#include "tools/bench/twin.h"
 
 #define BENCH_STEP 1024 /* elements: whole cache lines, also of a bit each */
 

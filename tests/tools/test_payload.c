@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Payloads of wring bench p2p: what was sent is taken for right, anything else is not. */
-#include "tools/bench/bench_payload.h"
+#include "tools/bench/payload.h"
 
 #include "tests/lib/test.h"
 

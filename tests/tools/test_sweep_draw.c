@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What wring simulate draws: the slowest of many at once, as if each had been drawn. */
-#include "tools/plan/sweep_draw.h"
+#include "tools/plan/draw.h"
 
 #include <math.h>
 #include <stdlib.h>

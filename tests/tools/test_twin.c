@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A twin reads all it should read, keeps what it updates, writes all it should write, no more. */
-#include "tools/bench/bench_twin.h"
+#include "tools/bench/twin.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "planner/files/gradients.h"
 #include "planner/files/profile.h"
@@ -72,10 +73,6 @@ struct wring_calibration {
     struct wring_rank_faults faults;
 };
 
-/** Join the job, find out who shares a node, and meet in groups. @return an exit status; said */
-int wring_calibration_join(struct wring_calibration *job);
-void wring_calibration_leave(struct wring_calibration *job);
-
 /** How a group's members reach each other. Every rank takes part in the commits. @param group NULL:
  *  this rank is in none, and text is left alone */
 enum wring_status wring_calibration_provider(struct wring_calibration *job,
@@ -93,9 +90,6 @@ __attribute__((format(printf, 2, 3))) void wring_calibration_tell(
     const struct wring_calibration *job, const char *format, ...);
 
 /* ---- settings ---- */
-
-/** How many there are to measure, 1 or more. */
-uint32_t wring_calibrate_settings(const struct wring_calibrate_params *params);
 
 /** The texts by which a session is told the setting of this part. */
 struct wring_calibrate_setting_texts {
@@ -124,11 +118,6 @@ void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_n
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
                                         struct wring_measure_noise *noise);
-
-/** Puts of a level whose link is known. Without a second opening of its provider there are none,
- *  which is said. */
-enum wring_status wring_calibrate_puts(struct wring_calibration *job, enum wring_level level,
-                                       double seconds, struct wring_profile_link *link);
 
 /** Copies and codecs, on one core of rank 0 while all else rests. */
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
@@ -182,5 +171,59 @@ int wring_calibrate_write(const struct wring_calibrate_params *params,
 
 /** As one rank. @param out  the finished profile in rank 0, else NULL. @return an exit status */
 int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out);
+
+/* Steps of exchanges among the ranks of a level, timed in rounds: between calibrate/links.c and
+ *  calibrate/links.c. */
+
+#define WRING_LINK_SIZES 9 /* latency, and 4 KiB, 16 KiB, ... 64 MiB to pass a link */
+#define WRING_LINK_SAMPLES_MAX 120
+
+/** The steps; those after the first have every other size. */
+enum wring_link_step {
+    WRING_LINK_ALLGATHER,
+    WRING_LINK_ALLREDUCE,
+    WRING_LINK_REDUCE_SCATTER,
+    WRING_LINK_ALLTOALL,
+    WRING_LINK_BROADCAST,
+    WRING_LINK_STEPS
+};
+
+struct wring_link_bench {
+    struct wring_calibration *job;
+    struct wring_group *group; /* NULL: this rank looks on */
+    uint32_t members, place;
+    uint32_t n; /* sizes */
+    uint64_t deadline_ns, late_ns;
+    float *data, *into; /* placed; what a member gives lies at its place. All of it is 0 */
+    uint32_t repeats[WRING_LINK_SIZES]; /* in a round */
+    double samples[WRING_LINK_STEPS][WRING_LINK_SIZES]
+                  [WRING_LINK_SAMPLES_MAX]; /* us; the same on all ranks */
+    uint32_t samples_n[WRING_LINK_STEPS][WRING_LINK_SIZES];
+    uint32_t rounds;
+};
+
+/* Ways to run a codec's jobs on this machine: by cores, and by kernels. */
+
+struct wring_coder_variant {
+    uint32_t cores; /* 0: inline */
+    const char *tier;
+};
+
+/** The best kernels inline and on 1, 2, 4, … cores, then the others inline. @return how many */
+uint32_t wring_coder_variants(const char *spec,
+                              struct wring_coder_variant out[WRING_PROFILE_CODERS_MAX]);
+
+/* A profile for people. */
+
+/** As tables: links, codecs, whole exchanges. */
+void wring_profile_show(FILE *file, const struct wring_profile *profile);
+
+/** As curves, both axes logarithmic: what exchanges and codecs take, by elements. Errors:
+ *  WRING_ERR_SYSTEM (cannot write). */
+enum wring_status wring_profile_write_svg(const struct wring_profile *profile, FILE *file);
+
+/** wring info --profile: print one of a file, or a built-in one. @param svg NULL: none.
+ *  @return an exit status */
+int wring_profile_info(const char *name, const char *path, const char *svg, int json);
 
 #endif

@@ -10,9 +10,9 @@
 #include "base/config.h"
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
-#include "tools/demo/blas.h"
 #include "tools/demo/corpus.h"
-#include "tools/demo/training_trace.h"
+#include "tools/demo/model.h"
+#include "tools/demo/training.h"
 #include "tools/launch/launch.h"
 #include "tools/values.h"
 #include "transport/providers/fault/fault.h"
@@ -261,4 +261,56 @@ int wring_cmd_demo(int argc, char **argv)
     int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
     demo_blas_unload(&blas);
     return code == WRING_EXIT_OK && launched.rank == 0 ? show(&results) : code;
+}
+
+/* ---- demo session ---- */
+
+/** Of a lost peer every other rank knows: one speaks for all. */
+static bool is_speaker(uint32_t rank, enum wring_status status,
+                       const struct wring_error_detail *detail)
+{
+    return status != WRING_ERR_PEER || rank == (detail->rank == 0 ? 1u : 0u);
+}
+
+int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
+              enum wring_status status)
+{
+    struct wring_error_detail detail = {.rank = -1, .text = ""};
+    if (session != NULL)
+        wring_session_error(session, &detail);
+    if (is_speaker(rank, status, &detail))
+        fprintf(stderr, "wring demo: rank %u: %s: %s%s%s\n", rank, what, wring_status_text(status),
+                detail.text[0] != '\0' ? ": " : "", detail.text);
+    return 1;
+}
+
+/** Once a session works, its calls bring errors back, and demo_fail() says them once. */
+static void log_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    const atomic_bool *settled = arg;
+    if (level != WRING_LOG_ERROR || !atomic_load(settled))
+        fprintf(stderr, "wring: %s: %s\n", module, text);
+}
+
+struct wring_session *demo_session_open(const char *provider, const char *link,
+                                        atomic_bool *settled)
+{
+    char provider_text[64], fault_text[64];
+    const char *settings[4] = {provider_text, "WRING_BYPASS=never", NULL, NULL};
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    struct wring_session *session = NULL;
+
+    snprintf(provider_text, sizeof(provider_text), "WRING_PROVIDER=%s", provider);
+    if (link != NULL) {
+        snprintf(fault_text, sizeof(fault_text), "WRING_FAULT=rate=%s", link);
+        settings[2] = fault_text;
+    }
+    params.settings = settings;
+    params.log = log_line;
+    params.log_arg = settled;
+    enum wring_status status = wring_session_open(&params, &session);
+    if (status != WRING_OK)
+        fprintf(stderr, "wring demo: no session over %s: %s\n", provider,
+                wring_status_text(status));
+    return session;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring demo: what its files share. Every rank is a process that does all of this in step. */
-#ifndef WRING_DEMO_H
-#define WRING_DEMO_H
+#ifndef WRING_TOOLS_DEMO_H
+#define WRING_TOOLS_DEMO_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -92,5 +93,20 @@ int demo_print_json(const struct demo_results *results);
 
 /** Write the report. @return false with a line on standard error */
 bool demo_report_write(const struct demo_results *results, const char *path);
+
+/* Sessions of the demo, and what is said when one fails. */
+
+/**
+ * Open a session like those of the runs. Rank 0 keeps the launcher's socket for further ones: each
+ * takes a copy of it.
+ * @param settled  while true, the session's error lines are dropped; outlives the session
+ * @return NULL after a line on standard error
+ */
+struct wring_session *demo_session_open(const char *provider, const char *link,
+                                        atomic_bool *settled);
+
+/** Say why something failed on this rank, unless another rank says the same. @return 1 */
+int demo_fail(struct wring_session *session, uint32_t rank, const char *what,
+              enum wring_status status);
 
 #endif

@@ -3,11 +3,34 @@
  * A byte-level language model: the last 16 bytes are embedded in 16 dimensions each, two hidden
  * layers of tanh units, one output for each next byte. float32, over OpenBLAS.
  */
-#ifndef WRING_DEMO_MODEL_H
-#define WRING_DEMO_MODEL_H
+#ifndef WRING_TOOLS_DEMO_MODEL_H
+#define WRING_TOOLS_DEMO_MODEL_H
 
-#include "tools/demo/blas.h"
+#include <cblas.h>
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "tools/demo/demo.h"
+
+/*
+ * OpenBLAS, found at run time. It starts its threads when it is loaded, and they look for work for
+ * a while before they sleep: linked to the tool, it would be in the way of every command.
+ */
+
+/** What the model needs of it. */
+struct demo_blas {
+    void *handle;
+    __typeof__(&cblas_sgemm) sgemm;
+    __typeof__(&cblas_saxpy) saxpy;
+    __typeof__(&cblas_sscal) sscal;
+};
+
+/** Load it, for one thread: that of the caller. @param reason out, [bytes], why not; written on
+ *  failure only */
+bool demo_blas_load(struct demo_blas *blas, char *reason, size_t bytes);
+
+/** NULL inside is fine. */
+void demo_blas_unload(struct demo_blas *blas);
 
 #define DEMO_CONTEXT 16
 #define DEMO_EMBED 16

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "tools/commands.h"
-#include "tools/demo/buckets.h"
 #include "tools/demo/model.h"
 #include "tools/demo/svg.h"
+#include "tools/demo/train.h"
 #include "tools/output.h"
 
 static const char style[] =

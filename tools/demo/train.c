@@ -7,9 +7,80 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tools/demo/batches.h"
-#include "tools/demo/buckets.h"
-#include "tools/demo/training_trace.h"
+#include "tools/demo/random.h"
+#include "tools/demo/training.h"
+
+const struct demo_bucket demo_buckets[DEMO_BUCKETS] = {
+    {"output.weight", true, 1, {DEMO_OUTPUT}},
+    {"hidden2.weight", true, 1, {DEMO_HIDDEN2}},
+    {"biases", false, 3, {DEMO_OUTPUT_BIAS, DEMO_HIDDEN2_BIAS, DEMO_HIDDEN1_BIAS}},
+    {"hidden1.weight, embedding", true, 2, {DEMO_HIDDEN1, DEMO_EMBEDDING}},
+};
+
+/** The bucket that is complete once this tensor is, or -1. */
+static int demo_bucket_completed_by(enum demo_tensor tensor)
+{
+    for (int b = 0; b < DEMO_BUCKETS; b++)
+        if (demo_buckets[b].tensors[demo_buckets[b].n - 1] == tensor)
+            return b;
+    return -1;
+}
+
+static uint64_t demo_bucket_elems(const struct demo_bucket *bucket, const struct demo_model *model)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < bucket->n; i++)
+        elems += model->elems[bucket->tensors[i]];
+    return elems;
+}
+
+/** Point the gradients of the bucket's tensors into data, [demo_bucket_elems()]. */
+static void demo_bucket_place(const struct demo_bucket *bucket, struct demo_model *model,
+                              float *data)
+{
+    for (uint32_t i = 0; i < bucket->n; i++) {
+        model->gradients[bucket->tensors[i]] = data;
+        data += model->elems[bucket->tensors[i]];
+    }
+}
+
+/* ---- batches ---- */
+
+/** A sample: DEMO_CONTEXT bytes from `at` on, and the byte after them. */
+static void take_sample(struct demo_model *model, uint32_t i, const uint8_t *text, uint64_t at)
+{
+    memcpy(model->context + (size_t)i * DEMO_CONTEXT, text + at, DEMO_CONTEXT);
+    model->next[i] = text[at + DEMO_CONTEXT];
+}
+
+/** Fill the model's batch from random places of this rank's part of the text. */
+static void demo_batch_draw(const struct demo_run *run, struct demo_model *model, uint32_t step)
+{
+    const struct demo_corpus *corpus = run->corpus;
+    uint64_t part = corpus->train_bytes / run->ranks;
+    uint64_t key = demo_random(run->options->seed, 0x62617463680000 + run->rank);
+    for (uint32_t i = 0; i < model->batch; i++) {
+        uint64_t number = demo_random(key, (uint64_t)step * model->batch + i);
+        take_sample(model, i, corpus->train + run->rank * part, number % (part - DEMO_CONTEXT - 1));
+    }
+}
+
+/** Fill it with this rank's share of the held-out places, which are the same in every run.
+ *  @param number  of the batch */
+static void demo_batch_held_out(const struct demo_run *run, struct demo_model *model,
+                                uint32_t number)
+{
+    const struct demo_corpus *corpus = run->corpus;
+    uint64_t key = demo_random(run->options->seed, 0x68656C64);
+
+    for (uint32_t i = 0; i < model->batch; i++) {
+        uint64_t n = ((uint64_t)number * run->ranks + run->rank) * model->batch + i;
+        take_sample(model, i, corpus->held_out,
+                    demo_random(key, n) % (corpus->held_out_bytes - DEMO_CONTEXT - 1));
+    }
+}
+
+/* ---- train ---- */
 
 #define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
 #define RATE_END 0.05 /* share of it that is left at the last step */

@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One training run on this rank. */
-#ifndef WRING_DEMO_TRAIN_H
-#define WRING_DEMO_TRAIN_H
+#ifndef WRING_TOOLS_DEMO_TRAIN_H
+#define WRING_TOOLS_DEMO_TRAIN_H
 
 #include "tools/demo/corpus.h"
-#include "tools/demo/demo_session.h"
+#include "tools/demo/demo.h"
 #include "tools/demo/model.h"
-#include "tools/demo/training_gradients.h"
+#include "tools/demo/training.h"
+
+/* Which tensors of the model travel together, as a framework would fuse them. */
+
+#define DEMO_BUCKET_TENSORS 3
+
+/** Tensors side by side in memory, in the order in which backward completes them. */
+struct demo_bucket {
+    const char *name;
+    bool compressed; /* biases are not: they are small, and every element counts */
+    uint32_t n;
+    enum demo_tensor tensors[DEMO_BUCKET_TENSORS];
+};
+
+/** In the order in which backward completes them. */
+extern const struct demo_bucket demo_buckets[DEMO_BUCKETS];
 
 struct demo_run {
     const struct demo_options *options;
@@ -37,5 +52,7 @@ struct demo_run_result {
 
 /** @return 0, or an exit status after a line on standard error */
 int demo_train(const struct demo_run *run, struct demo_run_result *out);
+
+/* Samples that a rank's model is given: of a run's text, at places that its seed says. */
 
 #endif

@@ -4,10 +4,253 @@
 
 #include <argp.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "tools/calibrate/profile_show.h"
+#include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 #include "tools/output.h"
+#include "tools/table.h"
+
+static const char *text_of(json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static long long number_of(json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+static bool is_true(json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+static void info_show_providers(FILE *file, json_t *providers)
+{
+    static const struct wring_table_column columns[] = {
+        {"provider", WRING_ALIGN_LEFT},
+        {"usable", WRING_ALIGN_LEFT},
+        {"what it is, or what it lacks", WRING_ALIGN_LEFT}};
+    struct wring_table *table = wring_table_create(columns, 3);
+    json_t *provider;
+    size_t i;
+
+    fprintf(file, "Providers, best first (WRING_PROVIDER):\n");
+    json_array_foreach(providers, i, provider)
+    {
+        bool available = is_true(provider, "available");
+        wring_table_cell(table, "%s", text_of(provider, "name"));
+        wring_table_cell(table, "%s", available ? "yes" : "no");
+        wring_table_cell(table, "%s", text_of(provider, available ? "doc" : "reason"));
+    }
+    wring_table_finish(table, file);
+    fputc('\n', file);
+}
+
+static void show_param(FILE *file, json_t *param)
+{
+    json_t *usual = json_object_get(param, "default");
+
+    if (json_is_string(usual))
+        fprintf(file, "; %s=%s out of %s", text_of(param, "name"), json_string_value(usual),
+                text_of(param, "words"));
+    else
+        fprintf(file, "; %s=%g", text_of(param, "name"), json_number_value(usual));
+}
+
+/** What it does, and its parameters with their defaults. */
+static void add_description(struct wring_table *table, json_t *codec)
+{
+    char text[320] = "";
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    json_t *param;
+    size_t i;
+
+    if (file != NULL) {
+        fprintf(file, "%s", text_of(codec, "doc"));
+        json_array_foreach(json_object_get(codec, "params"), i, param) show_param(file, param);
+        fclose(file);
+    }
+    wring_table_cell(table, "%s", text);
+}
+
+static void info_show_codecs(FILE *file, json_t *codecs)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},      {"kernels", WRING_ALIGN_LEFT},
+        {"sums codes", WRING_ALIGN_LEFT}, {"unbiased", WRING_ALIGN_LEFT},
+        {"exact", WRING_ALIGN_LEFT},      {"what it keeps; parameters", WRING_ALIGN_LEFT},
+    };
+    struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
+    json_t *codec;
+    size_t i;
+
+    fprintf(file, "Codecs (name:parameter=value, and +ef for error feedback):\n");
+    json_array_foreach(codecs, i, codec)
+    {
+        wring_table_cell(table, "%s", text_of(codec, "name"));
+        wring_table_cell(table, "%s", text_of(codec, "tier"));
+        wring_table_cell(table, "%s", is_true(codec, "summable") ? "yes" : "no");
+        wring_table_cell(table, "%s", is_true(codec, "unbiased") ? "yes" : "no");
+        wring_table_cell(table, "%s", is_true(codec, "exact") ? "yes" : "no");
+        add_description(table, codec);
+    }
+    wring_table_finish(table, file);
+    fputc('\n', file);
+}
+
+static void show_cores(FILE *file, json_t *cores)
+{
+    static const struct wring_table_column columns[] = {
+        {"core", WRING_ALIGN_RIGHT}, {"NUMA node", WRING_ALIGN_RIGHT}, {"why", WRING_ALIGN_LEFT}};
+    struct wring_table *table = wring_table_create(columns, 3);
+    json_t *core;
+    size_t i;
+
+    json_array_foreach(cores, i, core)
+    {
+        wring_table_cell(table, "%lld", number_of(core, "core"));
+        if (json_is_integer(json_object_get(core, "numa")))
+            wring_table_cell(table, "%lld", number_of(core, "numa"));
+        else
+            wring_table_cell(table, "any");
+        wring_table_cell(table, "%s", text_of(core, "why"));
+    }
+    wring_table_finish(table, file);
+}
+
+static void info_show_executor(FILE *file, json_t *executor)
+{
+    const char *asked = text_of(executor, "asked"), *reason = text_of(executor, "reason");
+
+    fprintf(file, "Cores: this process may use %lld, and runs on core %lld\n",
+            number_of(executor, "usable_cores"), number_of(executor, "application_core"));
+    if (reason[0] != '\0')
+        fprintf(file, "  WRING_EXECUTOR=%s: codecs cannot run: %s\n", asked, reason);
+    else if (is_true(executor, "pool"))
+        fprintf(file, "  WRING_EXECUTOR=%s: codecs run on a pool of threads pinned to\n", asked);
+    else
+        fprintf(file, "  WRING_EXECUTOR=inline: codecs run on the thread that makes progress, "
+                      "which is not pinned;\n  a pool of one thread would be pinned to\n");
+    if (reason[0] == '\0')
+        show_cores(file, json_object_get(executor, "cores"));
+    fputc('\n', file);
+}
+
+static void info_show_kernels(FILE *file, json_t *kernels)
+{
+    const char *asked = text_of(kernels, "asked"), *best = text_of(kernels, "best");
+    const char *chosen = text_of(kernels, "chosen");
+
+    if (chosen[0] == '\0')
+        fprintf(file, "Kernels: WRING_CPU=%s, which this processor cannot run; it can run", asked);
+    else if (strcmp(asked, "best") == 0)
+        fprintf(file, "Kernels: %s, the best of", chosen);
+    else
+        fprintf(file, "Kernels: %s, because WRING_CPU says so; the best here is %s of", chosen,
+                best);
+    json_t *tier;
+    size_t i;
+    json_array_foreach(json_object_get(kernels, "runnable"), i, tier)
+        fprintf(file, " %s", json_string_value(tier));
+    fprintf(file, "\n\n");
+}
+
+static void show_nics(FILE *file, json_t *nics)
+{
+    static const struct wring_table_column columns[] = {{"nic", WRING_ALIGN_LEFT},
+                                                        {"kind", WRING_ALIGN_LEFT},
+                                                        {"Gbit/s", WRING_ALIGN_RIGHT},
+                                                        {"NUMA node", WRING_ALIGN_RIGHT}};
+    struct wring_table *table = wring_table_create(columns, 4);
+    json_t *nic;
+    size_t i;
+
+    json_array_foreach(nics, i, nic)
+    {
+        json_t *gbit = json_object_get(nic, "gbit"), *numa = json_object_get(nic, "numa");
+        wring_table_cell(table, "%s", text_of(nic, "name"));
+        wring_table_cell(table, "%s", text_of(nic, "kind"));
+        if (json_is_number(gbit))
+            wring_table_cell(table, "%g", json_number_value(gbit));
+        else
+            wring_table_cell(table, "unknown");
+        if (json_is_integer(numa))
+            wring_table_cell(table, "%lld", (long long)json_integer_value(numa));
+        else
+            wring_table_cell(table, "any");
+    }
+    wring_table_finish(table, file);
+}
+
+static void info_show_topology(FILE *file, json_t *topology)
+{
+    json_t *gpus = json_object_get(topology, "gpus"), *gpu;
+    size_t i;
+
+    fprintf(file, "Machine: %s\n", text_of(topology, "cpu"));
+    fprintf(file, "  %lld package(s), %lld NUMA node(s), %lld core(s), %lld thread(s)\n",
+            number_of(topology, "packages"), number_of(topology, "numa"),
+            number_of(topology, "cores"), number_of(topology, "threads"));
+    if (json_array_size(json_object_get(topology, "nics")) > 0)
+        show_nics(file, json_object_get(topology, "nics"));
+    json_array_foreach(gpus, i, gpu)
+        fprintf(file, "  GPU %s at %s\n", text_of(gpu, "name"), text_of(gpu, "pci"));
+    fputc('\n', file);
+}
+
+static void info_show_launcher(FILE *file, json_t *launcher)
+{
+    const char *name = text_of(launcher, "name"), *exchange = text_of(launcher, "exchange");
+
+    if (!is_true(launcher, "usable")) {
+        fprintf(file, "Launcher: cannot be used: %s\n\n", text_of(launcher, "reason"));
+        return;
+    }
+    if (name[0] == '\0') {
+        fprintf(file, "Launcher: none; a session is a job of one rank\n\n");
+        return;
+    }
+    fprintf(file, "Launcher: %s: rank %lld of %lld", name, number_of(launcher, "rank"),
+            number_of(launcher, "size"));
+    if (json_is_integer(json_object_get(launcher, "local_rank")))
+        fprintf(file, ", on this host rank %lld", number_of(launcher, "local_rank"));
+    if (json_is_integer(json_object_get(launcher, "local_size")))
+        fprintf(file, " of %lld", number_of(launcher, "local_size"));
+    fprintf(file, "\n  address of rank 0: %s\n  key: %s%s%s\n\n",
+            text_of(launcher, "root")[0] != '\0' ? text_of(launcher, "root") : "not needed",
+            text_of(launcher, "key"),
+            strcmp(text_of(launcher, "key"), "launcher") == 0 ? ", by " : "",
+            strcmp(text_of(launcher, "key"), "launcher") == 0 ? exchange : "");
+}
+
+static void info_show_config(FILE *file, json_t *config)
+{
+    static const struct wring_table_column columns[] = {
+        {"variable", WRING_ALIGN_LEFT},
+        {"default", WRING_ALIGN_LEFT},
+        {"now", WRING_ALIGN_LEFT},
+        {"meaning", WRING_ALIGN_LEFT},
+    };
+    struct wring_table *table = wring_table_create(columns, 4);
+    json_t *var;
+    size_t i;
+
+    fprintf(file, "Settings (environment; bytes take k m g, seconds take us ms s):\n");
+    json_array_foreach(config, i, var)
+    {
+        wring_table_cell(table, "%s", text_of(var, "name"));
+        wring_table_cell(table, "%s", text_of(var, "default"));
+        wring_table_cell(table, "%s", is_true(var, "changed") ? text_of(var, "value") : "");
+        wring_table_cell(table, "%s", text_of(var, "doc"));
+    }
+    wring_table_finish(table, file);
+    fputc('\n', file);
+}
+
+/* ---- info ---- */
 
 enum part {
     PART_TOPOLOGY = 1 << 0,
@@ -132,11 +375,11 @@ static void show(FILE *file, json_t *all)
         const char *key;
         void (*show)(FILE *file, json_t *part);
     } parts[] = {
-        {"topology", wring_info_show_topology},   {"launcher", wring_info_show_launcher},
-        {"network", wring_info_show_network},     {"rdma", wring_info_show_rdma},
-        {"executor", wring_info_show_executor},   {"kernels", wring_info_show_kernels},
-        {"providers", wring_info_show_providers}, {"codecs", wring_info_show_codecs},
-        {"config", wring_info_show_config},
+        {"topology", info_show_topology},     {"launcher", info_show_launcher},
+        {"network", wring_info_show_network}, {"rdma", wring_info_show_rdma},
+        {"executor", info_show_executor},     {"kernels", info_show_kernels},
+        {"providers", info_show_providers},   {"codecs", info_show_codecs},
+        {"config", info_show_config},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         json_t *part = json_object_get(all, parts[i].key);

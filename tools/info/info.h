@@ -20,14 +20,7 @@ json_t *wring_info_config(const struct wring_config *config);
 json_t *wring_info_launcher(const struct wring_config *config);
 
 /** Print one part; borrowed. */
-void wring_info_show_providers(FILE *file, json_t *providers);
-void wring_info_show_codecs(FILE *file, json_t *codecs);
-void wring_info_show_kernels(FILE *file, json_t *kernels);
-void wring_info_show_executor(FILE *file, json_t *executor);
-void wring_info_show_topology(FILE *file, json_t *topology);
 void wring_info_show_rdma(FILE *file, json_t *rdma);
 void wring_info_show_network(FILE *file, json_t *network);
-void wring_info_show_config(FILE *file, json_t *config);
-void wring_info_show_launcher(FILE *file, json_t *launcher);
 
 #endif

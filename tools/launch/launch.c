@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Which cores each rank of a job on this host may run on.
+ *
+ * hwloc numbers cores by locality, so neighbouring ranks get neighbouring cores. Where several
+ * share one, neighbours do not: they exchange with each other first, and so at the same time.
+ * Shares cover all the cores that this process may use: jobs side by side burden them alike.
+ */
 #include "tools/launch/launch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +23,108 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "offload/cores.h"
 #include "tools/commands.h"
-#include "tools/launch/launch_job.h"
+
+/** Where some cores had more ranks than others, the system's scheduler does better. */
+static bool shares_out_evenly(uint32_t cores, uint32_t ranks)
+{
+    return cores > 1 && (ranks <= cores || ranks % cores == 0);
+}
+
+/** The cores to share out; NULL where ranks are to run unbound. The caller destroys it. */
+static hwloc_topology_t binding_load(const struct wring_launch_params *params)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    hwloc_topology_t topology;
+
+    if (params->unbound || wring_cores_load(&log, &topology) != WRING_OK)
+        return NULL;
+    if (shares_out_evenly(wring_cores_count(topology), params->ranks))
+        return topology;
+    hwloc_topology_destroy(topology);
+    return NULL;
+}
+
+/** Cores [first, end) of a rank. */
+static void share_of(uint64_t cores, uint64_t ranks, uint64_t rank, uint64_t *first, uint64_t *end)
+{
+    *first = ranks > cores ? rank % cores : rank * cores / ranks;
+    *end = ranks > cores ? *first + 1 : (rank + 1) * cores / ranks;
+}
+
+/** In the rank's process: run on its share from here on. A failure is said on standard error. */
+static void binding_apply(const struct wring_launch_params *params, hwloc_topology_t topology,
+                          uint32_t rank)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    uint64_t first, end;
+
+    share_of(wring_cores_count(topology), params->ranks, rank, &first, &end);
+    for (uint64_t core = first; set != NULL && core < end; core++)
+        hwloc_bitmap_or(set, set, wring_cores_get(topology, (uint32_t)core)->cpuset);
+    if (set == NULL || hwloc_set_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) != 0)
+        wring_fail(params->name, "rank %u is bound to no cores: %s", rank, strerror(errno));
+    hwloc_bitmap_free(set);
+}
+
+/* ---- guard ---- */
+
+/*
+ * A process beside the launcher that outlives it: where the launcher is killed (kill -9, a host
+ * that is out of memory), ranks die by themselves, and the guard ends what they had started.
+ */
+
+/** In the guard: hold nothing of the launcher's, so that nobody waits for us to let go. */
+static void let_go(int launcher)
+{
+    int none = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; none >= 0 && fd <= STDERR_FILENO; fd++)
+        dup2(none, fd);
+    if (launcher > STDERR_FILENO + 1)
+        close_range(STDERR_FILENO + 1, (unsigned)launcher - 1, 0);
+    close_range((unsigned)launcher + 1, ~0u, 0);
+}
+
+/** In the guard. The launcher never writes: its end closes when it dies. */
+__attribute__((noreturn)) static void stand_guard(struct wring_local_job *job, int launcher)
+{
+    sigset_t all;
+    char byte;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "wring-guard");
+    let_go(launcher);
+    while (read(launcher, &byte, 1) < 0)
+        if (errno != EINTR)
+            _exit(1);
+    wring_local_job_signal(job, SIGKILL);
+    _exit(0);
+}
+
+/** Have what the ranks started end with this process, whatever ends it. All ranks are started.
+ *  clear-away ends the guard, too. @return 0, or the status to exit with; said */
+static int guard_start(struct wring_local_job *job)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return wring_fail(job->params->name, "no pipe for its guard: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        stand_guard(job, fcntl(ends[0], F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    int why = errno;
+    close(ends[0]);
+    job->guard_fd = ends[1];
+    job->guard = pid;
+    if (pid < 0)
+        return wring_fail(job->params->name, "cannot start its guard: %s", strerror(why));
+    return 0;
+}
+
+/* ---- launch ---- */
 
 #define KEY_BYTES 32
 #define EXIT_CANNOT_RUN 126
@@ -137,7 +245,7 @@ __attribute__((noreturn)) static void become_rank(const struct wring_local_job *
     set_environment(job, rank);
     set_descriptors(job, rank, out);
     if (job->topology != NULL)
-        wring_binding_apply(job->params, job->topology, rank);
+        binding_apply(job->params, job->topology, rank);
     set_signals(job);
     execvp(job->params->argv[0], job->params->argv);
 
@@ -211,7 +319,8 @@ static int start_rank(struct wring_local_job *job, uint32_t rank)
     return code;
 }
 
-int wring_local_job_start(struct wring_local_job *job)
+/** Start all ranks. @return 0, or the status to exit with; said on standard error */
+static int local_job_start(struct wring_local_job *job)
 {
     int code = make_root(job);
     if (code == 0)
@@ -219,11 +328,11 @@ int wring_local_job_start(struct wring_local_job *job)
     if (code == 0)
         code = take_signals(job);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    job->topology = wring_binding_load(job->params);
+    job->topology = binding_load(job->params);
     for (uint32_t rank = 0; rank < job->params->ranks && code == 0; rank++)
         code = start_rank(job, rank);
     if (code == 0)
-        code = wring_guard_start(job);
+        code = guard_start(job);
     if (job->topology != NULL)
         hwloc_topology_destroy(job->topology);
     job->topology = NULL;
@@ -294,7 +403,7 @@ int wring_launch(const struct wring_launch_params *params)
     for (uint32_t rank = 0; rank < params->ranks; rank++)
         job.ranks[rank].lines[0].from = job.ranks[rank].lines[1].from = -1;
 
-    int code = wring_local_job_start(&job);
+    int code = local_job_start(&job);
     if (code == 0)
         code = wring_local_job_watch(&job);
     clear_away(&job);

@@ -6,8 +6,12 @@
 #ifndef WRING_TOOLS_LAUNCH_H
 #define WRING_TOOLS_LAUNCH_H
 
+#include <hwloc.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "transport/bootstrap/launcher.h"
 
@@ -48,5 +52,63 @@ int wring_launch(const struct wring_launch_params *params);
  * @return WRING_EXIT_OK; WRING_EXIT_FAILURE, after a log line: a launcher that cannot be used
  */
 int wring_command_launched(const struct wring_config *config, struct wring_launched *out);
+
+/* What the files of the launcher share. */
+
+#define WRING_LINE_MAX 65536 /* longer lines are passed on in pieces */
+
+/** Where the lines of all ranks go. */
+struct wring_outputs {
+    const char *name; /* of the command */
+    struct wring_output_end {
+        bool gone;   /* nothing is written to it any more */
+        bool failed; /* as it could not be, which its reader knows nothing of */
+    } ends[2];       /* standard output, standard error */
+};
+
+/** One output stream of one rank, passed on in whole lines. */
+struct wring_lines {
+    int from; /* pipe's read end; -1: at its end */
+    int to;   /* 1 or 2 */
+    uint32_t rank;
+    struct wring_outputs *outputs; /* borrowed */
+    size_t bytes;                  /* held back: the beginning of a line */
+    char *text;                    /* [WRING_LINE_MAX] */
+};
+
+struct wring_rank_process {
+    pid_t pid;  /* leader of a process group of its own; 0: not started */
+    bool ended; /* seen, not reaped: its number stays reserved until the job is over */
+    int code;   /* exit status, or 128 + signal */
+    int signal; /* that killed it; 0 */
+    struct wring_lines lines[2]; /* standard output, standard error */
+};
+
+struct wring_local_job {
+    const struct wring_launch_params *params;
+    struct wring_rank_process *ranks; /* [params->ranks] */
+    struct wring_outputs outputs;
+    uint32_t running;
+    sigset_t blocked, before; /* signals taken by signal_fd, and the mask as it was */
+    int signal_fd;
+    int listen_fd;
+    int guard_fd; /* closed when this process ends; -1: there is no guard */
+    pid_t guard;
+    hwloc_topology_t topology; /* to share out among the ranks; NULL: they run unbound */
+    char root[64], key[65];
+};
+
+/** See the started ranks through to their end. @return the status to exit with */
+int wring_local_job_watch(struct wring_local_job *job);
+
+/** Send a signal to all that a rank started. */
+void wring_local_job_signal(struct wring_local_job *job, int number);
+
+int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
+                     struct wring_outputs *outputs);
+void wring_lines_finish(struct wring_lines *lines);
+
+/** Pass on what can be read now; closes `from` at the stream's end, after the last piece. */
+void wring_lines_pump(struct wring_lines *lines);
 
 #endif

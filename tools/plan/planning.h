@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What `wring plan` and `wring simulate` have in common: what is asked, and one plan made. */
-#ifndef WRING_TOOLS_PLANNING_H
-#define WRING_TOOLS_PLANNING_H
+#ifndef WRING_TOOLS_PLAN_PLANNING_H
+#define WRING_TOOLS_PLAN_PLANNING_H
 
 #include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/log.h"
+#include "planner/files/plan.h"
 #include "planner/model/cost_model.h"
 #include "planner/model/settings.h"
 #include "planner/search/search.h"
@@ -131,26 +132,6 @@ enum wring_status wring_planned_settings(const struct wring_planning *planning,
                                          const struct wring_cost_model_params *params,
                                          struct wring_planned *planned);
 
-/**
- * A part of that, with one setting: search, try each codec alone where there is time, prove.
- *
- * @param params   of the model
- * @param planned  in: the model; out: what was found, and the bound
- */
-enum wring_status wring_planned_find(const struct wring_planning *planning,
-                                     const struct wring_planned_want *want,
-                                     const struct wring_cost_model_params *params,
-                                     struct wring_planned *planned);
-
-/**
- * Instead of a search: every tensor by itself, all with the same option, the best one for that. So
- * does who compresses without a planner.
- *
- * Errors, with one log line: WRING_ERR_INVALID (no option is for all tensors), WRING_ERR_NO_MEMORY.
- */
-enum wring_status wring_planned_layers(const struct wring_problem *problem,
-                                       const struct wring_log *log, struct wring_found *out);
-
 /** All tensors by themselves, with one option. @param grouping  out, with room for them */
 void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_grouping *grouping);
 
@@ -162,20 +143,23 @@ struct wring_planned_part {
     uint64_t *allowed;                 /* likewise; NULL: anything */
 };
 
-/**
- * A model's problem with nothing but options of the codecs that were asked for. Free it with
- * wring_planned_part_finish(). Errors, with one log line: WRING_ERR_INVALID (there are none),
- * WRING_ERR_NO_MEMORY.
- */
-enum wring_status wring_planned_part_init(const struct wring_planning *planning,
-                                          const struct wring_cost_model *model,
-                                          struct wring_planned_part *out);
-
-/** The options of a grouping of the part made those of the whole. */
-void wring_planned_part_map(const struct wring_planned_part *part, struct wring_grouping *grouping);
-
-void wring_planned_part_finish(struct wring_planned_part *part);
-
 void wring_planned_finish(struct wring_planned *planned);
+
+/* The options --cores and --chunk-bytes, of those who plan and of those who measure. */
+
+/** Their lists; what is no such list ends the program as argp_error() does. @param arg  cut */
+void wring_settings_parse_cores(struct wring_settings_wanted *settings, char *arg,
+                                struct argp_state *state);
+void wring_settings_parse_chunks(struct wring_settings_wanted *settings, char *arg,
+                                 struct argp_state *state);
+
+/* wring plan: its question and what it shows. */
+
+/**
+ * What the search for this question ranges over: groups, codecs, settings, and every way of each
+ * codec, with counts; as text or as one JSON object. Trace and profile are loaded.
+ * @return exit status
+ */
+int wring_plan_list_range(const struct wring_planning *planning, bool json);
 
 #endif

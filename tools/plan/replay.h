@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring replay: between its command line and each rank's part. */
-#ifndef WRING_TOOLS_REPLAY_H
-#define WRING_TOOLS_REPLAY_H
+#ifndef WRING_TOOLS_PLAN_REPLAY_H
+#define WRING_TOOLS_PLAN_REPLAY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,6 +10,8 @@
 #include "planner/fit.h"
 #include "runtime/plan/autoplan.h"
 #include "tools/bench/bench.h"
+#include "tools/rank_faults.h"
+#include <wring/wring.h>
 
 #define WRING_REPLAY_AUTO "auto" /* in the place of a plan's file */
 #define WRING_REPLAY_BESIDE_MAX 4
@@ -54,35 +56,29 @@ struct wring_replay_result {
     struct wring_replay_beside beside[WRING_REPLAY_BESIDE_MAX];
 };
 
-/**
- * What gradients are made of: four dice together, as codecs depend on how gradients are shaped, and
- * whole numbers below 2^13, so that the sums of 1024 ranks are exact. Thrown once; each rank and
- * iteration begins at another one, as writing gradients anew shall take no longer than memory does.
- * @return to be freed; NULL without memory
- */
-float *wring_replay_numbers(void);
-
-/** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
- * hold little, and never what travels first. Others may see it after wring_far_settle(). */
-void wring_replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
-                       uint64_t round);
-
-/** Is it the sum of all ranks'? Whole numbers: every bit of it. */
-bool wring_replay_is_sum(const float *data, uint64_t elems, const float *numbers, uint32_t ranks,
-                         uint64_t round);
-
-/** FNV-1a of its bits, in words. */
-int64_t wring_replay_digest(const float *data, uint64_t elems);
-
 /** Be one rank of the replay. @return an exit status; failures are said */
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out);
 
-/** What came out, as text or as one JSON object. @param predicted_us  by the plan; NaN: nothing
- * was.
- *  @return an exit status; said */
-void wring_replay_print(const struct wring_replay_params *params,
-                        const struct wring_replay_result *result, double predicted_us);
-int wring_replay_print_json(const struct wring_replay_params *params,
-                            const struct wring_replay_result *result, double predicted_us);
+/* wring replay: a model's tensors in one rank, and how they are exchanged. */
+
+/** A session of its own, so that several take turns in one process. */
+struct wring_replay_side {
+    const struct wring_replay_params *params;
+    const char *plan;  /* as in the parameters: file, "auto", NULL */
+    const char *codec; /* likewise */
+    struct wring_session *session;
+    struct wring_group *world;
+    uint32_t rank, ranks;
+    uint32_t n;                    /* tensors */
+    const float *numbers;          /* that gradients are made of; the caller's */
+    struct wring_bootstrap *way;   /* by which ranks meet, borrowed; NULL: as launched */
+    float **data;                  /* [n] one after another in one buffer */
+    struct wring_bucket **buckets; /* [n] */
+    uint64_t round;                /* iterations so far */
+    double *times_us;              /* [iterations] of this rank, then of the slowest */
+    double cpu_us;                 /* of all of them, of all the process's threads */
+    double wire_bytes;             /* likewise, of this session */
+    struct wring_rank_faults faults;
+};
 
 #endif

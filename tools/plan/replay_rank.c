@@ -1,14 +1,269 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring replay`: computing is slept or spun away, what is exchanged is real. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <wring/wring.h>
-
+#include "base/clock.h"
+#include "compress/kernels/far.h"
 #include "runtime/session/session.h"
 #include "tools/commands.h"
-#include "tools/plan/replay_side.h"
+#include "tools/plan/replay.h"
+#include <wring/wring.h>
+
+#define NUMBERS (1u << 20) /* that there are */
+
+static uint64_t mix(uint64_t bits)
+{
+    bits *= 0x9e3779b97f4a7c15;
+    bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93;
+    return bits ^ bits >> 32;
+}
+
+/**
+ * What gradients are made of: four dice together, as codecs depend on how gradients are shaped, and
+ * whole numbers below 2^13, so that the sums of 1024 ranks are exact. Thrown once; each rank and
+ * iteration begins at another one, as writing gradients anew shall take no longer than memory does.
+ * @return to be freed; NULL without memory
+ */
+static float *replay_numbers(void)
+{
+    float *numbers = malloc(NUMBERS * sizeof(*numbers));
+
+    for (uint32_t i = 0; numbers != NULL && i < NUMBERS; i++) {
+        uint64_t bits = mix(i + 1);
+        uint64_t dice =
+            (bits & 0xfff) + (bits >> 12 & 0xfff) + (bits >> 24 & 0xfff) + (bits >> 36 & 0xfff);
+        numbers[i] = (float)((int)dice - 2 * 0xfff);
+    }
+    return numbers;
+}
+
+/** Where a rank begins in an iteration. */
+static uint32_t first_of(uint32_t rank, uint64_t round)
+{
+    return (uint32_t)mix(((uint64_t)rank << 44) + (round << 1) + 1) % NUMBERS;
+}
+
+/** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
+ * hold little, and never what travels first. Others may see it after wring_far_settle(). */
+static void replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
+                        uint64_t round)
+{
+    uint32_t from = first_of(rank, round);
+
+    for (uint64_t at = 0, n; at < elems; at += n, from = 0) {
+        n = elems - at < NUMBERS - from ? elems - at : NUMBERS - from;
+        wring_far_stream(data + at, numbers + from, n * sizeof(*data));
+    }
+}
+
+/** Is it the sum of all ranks'? Whole numbers: every bit of it. */
+static bool replay_is_sum(const float *data, uint64_t elems, const float *numbers, uint32_t ranks,
+                          uint64_t round)
+{
+    for (uint64_t i = 0; i < elems; i++) {
+        float sum = 0;
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            sum += numbers[(first_of(rank, round) + i) % NUMBERS];
+        if (data[i] != sum)
+            return false;
+    }
+    return true;
+}
+
+/** FNV-1a of its bits, in words. */
+static int64_t replay_digest(const float *data, uint64_t elems)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (uint64_t i = 0; i < elems; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof(bits));
+        hash = (hash ^ bits) * 1099511628211u;
+    }
+    return (int64_t)(hash >> 1);
+}
+
+/* ---- replay side ---- */
+
+#define WAIT_NS (600 * WRING_NS_PER_S)
+
+static uint64_t elems_of(const struct wring_replay_side *side, uint32_t tensor)
+{
+    return side->params->trace->tensors[tensor].elems;
+}
+
+/** Of all its tensors, from data[0] on. */
+static size_t replay_side_bytes(const struct wring_replay_side *side)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < side->n; i++)
+        bytes += elems_of(side, i) * sizeof(float);
+    return bytes;
+}
+
+/** One buffer that has all of them. */
+static enum wring_status make_tensors(struct wring_replay_side *side)
+{
+    float *all;
+    enum wring_status status =
+        wring_buffer_alloc(side->session, replay_side_bytes(side), (void **)&all);
+    for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
+        struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+        params.name = side->params->trace->tensors[i].name;
+        params.data = side->data[i] = all;
+        params.elems = elems_of(side, i);
+        params.codec = side->plan == NULL ? side->codec : "none";
+        params.priority = (int32_t)i;
+        all += params.elems;
+        status = wring_bucket_register(side->session, &params, &side->buckets[i]);
+    }
+    return status == WRING_OK ? wring_session_commit(side->session) : status;
+}
+
+static void write_gradients(struct wring_replay_side *side)
+{
+    side->round++;
+    for (uint32_t t = 0; t < side->n; t++)
+        replay_fill(side->data[t], elems_of(side, t), side->numbers, side->rank, side->round);
+    wring_far_settle();
+}
+
+/** Compute up to a time. */
+static void compute_until(const struct wring_replay_side *side, uint64_t at_ns)
+{
+    if (side->params->compute == WRING_REPLAY_SLEEP && wring_now_ns() < at_ns)
+        wring_sleep_until(at_ns); /* which gives a turn of the core away, even if it is over */
+    while (wring_now_ns() < at_ns)
+        ;
+}
+
+static enum wring_status run_backward(struct wring_replay_side *side, uint64_t begin_ns)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
+        double ready_us = side->params->trace->tensors[i].ready_us;
+        compute_until(side, begin_ns + (uint64_t)(ready_us * 1e3));
+        status = wring_bucket_post(side->buckets[i]);
+    }
+    for (uint32_t i = 0; i < side->n && status == WRING_OK; i++)
+        status = wring_bucket_wait(side->buckets[i], WAIT_NS, NULL);
+    return status;
+}
+
+/** The optimizer's step, by all gradients. */
+static void run_optimizer(const struct wring_replay_side *side)
+{
+    double us = side->params->trace->optimizer_us;
+
+    if (us > 0)
+        compute_until(side, wring_now_ns() + (uint64_t)(us * 1e3));
+}
+
+/** One iteration with fresh gradients, all ranks beginning together. @param us  out, of this rank
+ */
+static enum wring_status replay_side_run(struct wring_replay_side *side, double *us)
+{
+    /* who shares a core with another writes nothing while that one is still at its last one */
+    enum wring_status status = wring_barrier(side->world, NULL, NULL);
+    if (status == WRING_OK) {
+        write_gradients(side);
+        status = wring_barrier(side->world, NULL, NULL);
+    }
+    if (status != WRING_OK)
+        return status;
+    uint64_t cpu_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin_ns = wring_now_ns();
+    status = run_backward(side, begin_ns);
+    run_optimizer(side);
+    *us = (double)(wring_now_ns() - begin_ns) / 1e3;
+    side->cpu_us += (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns) / 1e3;
+    return status;
+}
+
+/** Raw sums are exact, coded ones the same on all ranks. @param wrong  out: tensors that are not */
+static enum wring_status replay_side_check(struct wring_replay_side *side, uint64_t *wrong)
+{
+    int64_t *least = calloc(3 * (size_t)side->n, sizeof(*least));
+    int64_t *most = least + side->n, *bad = most + side->n;
+    enum wring_status status = least != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+
+    for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
+        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+        status = wring_bucket_stats(side->buckets[i], &stats);
+        least[i] = most[i] = replay_digest(side->data[i], elems_of(side, i));
+        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
+                 !replay_is_sum(side->data[i], elems_of(side, i), side->numbers, side->ranks,
+                                side->round);
+    }
+    if (status == WRING_OK)
+        status =
+            wring_allreduce(side->world, least, least, side->n, WRING_I64, WRING_MIN, NULL, NULL);
+    if (status == WRING_OK)
+        status = wring_allreduce(side->world, most, most, 2 * (uint64_t)side->n, WRING_I64,
+                                 WRING_MAX, NULL, NULL);
+    for (uint32_t i = 0; i < side->n && status == WRING_OK; i++)
+        *wrong += bad[i] != 0 || least[i] != most[i];
+    free(least);
+    return status;
+}
+
+static int join(struct wring_replay_side *side)
+{
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+    char plan[WRING_CONFIG_TEXT + 16], codecs[WRING_CONFIG_TEXT + 32];
+    const char *const settings[] = {plan, codecs, "WRING_BYPASS=never", NULL};
+    bool automatic = side->plan != NULL && strcmp(side->plan, WRING_REPLAY_AUTO) == 0;
+
+    snprintf(plan, sizeof(plan), "WRING_PLAN=%s", side->plan != NULL ? side->plan : "");
+    snprintf(codecs, sizeof(codecs), "WRING_PLAN_CODECS=%s", automatic ? side->codec : "");
+    params.provider = side->params->provider;
+    params.bootstrap = side->way;
+    params.settings = settings;
+    int code = wring_rank_open(&side->faults, &params, side->params->ranks);
+    side->session = side->faults.session;
+    if (code != WRING_EXIT_OK)
+        return code;
+    side->world = wring_session_world(side->session);
+    side->rank = wring_session_rank(side->session);
+    side->ranks = wring_session_size(side->session);
+    enum wring_status status = make_tensors(side);
+    return status == WRING_OK ? WRING_EXIT_OK
+                              : wring_rank_fail(&side->faults, "cannot prepare", status);
+}
+
+static int replay_side_open(struct wring_replay_side *side)
+{
+    side->n = side->params->trace->n;
+    side->faults.command = side->params->name;
+    side->data = calloc(side->n, sizeof(*side->data));
+    side->buckets = calloc(side->n, sizeof(struct wring_bucket *));
+    side->times_us = calloc(side->params->iterations, sizeof(*side->times_us));
+    if (side->data == NULL || side->buckets == NULL || side->times_us == NULL)
+        return wring_fail(side->params->name, "out of memory");
+    return join(side);
+}
+
+/**
+ * Join, and register what is to be exchanged. Collective.
+ *
+ * @param side  params, plan, codec, numbers and way are set; closed by the caller, whatever comes
+ * back
+ * @return an exit status; said
+ */
+static void replay_side_close(struct wring_replay_side *side)
+{
+    wring_session_close(side->session);
+    free(side->data);
+    free(side->buckets);
+    free(side->times_us);
+}
+
+/* ---- replay rank ---- */
 
 #define WARM_UP 2               /* iterations that are not counted */
 #define SETTLE_MAX 400          /* until a session that plans for itself has chosen */
@@ -30,7 +285,7 @@ static enum wring_status run_some(struct wring_replay_side *side, uint32_t itera
     double unused;
 
     for (uint32_t i = 0; i < iterations && status == WRING_OK; i++)
-        status = wring_replay_side_run(side, &unused);
+        status = replay_side_run(side, &unused);
     return status;
 }
 
@@ -79,7 +334,7 @@ static enum wring_status take_turns(struct replay *replay)
     for (uint32_t turn = 0; turn < replay->params->iterations; turn++)
         for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++) {
             struct wring_replay_side *side = &replay->sides[(turn + i) % replay->n];
-            status = wring_replay_side_run(side, &side->times_us[turn]);
+            status = replay_side_run(side, &side->times_us[turn]);
         }
     for (uint32_t i = 0; i < replay->n; i++)
         replay->sides[i].wire_bytes += sent_by(&replay->sides[i]);
@@ -140,7 +395,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
     if (status == WRING_OK)
         status = wring_allreduce(first->world, means, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
-        status = wring_replay_side_check(&replay->sides[i], &out->wrong);
+        status = replay_side_check(&replay->sides[i], &out->wrong);
     if (status != WRING_OK)
         return status;
     sum_up(replay, out);
@@ -153,7 +408,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
  *  backs it with: so no side has all of its pages before another. */
 static void touch_in_turns(const struct replay *replay)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = wring_replay_side_bytes(replay->sides);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = replay_side_bytes(replay->sides);
 
     for (size_t at = 0; at < bytes; at += page)
         for (uint32_t i = 0; i < replay->n; i++)
@@ -174,7 +429,7 @@ static int open_sides(struct replay *replay, const float *numbers)
         side->way = i == 0 ? NULL : replay->sides->session->bootstrap;
         side->plan = i == 0 ? params->plan : NULL;
         side->codec = i == 0 ? params->codec : params->beside[i - 1];
-        code = wring_replay_side_open(side);
+        code = replay_side_open(side);
     }
     if (code == WRING_EXIT_OK)
         touch_in_turns(replay);
@@ -227,7 +482,7 @@ static int run(struct replay *replay, const float *numbers, struct wring_replay_
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
 {
     struct replay replay = {.params = params};
-    float *numbers = wring_replay_numbers();
+    float *numbers = replay_numbers();
     char *parameters = hold_parameters(params);
     int code = WRING_EXIT_FAILURE;
 
@@ -238,7 +493,7 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
     else
         code = run(&replay, numbers, out);
     while (replay.n > 0) /* the first one's bootstrap serves the others */
-        wring_replay_side_close(&replay.sides[--replay.n]);
+        replay_side_close(&replay.sides[--replay.n]);
     free(replay.ratios);
     free(parameters);
     free(numbers);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "tools/bench/bench_twin.h"
+#include "tools/bench/twin.h"
 
 #define VECTOR 32u
 #define PER_LINE (WRING_TWIN_LINE / VECTOR)

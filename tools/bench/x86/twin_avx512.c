@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "tools/bench/bench_twin.h"
+#include "tools/bench/twin.h"
 
 static __m512i read_lines(const char *at, size_t n)
 {

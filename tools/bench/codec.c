@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring bench codec: the command line, the cores, and what is printed. */
+#include "tools/bench/codec.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/cpu.h"
+#include "offload/cores.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/twin.h"
+#include "tools/commands.h"
+#include "tools/output.h"
+#include "tools/table.h"
+#include "tools/values.h"
+
+static const char *stores(bool stream)
+{
+    return stream ? "streaming" : "plain";
+}
+
+/** One of the results; a new reference, NULL without memory. @param spec as it was asked for */
+static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t elems,
+                                const struct wring_codec_speed *speed)
+{
+    double bytes = (double)elems * sizeof(float);
+
+    return json_pack(
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}", "codec",
+        spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s", speed->encode,
+        "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
+        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
+        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
+        (json_int_t)speed->encoded_bytes, "ratio", (double)speed->encoded_bytes / bytes, "nmse",
+        speed->nmse, "encode_limit_stores", stores(speed->encode_streams),
+        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->rounds);
+}
+
+static double number(json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void add_share(struct wring_table *table, double speed, double limit)
+{
+    wring_table_cell(table, "%.0f%%", limit > 0 ? 100 * speed / limit : 0);
+}
+
+/** All of them as a table. */
+static void codec_speed_show(FILE *file, json_t *results)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},     {"kernels", WRING_ALIGN_LEFT},
+        {"encode", WRING_ALIGN_RIGHT},   {"of limit", WRING_ALIGN_RIGHT},
+        {"decode", WRING_ALIGN_RIGHT},   {"add", WRING_ALIGN_RIGHT},
+        {"of limit", WRING_ALIGN_RIGHT}, {"memcpy", WRING_ALIGN_RIGHT},
+        {"ratio", WRING_ALIGN_RIGHT},    {"nmse", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 10);
+    json_t *result;
+    size_t i;
+
+    json_array_foreach(results, i, result)
+    {
+        double encode = number(result, "encode_gb_per_s");
+        double add = number(result, "decode_add_gb_per_s");
+        wring_table_cell(table, "%s", json_string_value(json_object_get(result, "codec")));
+        wring_table_cell(table, "%s", json_string_value(json_object_get(result, "tier")));
+        wring_table_cell(table, "%.2f", encode);
+        add_share(table, encode, number(result, "encode_limit_gb_per_s"));
+        wring_table_cell(table, "%.2f", number(result, "decode_gb_per_s"));
+        wring_table_cell(table, "%.2f", add);
+        add_share(table, add, number(result, "decode_add_limit_gb_per_s"));
+        wring_table_cell(table, "%.2f", number(result, "memcpy_gb_per_s"));
+        wring_table_cell(table, "%.4f", number(result, "ratio"));
+        wring_table_cell(table, "%.3g", number(result, "nmse"));
+    }
+    wring_table_finish(table, file);
+}
+
+/* ---- codec ---- */
+
+#define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
+
+static const struct argp_option options[] = {
+    {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none,bf16,int8)", 0},
+    {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
+    {"threads", 't', "T", 0, "threads, each on a core of its own (default 1)", 0},
+    {"tier", 'k', "TIER", 0, "highest kernels: scalar|avx2|avx512|vbmi2|neon (default: WRING_CPU)",
+     0},
+    {0},
+};
+
+struct command {
+    struct wring_codec_bench bench;
+    char *specs[WRING_BENCH_LIST_MAX];
+    size_t n_specs;
+    const char *tier; /* NULL: as configured */
+    bool json;
+    struct wring_bench_options options;
+    unsigned cores[WRING_BENCH_THREADS_MAX];
+    json_t *results;
+};
+
+static void parse_specs(struct command *command, char *arg, struct argp_state *state)
+{
+    command->n_specs =
+        wring_bench_parse_list("codec", "specs", arg, command->specs, WRING_BENCH_LIST_MAX, state);
+    for (size_t i = 0; i < command->n_specs; i++)
+        if (strchr(command->specs[i], '>') != NULL)
+            argp_error(state, "--codec: '%s' is a codec for each way; name them one by one",
+                       command->specs[i]);
+}
+
+static void parse_tier(struct command *command, const char *arg, struct argp_state *state)
+{
+    enum wring_cpu_tier tier;
+
+    if (!wring_cpu_tier_parse(arg, &tier))
+        argp_error(state, "--tier needs one of scalar|avx2|avx512|vbmi2|neon");
+    command->tier = arg;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->options;
+        return 0;
+    case 'c':
+        parse_specs(command, arg, state);
+        return 0;
+    case 'e':
+        if (!wring_value_bytes(arg, &command->bench.elems) || command->bench.elems == 0 ||
+            command->bench.elems > ELEMS_MAX)
+            argp_error(state, "--elements needs a number from 1 to 16g, such as 64k");
+        return 0;
+    case 't':
+        if (!wring_value_count(arg, 1, WRING_BENCH_THREADS_MAX, &command->bench.threads))
+            argp_error(state, "--threads needs a number from 1 to %d", WRING_BENCH_THREADS_MAX);
+        return 0;
+    case 'k':
+        parse_tier(command, arg, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0}};
+
+static const struct argp codec_argp = {
+    .options = options,
+    .parser = parse,
+    .children = children,
+    .doc = "Measure codecs on cores of this machine, next to what their memory traffic costs."
+           "\v"
+           "Speeds count the float32 bytes of a call, in 1e9 bytes per second, all threads "
+           "together; each is the median of rounds in which all calls take turns. A limit is the "
+           "speed of a twin that reads and writes as many bytes in the same buffers and computes "
+           "nothing, with plain or streaming stores, whichever is faster: an encoder's twin reads "
+           "the input and writes the code (with +ef the residual is read and written, too); one "
+           "of decode-and-add reads the code, and reads and writes those lines of the destination "
+           "that the code has anything for. 'of limit' is the speed's share of that. ratio is "
+           "encoded bytes / input bytes; nmse is the error's share in the input's power, of "
+           "bell-shaped random numbers, in the first call.",
+};
+
+/** A codec with its kernels, or NULL after saying why not. */
+static struct wring_codec *create(const struct command *command, const char *spec)
+{
+    struct wring_codec *codec;
+    char why[256];
+
+    if (wring_codec_create(spec, command->tier, NULL, why, sizeof(why), &codec) != WRING_OK) {
+        wring_fail(command->bench.name, "%s", why);
+        return NULL;
+    }
+    if (wring_codec_info(codec)->rounds > 0) {
+        wring_fail(command->bench.name,
+                   "%s sums statistics over ranks before it encodes: measure it with "
+                   "wring bench allreduce",
+                   spec);
+        wring_codec_destroy(codec);
+        return NULL;
+    }
+    return codec;
+}
+
+/** What the results need more memory for than the machine has; said. */
+static bool fits_memory(const struct command *command, const struct wring_codec *codec)
+{
+    const struct wring_codec_bench *bench = &command->bench;
+    uint64_t needed = bench->threads * wring_codec_measure_bytes(codec, bench->elems);
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    if (needed < machine)
+        return true;
+    wring_fail(bench->name,
+               "%s needs %" PRIu64 " MiB for its buffers and this machine has %" PRIu64
+               "; take fewer --elements or --threads",
+               wring_codec_info(codec)->spec, needed >> 20, machine >> 20);
+    return false;
+}
+
+/** Before anything is measured. @return an exit status */
+static int check_codecs(const struct command *command)
+{
+    for (size_t i = 0; i < command->n_specs; i++) {
+        struct wring_codec *codec = create(command, command->specs[i]);
+        if (codec == NULL)
+            return WRING_EXIT_USAGE;
+        bool fits = fits_memory(command, codec);
+        wring_codec_destroy(codec);
+        if (!fits)
+            return WRING_EXIT_FAILURE;
+    }
+    return WRING_EXIT_OK;
+}
+
+/** The kernels asked for must run here: nothing else is measured in their place. */
+static int check_tier(struct command *command, const struct wring_config *config)
+{
+    enum wring_cpu_tier tier;
+
+    if (command->tier == NULL)
+        command->tier = config->cpu;
+    if (!wring_cpu_tier_parse(command->tier, &tier) || !wring_cpu_has(tier))
+        return wring_fail(command->bench.name,
+                          "this processor cannot run %s kernels; wring info --codecs lists those "
+                          "it can",
+                          command->tier);
+    return WRING_EXIT_OK;
+}
+
+/** A core for each thread; that of this one last of all. */
+static int choose_cores(struct command *command)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    uint32_t threads = command->bench.threads;
+    hwloc_topology_t topology;
+    char text[16];
+    size_t n = 0;
+
+    if (wring_cores_load(&log, &topology) != WRING_OK)
+        return wring_fail(command->bench.name, "the machine's cores cannot be listed");
+    uint32_t usable = wring_cores_count(topology);
+    snprintf(text, sizeof(text), "%" PRIu32, threads);
+    enum wring_status status = WRING_ERR_INVALID;
+    if (threads <= usable)
+        status = wring_cores_choose(topology, text, sched_getcpu(), &log, command->cores,
+                                    WRING_BENCH_THREADS_MAX, &n);
+    hwloc_topology_destroy(topology);
+    if (threads > usable)
+        return wring_fail(command->bench.name,
+                          "%" PRIu32 " threads need a core each, and this process may use %" PRIu32
+                          "; take fewer --threads",
+                          threads, usable);
+    command->bench.cores = command->cores;
+    return status == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* logged */
+}
+
+static void show_progress(const char *spec, size_t index, size_t n)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%-40.40s %zu of %zu\033[K", spec, index + 1, n);
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
+static int measure_one(struct command *command, size_t index)
+{
+    struct wring_codec_speed speed;
+    struct wring_codec *codec = create(command, command->specs[index]);
+
+    if (codec == NULL)
+        return WRING_EXIT_FAILURE;
+    show_progress(command->specs[index], index, command->n_specs);
+    int code = wring_codec_measure(&command->bench, codec, &speed);
+    if (code == WRING_EXIT_OK)
+        json_array_append_new(command->results,
+                              codec_speed_json(command->specs[index], wring_codec_info(codec)->tier,
+                                               command->bench.elems, &speed));
+    wring_codec_destroy(codec);
+    return code;
+}
+
+static int print_results(const struct command *command)
+{
+    json_t *cores = json_array();
+
+    if (!command->json) {
+        printf("%" PRIu64 " float32 per call, %" PRIu32
+               " thread%s, limits by %s; GB/s of float32\n",
+               command->bench.elems, command->bench.threads, command->bench.threads == 1 ? "" : "s",
+               wring_twin_widest()->name);
+        codec_speed_show(stdout, command->results);
+        json_decref(cores);
+        return WRING_EXIT_OK;
+    }
+    for (uint32_t i = 0; i < command->bench.threads; i++)
+        json_array_append_new(cores, json_integer(command->cores[i]));
+    json_t *all =
+        json_pack("{s:i, s:o, s:s, s:O}", "threads", (int)command->bench.threads, "cores", cores,
+                  "limit_tier", wring_twin_widest()->name, "results", command->results);
+    return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
+}
+
+static int measure(struct command *command)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_config config;
+
+    if (wring_config_load(&config, &log) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* the log line said why */
+    int code = check_tier(command, &config);
+    if (code == WRING_EXIT_OK)
+        code = check_codecs(command);
+    if (code == WRING_EXIT_OK)
+        code = choose_cores(command);
+    for (size_t i = 0; i < command->n_specs && code == WRING_EXIT_OK; i++)
+        code = measure_one(command, i);
+    clear_progress();
+    return code == WRING_EXIT_OK ? print_results(command) : code;
+}
+
+int wring_bench_codec(int argc, char **argv)
+{
+    char usual[] = "none,bf16,int8";
+    struct command command = {
+        .bench = {.name = argv[0], .elems = 4u << 20, .threads = 1, .seconds = 1},
+        .options = {&command.bench.seconds, &command.json}};
+
+    parse_specs(&command, usual, NULL);
+    argp_parse(&codec_argp, argc, argv, 0, NULL, &command);
+    command.results = json_array();
+    if (command.results == NULL)
+        return wring_fail(argv[0], "out of memory");
+    int code = measure(&command);
+    json_decref(command.results);
+    return code;
+}

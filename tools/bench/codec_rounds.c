@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The rounds of `wring bench codec`: in each, every task is timed once, so that whatever else the
+ * machine does meets the codec and what it is compared with alike.
+ */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fpenv.h"
+#include "base/refusal.h"
+#include "base/thread.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/codec.h"
+#include "tools/commands.h"
+#include "transport/memory.h"
+
+static bool keeps_residual(const struct wring_codec *codec)
+{
+    return (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
+}
+
+uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t elems)
+{
+    uint64_t runs = keeps_residual(codec) ? 3 : 2; /* source, destination, residual */
+    return runs * elems * sizeof(float) + wring_codec_bound(codec, elems);
+}
+
+/** A twin in all the ways to store that differ for it. */
+static size_t add_twins(struct wring_codec_task *out, enum wring_codec_task_kind kind,
+                        unsigned ways)
+{
+    size_t n = 0;
+
+    if (!wring_twin_widest()->streams)
+        ways &= WRING_TWIN_FETCH_UPDATES;
+    for (unsigned store = 0; store <= ways; store++)
+        if ((store & ways) == store)
+            out[n++] = (struct wring_codec_task){kind, store};
+    return n;
+}
+
+/** What a round consists of, in its order. @return how many; at most WRING_CODEC_TASKS_MAX */
+static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_task *out)
+{
+    unsigned encode_ways = WRING_TWIN_STREAM_WRITES;
+    size_t n = 0;
+
+    if (keeps_residual(codec))
+        encode_ways |= WRING_TWIN_STREAM_UPDATES;
+    n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_ways);
+    out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
+    out[n++] = (struct wring_codec_task){WRING_TASK_COPY, 0};
+    out[n++] = (struct wring_codec_task){WRING_TASK_DECODE, 0};
+    n += add_twins(out + n, WRING_TASK_TWIN_DECODE_ADD,
+                   WRING_TWIN_STREAM_UPDATES | WRING_TWIN_FETCH_UPDATES);
+    out[n++] = (struct wring_codec_task){WRING_TASK_DECODE_ADD, 0};
+    return n;
+}
+
+static enum wring_status allocate(struct wring_codec_work *work)
+{
+    size_t bytes = work->elems * sizeof(float);
+    enum wring_status status = wring_memory_alloc(bytes, &work->src);
+
+    if (status == WRING_OK)
+        status = wring_memory_alloc(bytes, &work->dst);
+    if (status == WRING_OK)
+        status = wring_memory_alloc(wring_codec_bound(work->codec, work->elems), &work->code);
+    if (status == WRING_OK && keeps_residual(work->codec))
+        status = wring_memory_alloc(bytes, &work->residual);
+    return status;
+}
+
+/** Bell-shaped numbers of 24 bits or so, other ones in each thread; zeros elsewhere. */
+static void fill(struct wring_codec_work *work, uint32_t index)
+{
+    float *src = work->src.base;
+
+    for (uint64_t i = 0; i < work->elems; i++)
+        src[i] = wring_pattern(2 * index, i) + wring_pattern(2 * index + 1, i) * 0x1p-15f;
+    memset(work->dst.base, 0, work->dst.bytes);
+    memset(work->code.base, 0, work->code.bytes);
+    if (work->residual.base != NULL)
+        memset(work->residual.base, 0, work->residual.bytes);
+}
+
+static double measure_nmse(const struct wring_codec_work *work)
+{
+    const float *src = work->src.base, *dst = work->dst.base;
+    double error = 0, power = 0;
+
+    for (uint64_t i = 0; i < work->elems; i++) {
+        double difference = (double)src[i] - (double)dst[i];
+        error += difference * difference;
+        power += (double)src[i] * (double)src[i];
+    }
+    return power > 0 ? error / power : error;
+}
+
+/** Lines of the decoded run in which the code says anything: what adding it has to touch. */
+static uint64_t count_lines(const float *run, uint64_t elems)
+{
+    const uint64_t per_line = WRING_TWIN_LINE / sizeof(float);
+    uint64_t lines = 0;
+
+    for (uint64_t begin = 0; begin < elems; begin += per_line) {
+        uint64_t end = begin + per_line < elems ? begin + per_line : elems, i = begin;
+        while (i < end && run[i] == 0)
+            i++;
+        lines += i < end;
+    }
+    return lines;
+}
+
+static void plan_twins(struct wring_codec_work *work)
+{
+    uint64_t bytes = work->elems * sizeof(float);
+
+    work->twin = wring_twin_widest();
+    work->encode_twin.read = wring_twin_all(work->src.base, bytes);
+    work->encode_twin.write = wring_twin_all(work->code.base, work->code_bytes);
+    if (work->residual.base != NULL)
+        work->encode_twin.update = wring_twin_all(work->residual.base, bytes);
+    work->decode_add_twin.read = wring_twin_all(work->code.base, work->code_bytes);
+    work->decode_add_twin.update = wring_twin_all(work->dst.base, bytes);
+    work->decode_add_twin.update.lines = count_lines(work->dst.base, work->elems);
+}
+
+static void encode(struct wring_codec_work *work)
+{
+    work->code_bytes = wring_codec_encode(work->codec, &work->context, work->src.base, work->elems,
+                                          work->residual.base, work->code.base);
+    work->context.step++;
+}
+
+static void decode(struct wring_codec_work *work, bool add)
+{
+    enum wring_status status =
+        wring_codec_decode(work->codec, &work->context, work->code.base, work->code_bytes,
+                           work->dst.base, work->elems, add);
+    if (status != WRING_OK)
+        work->status = status;
+}
+
+enum wring_status wring_codec_work_init(struct wring_codec_work *work,
+                                        const struct wring_codec *codec, uint64_t elems,
+                                        uint32_t index)
+{
+    *work = (struct wring_codec_work){
+        .codec = codec, .elems = elems, .context = {.seed = 1, .rank = index, .ranks = 2}};
+    enum wring_status status = allocate(work);
+    if (status != WRING_OK)
+        return status;
+    fill(work, index);
+    encode(work);
+    work->first_bytes = work->code_bytes;
+    decode(work, false);
+    work->nmse = measure_nmse(work);
+    plan_twins(work);
+    return work->status;
+}
+
+void wring_codec_work_finish(struct wring_codec_work *work)
+{
+    wring_memory_free(&work->src);
+    wring_memory_free(&work->residual);
+    wring_memory_free(&work->code);
+    wring_memory_free(&work->dst);
+}
+
+static void run_once(struct wring_codec_work *work, const struct wring_codec_task *task)
+{
+    switch (task->kind) {
+    case WRING_TASK_TWIN_ENCODE:
+        work->seen |= wring_twin_run(work->twin, &work->encode_twin, task->store);
+        return;
+    case WRING_TASK_ENCODE:
+        encode(work);
+        return;
+    case WRING_TASK_COPY:
+        memcpy(work->dst.base, work->src.base, work->elems * sizeof(float));
+        return;
+    case WRING_TASK_DECODE:
+        decode(work, false);
+        return;
+    case WRING_TASK_TWIN_DECODE_ADD:
+        work->seen |= wring_twin_run(work->twin, &work->decode_add_twin, task->store);
+        return;
+    case WRING_TASK_DECODE_ADD:
+        decode(work, true);
+        return;
+    }
+}
+
+void wring_codec_work_run(struct wring_codec_work *work, const struct wring_codec_task *task,
+                          uint64_t times)
+{
+    for (uint64_t i = 0; i < times; i++)
+        run_once(work, task);
+}
+
+/* ---- codec rounds ---- */
+
+#define SAMPLE_NS 200000.0        /* shorter calls are repeated to take about so long */
+#define SETTLE_BYTES (128u << 20) /* of input a task has gone over before it is timed, or */
+#define SETTLE_PASSES 8           /* as often as this; once at least */
+#define ROUNDS_MIN 5
+#define ROUNDS_MAX 2000
+#define SPINS 2000 /* polls of a barrier before the core is offered to others */
+
+/** Lets threads go on together, to within a cache miss. */
+struct gate {
+    atomic_uint waiting, opened; /* opened: how often */
+    atomic_bool abandoned;       /* nobody waits any more: not all threads could be started */
+};
+
+struct member {
+    struct run *run;
+    uint32_t index;
+    pthread_t thread;
+    struct wring_codec_work work;
+    enum wring_status status;
+    uint64_t begin_ns, end_ns; /* of the last task */
+};
+
+/** What the threads share. Member 0 writes it, between the tasks. */
+struct run {
+    const struct wring_codec_bench *bench;
+    const struct wring_codec *codec;
+    struct gate gate;
+    struct wring_codec_task tasks[WRING_CODEC_TASKS_MAX];
+    uint64_t times[WRING_CODEC_TASKS_MAX]; /* that a task is repeated in each round */
+    double *speeds[WRING_CODEC_TASKS_MAX]; /* [ROUNDS_MAX] */
+    size_t n_tasks;
+    uint32_t rounds;
+    uint64_t deadline_ns;
+    bool stop;
+    struct member members[WRING_BENCH_THREADS_MAX];
+};
+
+static void pass(struct run *run)
+{
+    unsigned opened = atomic_load(&run->gate.opened), spins = 0;
+
+    if (atomic_fetch_add(&run->gate.waiting, 1) + 1 == run->bench->threads) {
+        atomic_store(&run->gate.waiting, 0);
+        atomic_store(&run->gate.opened, opened + 1);
+        return;
+    }
+    while (atomic_load(&run->gate.opened) == opened && !atomic_load(&run->gate.abandoned))
+        if (++spins > SPINS)
+            sched_yield();
+}
+
+static bool pin(unsigned core)
+{
+    size_t bytes = CPU_ALLOC_SIZE(core + 1);
+    cpu_set_t *set = CPU_ALLOC(core + 1);
+
+    if (set == NULL)
+        return false;
+    CPU_ZERO_S(bytes, set);
+    CPU_SET_S(core, bytes, set);
+    int failed = pthread_setaffinity_np(pthread_self(), bytes, set);
+    CPU_FREE(set);
+    return failed == 0;
+}
+
+/** From the first thread's start to the last one's end, in ns. */
+static double elapsed(const struct run *run)
+{
+    uint64_t begin = run->members[0].begin_ns, end = run->members[0].end_ns;
+
+    for (uint32_t i = 1; i < run->bench->threads; i++) {
+        if (run->members[i].begin_ns < begin)
+            begin = run->members[i].begin_ns;
+        if (run->members[i].end_ns > end)
+            end = run->members[i].end_ns;
+    }
+    return end > begin ? (double)(end - begin) : 1;
+}
+
+/** How often a task is done before it is timed. */
+static uint64_t settle_passes(const struct wring_codec_bench *bench)
+{
+    uint64_t passes = SETTLE_BYTES / (bench->elems * sizeof(float));
+
+    if (passes > SETTLE_PASSES)
+        return SETTLE_PASSES;
+    return passes > 0 ? passes : 1;
+}
+
+/**
+ * One task in all threads at once. It is done some times before it is timed, so that each finds in
+ * the caches what it left there itself, not what another task left. Once would not do: a last cache
+ * takes some passes to let go of what lay there, and the twins, of which several follow each other
+ * over the same memory, would find more of it than a codec that follows the copy.
+ */
+static void time_task(struct member *member, size_t task)
+{
+    struct run *run = member->run;
+    const struct wring_codec_task *what = &run->tasks[task];
+
+    pass(run);
+    uint64_t times = run->times[task];
+    wring_codec_work_run(&member->work, what, settle_passes(run->bench));
+    pass(run);
+    member->begin_ns = wring_now_ns();
+    wring_codec_work_run(&member->work, what, times);
+    member->end_ns = wring_now_ns();
+    pass(run);
+}
+
+/** How often each task must be repeated to be timed well. */
+static void calibrate(struct member *member)
+{
+    struct run *run = member->run;
+
+    for (size_t task = 0; task < run->n_tasks; task++) {
+        time_task(member, task);
+        if (member->index == 0)
+            run->times[task] = (uint64_t)ceil(SAMPLE_NS / elapsed(run));
+    }
+}
+
+/**
+ * Every other round goes backwards: what a task leaves in the caches, besides its own, then helps
+ * or hinders its neighbours alike. The code, which twins of encoders spoil, is whole whenever a
+ * decoder comes.
+ */
+static void play_round(struct member *member)
+{
+    struct run *run = member->run;
+    double bytes = (double)run->bench->elems * sizeof(float) * run->bench->threads;
+
+    for (size_t i = 0; i < run->n_tasks; i++) {
+        size_t task = run->rounds % 2 == 0 ? i : run->n_tasks - 1 - i;
+        time_task(member, task);
+        if (member->index == 0)
+            run->speeds[task][run->rounds] = bytes * (double)run->times[task] / elapsed(run);
+    }
+}
+
+/** Member 0 decides; the others learn it behind the gate. */
+static bool goes_on(struct member *member)
+{
+    struct run *run = member->run;
+
+    if (member->index == 0)
+        run->stop = run->rounds == ROUNDS_MAX ||
+                    (run->rounds >= ROUNDS_MIN && wring_now_ns() >= run->deadline_ns);
+    pass(run);
+    return !run->stop;
+}
+
+static bool all_are_ready(struct run *run)
+{
+    pass(run);
+    if (atomic_load(&run->gate.abandoned))
+        return false;
+    for (uint32_t i = 0; i < run->bench->threads; i++)
+        if (run->members[i].status != WRING_OK)
+            return false;
+    return true;
+}
+
+static void *member_main(void *arg)
+{
+    struct member *member = arg;
+    struct run *run = member->run;
+    uint64_t mode = wring_fp_enter();
+
+    member->status = WRING_ERR_SYSTEM;
+    if (pin(run->bench->cores[member->index]))
+        member->status =
+            wring_codec_work_init(&member->work, run->codec, run->bench->elems, member->index);
+    if (all_are_ready(run)) {
+        calibrate(member);
+        if (member->index == 0)
+            run->deadline_ns = wring_deadline_in((uint64_t)(run->bench->seconds * 1e9));
+        while (goes_on(member)) {
+            play_round(member);
+            if (member->index == 0)
+                run->rounds++;
+        }
+        member->status = member->work.status;
+    }
+    wring_fp_leave(mode);
+    return NULL;
+}
+
+/** @return how many threads run; fewer than asked for where the system refused one */
+static uint32_t start_threads(struct run *run)
+{
+    for (uint32_t i = 0; i < run->bench->threads; i++) {
+        struct member *member = &run->members[i];
+        member->run = run;
+        member->index = i;
+        errno = wring_thread_create(&member->thread, member_main, member);
+        if (errno != 0) {
+            wring_fail("wring bench codec", "thread %u of %u cannot start: %s", i + 1,
+                       run->bench->threads, WRING_REFUSED("pthread_create"));
+            return i;
+        }
+    }
+    return run->bench->threads;
+}
+
+static enum wring_status run_threads(struct run *run)
+{
+    uint32_t started = start_threads(run);
+    enum wring_status status = WRING_OK;
+
+    if (started < run->bench->threads) { /* the others wait for it at the first gate */
+        atomic_store(&run->gate.abandoned, true);
+        status = WRING_ERR_SYSTEM;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(run->members[i].thread, NULL);
+        if (status == WRING_OK)
+            status = run->members[i].status;
+    }
+    return status;
+}
+
+static double median(struct run *run, size_t task)
+{
+    return wring_spread_of(run->speeds[task], run->rounds).median;
+}
+
+/** A limit is that of the fastest way to read and store. */
+static void take_limit(double speed, unsigned store, double *limit, bool *streams)
+{
+    if (speed <= *limit)
+        return;
+    *limit = speed;
+    *streams = (store & WRING_TWIN_STREAMS) != 0;
+}
+
+static void summarise(struct run *run, struct wring_codec_speed *out)
+{
+    *out = (struct wring_codec_speed){.rounds = run->rounds, .nmse = run->members[0].work.nmse};
+    out->encoded_bytes = run->members[0].work.first_bytes;
+    for (size_t task = 0; task < run->n_tasks; task++) {
+        double speed = median(run, task);
+        unsigned store = run->tasks[task].store;
+        switch (run->tasks[task].kind) {
+        case WRING_TASK_TWIN_ENCODE:
+            take_limit(speed, store, &out->encode_limit, &out->encode_streams);
+            break;
+        case WRING_TASK_ENCODE:
+            out->encode = speed;
+            break;
+        case WRING_TASK_COPY:
+            out->copy = speed;
+            break;
+        case WRING_TASK_DECODE:
+            out->decode = speed;
+            break;
+        case WRING_TASK_TWIN_DECODE_ADD:
+            take_limit(speed, store, &out->decode_add_limit, &out->decode_add_streams);
+            break;
+        case WRING_TASK_DECODE_ADD:
+            out->decode_add = speed;
+            break;
+        }
+    }
+}
+
+static struct run *create(const struct wring_codec_bench *bench, const struct wring_codec *codec)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    double *speeds = calloc((size_t)WRING_CODEC_TASKS_MAX * ROUNDS_MAX, sizeof(*speeds));
+
+    if (run == NULL || speeds == NULL) {
+        free(run);
+        free(speeds);
+        return NULL;
+    }
+    run->bench = bench;
+    run->codec = codec;
+    run->n_tasks = codec_tasks(codec, run->tasks);
+    for (size_t task = 0; task < run->n_tasks; task++) {
+        run->times[task] = 1;
+        run->speeds[task] = speeds + task * ROUNDS_MAX;
+    }
+    return run;
+}
+
+static void destroy(struct run *run)
+{
+    for (uint32_t i = 0; i < run->bench->threads; i++)
+        wring_codec_work_finish(&run->members[i].work);
+    free(run->speeds[0]);
+    free(run);
+}
+
+int wring_codec_measure(const struct wring_codec_bench *bench, const struct wring_codec *codec,
+                        struct wring_codec_speed *out)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    struct run *run = create(bench, codec);
+
+    if (run == NULL)
+        return wring_fail(bench->name, "out of memory");
+    enum wring_status status = run_threads(run);
+    if (status == WRING_OK)
+        summarise(run, out);
+    destroy(run);
+    if (status != WRING_OK)
+        return wring_fail(bench->name, "%s: %s", spec, wring_status_text(status));
+    return WRING_EXIT_OK;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What copies and codecs take on one core of rank 0, while the other ranks rest: calls of rising
+ * size, in rounds in which each has its turn.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fpenv.h"
+#include "planner/fit.h"
+#include "tools/bench/codec.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+#include <wring/codec.h>
+
+#define SIZES WRING_MEASURE_SIZES
+#define ROUNDS_MIN 5
+#define ROUNDS_MAX 40
+#define SAMPLE_NS 30000.0 /* shorter calls are repeated to take about so long */
+#define NMSE_SIZE 5       /* 1 Mi elements, or the largest there is */
+
+enum task {
+    TASK_ENCODE,
+    TASK_DECODE,
+    TASK_DECODE_ADD,
+    TASK_COPY,
+    TASKS
+};
+
+static const enum wring_codec_task_kind kinds[TASKS] = {WRING_TASK_ENCODE, WRING_TASK_DECODE,
+                                                        WRING_TASK_DECODE_ADD, WRING_TASK_COPY};
+
+struct bench {
+    const struct wring_calibration *job;
+    const struct wring_codec *codec;
+    bool copies; /* these, too */
+    uint32_t n;  /* sizes */
+    struct wring_codec_work work[SIZES];
+    uint64_t times[TASKS][SIZES];
+    double samples[TASKS][SIZES][ROUNDS_MAX]; /* us */
+    uint32_t rounds;
+    uint64_t deadline_ns;
+    double seconds; /* for the executors, beside that */
+    struct wring_measure_noise *noise;
+};
+
+static double run(struct bench *bench, enum task task, uint32_t size, uint64_t times)
+{
+    struct wring_codec_task what = {kinds[task], 0};
+    uint64_t began = wring_now_ns();
+
+    wring_codec_work_run(&bench->work[size], &what, times);
+    return (double)(wring_now_ns() - began) / (double)times;
+}
+
+static uint32_t tasks_of(const struct bench *bench)
+{
+    return bench->copies ? TASKS : TASK_COPY;
+}
+
+static enum wring_status prepare(struct bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    while (bench->n < SIZES && status == WRING_OK &&
+           (bench->n < 2 || wring_measure_size(bench->n) <= bench->job->max_elems)) {
+        status = wring_codec_work_init(&bench->work[bench->n], bench->codec,
+                                       wring_measure_size(bench->n), 0);
+        bench->n++;
+    }
+    for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
+        for (uint32_t task = 0; task < tasks_of(bench); task++)
+            bench->times[task][size] =
+                (uint64_t)ceil(SAMPLE_NS / fmax(run(bench, (enum task)task, size, 1), 1));
+    return status;
+}
+
+/** Is a median not known yet? */
+static bool is_in_doubt(struct bench *bench)
+{
+    for (uint32_t size = 0; size < bench->n; size++)
+        for (uint32_t task = 0; task < tasks_of(bench); task++)
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
+                return true;
+    return false;
+}
+
+/** Longer for what is in doubt. */
+static bool goes_on(struct bench *bench)
+{
+    uint64_t now = wring_now_ns();
+
+    return bench->rounds < ROUNDS_MAX && (bench->rounds < ROUNDS_MIN || now < bench->deadline_ns ||
+                                          (now < bench->job->late_ns && is_in_doubt(bench)));
+}
+
+static enum wring_status run_rounds(struct bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    while (status == WRING_OK && goes_on(bench)) {
+        for (uint32_t size = 0; size < bench->n; size++)
+            for (uint32_t task = 0; task < tasks_of(bench); task++) {
+                uint64_t times = bench->times[task][size];
+                run(bench, (enum task)task, size, 1); /* finds what it left in the caches itself */
+                bench->samples[task][size][bench->rounds] =
+                    run(bench, (enum task)task, size, times) / 1e3;
+            }
+        bench->rounds++;
+        for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
+            status = bench->work[size].status;
+    }
+    return status;
+}
+
+static enum wring_status fit(struct bench *bench, enum task task, double per_element,
+                             struct wring_cost *out, struct wring_profile_trust *trust)
+{
+    struct wring_fit_point points[SIZES];
+    struct wring_profile_curve curve;
+
+    for (uint32_t i = 0; i < bench->n; i++) {
+        points[i] = (struct wring_fit_point){(double)bench->work[i].elems * per_element,
+                                             bench->samples[task][i], bench->rounds};
+        wring_calibrate_count(&points[i], bench->noise);
+    }
+    enum wring_status status = wring_fit_curve(points, bench->n, WRING_FIT_MEDIAN, &curve);
+    if (status != WRING_OK)
+        return status;
+    *out = curve.us;
+    *trust = curve.trust;
+    return WRING_OK;
+}
+
+/** Bytes of a code, as the runtime's codes are: each of one piece by itself would be a little more.
+ */
+static enum wring_status fit_bytes(struct bench *bench, struct wring_cost *out)
+{
+    struct wring_fit_point points[SIZES];
+    double bytes[SIZES];
+    struct wring_profile_curve curve;
+
+    for (uint32_t i = 0; i < bench->n; i++) {
+        bytes[i] = (double)bench->work[i].first_bytes;
+        points[i] = (struct wring_fit_point){(double)bench->work[i].elems, &bytes[i], 1};
+    }
+    enum wring_status status = wring_fit_curve(points, bench->n, WRING_FIT_MEDIAN, &curve);
+    if (status == WRING_OK)
+        *out = curve.us;
+    return status;
+}
+
+static enum wring_status put(struct bench *bench, const char *spec, struct wring_profile *profile)
+{
+    const struct wring_codec_info *info = wring_codec_info(bench->codec);
+    enum wring_status status = WRING_OK;
+
+    if (strcmp(spec, "none") != 0) {
+        struct wring_profile_codec *codec = wring_profile_put_codec(profile, spec);
+        if (codec == NULL)
+            return WRING_ERR_NO_MEMORY;
+        struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
+        codec->summable = (info->flags & WRING_CODEC_SUMMABLE) != 0;
+        codec->feedback = (info->flags & WRING_CODEC_FEEDBACK) != 0;
+        codec->nmse = bench->work[bench->n > NMSE_SIZE ? NMSE_SIZE : bench->n - 1].nmse;
+        coding->present = true;
+        status = fit_bytes(bench, &codec->wire_bytes);
+        if (status == WRING_OK)
+            status = wring_calibrate_coders(bench->job, bench->seconds, codec, bench->noise);
+        if (status == WRING_OK)
+            status = fit(bench, TASK_ENCODE, 1, &coding->encode_us, &coding->encode_trust);
+        if (status == WRING_OK)
+            status = fit(bench, TASK_DECODE, 1, &coding->decode_us, &coding->decode_trust);
+        if (status == WRING_OK)
+            status =
+                fit(bench, TASK_DECODE_ADD, 1, &coding->decode_add_us, &coding->decode_add_trust);
+    }
+    if (status == WRING_OK && bench->copies)
+        status = fit(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);
+    return status;
+}
+
+static enum wring_status measure(const struct wring_calibration *job, const char *spec, bool copies,
+                                 double seconds, struct wring_profile *profile,
+                                 struct wring_measure_noise *noise)
+{
+    struct bench *bench = calloc(1, sizeof(*bench));
+    struct wring_codec *codec = NULL;
+    uint64_t saved = wring_fp_enter();
+
+    if (bench == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_calibration_tell(job, "codecs: %s", spec);
+    enum wring_status status = wring_codec_create(spec, NULL, NULL, NULL, 0, &codec);
+    *bench = (struct bench){.job = job,
+                            .codec = codec,
+                            .copies = copies,
+                            .noise = noise,
+                            .seconds = seconds / 2,
+                            .deadline_ns = wring_deadline_in((uint64_t)(seconds / 2 * 1e9))};
+    if (status == WRING_OK)
+        status = prepare(bench);
+    if (status == WRING_OK)
+        status = run_rounds(bench);
+    if (status == WRING_OK)
+        status = put(bench, spec, profile);
+    for (uint32_t i = 0; i < SIZES; i++)
+        wring_codec_work_finish(&bench->work[i]);
+    wring_codec_destroy(codec);
+    wring_fp_leave(saved);
+    free(bench);
+    return status;
+}
+
+/** In rank 0. */
+static enum wring_status measure_all(const struct wring_calibration *job, double seconds,
+                                     struct wring_profile *profile,
+                                     struct wring_measure_noise *noise)
+{
+    const struct wring_calibrate_wants *wants = &job->wants;
+    enum wring_status status = WRING_OK;
+    double each = seconds / (wants->coded.n + wants->copies);
+
+    if (wants->copies)
+        status = measure(job, "none", true, each, profile, noise);
+    for (uint32_t i = 0; i < wants->coded.n && status == WRING_OK; i++)
+        status = measure(job, wants->coded.specs[i], false, each, profile, noise);
+    return status;
+}
+
+enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
+                                         struct wring_profile *profile,
+                                         struct wring_measure_noise *noise)
+{
+    enum wring_status own = WRING_OK;
+    bool well = true;
+
+    if (job->rank == 0) {
+        job->late_ns = wring_deadline_in((uint64_t)(2e9 * job->params->seconds * share));
+        own = measure_all(job, job->params->seconds * share, profile, noise);
+        well = own == WRING_OK;
+    }
+    enum wring_status status = wring_calibration_agree(job, &well); /* the others wait here */
+    if (status != WRING_OK || job->rank == 0)
+        return status != WRING_OK ? status : own;
+    return well ? WRING_OK : WRING_ERR_PEER;
+}
+
+/* ---- variants ---- */
+
+#define TIERS 6 /* what there may be, and the best of them */
+
+/** Which kernels a codec has at most with that ceiling; "" without the codec. */
+static void name_tier(const char *spec, const char *ceiling, char *text, size_t bytes)
+{
+    struct wring_codec *codec;
+
+    text[0] = '\0';
+    if (wring_codec_create(spec, ceiling, NULL, NULL, 0, &codec) != WRING_OK)
+        return;
+    snprintf(text, bytes, "%s", wring_codec_info(codec)->tier);
+    wring_codec_destroy(codec);
+}
+
+uint32_t wring_coder_variants(const char *spec,
+                              struct wring_coder_variant out[WRING_PROFILE_CODERS_MAX])
+{
+    static const char *const ceilings[TIERS - 1] = {"vbmi2", "avx512", "avx2", "neon", "scalar"};
+    cpu_set_t cpus;
+    uint32_t cores =
+        sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;
+    char known[TIERS][16], tier[16];
+    uint32_t n = 0, n_known = 1;
+
+    out[n++] = (struct wring_coder_variant){0, NULL};
+    for (uint32_t pinned = 1; pinned <= cores && n < WRING_PROFILE_CODERS_MAX - TIERS; pinned *= 2)
+        out[n++] = (struct wring_coder_variant){pinned, NULL};
+    name_tier(spec, NULL, known[0], sizeof(known[0]));
+    for (size_t i = 0; i < TIERS - 1; i++) {
+        uint32_t same = 0;
+        name_tier(spec, ceilings[i], tier, sizeof(tier));
+        while (same < n_known && strcmp(known[same], tier) != 0)
+            same++;
+        if (tier[0] == '\0' || same < n_known)
+            continue;
+        memcpy(known[n_known++], tier, sizeof(tier));
+        out[n++] = (struct wring_coder_variant){0, ceilings[i]};
+    }
+    return n;
+}

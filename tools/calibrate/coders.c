@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What a bucket's coding takes by executor: inline with the kernels of each tier, and pools of
+ * pinned cores with the best ones. Buckets are coded piece by piece, as the runtime does it, in
+ * rank 0 while all else rests.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "offload/pool.h"
+#include "planner/fit.h"
+#include "tools/bench/bench.h"
+#include "tools/calibrate/calibrate.h"
+
+#define SIZES 3
+#define ROUNDS_MIN 5
+#define ROUNDS_MAX 60
+#define PIECE (256u << 10) /* elements, about what WRING_CHUNK_BYTES carries in codes */
+#define PIECES_MAX 64
+#define SAMPLE_NS 30000.0 /* shorter ones are repeated to take about so long */
+
+static const uint64_t sizes[SIZES] = {16384, 262144, 4194304};
+
+/** What is timed of a bucket; codes are there when they are decoded. */
+enum task {
+    ENCODE,
+    DECODE,
+    DECODE_ADD,
+    TASKS
+};
+
+struct bench {
+    struct wring_codec *codec;
+    struct wring_executor *executor;
+    float *src, *residual, *dst; /* [largest size] */
+    char *code;
+    size_t stride;                 /* of a piece's code */
+    size_t code_bytes[PIECES_MAX]; /* of the codes that were made last */
+    struct wring_job jobs[PIECES_MAX], *list[PIECES_MAX], *done[PIECES_MAX];
+    struct wring_source sources[PIECES_MAX][2];
+    uint64_t piece;
+    enum wring_status status;
+    double samples[TASKS][SIZES][ROUNDS_MAX]; /* us */
+    uint32_t rounds;
+};
+
+/** All pieces given, and all of them back. */
+static void run_jobs(struct bench *bench, size_t n)
+{
+    const struct wring_executor_ops *ops = bench->executor->ops;
+    size_t done = 0;
+
+    ops->submit(bench->executor, bench->list, n);
+    while (done < n) {
+        size_t more = ops->poll(bench->executor, bench->done, PIECES_MAX);
+        if (more == 0)
+            sched_yield();
+        done += more;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (bench->jobs[i].result.status != WRING_OK)
+            bench->status = bench->jobs[i].result.status;
+        if (bench->jobs[i].kind == WRING_JOB_ENCODE)
+            bench->code_bytes[i] = bench->jobs[i].result.code_bytes;
+    }
+}
+
+static uint64_t elems_of(const struct bench *bench, uint64_t elems, size_t i)
+{
+    uint64_t left = elems - i * bench->piece;
+    return left < bench->piece ? left : bench->piece;
+}
+
+static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
+{
+    static const enum wring_job_kind kinds[TASKS] = {WRING_JOB_ENCODE, WRING_JOB_DECODE,
+                                                     WRING_JOB_REDUCE};
+    bool encode = task == ENCODE, adds = task == DECODE_ADD;
+    size_t n = 0;
+
+    for (; n * bench->piece < elems; n++) {
+        uint64_t at = n * bench->piece;
+        struct wring_job *job = &bench->jobs[n];
+        bench->sources[n][0] = (struct wring_source){
+            .data = bench->dst + at, .bytes = elems_of(bench, elems, n) * sizeof(float)};
+        bench->sources[n][1] = (struct wring_source){.data = bench->code + n * bench->stride,
+                                                     .bytes = bench->code_bytes[n],
+                                                     .codec = bench->codec};
+        *job = (struct wring_job){
+            .kind = kinds[task],
+            .dtype = WRING_F32,
+            .op = WRING_SUM,
+            .elems = elems_of(bench, elems, n),
+            .context = {.seed = 1, .rank = 1, .ranks = 2, .element = at},
+            .src = bench->src + at,
+            .sources = adds ? bench->sources[n] : &bench->sources[n][1],
+            .n_sources = adds ? 2 : 1,
+            .divisor = 1,
+            .codec_out = encode ? bench->codec : NULL,
+            .residual = encode && bench->residual != NULL ? bench->residual + at : NULL,
+            .code = bench->code + n * bench->stride,
+            .dst = bench->dst + at};
+        bench->list[n] = job;
+    }
+    return n;
+}
+
+static double time_one(struct bench *bench, uint64_t elems, enum task task, uint32_t times)
+{
+    uint64_t took = 0;
+
+    for (uint32_t i = 0; i < times; i++) {
+        size_t n = make_jobs(bench, elems, task);
+        uint64_t began = wring_now_ns();
+        run_jobs(bench, n);
+        took += wring_now_ns() - began;
+    }
+    return (double)took / times;
+}
+
+static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TASKS])
+{
+    for (uint32_t size = 0; size < n_sizes; size++)
+        for (int task = 0; task < TASKS; task++)
+            bench->samples[task][size][bench->rounds] =
+                time_one(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
+    bench->rounds++;
+}
+
+/** Is a median not known yet? */
+static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
+{
+    for (uint32_t size = 0; size < n_sizes; size++)
+        for (int task = 0; task < TASKS; task++)
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
+                return true;
+    return false;
+}
+
+/** Until the time is over; longer for what is in doubt. */
+static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns,
+                       uint64_t late_ns)
+{
+    uint32_t times[SIZES][TASKS];
+
+    for (uint32_t size = 0; size < n_sizes; size++)
+        for (int task = 0; task < TASKS; task++) {
+            time_one(bench, sizes[size], (enum task)task, 1);
+            double ns = fmax(time_one(bench, sizes[size], (enum task)task, 1), 1);
+            times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
+        }
+    while (bench->rounds < ROUNDS_MAX && bench->status == WRING_OK &&
+           (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns ||
+            (wring_now_ns() < late_ns && is_in_doubt(bench, n_sizes))))
+        run_round(bench, n_sizes, times);
+}
+
+static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task task,
+                             struct wring_profile_curve *out, struct wring_measure_noise *noise)
+{
+    struct wring_fit_point points[SIZES];
+
+    for (uint32_t i = 0; i < n_sizes; i++) {
+        points[i] =
+            (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->rounds};
+        wring_calibrate_count(&points[i], noise);
+    }
+    return wring_fit_curve(points, n_sizes, WRING_FIT_MEDIAN, out);
+}
+
+static enum wring_status make_memory(struct bench *bench, uint64_t elems)
+{
+    const struct wring_codec_info *info = wring_codec_info(bench->codec);
+    uint64_t unit = info->unit > 0 ? info->unit : elems;
+
+    bench->piece = unit < PIECE ? PIECE / unit * unit : unit;
+    if (bench->piece > elems)
+        bench->piece = elems;
+    if (bench->piece * PIECES_MAX < elems)
+        return WRING_ERR_INVALID; /* no unit is so odd */
+    bench->stride = (wring_codec_bound(bench->codec, bench->piece) + 63) / 64 * 64;
+    bench->src = calloc(elems, sizeof(float));
+    bench->dst = calloc(elems, sizeof(float));
+    bench->code = calloc((elems + bench->piece - 1) / bench->piece, bench->stride);
+    bool feeds = (info->flags & WRING_CODEC_FEEDBACK) != 0;
+    bench->residual = feeds ? calloc(elems, sizeof(float)) : NULL;
+    if (bench->src == NULL || bench->dst == NULL || bench->code == NULL ||
+        (feeds && bench->residual == NULL))
+        return WRING_ERR_NO_MEMORY;
+    wring_pattern_fill(bench->src, elems, 0);
+    return bench->executor->ops->reserve(bench->executor, bench->piece);
+}
+
+static enum wring_status create_executor(uint32_t cores, struct wring_executor **out)
+{
+    char text[16];
+    struct wring_pool_params params = {.cores = text};
+
+    if (cores == 0)
+        return wring_executor_inline_create(out);
+    snprintf(text, sizeof(text), "%u", cores);
+    return wring_executor_pool_create(&params, out);
+}
+
+static void finish(struct bench *bench)
+{
+    if (bench->executor != NULL)
+        bench->executor->ops->destroy(bench->executor);
+    wring_codec_destroy(bench->codec);
+    free(bench->src);
+    free(bench->dst);
+    free(bench->code);
+    free(bench->residual);
+    free(bench);
+}
+
+static enum wring_status measure(const struct wring_calibration *job, const char *spec,
+                                 const struct wring_coder_variant *variant, double seconds,
+                                 struct wring_profile_coder *out, struct wring_measure_noise *noise)
+{
+    struct bench *bench = calloc(1, sizeof(*bench));
+    uint32_t n_sizes = 2;
+
+    if (bench == NULL)
+        return WRING_ERR_NO_MEMORY;
+    while (n_sizes < SIZES && sizes[n_sizes] <= job->max_elems)
+        n_sizes++;
+    enum wring_status status =
+        wring_codec_create(spec, variant->tier, NULL, NULL, 0, &bench->codec);
+    if (status == WRING_OK)
+        status = create_executor(variant->cores, &bench->executor);
+    if (status == WRING_OK)
+        status = make_memory(bench, sizes[n_sizes - 1]);
+    if (status == WRING_OK) {
+        run_rounds(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
+        status = bench->status;
+    }
+    if (status == WRING_OK)
+        status = fit(bench, n_sizes, ENCODE, &out->encode, noise);
+    if (status == WRING_OK)
+        status = fit(bench, n_sizes, DECODE, &out->decode, noise);
+    if (status == WRING_OK)
+        status = fit(bench, n_sizes, DECODE_ADD, &out->decode_add, noise);
+    if (status == WRING_OK) {
+        out->cores = variant->cores;
+        snprintf(out->tier, sizeof(out->tier), "%s", wring_codec_info(bench->codec)->tier);
+    }
+    finish(bench);
+    return status;
+}
+
+enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
+                                         struct wring_profile_codec *codec,
+                                         struct wring_measure_noise *noise)
+{
+    struct wring_coder_variant variants[WRING_PROFILE_CODERS_MAX];
+    uint32_t n = wring_coder_variants(codec->spec, variants);
+    enum wring_status status = WRING_OK;
+
+    codec->n_coders = 0;
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++) {
+        status = measure(job, codec->spec, &variants[i], seconds / n,
+                         &codec->coders[codec->n_coders], noise);
+        codec->n_coders += status == WRING_OK;
+    }
+    return status;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring calibrate: measure links, codecs and whole exchanges, and write a profile. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "offload/cores.h"
+#include "runtime/session/session_executor.h"
+#include "tools/bench/bench.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+#include "tools/launch/launch.h"
+#include "tools/output.h"
+#include "tools/plan/planning.h"
+#include "tools/values.h"
+
+/** How many there are to measure, 1 or more. */
+static uint32_t calibrate_settings(const struct wring_calibrate_params *params)
+{
+    const struct wring_settings_wanted *settings = &params->settings;
+
+    return (settings->n_cores > 0 ? settings->n_cores : 1) *
+           (settings->n_chunks > 0 ? settings->n_chunks : 1);
+}
+
+/** Rank 0 says it. */
+static int check_cores(const struct wring_calibrate_params *params, uint32_t cores, bool says)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    uint32_t usable;
+
+    if (wring_cores_usable(&log, &usable) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    if (cores <= usable)
+        return WRING_EXIT_OK;
+    if (!says)
+        return WRING_EXIT_FAILURE;
+    return wring_fail(params->name, "--cores %u: a rank may use %u here", cores, usable);
+}
+
+int wring_calibrate_set(const struct wring_calibrate_params *params,
+                        struct wring_calibrate_setting_texts *texts, struct wring_setting *out)
+{
+    const struct wring_settings_wanted *wanted = &params->settings;
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_config config;
+    struct wring_launched launched;
+    uint32_t n = 0;
+
+    *texts = (struct wring_calibrate_setting_texts){.list = {NULL}};
+    if (wring_config_load(&config, &log) != WRING_OK ||
+        wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    bool counted = wring_executor_count_cores(config.executor, &out->cores);
+    out->chunk_bytes = config.chunk_bytes;
+    if (wanted->n_chunks > 0) {
+        out->chunk_bytes = wanted->chunk_bytes[params->part % wanted->n_chunks];
+        snprintf(texts->chunk_bytes, sizeof(texts->chunk_bytes), "WRING_CHUNK_BYTES=%" PRIu64,
+                 out->chunk_bytes);
+        texts->list[n++] = texts->chunk_bytes;
+    }
+    if (wanted->n_cores > 0) {
+        uint32_t every = wanted->n_chunks > 0 ? wanted->n_chunks : 1;
+        counted = true;
+        out->cores = wanted->cores[params->part / every];
+        if (out->cores > 0)
+            snprintf(texts->executor, sizeof(texts->executor), "WRING_EXECUTOR=pool:%" PRIu32,
+                     out->cores);
+        else
+            snprintf(texts->executor, sizeof(texts->executor), "WRING_EXECUTOR=inline");
+        texts->list[n++] = texts->executor;
+    }
+    if (!counted)
+        *out = (struct wring_setting){0};
+    return wanted->n_cores > 0 ? check_cores(params, out->cores, launched.rank == 0)
+                               : WRING_EXIT_OK;
+}
+
+/* ---- command ---- */
+
+enum {
+    OPTION_JSON = 0x100,
+    OPTION_INTO,
+    OPTION_NAME,
+    OPTION_SECONDS,
+    OPTION_ELEMENTS,
+    OPTION_DOUBT,
+    OPTION_FRESH,
+    OPTION_GRADIENTS,
+    OPTION_CORES,
+    OPTION_CHUNKS,
+    OPTION_PART,
+};
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "the profile; what it holds already is not measured again", 0},
+    {"into", OPTION_INTO, "FILE", 0, "the same, of a file that must be there", 0},
+    {"ranks", 'n', "N", 0, "ranks, started on this host unless a launcher did (default 2)", 0},
+    {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER)", 0},
+    {"codec", 'c', "LIST", 0,
+     "measure these, whether the file has them or not (default: what it lacks of none, bf16, "
+     "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no exchanges, of lossless, "
+     "int8+ef, onebit and topk:ratio=0.01)",
+     0},
+    {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 36)", 0},
+    {"elements", OPTION_ELEMENTS, "N", 0,
+     "of the largest bucket, up to the default 16m; suffixes k and m", 0},
+    {"doubt", OPTION_DOUBT, "PERCENT", 0,
+     "of a curve's points that may be in doubt before it is left out, and of all points before "
+     "nothing is written (default 25)",
+     0},
+    {"gradients", OPTION_GRADIENTS, "FILE", 0,
+     "measure what codecs lose of these, and how long codes of lossless are, which wring demo "
+     "--record-gradients wrote",
+     0},
+    {"cores", OPTION_CORES, "LIST", 0,
+     "measure exchanges with so many cores pinned for codecs in each rank, 0 for none (default: as "
+     "WRING_EXECUTOR says)",
+     0},
+    {"chunk-bytes", OPTION_CHUNKS, "LIST", 0,
+     "and in pieces so large, of each number of cores; suffixes k and m (default: as "
+     "WRING_CHUNK_BYTES says)",
+     0},
+    {"part", OPTION_PART, "N", OPTION_HIDDEN, "of these settings the one to measure now", 0},
+    {"name", OPTION_NAME, "NAME", 0, "of a new profile (default: calibrated)", 0},
+    {"fresh", OPTION_FRESH, NULL, 0, "begin anew, whatever the file holds", 0},
+    {"json", OPTION_JSON, NULL, 0, "print the profile, as it is written", 0},
+    {0},
+};
+
+struct command {
+    struct wring_calibrate_params params;
+    bool told; /* which part of it */
+    bool json;
+};
+
+static void parse_codecs(struct command *command, char *arg, struct argp_state *state)
+{
+    struct wring_calibrate_params *params = &command->params;
+
+    params->n_codecs =
+        wring_value_option_list("--codec", arg, params->codecs, WRING_CALIBRATE_CODECS_MAX, state);
+    if (params->n_codecs == 0 || params->n_codecs > WRING_CALIBRATE_CODECS_MAX)
+        argp_error(state, "--codec needs 1 to %d specs", WRING_CALIBRATE_CODECS_MAX);
+    for (size_t i = 0; i < params->n_codecs; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(params->codecs[i], params->codecs[j]) == 0)
+                argp_error(state, "--codec names %s twice", params->codecs[i]);
+    params->codecs_given = true;
+    memcpy(params->coded, params->codecs, sizeof(params->coded));
+    params->n_coded = params->n_codecs;
+}
+
+static void check_output(const struct command *command, struct argp_state *state)
+{
+    if (command->params.into == NULL && !command->json)
+        argp_error(state, "-o FILE is needed, or --json");
+    if (command->params.into == NULL && calibrate_settings(&command->params) > 1)
+        argp_error(state, "several settings need -o FILE, which each is added to");
+    if (command->params.must_exist && command->params.fresh)
+        argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+    struct wring_calibrate_params *params = &command->params;
+
+    switch (key) {
+    case OPTION_INTO:
+    case 'o':
+        params->into = arg;
+        params->must_exist = key == OPTION_INTO;
+        return 0;
+    case 'n':
+        if (!wring_value_count(arg, 2, WRING_PATTERN_RANKS_MAX, &params->ranks))
+            argp_error(state, "--ranks needs a number from 2 to %d", WRING_PATTERN_RANKS_MAX);
+        return 0;
+    case 'p':
+        params->provider = arg;
+        return 0;
+    case 'c':
+        parse_codecs(command, arg, state);
+        return 0;
+    case OPTION_SECONDS:
+        if (!wring_value_real(arg, 0.1, 3600, &params->seconds))
+            argp_error(state, "--seconds needs a number from 0.1 to 3600");
+        return 0;
+    case OPTION_ELEMENTS:
+        if (!wring_value_bytes(arg, &params->max_elems) || params->max_elems < 4096 ||
+            params->max_elems > 16u << 20)
+            argp_error(state, "--elements needs a number from 4k to 16m");
+        return 0;
+    case OPTION_DOUBT:
+        if (!wring_value_real(arg, 0, 100, &params->doubtful_max))
+            argp_error(state, "--doubt needs a percentage, from 0 to 100");
+        params->doubtful_max /= 100;
+        return 0;
+    case OPTION_GRADIENTS:
+        params->gradients = arg;
+        return 0;
+    case OPTION_NAME:
+        params->profile_name = arg;
+        if (arg[0] == '\0' || strlen(arg) > 63)
+            argp_error(state, "--name needs 1 to 63 bytes");
+        return 0;
+    case OPTION_CORES:
+        wring_settings_parse_cores(&params->settings, arg, state);
+        return 0;
+    case OPTION_CHUNKS:
+        wring_settings_parse_chunks(&params->settings, arg, state);
+        return 0;
+    case OPTION_PART:
+        command->told = true;
+        if (!wring_value_count(arg, 0, WRING_SETTINGS_MAX - 1, &params->part))
+            argp_error(state, "--part needs a number");
+        return 0;
+    case OPTION_FRESH:
+        params->fresh = true;
+        return 0;
+    case OPTION_JSON:
+        command->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        check_output(command, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp calibrate_argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Measure what puts, links, codecs and whole exchanges take here, for wring plan."
+           "\v"
+           "The ranks are those of the job to plan for: started here, or by a launcher on its "
+           "hosts. Samples are taken in rounds in which everything has its turn; medians count, of "
+           "whole exchanges means, and how far they can be trusted is written beside them. A point "
+           "is in doubt where its value is not known to 25 %; those have more samples while there "
+           "is time. A curve with "
+           "more than --doubt of its points in doubt is left out, and a line says so; the next run "
+           "measures it again. Without links, copies or raw exchanges nothing is written, nor if "
+           "more than --doubt of all points are in doubt.",
+};
+
+/** Specs are refused before any rank starts. */
+static bool are_codecs(const struct wring_calibrate_params *params)
+{
+    for (size_t i = 0; i < params->n_coded; i++) {
+        struct wring_codec *codec;
+        char reason[256] = "";
+        if (wring_codec_create(params->coded[i], NULL, NULL, reason, sizeof(reason), &codec) !=
+            WRING_OK) {
+            wring_fail(params->name, "--codec %s: %s", params->coded[i], reason);
+            return false;
+        }
+        wring_codec_destroy(codec);
+    }
+    return true;
+}
+
+/** In rank 0. */
+static int give(const struct command *command, const struct wring_profile *profile)
+{
+    int code = WRING_EXIT_OK;
+
+    if (command->params.into != NULL)
+        code = wring_calibrate_write(&command->params, profile);
+    if (code != WRING_EXIT_OK || command->params.part + 1 < command->params.parts)
+        return code; /* it is given when it is complete */
+    if (command->json)
+        return wring_profile_save(profile, stdout) == WRING_OK ? WRING_EXIT_OK
+                                                               : wring_output_failed();
+    wring_profile_show(stdout, profile);
+    return WRING_EXIT_OK;
+}
+
+/** Ranks for each setting, one after the other. @param argv  [argc], as given */
+static int start(const struct wring_calibrate_params *params, int argc, char **argv)
+{
+    static const char *const words[] = {"calibrate", NULL};
+    uint32_t ranks = params->ranks > 0 ? params->ranks : 2;
+    char **more = calloc((size_t)argc + 2, sizeof(*more)), part[32];
+    int code = WRING_EXIT_OK;
+
+    if (more == NULL)
+        return wring_fail(params->name, "out of memory");
+    memcpy(more, argv, (size_t)argc * sizeof(*more));
+    more[argc] = part;
+    for (uint32_t i = 0; i < params->parts && code == WRING_EXIT_OK; i++) {
+        snprintf(part, sizeof(part), "--part=%u", i);
+        code = wring_start_ranks(params->name, words, ranks, argc + 1, more);
+    }
+    free(more);
+    return code;
+}
+
+/** The ranks of one setting: their share of the time, and the file as the ones before left it. */
+static int take_part(struct command *command)
+{
+    struct wring_calibrate_params *params = &command->params;
+
+    if (params->parts > 1 && !command->told)
+        return wring_fail(params->name,
+                          "under a launcher one setting is measured at a time: give one "
+                          "of --cores, one of --chunk-bytes, and --into FILE");
+    if (params->part >= params->parts)
+        return wring_fail(params->name, "there are %u settings, no part %u", params->parts,
+                          params->part);
+    params->seconds /= params->parts;
+    params->must_exist = params->must_exist || params->part > 0;
+    params->fresh = params->fresh && params->part == 0;
+    return WRING_EXIT_OK;
+}
+
+/** As one rank of a job, or as the one who starts the ranks. */
+static int calibrate(struct command *command, int argc, char **argv)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+    struct wring_config config;
+    struct wring_launched launched;
+
+    if (wring_config_load(&config, &log) != WRING_OK || !are_codecs(&command->params))
+        return WRING_EXIT_FAILURE; /* which was said */
+    command->params.parts = calibrate_settings(&command->params);
+    if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE;
+    if (launched.name == NULL)
+        return start(&command->params, argc, argv);
+    int code = take_part(command);
+    if (code == WRING_EXIT_OK)
+        code = wring_calibrate_rank(&command->params, &profile);
+    if (code == WRING_EXIT_OK && profile != NULL)
+        code = give(command, profile);
+    wring_profile_destroy(profile);
+    return code;
+}
+
+int wring_cmd_calibrate(int argc, char **argv)
+{
+    char codecs[] = "none,bf16,fp16,int8,onebit+ef,topk:ratio=0.01+ef";
+    char coded[] = "none,lossless,bf16,fp16,int8,int8+ef,onebit,onebit+ef,topk:ratio=0.01,"
+                   "topk:ratio=0.01+ef";
+    struct command command = {.params = {.name = argv[0],
+                                         .profile_name = "calibrated",
+                                         .seconds = 36,
+                                         .max_elems = 16u << 20,
+                                         .doubtful_max = 0.25}};
+    char **given = wring_arguments_copy(argc, argv);
+
+    if (given == NULL)
+        return wring_fail(argv[0], "out of memory");
+    command.params.n_codecs =
+        wring_value_list(codecs, command.params.codecs, WRING_CALIBRATE_CODECS_MAX);
+    command.params.n_coded =
+        wring_value_list(coded, command.params.coded, WRING_CALIBRATE_CODECS_MAX);
+    error_t error = argp_parse(&calibrate_argp, argc, argv, 0, NULL, &command);
+    int code =
+        error == 0 ? calibrate(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
+    wring_arguments_free(argc, given);
+    return code;
+}

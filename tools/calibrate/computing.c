@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What an exchange loses to an application that computes beside it: one bucket, exchanged again and
+ * again while all ranks do the same until most of it is over, sleep or spin. Raw, and by turns with
+ * the codec that takes most of a core: progress, codec and application have the same cores then.
+ * What they lose to wake-ups is in calibrate/waking.c.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "planner/fit.h"
+#include "tools/bench/bench.h"
+#include "tools/calibrate/calibrate.h"
+
+#define ROUNDS_MIN 5
+#define ROUNDS_MAX 60
+#define LONG_US 10000.0      /* an exchange to measure with takes so long, */
+#define TOO_LONG_US 250000.0 /* and the next size would not take longer than that */
+#define BUSY_ELEMS 1048576.0
+#define PART 0.7 /* of an exchange passes meanwhile */
+#define WAIT_NS (120 * WRING_NS_PER_S)
+
+enum meanwhile {
+    ASLEEP,
+    SPINNING,
+    WAYS
+};
+
+/** Buckets with a codec, or none. */
+struct subject {
+    char spec[WRING_CODEC_SPEC_MAX];
+    struct wring_bucket *buckets[WRING_MEASURE_SIZES];
+    uint32_t size;  /* in use */
+    double solo_us; /* of that one, about */
+    double spin_lost[ROUNDS_MAX];
+};
+
+struct bench {
+    struct wring_calibration *job;
+    float *source, *data;
+    uint32_t sizes; /* there are */
+    uint32_t n;     /* subjects; 1: no codec was measured */
+    struct subject subjects[2];
+    uint32_t rounds;
+};
+
+/** What a core takes for a code of a bucket's elements, there and back. */
+static double coding_us(const struct wring_profile_coding *coding)
+{
+    const struct wring_cost *back =
+        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, true);
+
+    return wring_cost_at(&coding->encode_us, BUSY_ELEMS) + wring_cost_at(back, BUSY_ELEMS);
+}
+
+/** Rank 0 knows what codecs take, and says it. @param spec  out, "" for none */
+static enum wring_status choose_codec(struct wring_calibration *job,
+                                      const struct wring_profile *profile, char *spec)
+{
+    double most_us = 0;
+
+    for (size_t i = 0; profile != NULL && i < job->params->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->n_codecs; j++) {
+            const struct wring_profile_codec *codec = &profile->codecs[j];
+            double us = coding_us(&codec->at[WRING_PLACE_CPU]);
+            if (strcmp(codec->spec, job->params->codecs[i]) != 0 || us <= most_us)
+                continue;
+            most_us = us;
+            memcpy(spec, codec->spec, WRING_CODEC_SPEC_MAX);
+        }
+    return wring_broadcast(job->world, spec, WRING_CODEC_SPEC_MAX, 0, NULL, NULL);
+}
+
+static enum wring_status register_buckets(struct bench *bench, uint32_t n)
+{
+    struct subject *subject = &bench->subjects[n];
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t size = 0; size < bench->sizes && status == WRING_OK; size++) {
+        struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+        char name[WRING_NAME_MAX];
+        snprintf(name, sizeof(name), "calibrate.beside.%u.%u", n, size);
+        params.name = name;
+        params.data = bench->data;
+        params.elems = wring_measure_size(size);
+        params.codec = subject->spec;
+        status = wring_bucket_register(bench->job->session, &params, &subject->buckets[size]);
+    }
+    return status;
+}
+
+static enum wring_status prepare(struct bench *bench, const struct wring_profile *profile)
+{
+    struct wring_session *session = bench->job->session;
+    enum wring_status status = choose_codec(bench->job, profile, bench->subjects[1].spec);
+
+    while (bench->sizes < WRING_MEASURE_SIZES &&
+           (bench->sizes < 2 || wring_measure_size(bench->sizes) <= bench->job->max_elems))
+        bench->sizes++;
+    uint64_t elems = wring_measure_size(bench->sizes - 1);
+    bench->source = malloc(elems * sizeof(float));
+    bench->n = bench->subjects[1].spec[0] != '\0' ? 2 : 1;
+    strcpy(bench->subjects[0].spec, "none");
+    if (status == WRING_OK && bench->source == NULL)
+        status = WRING_ERR_NO_MEMORY;
+    if (status == WRING_OK)
+        status = wring_buffer_alloc(session, elems * sizeof(float), (void **)&bench->data);
+    if (status == WRING_OK)
+        wring_pattern_fill(bench->source, elems, bench->job->rank);
+    for (uint32_t n = 0; n < bench->n && status == WRING_OK; n++)
+        status = register_buckets(bench, n);
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+static void pass_time(enum meanwhile how, uint64_t until_ns)
+{
+    if (how == ASLEEP && wring_now_ns() < until_ns)
+        wring_sleep_until(until_ns);
+    while (wring_now_ns() < until_ns)
+        ;
+}
+
+/** @param part  of solo_us: 0 waits at once. @param us  out: the slowest rank's */
+static enum wring_status exchange(struct bench *bench, struct subject *subject, enum meanwhile how,
+                                  double part, double *us)
+{
+    struct wring_bucket *bucket = subject->buckets[subject->size];
+
+    memcpy(bench->data, bench->source, wring_measure_size(subject->size) * sizeof(float));
+    enum wring_status status = wring_barrier(bench->job->world, NULL, NULL);
+    uint64_t began = wring_now_ns();
+    if (status == WRING_OK)
+        status = wring_bucket_post(bucket);
+    pass_time(how, began + (uint64_t)(part * subject->solo_us * 1e3));
+    if (status == WRING_OK)
+        status = wring_bucket_wait(bucket, WAIT_NS, NULL);
+    *us = (double)(wring_now_ns() - began) / 1e3;
+    return status == WRING_OK ? wring_calibration_slowest(bench->job, us, 1) : status;
+}
+
+/** The first size that takes long enough; twice each, as the first time touches memory. */
+static enum wring_status choose_size(struct bench *bench, struct subject *subject)
+{
+    enum wring_status status = WRING_OK;
+
+    for (subject->size = 0; status == WRING_OK; subject->size++) {
+        status = exchange(bench, subject, ASLEEP, 0, &subject->solo_us);
+        if (status == WRING_OK)
+            status = exchange(bench, subject, ASLEEP, 0, &subject->solo_us);
+        if (subject->solo_us >= LONG_US || 4 * subject->solo_us > TOO_LONG_US ||
+            subject->size + 1 == bench->sizes)
+            return status;
+    }
+    return status;
+}
+
+static enum wring_status run_round(struct bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t n = 0; n < bench->n; n++) {
+        struct subject *subject = &bench->subjects[n];
+        double us[WAYS];
+        for (int how = 0; how < WAYS && status == WRING_OK; how++)
+            status = exchange(bench, subject, (enum meanwhile)how, PART, &us[how]);
+        if (status != WRING_OK)
+            return status;
+        subject->spin_lost[bench->rounds] = (us[SPINNING] - us[ASLEEP]) / (PART * subject->solo_us);
+    }
+    bench->rounds++;
+    return WRING_OK;
+}
+
+static enum wring_status run_rounds(struct bench *bench, double seconds)
+{
+    uint64_t deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
+    enum wring_status status = WRING_OK;
+    bool more = true;
+
+    while (more && bench->rounds < ROUNDS_MAX && status == WRING_OK) {
+        wring_calibration_tell(bench->job, "exchanges beside computing: round %u",
+                               bench->rounds + 1);
+        status = run_round(bench);
+        more = bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns;
+        if (status == WRING_OK)
+            status = wring_calibration_agree(bench->job, &more);
+    }
+    return status;
+}
+
+double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt)
+{
+    struct wring_fit_point point = {0, samples, n};
+    struct wring_fit_look look = wring_fit_look(&point);
+
+    *doubt = wring_fit_half_interval(samples, n);
+    return fmin(fmax(look.median, 0), most);
+}
+
+/** What was known of raw exchanges stays; that of codecs may come later. */
+static void put(struct bench *bench, struct wring_profile_computing *out)
+{
+    if (!out->present) {
+        *out = (struct wring_profile_computing){.present = true, .samples = bench->rounds};
+        out->spin_lost = wring_calibrate_middle(bench->subjects[0].spin_lost, bench->rounds, 1,
+                                                &out->spin_doubt);
+    }
+    if (bench->n == 1)
+        return;
+    memcpy(out->spin_codec, bench->subjects[1].spec, sizeof(out->spin_codec));
+    out->spin_coded_lost = wring_calibrate_middle(bench->subjects[1].spin_lost, bench->rounds, 1,
+                                                  &out->spin_coded_doubt);
+}
+
+enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
+                                            struct wring_profile *profile)
+{
+    struct bench *bench = calloc(1, sizeof(*bench));
+
+    if (bench == NULL)
+        return WRING_ERR_NO_MEMORY;
+    prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
+    bench->job = job;
+    enum wring_status status = prepare(bench, profile);
+    for (uint32_t n = 0; n < bench->n && status == WRING_OK; n++)
+        status = choose_size(bench, &bench->subjects[n]);
+    if (status == WRING_OK)
+        status = run_rounds(bench, job->params->seconds * share);
+    if (status == WRING_OK && profile != NULL)
+        put(bench, &profile->computing);
+    free(bench->source);
+    free(bench);
+    return status;
+}

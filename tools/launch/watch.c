@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** From the start of the ranks to the end of the last one. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tools/commands.h"
+#include "tools/launch/launch.h"
+
+#define TERM_GRACE_NS (2 * WRING_NS_PER_S) /* between SIGTERM and SIGKILL */
+#define DRAIN_NS WRING_NS_PER_S            /* for output that is still in the pipes */
+#define NOBODY UINT32_MAX
+
+enum stage {
+    STAGE_RUNNING,
+    STAGE_GRACE,      /* a rank failed, or a signal was passed on */
+    STAGE_TERMINATED, /* SIGTERM was sent */
+    STAGE_KILLED,     /* SIGKILL was sent */
+};
+
+struct watch {
+    struct wring_local_job *job;
+    enum stage stage;
+    uint64_t deadline_ns;
+    uint32_t first_failed; /* rank, or NOBODY */
+    int passed_on;         /* signal that this process got; 0 */
+    struct pollfd *fds;    /* [1 + 2 * ranks] */
+};
+
+void wring_local_job_signal(struct wring_local_job *job, int number)
+{
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++)
+        if (job->ranks[rank].pid > 0)
+            kill(-job->ranks[rank].pid, number);
+}
+
+static void enter(struct watch *watch, enum stage stage, uint64_t grace_ns)
+{
+    watch->stage = stage;
+    watch->deadline_ns = wring_deadline_in(grace_ns);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+static void describe_end(const struct wring_rank_process *process, char *text, size_t bytes)
+{
+    if (process->signal != 0)
+        snprintf(text, bytes, "was killed by signal %d (%s)", process->signal,
+                 strsignal(process->signal));
+    else
+        snprintf(text, bytes, "ended with exit status %d", process->code);
+}
+
+static void report_failure(struct watch *watch, uint32_t rank)
+{
+    const struct wring_local_job *job = watch->job;
+    char end[96];
+
+    watch->first_failed = rank;
+    describe_end(&job->ranks[rank], end, sizeof(end));
+    if (job->running == 0)
+        wring_fail(job->params->name, "rank %u %s", rank, end);
+    else
+        wring_fail(job->params->name, "rank %u %s; %u other%s %g s to end", rank, end, job->running,
+                   job->running == 1 ? " has" : "s have", seconds(job->params->grace_ns));
+    if (watch->stage == STAGE_RUNNING)
+        enter(watch, STAGE_GRACE, job->params->grace_ns);
+}
+
+/** True if the rank has ended just now. It stays a zombie, so that its number is not reused. */
+static bool has_ended(struct wring_rank_process *process)
+{
+    siginfo_t info = {0};
+
+    if (process->ended ||
+        waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+        return false;
+    process->ended = true;
+    process->signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+    process->code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+    return true;
+}
+
+/**
+ * Is this the failure to report? The first is. A killed rank's sockets close before its end can be
+ * seen, so a peer may give up and end first: a rank that was killed then explains that one. It was
+ * not this launcher that killed it, which sends no signal before the grace is over.
+ */
+static bool explains(const struct watch *watch, uint32_t rank)
+{
+    const struct wring_rank_process *ranks = watch->job->ranks;
+
+    if (watch->passed_on != 0)
+        return false;
+    if (watch->first_failed == NOBODY)
+        return true;
+    return watch->stage == STAGE_GRACE && ranks[rank].signal == SIGKILL &&
+           ranks[watch->first_failed].signal == 0;
+}
+
+/** Of ranks that ended at the same time, one that was killed explains those that gave up. */
+static void note_ends(struct watch *watch)
+{
+    struct wring_local_job *job = watch->job;
+    uint32_t failed = NOBODY;
+
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++) {
+        struct wring_rank_process *process = &job->ranks[rank];
+        if (!has_ended(process))
+            continue;
+        job->running--;
+        if (process->code != 0 &&
+            (failed == NOBODY || (process->signal != 0 && job->ranks[failed].signal == 0)))
+            failed = rank;
+    }
+    if (failed != NOBODY && explains(watch, failed))
+        report_failure(watch, failed);
+}
+
+static void pass_on(struct watch *watch, int number)
+{
+    bool again = watch->passed_on != 0;
+
+    watch->passed_on = number;
+    wring_local_job_signal(watch->job, again ? SIGKILL : number);
+    wring_local_job_signal(watch->job, SIGCONT); /* a stopped rank takes no other */
+    if (again)
+        enter(watch, STAGE_KILLED, WRING_NEVER);
+    else if (watch->stage == STAGE_RUNNING)
+        enter(watch, STAGE_GRACE, watch->job->params->grace_ns);
+}
+
+static void read_signals(struct watch *watch)
+{
+    struct signalfd_siginfo info;
+
+    while (read(watch->job->signal_fd, &info, sizeof(info)) == sizeof(info))
+        if (info.ssi_signo != SIGCHLD)
+            pass_on(watch, (int)info.ssi_signo);
+}
+
+static void say_who_is_left(struct watch *watch, const char *what)
+{
+    const struct wring_local_job *job = watch->job;
+    char list[128] = "";
+    size_t used = 0;
+
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++) {
+        if (job->ranks[rank].ended)
+            continue;
+        if (used > sizeof(list) - 20) {
+            snprintf(list + used, sizeof(list) - used, ", ...");
+            break;
+        }
+        used +=
+            (size_t)snprintf(list + used, sizeof(list) - used, "%s%u", used > 0 ? ", " : "", rank);
+    }
+    wring_fail(job->params->name, "%s to rank%s %s", what, job->running == 1 ? "" : "s", list);
+}
+
+/** The others had their time: ask, then insist. */
+static void advance(struct watch *watch)
+{
+    if (watch->job->running == 0 || wring_now_ns() < watch->deadline_ns)
+        return;
+    switch (watch->stage) {
+    case STAGE_GRACE:
+        say_who_is_left(watch, "SIGTERM");
+        wring_local_job_signal(watch->job, SIGTERM);
+        wring_local_job_signal(watch->job, SIGCONT);
+        enter(watch, STAGE_TERMINATED, TERM_GRACE_NS);
+        return;
+    case STAGE_TERMINATED:
+        say_who_is_left(watch, "SIGKILL");
+        wring_local_job_signal(watch->job, SIGKILL);
+        enter(watch, STAGE_KILLED, WRING_NEVER);
+        return;
+    case STAGE_RUNNING:
+    case STAGE_KILLED:
+        return;
+    }
+}
+
+/** The n-th output stream of the job. */
+static struct wring_lines *stream(struct watch *watch, size_t n)
+{
+    return &watch->job->ranks[n / 2].lines[n % 2];
+}
+
+static bool any_open(struct watch *watch)
+{
+    for (size_t i = 0; i < 2 * (size_t)watch->job->params->ranks; i++)
+        if (stream(watch, i)->from >= 0)
+            return true;
+    return false;
+}
+
+/** Sleep until something happens, and pass on what ranks wrote. */
+static void pump(struct watch *watch, uint64_t deadline_ns)
+{
+    size_t streams = 2 * (size_t)watch->job->params->ranks;
+    struct timespec timeout, *limit = NULL;
+
+    watch->fds[0] = (struct pollfd){.fd = watch->job->signal_fd, .events = POLLIN};
+    for (size_t i = 0; i < streams; i++)
+        watch->fds[1 + i] = (struct pollfd){.fd = stream(watch, i)->from, .events = POLLIN};
+    if (deadline_ns != WRING_NEVER) {
+        uint64_t now = wring_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+        timeout.tv_sec = (time_t)(left / WRING_NS_PER_S);
+        timeout.tv_nsec = (long)(left % WRING_NS_PER_S);
+        limit = &timeout;
+    }
+    if (ppoll(watch->fds, 1 + streams, limit, NULL) <= 0)
+        return;
+    for (size_t i = 0; i < streams; i++)
+        if (watch->fds[1 + i].revents != 0)
+            wring_lines_pump(stream(watch, i));
+}
+
+/** What the dead wrote last; a process of theirs that keeps a pipe open does not hold us up. */
+static void drain(struct watch *watch)
+{
+    uint64_t deadline_ns = wring_deadline_in(DRAIN_NS);
+
+    wring_local_job_signal(watch->job, SIGKILL);
+    while (any_open(watch) && wring_now_ns() < deadline_ns) {
+        read_signals(watch);
+        pump(watch, deadline_ns);
+    }
+}
+
+static int verdict(const struct watch *watch)
+{
+    const struct wring_local_job *job = watch->job;
+
+    if (watch->first_failed != NOBODY)
+        return job->ranks[watch->first_failed].code;
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++)
+        if (job->ranks[rank].code != 0)
+            return 128 + watch->passed_on;
+    return job->outputs.ends[0].failed || job->outputs.ends[1].failed ? WRING_EXIT_FAILURE : 0;
+}
+
+int wring_local_job_watch(struct wring_local_job *job)
+{
+    struct watch watch = {.job = job, .deadline_ns = WRING_NEVER, .first_failed = NOBODY};
+
+    watch.fds = calloc(1 + 2 * (size_t)job->params->ranks, sizeof(*watch.fds));
+    if (watch.fds == NULL)
+        return wring_fail(job->params->name, "no memory for %u ranks", job->params->ranks);
+    while (job->running > 0) {
+        pump(&watch, watch.deadline_ns);
+        read_signals(&watch);
+        note_ends(&watch);
+        advance(&watch);
+    }
+    drain(&watch);
+    free(watch.fds);
+    return verdict(&watch);
+}

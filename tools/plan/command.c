@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** wring plan: which tensors to compress, where and how, and how far from the best that can be. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "planner/model/option_list.h"
+#include "planner/timeline.h"
+#include "tools/commands.h"
+#include "tools/output.h"
+#include "tools/plan/planning.h"
+#include "tools/table.h"
+#include "tools/values.h"
+
+static void add_time(struct wring_table *table, const char *what, double us, double plan_us,
+                     const char *note)
+{
+    if (isnan(us))
+        return;
+    wring_table_cell(table, "%s", what);
+    wring_table_cell(table, "%.3f ms", us / 1e3);
+    if (plan_us > 0)
+        wring_table_cell(table, "%.2f x", us / plan_us);
+    else
+        wring_table_cell(table, "%s", "");
+    wring_table_cell(table, "%s", note);
+}
+
+/** Is it there to compare with only: codec and all, there is no way that plans may take? */
+static bool is_barred(const struct wring_cost_model *model, uint32_t option)
+{
+    return option < model->problem.n_options && model->ways[model->options[option].codec] == 0;
+}
+
+/** Rounding takes nothing below nothing. */
+static double exposed_ms(const struct wring_planned *planned, double us)
+{
+    return fmax(us - planned->last_ready_us, 0) / 1e3;
+}
+
+static void show_times(const struct wring_planning *planning, const struct wring_planned *planned)
+{
+    static const struct wring_table_column columns[] = {{"", WRING_ALIGN_LEFT},
+                                                        {"iteration", WRING_ALIGN_RIGHT},
+                                                        {"against plan", WRING_ALIGN_RIGHT},
+                                                        {"", WRING_ALIGN_LEFT}};
+    struct wring_table *table = wring_table_create(columns, 4);
+    double plan_us = planned->found.time_us;
+    char note[160];
+
+    snprintf(note, sizeof(note), "%.3f ms exposed; found in %.2f ms", exposed_ms(planned, plan_us),
+             (double)planned->found.took_ns / 1e6);
+    add_time(table, "this plan", plan_us, 0, note);
+    if (!isnan(planned->bound.time_us)) {
+        snprintf(note, sizeof(note),
+                 "%.3f ms exposed; %s: the plan is at most %.2f %% above it (%.0f ms)",
+                 exposed_ms(planned, planned->bound.time_us),
+                 planned->bound.exact ? "the optimum" : "no plan takes less",
+                 fmax(plan_us / planned->bound.time_us - 1, 0) * 100,
+                 (double)planned->bound.took_ns / 1e6);
+        add_time(table, "bound", planned->bound.time_us, plan_us, note);
+    }
+    add_time(table, "computing alone", planned->last_ready_us, plan_us,
+             planning->trace->optimizer_us > 0 ? "optimizer and backward, as the trace has them"
+                                               : "backward, as the trace has it");
+    add_time(table, "float32, tensor by tensor", planned->fp32.apart_us, plan_us, "");
+    add_time(table, "float32, in the best groups", planned->fp32.merged_us, plan_us, "");
+    const char *fp16_note = is_barred(planned->model, planned->model->fp16)
+                                ? "to compare with: no plan may take it here"
+                                : "";
+    add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, fp16_note);
+    add_time(table, "fp16, in the best groups", planned->fp16.merged_us, plan_us, fp16_note);
+    if (planning->search != WRING_SEARCH_ESPRESSO)
+        add_time(table, "Espresso's greedy", planned->espresso_us, plan_us, "");
+    wring_table_finish(table, stdout);
+}
+
+/** Schemes are long, and few: groups have their numbers. */
+struct ways {
+    uint32_t n;
+    uint32_t *first; /* [n] a group that takes it */
+};
+
+/** The number of a group's way, from 1. */
+static uint32_t number_way(struct ways *ways, const struct wring_plan *plan, uint32_t group)
+{
+    for (uint32_t i = 0; i < ways->n; i++)
+        if (strcmp(plan->groups[ways->first[i]].scheme, plan->groups[group].scheme) == 0)
+            return i + 1;
+    ways->first[ways->n] = group;
+    return ++ways->n;
+}
+
+static void add_group(struct wring_table *table, const struct wring_plan_group *group, uint32_t way)
+{
+    const char *last = group->tensors[group->n - 1];
+
+    if (group->n == 1)
+        wring_table_cell(table, "%s", last);
+    else
+        wring_table_cell(table, "%s ... %s", group->tensors[0], last);
+    wring_table_cell(table, "%" PRIu32, group->n);
+    wring_table_cell(table, "%" PRIu64, group->elems);
+    wring_table_cell(table, "%s", group->codec);
+    wring_table_cell(table, "%s", group->where);
+    wring_table_cell(table, "%" PRIu32 "%s", way,
+                     group->run_as[0] != '\0' ? "" : " (not run here)");
+}
+
+static void show_ways(const struct wring_plan *plan, const struct ways *ways)
+{
+    static const struct wring_table_column columns[] = {
+        {"way", WRING_ALIGN_RIGHT}, {"steps; a star: codes travel", WRING_ALIGN_LEFT}};
+    struct wring_table *table = wring_table_create(columns, 2);
+
+    for (uint32_t i = 0; i < ways->n; i++) {
+        wring_table_cell(table, "%" PRIu32, i + 1);
+        wring_table_cell(table, "%s", plan->groups[ways->first[i]].scheme);
+    }
+    wring_table_finish(table, stdout);
+}
+
+static void show_groups(const struct wring_plan *plan)
+{
+    static const struct wring_table_column columns[] = {
+        {"tensors, in backward order", WRING_ALIGN_LEFT},
+        {"n", WRING_ALIGN_RIGHT},
+        {"elements", WRING_ALIGN_RIGHT},
+        {"codec", WRING_ALIGN_LEFT},
+        {"coded by", WRING_ALIGN_LEFT},
+        {"way", WRING_ALIGN_LEFT}};
+    struct ways ways = {.first = calloc(plan->n_groups, sizeof(uint32_t))};
+    struct wring_table *table = wring_table_create(columns, 6);
+
+    for (uint32_t i = 0; i < plan->n_groups && ways.first != NULL; i++)
+        add_group(table, &plan->groups[i], number_way(&ways, plan, i));
+    wring_table_finish(table, stdout);
+    printf("\n");
+    show_ways(plan, &ways);
+    free(ways.first);
+}
+
+/** How sessions have to be set for it. */
+static void show_setting(const struct wring_planned *planned)
+{
+    const struct wring_setting *setting = &planned->model->setting;
+    char bytes[32], pinned[32] = "inline";
+
+    if (planned->n_settings == 0)
+        return;
+    if (setting->cores > 0)
+        snprintf(pinned, sizeof(pinned), "on %" PRIu32 " pinned core%s", setting->cores,
+                 setting->cores > 1 ? "s" : "");
+    printf("codecs %s in each rank, pieces of %s bytes: the best of %" PRIu32 " setting%s\n",
+           pinned, wring_value_show_bytes(setting->chunk_bytes, bytes, sizeof(bytes)),
+           planned->n_settings, planned->n_settings > 1 ? "s" : "");
+}
+
+/** Of a measured profile one takes for granted that somebody measured. */
+static void show_costs(const struct wring_planned *planned)
+{
+    const struct wring_cost_model *model = planned->model;
+
+    if (model->source == WRING_COSTS_PARTS && model->profile->machine[0] != '\0')
+        printf("%s has no exchanges of such a cluster: times are put together from links, codecs "
+               "and\nprocessors, and no run was compared with them\n",
+               model->profile->name);
+}
+
+static uint32_t count_not_executable(const struct wring_plan *plan)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < plan->n_groups; i++)
+        n += plan->groups[i].run_as[0] == '\0';
+    return n;
+}
+
+/** For people: the times beside each other, and a table of groups. */
+static void plan_show(const struct wring_planning *planning, const struct wring_planned *planned,
+                      const struct wring_plan *plan)
+{
+    const struct wring_problem *problem = &planned->model->problem;
+
+    printf("%s on %s, %" PRIu32 " nodes of %" PRIu32 " ranks: %" PRIu32
+           " tensors, %.1f MB of float32; timeline %s\n",
+           plan->model, plan->profile, plan->nodes, plan->ranks_per_node, problem->n_tensors,
+           (double)problem->elems[problem->n_tensors] * 4e-6, plan->timeline);
+    printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
+           planned->model->considered, planned->model->dominated);
+    show_setting(planned);
+    show_costs(planned);
+    printf("\n");
+    show_times(planning, planned);
+    printf("\n");
+    show_groups(plan);
+    uint32_t not_here = count_not_executable(plan);
+    if (not_here > 0)
+        printf("\nThis build cannot run %" PRIu32 " of the %" PRIu32
+               " groups: it has no such codec, place or scheme yet.\n",
+               not_here, plan->n_groups);
+}
+
+/** All leaves of the tree of options, as text or as one JSON object. @return exit status */
+static int plan_list_options(const char *name, uint32_t places, bool json)
+{
+    struct wring_options_params params = {
+        .places = places != 0 ? places : WRING_PLACES_DEFAULT,
+        .flat = true,
+        .hierarchical = true,
+    };
+    enum wring_status status = WRING_OK;
+    json_t *list;
+
+    if (!json) {
+        status = wring_options_print(&params, stdout);
+        puts("To these come the codec, groups of tensors that travel as one, and for the whole job "
+             "the cores that\nare pinned for codecs in each rank (--cores) and the size of the "
+             "pieces that travel (--chunk-bytes): with --trace they are listed as the search has "
+             "them.");
+    } else {
+        status = wring_options_json(&params, &list);
+        if (status == WRING_OK)
+            status = wring_json_print(stdout, list);
+    }
+    if (status == WRING_ERR_NO_MEMORY)
+        return wring_fail(name, "no memory for the list of options");
+    if (status != WRING_OK)
+        return wring_output_failed();
+    return WRING_EXIT_OK;
+}
+
+/* ---- plan command ---- */
+
+enum {
+    OPTION_JSON = 0x100,
+    OPTION_SVG,
+    OPTION_PERFETTO,
+    OPTION_BOUND,
+    OPTION_LIST,
+};
+
+static const struct argp_option options[] = {
+    {"nodes", 'N', "N", 0, "nodes (default: the profile's)", 0},
+    {"output", 'o', "FILE", 0, "write the plan, for WRING_PLAN and wring replay", 0},
+    {"svg", OPTION_SVG, "FILE", 0, "draw the timeline", 0},
+    {"perfetto", OPTION_PERFETTO, "FILE", 0, "write the timeline for ui.perfetto.dev", 0},
+    {"bound-ms", OPTION_BOUND, "MS", 0,
+     "time for proving how far from the optimum the plan can be (0: no proof; default: as much "
+     "effort as takes some 500 ms, counted, so that the plan is the same on any machine); looking "
+     "farther for a better plan, before the proof, is part of it",
+     0},
+    {"list-options", OPTION_LIST, NULL, 0,
+     "print the ways a tensor can travel, and end; with --trace, all that the search ranges over: "
+     "groups, codecs with the ways of each, pinned cores and pieces",
+     0},
+    {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
+    {0},
+};
+
+struct command {
+    struct wring_planning planning; /* first: the shared options write to it */
+    const char *output, *svg, *perfetto;
+    bool list, json;
+};
+
+static void parse_bound(struct command *command, const char *arg, struct argp_state *state)
+{
+    double ms;
+
+    if (!wring_value_real(arg, 0, 3600e3, &ms))
+        argp_error(state, "--bound-ms needs milliseconds from 0 to 3600000");
+    command->planning.bound_ns = (uint64_t)(ms * 1e6);
+    command->planning.bound_effort = 0;
+    command->planning.no_bound = command->planning.bound_ns == 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct command *command = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &command->planning;
+        return 0;
+    case 'N':
+        if (!wring_value_count(arg, 1, 1 << 20, &command->planning.nodes))
+            argp_error(state, "--nodes needs a number from 1 to %d", 1 << 20);
+        return 0;
+    case 'o':
+        command->output = arg;
+        return 0;
+    case OPTION_SVG:
+        command->svg = arg;
+        return 0;
+    case OPTION_PERFETTO:
+        command->perfetto = arg;
+        return 0;
+    case OPTION_BOUND:
+        parse_bound(command, arg, state);
+        return 0;
+    case OPTION_LIST:
+        command->list = true;
+        return 0;
+    case OPTION_JSON:
+        command->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (command->planning.trace_path == NULL && !command->list)
+            argp_error(state, "--trace is needed: a wring-trace file, or a name such as vgg16");
+        if (command->planning.trace_path == NULL && command->planning.n_codecs > 0)
+            argp_error(state, "--list-options needs --trace to say what codecs make of it");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&wring_planning_argp, 0, NULL, 0}, {0}};
+
+static const struct argp plan_argp = {
+    .options = options,
+    .parser = parse,
+    .children = children,
+    .doc =
+        "Choose for each gradient of a model whether to compress it, with which codec, who codes "
+        "and how it travels, so that an iteration takes the least time."
+        "\v"
+        "The time is that of a model: tensors become ready as the trace says, in groups of "
+        "consecutive ones, and pass through the lanes of the cluster one group after another. "
+        "'exposed' is what the iteration takes beyond computing. The plan is compared with "
+        "float32 and fp16, tensor by tensor and merged into the best groups, and with the plain "
+        "greedy of Espresso. A lower bound that no plan can pass says how much a better one "
+        "could gain at most.",
+};
+
+typedef enum wring_status (*draw_fn)(const struct wring_cost_model *, const struct wring_grouping *,
+                                     const struct wring_timeline_result *, FILE *);
+
+/** What goes into a file. */
+struct drawing {
+    const struct wring_planned *planned;
+    draw_fn write;
+};
+
+static bool draw_timeline(FILE *file, void *arg)
+{
+    const struct drawing *drawing = arg;
+    const struct wring_planned *planned = drawing->planned;
+    struct wring_timeline_result result;
+
+    if (wring_timeline_init(planned->model, &planned->found.grouping, &result) != WRING_OK) {
+        errno = ENOMEM;
+        return false;
+    }
+    enum wring_status status =
+        drawing->write(planned->model, &planned->found.grouping, &result, file);
+    wring_timeline_finish(&result);
+    return status == WRING_OK;
+}
+
+/** Draw a timeline into a file. @return exit status, said */
+static int draw(const struct command *command, const struct wring_planned *planned,
+                const char *path, draw_fn write)
+{
+    struct drawing drawing = {planned, write};
+    return wring_output_file(command->planning.log.arg, path, draw_timeline, &drawing);
+}
+
+static bool save_plan(FILE *file, void *arg)
+{
+    return wring_plan_save(arg, file) == WRING_OK;
+}
+
+static int save(const struct command *command, const struct wring_plan *plan)
+{
+    return wring_output_file(command->planning.log.arg, command->output, save_plan,
+                             (void *)(uintptr_t)plan);
+}
+
+/** What was found beside the plan itself. */
+static void complete(const struct wring_planned *planned, struct wring_plan *plan)
+{
+    plan->iteration_us = planned->found.time_us;
+    plan->last_ready_us = planned->last_ready_us;
+    plan->bound_us = planned->bound.time_us;
+    plan->gap = planned->found.time_us / planned->bound.time_us - 1;
+    if (plan->gap < 0) /* by rounding; NaN where there is no bound */
+        plan->gap = 0;
+    plan->fp32_us = planned->fp32.apart_us;
+    plan->fp16_us = planned->fp16.apart_us;
+    plan->espresso_us = planned->espresso_us;
+    plan->selection_us = (double)planned->found.took_ns / 1e3;
+    plan->bound_time_us = (double)planned->bound.took_ns / 1e3;
+}
+
+static int give(const struct command *command, const struct wring_planned *planned,
+                const struct wring_plan *plan)
+{
+    int exit = WRING_EXIT_OK;
+
+    if (command->output != NULL)
+        exit = save(command, plan);
+    if (exit == WRING_EXIT_OK && command->svg != NULL)
+        exit = draw(command, planned, command->svg, wring_timeline_write_svg);
+    if (exit == WRING_EXIT_OK && command->perfetto != NULL)
+        exit = draw(command, planned, command->perfetto, wring_timeline_write_perfetto);
+    if (exit != WRING_EXIT_OK)
+        return exit;
+    if (!command->json)
+        plan_show(&command->planning, planned, plan);
+    else if (wring_plan_save(plan, stdout) != WRING_OK)
+        return wring_output_failed();
+    return WRING_EXIT_OK;
+}
+
+static int answer(struct command *command)
+{
+    const char *name = command->planning.log.arg;
+    struct wring_planned_want want = {.espresso = true, .bound = !command->planning.no_bound};
+    bool said[WRING_PLANNING_CODECS_MAX] = {false};
+    struct wring_planned planned;
+    struct wring_plan *plan;
+
+    if (wring_planning_load(&command->planning) != WRING_OK ||
+        wring_planned_init(&command->planning, &want, &planned) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    wring_planning_say_lacking(&command->planning, planned.model, said);
+    int exit = WRING_EXIT_FAILURE;
+    enum wring_status status =
+        wring_plan_create(planned.model, command->planning.trace, command->planning.profile,
+                          &planned.found.grouping, &plan);
+    if (status == WRING_OK) {
+        complete(&planned, plan);
+        exit = give(command, &planned, plan);
+        wring_plan_destroy(plan);
+    } else {
+        wring_fail(name, "%s", wring_status_text(status));
+    }
+    wring_planned_finish(&planned);
+    return exit;
+}
+
+static int list(struct command *command)
+{
+    if (wring_planning_load(&command->planning) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    return wring_plan_list_range(&command->planning, command->json);
+}
+
+int wring_cmd_plan(int argc, char **argv)
+{
+    struct command command = {.planning = WRING_PLANNING_INIT};
+
+    command.planning.log = wring_planning_log(argv[0]);
+    error_t error = argp_parse(&plan_argp, argc, argv, 0, NULL, &command);
+    if (error != 0)
+        return wring_fail(argv[0], "%s", strerror(error));
+    if (command.list && command.planning.trace_path == NULL)
+        return plan_list_options(argv[0], command.planning.places, command.json);
+    int exit = command.list ? list(&command) : answer(&command);
+    wring_planning_finish(&command.planning);
+    return exit;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Without a search: every tensor by itself, and all of them in one way. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "planner/each_codec.h"
+#include "tools/plan/planning.h"
+
+#define WRING_MODULE "plan"
+
+static bool all_may(const struct wring_problem *problem, uint32_t option)
+{
+    uint32_t words = wring_problem_words(problem);
+
+    for (uint32_t i = 0; problem->allowed != NULL && i < problem->n_tensors; i++)
+        if ((problem->allowed[(size_t)i * words + option / 64] >> option % 64 & 1) == 0)
+            return false;
+    return true;
+}
+
+/**
+ * Instead of a search: every tensor by itself, all with the same option, the best one for that. So
+ * does who compresses without a planner.
+ *
+ * Errors, with one log line: WRING_ERR_INVALID (no option is for all tensors), WRING_ERR_NO_MEMORY.
+ */
+static enum wring_status planned_layers(const struct wring_problem *problem,
+                                        const struct wring_log *log, struct wring_found *out)
+{
+    struct wring_found found = {.time_us = INFINITY};
+    uint64_t began_ns = wring_now_ns();
+    uint32_t best = 0;
+    enum wring_status status = wring_grouping_init(&found.grouping, problem->n_tensors);
+
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t option = 0; option < problem->n_options; option++) {
+        if (!all_may(problem, option))
+            continue;
+        wring_planned_apart(problem->n_tensors, option, &found.grouping);
+        double time_us = wring_problem_time(problem, &found.grouping);
+        found.evaluations++;
+        if (time_us < found.time_us) {
+            found.time_us = time_us;
+            best = option;
+        }
+    }
+    if (found.evaluations == 0) {
+        wring_error(log, "there is no way that all tensors may take");
+        wring_grouping_finish(&found.grouping);
+        return WRING_ERR_INVALID;
+    }
+    wring_planned_apart(problem->n_tensors, best, &found.grouping);
+    found.took_ns = wring_now_ns() - began_ns;
+    *out = found;
+    return WRING_OK;
+}
+
+/* ---- planned part ---- */
+
+/* Plans in which every tensor takes a codec that was asked for: a part of the model's options. */
+
+static bool is_listed(const struct wring_planning *planning, const char *spec)
+{
+    for (size_t i = 0; i < planning->n_codecs; i++)
+        if (strcmp(planning->codecs[i], spec) == 0)
+            return true;
+    return false;
+}
+
+static void choose(const struct wring_planning *planning, const struct wring_cost_model *model,
+                   struct wring_planned_part *part)
+{
+    for (uint32_t option = 0; option < model->problem.n_options; option++) {
+        const struct wring_cost_option *of = &model->options[option];
+        if (!is_listed(planning, model->codecs[of->codec].spec))
+            continue;
+        part->options[part->problem.n_options] = model->problem.options[option];
+        part->whole[part->problem.n_options++] = option;
+    }
+}
+
+static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
+{
+    size_t word = (size_t)tensor * wring_problem_words(problem) + option / 64;
+    return problem->allowed[word] >> option % 64 & 1;
+}
+
+/** Who may take what, by the part's numbers. */
+static enum wring_status allow(const struct wring_planning *planning,
+                               const struct wring_problem *whole, struct wring_planned_part *part)
+{
+    uint32_t words = wring_problem_words(&part->problem);
+
+    if (whole->allowed == NULL)
+        return WRING_OK;
+    part->allowed = calloc((size_t)whole->n_tensors * words, sizeof(*part->allowed));
+    if (part->allowed == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < whole->n_tensors; i++) {
+        bool any = false;
+        for (uint32_t option = 0; option < part->problem.n_options; option++)
+            if (may(whole, i, part->whole[option])) {
+                part->allowed[(size_t)i * words + option / 64] |= UINT64_C(1) << option % 64;
+                any = true;
+            }
+        if (!any) {
+            wring_error(
+                &planning->log,
+                "--only: every codec of --codec loses more of the tensor %s than --max-nmse "
+                "allows",
+                planning->trace->tensors[i].name);
+            return WRING_ERR_INVALID;
+        }
+    }
+    part->problem.allowed = part->allowed;
+    return WRING_OK;
+}
+
+static void planned_part_finish(struct wring_planned_part *part);
+
+/**
+ * A model's problem with nothing but options of the codecs that were asked for. Free it with
+ * planned_part_finish(). Errors, with one log line: WRING_ERR_INVALID (there are none),
+ * WRING_ERR_NO_MEMORY.
+ */
+static enum wring_status planned_part_init(const struct wring_planning *planning,
+                                           const struct wring_cost_model *model,
+                                           struct wring_planned_part *out)
+{
+    uint32_t n = model->problem.n_options;
+    struct wring_planned_part part = {.problem = model->problem};
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    part.whole = calloc(n, sizeof(*part.whole));
+    part.options = calloc(n, sizeof(*part.options));
+    if (part.whole == NULL || part.options == NULL)
+        goto finish;
+    part.problem.n_options = 0;
+    part.problem.options = part.options;
+    choose(planning, model, &part);
+    status = WRING_ERR_INVALID;
+    if (part.problem.n_options == 0) {
+        wring_error(&planning->log, "there is no way in which tensors take the codecs of --codec");
+        goto finish;
+    }
+    status = allow(planning, &model->problem, &part);
+    if (status != WRING_OK)
+        goto finish;
+    *out = part;
+    return WRING_OK;
+
+finish:
+    planned_part_finish(&part);
+    return status;
+}
+
+/** The options of a grouping of the part made those of the whole. */
+static void planned_part_map(const struct wring_planned_part *part, struct wring_grouping *grouping)
+{
+    for (uint32_t i = 0; i < grouping->n; i++)
+        grouping->option[i] = part->whole[grouping->option[i]];
+}
+
+static void planned_part_finish(struct wring_planned_part *part)
+{
+    free(part->whole);
+    free(part->options);
+    free(part->allowed);
+    *part = (struct wring_planned_part){0};
+}
+
+/* ---- planned find ---- */
+
+/* What a plan is found with: the search, each codec alone, the proof. */
+
+/** What is left of a time of which some was spent; 1 rather than none, which would be no limit. */
+static uint64_t left_of(uint64_t ns, uint64_t spent_ns)
+{
+    return spent_ns < ns ? ns - spent_ns : 1;
+}
+
+/**
+ * Each codec alone, where there is time: what the search was given and did not need, or else what
+ * the proof has; all of them where neither has a limit. Without a proof the first answer stays.
+ * @param params  of the model
+ */
+static enum wring_status try_each_codec(const struct wring_planning *planning,
+                                        const struct wring_planned_want *want,
+                                        const struct wring_cost_model_params *params,
+                                        struct wring_planned *planned)
+{
+    struct wring_found *found = &planned->found;
+    uint64_t took_ns = found->took_ns, evaluations = found->evaluations;
+    uint64_t deadline_ns = WRING_NEVER;
+
+    if (planning->search != WRING_SEARCH_BEST || planning->layers ||
+        (planning->budget_ns == 0 && !want->bound))
+        return WRING_OK;
+    if (planning->budget_ns > 0)
+        deadline_ns = wring_deadline_in(left_of(planning->budget_ns, took_ns));
+    else if (planning->bound_ns > 0)
+        deadline_ns = wring_deadline_in(planning->bound_ns);
+    enum wring_status status = wring_each_codec_search(params, planned->model, planning->search,
+                                                       deadline_ns, &planning->log, found);
+    if (planning->budget_ns > 0)
+        return status;
+    planned->bound.took_ns = found->took_ns - took_ns;
+    planned->evaluations_before_proof = found->evaluations - evaluations;
+    found->took_ns = took_ns;
+    return status;
+}
+
+/** What searches take of the proof's time or effort. */
+enum {
+    EVALUATION_NS = 15,      /* about, of one evaluation; counted where an effort ends the proof */
+    FARTHER_PART = 5,        /* one in so many parts of the proof goes to looking farther */
+    FARTHER_LEAST = 1000000, /* evaluations; with less nothing is found that the search did not */
+};
+
+/** What searches left to the proof, of its time or effort. */
+static uint64_t left_to_prove(const struct wring_planning *planning,
+                              const struct wring_planned *planned)
+{
+    if (planning->bound_ns > 0)
+        return left_of(planning->bound_ns, planned->bound.took_ns);
+    return left_of(planning->bound_effort, EVALUATION_NS * planned->evaluations_before_proof);
+}
+
+/** Before the proof: look farther than the search did. What it takes is the proof's. */
+static enum wring_status look_farther(const struct wring_planning *planning,
+                                      struct wring_search_params params,
+                                      const struct wring_problem *problem,
+                                      struct wring_planned *planned)
+{
+    uint64_t proof_ns = left_to_prove(planning, planned);
+    struct wring_found farther;
+
+    params.evaluations = proof_ns / FARTHER_PART / EVALUATION_NS;
+    if (params.evaluations < FARTHER_LEAST)
+        return WRING_OK;
+    params.budget_ns = planning->bound_ns > 0 ? proof_ns / 2 : 0;
+    enum wring_status status = wring_search_run(problem, &params, &farther);
+    if (status != WRING_OK)
+        return status;
+    planned->bound.took_ns += farther.took_ns;
+    planned->found.evaluations += farther.evaluations;
+    planned->evaluations_before_proof += farther.evaluations;
+    if (farther.time_us < planned->found.time_us) {
+        struct wring_grouping worse = planned->found.grouping;
+        planned->found.grouping = farther.grouping;
+        planned->found.time_us = farther.time_us;
+        farther.grouping = worse;
+    }
+    wring_grouping_finish(&farther.grouping);
+    return WRING_OK;
+}
+
+/** Prove a bound, where one is wanted. Only the best plan is improved by it: other methods show
+ * what they found. */
+static enum wring_status prove(const struct wring_planning *planning,
+                               const struct wring_planned_want *want,
+                               const struct wring_search_params *params,
+                               const struct wring_problem *problem, struct wring_planned *planned)
+{
+    struct wring_bound_params limits = {0};
+    struct wring_found *found = &planned->found;
+    struct wring_grouping grouping;
+    enum wring_status status = WRING_OK;
+
+    if (!want->bound || planning->layers)
+        return WRING_OK;
+    if (planning->search == WRING_SEARCH_BEST)
+        status = look_farther(planning, *params, problem, planned);
+    if (status == WRING_OK)
+        status = wring_grouping_init(&grouping, problem->n_tensors);
+    if (status != WRING_OK)
+        return status;
+    uint64_t spent_ns = planned->bound.took_ns;
+    double time_us = found->time_us;
+    if (planning->bound_ns > 0)
+        limits.budget_ns = left_to_prove(planning, planned);
+    else
+        limits.effort = left_to_prove(planning, planned);
+    grouping.n = found->grouping.n;
+    memcpy(grouping.end, found->grouping.end, grouping.n * sizeof(*grouping.end));
+    memcpy(grouping.option, found->grouping.option, grouping.n * sizeof(*grouping.option));
+    status = wring_bound_run(problem, &limits, &grouping, &time_us, &planned->bound);
+    planned->bound.took_ns += spent_ns;
+    if (status == WRING_OK && planning->search == WRING_SEARCH_BEST) {
+        status = wring_search_merge(problem, &grouping, &time_us);
+        struct wring_grouping worse = found->grouping;
+        found->grouping = grouping;
+        found->time_us = time_us;
+        grouping = worse;
+    }
+    wring_grouping_finish(&grouping);
+    return status;
+}
+
+static enum wring_status look(const struct wring_planning *planning,
+                              const struct wring_search_params *params,
+                              const struct wring_problem *problem, struct wring_planned *planned)
+{
+    if (planning->layers)
+        return planned_layers(problem, &planning->log, &planned->found);
+    return wring_planning_said(planning, "the search",
+                               wring_search_run(problem, params, &planned->found));
+}
+
+static enum wring_status find(const struct wring_planning *planning,
+                              const struct wring_planned_want *want,
+                              const struct wring_cost_model_params *model,
+                              struct wring_planned *planned)
+{
+    struct wring_search_params params = {.method = planning->search,
+                                         .budget_ns = planning->budget_ns,
+                                         .offload = planned->model->offload,
+                                         .on_device = planned->model->on_device,
+                                         .uncompressed = planned->model->raw};
+
+    const struct wring_problem *problem = &planned->model->problem;
+    enum wring_status status = look(planning, &params, problem, planned);
+
+    if (status == WRING_OK)
+        status = wring_planning_said(planning, "each codec alone",
+                                     try_each_codec(planning, want, model, planned));
+    if (status != WRING_OK)
+        return status;
+    return wring_planning_said(planning, "the bound",
+                               prove(planning, want, &params, problem, planned));
+}
+
+/** Among the options of the codecs that were asked for. */
+static enum wring_status find_only(const struct wring_planning *planning,
+                                   const struct wring_planned_want *want,
+                                   struct wring_planned *planned)
+{
+    /* .uncompressed matters to Espresso's algorithms alone, which are refused */
+    struct wring_search_params params = {.method = planning->search,
+                                         .budget_ns = planning->budget_ns};
+    struct wring_planned_part part;
+    enum wring_status status = planned_part_init(planning, planned->model, &part);
+
+    if (status != WRING_OK)
+        return status;
+    status = look(planning, &params, &part.problem, planned);
+    if (status == WRING_OK)
+        status = wring_planning_said(planning, "the bound",
+                                     prove(planning, want, &params, &part.problem, planned));
+    if (status == WRING_OK)
+        planned_part_map(&part, &planned->found.grouping);
+    planned_part_finish(&part);
+    return status;
+}
+
+/**
+ * A part of that, with one setting: search, try each codec alone where there is time, prove.
+ *
+ * @param params   of the model
+ * @param planned  in: the model; out: what was found, and the bound
+ */
+static enum wring_status planned_find(const struct wring_planning *planning,
+                                      const struct wring_planned_want *want,
+                                      const struct wring_cost_model_params *params,
+                                      struct wring_planned *planned)
+{
+    return planning->only ? find_only(planning, want, planned)
+                          : find(planning, want, params, planned);
+}
+
+/* ---- planned settings ---- */
+
+/* A plan for each setting of a session that the profile knows, and the best of them. */
+
+#define WORTH_A_CORE 1e-9 /* of the time: what is no more than rounding is no reason */
+
+/** What all of them have come to. */
+struct course {
+    const struct wring_planning *planning;
+    const struct wring_planned_want *want;
+    struct wring_cost_model_params params;
+    uint64_t took_ns, bound_ns, nodes, evaluations; /* so far */
+    double bound_us;                                /* the least of all; NaN: there is none */
+    double open_us;                                 /* the least that nobody reached */
+};
+
+/** An equal part of what is left of a time; 0, which is no limit or no bound, stays. */
+static uint64_t share(uint64_t all_ns, uint64_t spent_ns, uint32_t left)
+{
+    if (all_ns == 0)
+        return 0;
+    uint64_t part = spent_ns < all_ns ? (all_ns - spent_ns) / left : 0;
+    return part > 0 ? part : 1;
+}
+
+static enum wring_status plan_one(struct course *course, uint32_t done, uint32_t left,
+                                  struct wring_planned *out)
+{
+    struct wring_planning planning = *course->planning;
+    enum wring_status status;
+
+    *out = (struct wring_planned){.espresso_us = NAN, .bound.time_us = NAN};
+    planning.budget_ns = share(planning.budget_ns, course->took_ns, left);
+    planning.bound_ns = share(planning.bound_ns, course->bound_ns, left);
+    if (planning.bound_effort > 0)
+        planning.bound_effort = planning.bound_effort / (done + left) + 1;
+    if (done > 0)
+        planning.log.level = WRING_LOG_ERROR; /* all else was said of the first */
+    status = wring_cost_model_create(&course->params, &planning.log, &out->model);
+    if (status != WRING_OK)
+        return status;
+    return planned_find(&planning, course->want, &course->params, out);
+}
+
+static void count(struct course *course, const struct wring_planned *one)
+{
+    course->took_ns += one->found.took_ns;
+    course->evaluations += one->found.evaluations;
+    course->bound_ns += one->bound.took_ns;
+    course->nodes += one->bound.nodes;
+    course->bound_us = fmin(course->bound_us, one->bound.time_us); /* a number, if there is one */
+    if (!one->bound.exact)
+        course->open_us = fmin(course->open_us, one->bound.time_us);
+}
+
+/** The better of both, in `best`; the other is freed. */
+static void keep_better(struct wring_planned *best, struct wring_planned *one)
+{
+    struct wring_planned worse = *one;
+
+    if (best->model == NULL || one->found.time_us < best->found.time_us * (1 - WORTH_A_CORE)) {
+        worse = *best;
+        *best = *one;
+    }
+    wring_planned_finish(&worse);
+}
+
+static void complete(const struct course *course, struct wring_planned *planned)
+{
+    planned->found.took_ns = course->took_ns;
+    planned->found.evaluations = course->evaluations;
+    planned->bound.time_us = course->bound_us;
+    planned->bound.exact = !isnan(course->bound_us) && course->open_us >= planned->found.time_us;
+    planned->bound.nodes = course->nodes;
+    planned->bound.took_ns = course->bound_ns;
+}
+
+static enum wring_status plan_all(struct course *course, const struct wring_settings *settings,
+                                  struct wring_planned *planned)
+{
+    uint32_t n = settings->n > 0 ? settings->n : 1;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct wring_planned one;
+        course->params.setting = settings->n > 0 ? &settings->list[i] : NULL;
+        enum wring_status status = plan_one(course, i, n - i, &one);
+        if (status != WRING_OK) {
+            wring_planned_finish(&one);
+            return status;
+        }
+        count(course, &one);
+        keep_better(planned, &one);
+    }
+    complete(course, planned);
+    planned->n_settings = settings->n;
+    return WRING_OK;
+}
+
+enum wring_status wring_planned_settings(const struct wring_planning *planning,
+                                         const struct wring_planned_want *want,
+                                         const struct wring_cost_model_params *params,
+                                         struct wring_planned *planned)
+{
+    struct wring_settings *settings = malloc(sizeof(*settings));
+    struct course course = {.planning = planning,
+                            .want = want,
+                            .params = *params,
+                            .bound_us = NAN,
+                            .open_us = INFINITY};
+
+    *planned = (struct wring_planned){.espresso_us = NAN, .bound.time_us = NAN};
+    if (settings == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status =
+        wring_settings_list(params, &planning->settings, &planning->log, settings);
+    if (status == WRING_OK)
+        status = plan_all(&course, settings, planned);
+    free(settings);
+    return status;
+}
