@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/model/dominance.h"
+#include "planner/model/candidates.h"
 
 /** A lane of the same name; n_lanes for none. */
 static uint32_t lane_of(const struct wring_cost_model *model, const char *name)

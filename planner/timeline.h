@@ -3,14 +3,15 @@
  * Timelines: when every task of a plan begins and ends, which of them decide how long the
  * iteration takes, and pictures of that.
  */
-#ifndef WRING_PLANNER_TIMELINE_H
-#define WRING_PLANNER_TIMELINE_H
+#ifndef WRING_TIMELINE_H
+#define WRING_TIMELINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "planner/model/cost_model.h"
+#include "planner/model/exchange.h"
 #include <wring/status.h>
 
 /** A group's stay on a lane; of several chunks, from the first one's begin to the last one's end.
@@ -50,5 +51,32 @@ enum wring_status wring_timeline_write_perfetto(const struct wring_cost_model *m
 enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
                                            const struct wring_grouping *grouping,
                                            const struct wring_timeline_result *result, FILE *file);
+
+/* What pictures show inside of exchanges that were measured as a whole: apportioned boxes. */
+
+/** A part of one or some pieces of a group's exchange. */
+struct wring_part_box {
+    enum wring_exchange_part part;
+    double begin_us, end_us;
+    uint64_t pieces; /* that it stands for, about */
+    bool critical;   /* on the path that takes as long as the iteration */
+};
+
+typedef void (*wring_part_box_fn)(void *arg, const struct wring_part_box *box);
+
+/**
+ * The parts of one task, piece by piece; nothing for a task that is no measured exchange.
+ * @param most  boxes of each part; where there are more pieces, a box stands for several
+ */
+void wring_timeline_parts(const struct wring_cost_model *model,
+                          const struct wring_grouping *grouping, const struct wring_lane_task *task,
+                          uint64_t most, wring_part_box_fn each, void *arg);
+
+/** What each part takes in all of a timeline, and what of that decides. Both out, in us. */
+void wring_timeline_part_sums(const struct wring_cost_model *model,
+                              const struct wring_grouping *grouping,
+                              const struct wring_timeline_result *result,
+                              double busy_us[WRING_EXCHANGE_PARTS],
+                              double critical_us[WRING_EXCHANGE_PARTS]);
 
 #endif

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/json.h"
-#include "planner/timeline_parts.h"
+#include "planner/timeline.h"
 
 #define PARTS_TID 100 /* of the first row inside the exchange's */
 #define BOXES_MAX 256 /* of a group's part: pieces beyond are shown together */

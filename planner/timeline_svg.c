@@ -1,13 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row per lane, a box per group, time to the right. The path that decides is drawn strong, the
  * rest pale; beside each lane stands what it adds to the iteration. */
+#include "planner/timeline_svg.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/xml.h"
-#include "planner/timeline_svg.h"
+
+#define TOP 64
+#define ROW 46
+#define PART_ROW 21
+#define PART_BOX 13
+#define PART_WIDTH_LEAST 4 /* of a piece: narrower ones are drawn as one */
+
+static bool svg_has_parts(const struct wring_svg *svg);
+
+/** Lay out the rows: everything but the file is there. */
+static void svg_place_rows(struct wring_svg *svg)
+{
+    const struct wring_cost_model *model = svg->model;
+    double y = TOP;
+
+    wring_timeline_part_sums(model, svg->grouping, svg->result, svg->part_us,
+                             svg->part_critical_us);
+    for (uint32_t lane = 0; lane < model->problem.n_lanes; lane++) {
+        svg->lane_y[lane] = y;
+        y += ROW;
+        if (strcmp(model->lanes[lane], WRING_LANE_EXCHANGE) != 0)
+            continue;
+        for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+            if (svg->part_us[part] > 0) {
+                svg->part_y[part] = y;
+                y += PART_ROW;
+            }
+        y += svg_has_parts(svg) ? 6 : 0;
+    }
+    svg->bottom = y;
+}
+
+/** Are there such rows? */
+static bool svg_has_parts(const struct wring_svg *svg)
+{
+    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+        if (svg->part_us[part] > 0)
+            return true;
+    return false;
+}
+
+static double share_of(const struct wring_svg *svg, double us)
+{
+    return svg->result->iteration_us > 0 ? us * 100 / svg->result->iteration_us : 0;
+}
+
+static void put_lane(const struct wring_svg *svg, uint32_t lane)
+{
+    double y = svg->lane_y[lane];
+    double line = lane + 1 < svg->model->problem.n_lanes ? svg->lane_y[lane + 1] : svg->bottom;
+
+    fprintf(svg->file,
+            "<text x=\"16\" y=\"%.0f\" font-weight=\"600\">%s</text><text class=\"dim\" x=\"16\" "
+            "y=\"%.0f\" font-size=\"11\">busy %.0f %%, decides %.3g ms</text>"
+            "<line class=\"row\" x1=\"16\" x2=\"%d\" y1=\"%.0f\" y2=\"%.0f\"/>\n",
+            y + 16, svg->model->lanes[lane], y + 31, share_of(svg, svg->result->busy_us[lane]),
+            svg->result->critical_us[lane] / 1e3, WRING_SVG_LEFT + WRING_SVG_WIDTH, line - 6,
+            line - 6);
+}
+
+static void put_part(const struct wring_svg *svg, enum wring_exchange_part part)
+{
+    double y = svg->part_y[part] + 11;
+
+    fprintf(svg->file,
+            "<text x=\"28\" y=\"%.0f\" font-size=\"11\">%s</text>"
+            "<text class=\"dim\" x=\"%d\" y=\"%.0f\" font-size=\"11\" text-anchor=\"end\">"
+            "%.0f %%</text>\n",
+            y, wring_exchange_part_name(part), WRING_SVG_LEFT - 12, y,
+            share_of(svg, svg->part_us[part]));
+}
+
+/** Names, what they are busy for and what of that decides; lines below. */
+static void svg_put_rows(const struct wring_svg *svg)
+{
+    for (uint32_t lane = 0; lane < svg->model->problem.n_lanes; lane++)
+        put_lane(svg, lane);
+    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+        if (svg->part_us[part] > 0)
+            put_part(svg, (enum wring_exchange_part)part);
+}
+
+static const char *class_of_part(enum wring_exchange_part part)
+{
+    switch (part) {
+    case WRING_PART_ENCODE:
+    case WRING_PART_DECODE:
+        return "codec";
+    case WRING_PART_WIRE:
+        return "wire";
+    case WRING_PART_WORK:
+        return "work";
+    case WRING_PART_CORES:
+    case WRING_PART_PEERS:
+        break;
+    }
+    return "wait";
+}
+
+static void put_part_box(void *arg, const struct wring_part_box *box)
+{
+    const struct wring_svg *svg = arg;
+    double x = WRING_SVG_LEFT + box->begin_us * svg->scale, y = svg->part_y[box->part];
+    double width = fmax((box->end_us - box->begin_us) * svg->scale, 0.3);
+
+    fprintf(svg->file,
+            "<g><rect class=\"box %s%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\"/>",
+            class_of_part(box->part), box->critical ? " hot" : "", x, y,
+            width > 1 ? width - 0.4 : width, PART_BOX);
+    if (box->critical)
+        fprintf(svg->file,
+                "<rect class=\"path\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"2\"/>", x,
+                y + PART_BOX + 1, width);
+    fprintf(svg->file, "<title>%s, of %" PRIu64 " piece%s: %.1f us, apportioned</title></g>\n",
+            wring_exchange_part_name(box->part), box->pieces, box->pieces > 1 ? "s" : "",
+            box->end_us - box->begin_us);
+}
+
+/** The parts of an exchange in rows of their own; nothing for other tasks. */
+static void svg_put_parts(const struct wring_svg *svg, const struct wring_lane_task *task)
+{
+    double width = (task->end_us - task->begin_us) * svg->scale;
+
+    wring_timeline_parts(svg->model, svg->grouping, task, (uint64_t)(width / PART_WIDTH_LEAST),
+                         put_part_box, (void *)svg);
+}
+
+/* ---- timeline svg ---- */
 
 #define LEFT WRING_SVG_LEFT
 #define WIDTH WRING_SVG_WIDTH
@@ -126,7 +255,7 @@ static void put_box(const struct wring_svg *svg, const struct wring_lane_task *t
                 y + BOX + 1, width);
     put_tooltip(svg->file, svg->model, svg->grouping, task);
     fputs("</g>\n", svg->file);
-    wring_svg_put_parts(svg, task);
+    svg_put_parts(svg, task);
 }
 
 static void put_legend(const struct wring_svg *svg, double y)
@@ -136,7 +265,7 @@ static void put_legend(const struct wring_svg *svg, double y)
             "line decide: each began when the one before it on that line ended. Point at a box "
             "to see what it is.</text>\n",
             y);
-    if (wring_svg_has_parts(svg))
+    if (svg_has_parts(svg))
         fprintf(svg->file,
                 "<text class=\"dim\" x=\"16\" y=\"%.0f\" font-size=\"11\">The narrow rows are "
                 "apportioned, not measured: exchanges were measured whole, their codec work, "
@@ -157,11 +286,11 @@ enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
         .scale = result->iteration_us > 0 ? WIDTH / result->iteration_us : 0,
     };
 
-    wring_svg_place_rows(&svg);
+    svg_place_rows(&svg);
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
             "font-family=\"system-ui,sans-serif\" font-size=\"13\">\n",
-            LEFT + WIDTH + 30, svg.bottom + (wring_svg_has_parts(&svg) ? 66 : 50));
+            LEFT + WIDTH + 30, svg.bottom + (svg_has_parts(&svg) ? 66 : 50));
     fputs(head, file);
     fprintf(file, "<rect width=\"100%%\" height=\"100%%\" fill=\"var(--bg)\"/>"
                   "<text x=\"16\" y=\"26\" font-size=\"17\" font-weight=\"600\">");
@@ -169,7 +298,7 @@ enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
     fprintf(file, ": %.3f ms an iteration, %" PRIu32 " tensors in %" PRIu32 " groups</text>\n",
             result->iteration_us / 1e3, model->problem.n_tensors, grouping->n);
     put_axis(&svg);
-    wring_svg_put_rows(&svg);
+    svg_put_rows(&svg);
     for (uint32_t i = 0; i < result->n; i++)
         put_box(&svg, &result->tasks[i]);
     put_legend(&svg, svg.bottom + 40);

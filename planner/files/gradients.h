@@ -3,8 +3,8 @@
  * Recorded gradients: what a training really gave its codecs, a bounded sample of each tensor over
  * some steps. docs/planner-files.md has the bytes ("wring-gradients").
  */
-#ifndef WRING_PLANNER_GRADIENTS_H
-#define WRING_PLANNER_GRADIENTS_H
+#ifndef WRING_FILES_GRADIENTS_H
+#define WRING_FILES_GRADIENTS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -76,9 +76,6 @@ enum wring_status wring_gradients_load(const char *path, const struct wring_log 
  * Errors: WRING_ERR_SYSTEM (cannot write), WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_gradients_save(const struct wring_gradients *gradients, FILE *file);
-
-/** Set `hash`, of all else that is there. Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_gradients_rehash(struct wring_gradients *gradients);
 
 /** NULL is fine. */
 void wring_gradients_destroy(struct wring_gradients *gradients);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/files/profile_errors.h"
+#include "planner/files/profile_file.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/files/gradients.h"
-#include "planner/files/json_writer.h"
+#include "planner/files/json.h"
 
 #define ERROR_MAX 1e9
 

@@ -3,8 +3,8 @@
  * Traces: when the gradients of one iteration become ready, and how large they are.
  * docs/planner-files.md has the JSON ("wring-trace").
  */
-#ifndef WRING_PLANNER_TENSOR_TRACE_H
-#define WRING_PLANNER_TENSOR_TRACE_H
+#ifndef WRING_FILES_TENSOR_TRACE_H
+#define WRING_FILES_TENSOR_TRACE_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A model while it is built: what the files that build it share. */
-#ifndef WRING_PLANNER_BUILDING_H
-#define WRING_PLANNER_BUILDING_H
+#ifndef WRING_MODEL_BUILDING_H
+#define WRING_MODEL_BUILDING_H
 
 #include "planner/model/candidates.h"
+#include "planner/model/core_scaling.h"
 #include "planner/model/cost_model.h"
 #include "planner/model/lanes.h"
-#include "planner/model/pinned.h"
 
 struct wring_building {
     const struct wring_cost_model_params *params;
@@ -51,9 +51,6 @@ double wring_building_load(const struct wring_building *building);
 /** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_ways(struct wring_building *building);
 
-/** Are there whole exchanges of others, but none of this codec, which the CPU can code? */
-bool wring_building_lacks_ways(const struct wring_building *building, uint32_t codec);
-
 /** Say of which codecs times are put together. */
 void wring_building_tell_parts(const struct wring_building *building);
 
@@ -64,8 +61,5 @@ void wring_building_tell_parts(const struct wring_building *building);
 bool wring_building_parts(const struct wring_building *building, uint32_t codec,
                           const struct wring_option *option, struct wring_cost *busy,
                           struct wring_cost *rest);
-
-/** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_building_options(struct wring_building *building);
 
 #endif

@@ -1,14 +1,223 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/** Which options a model has. */
 #include "planner/model/cost_model.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/model/building.h"
-#include "planner/model/computing.h"
-#include "planner/model/shared_cores.h"
+#include "planner/model/candidates.h"
+#include "planner/model/core_scaling.h"
+#include "planner/model/interference.h"
 
 #define WRING_MODULE "planner"
+
+static uint64_t chunk_bytes(const struct wring_building *building)
+{
+    if (building->model->settled)
+        return building->model->setting.chunk_bytes;
+    return building->params->chunk_bytes != 0 ? building->params->chunk_bytes
+                                              : WRING_SETTING_CHUNK_BYTES;
+}
+
+static struct wring_candidates_params codec_params(const struct wring_building *building,
+                                                   uint32_t codec)
+{
+    const struct wring_cost_model_params *params = building->params;
+    const struct wring_cost_model *model = building->model;
+    const struct wring_profile_codec *in = codec > 0 ? &model->codecs[codec] : NULL;
+    bool two_ways = in != NULL && strchr(in->spec, '>') != NULL;
+    const struct wring_profile_codec *out = two_ways ? &building->back[codec] : in;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+
+    struct wring_candidates_params walk = {
+        .work = {.profile = params->profile,
+                 .nodes = model->nodes,
+                 .ranks_per_node = model->ranks_per_node,
+                 .link_scale = building->link_scale,
+                 .scattered = params->scattered,
+                 .own_cores = wring_pinned_knows(&pinned, in) && wring_pinned_knows(&pinned, out),
+                 .in = in,
+                 .out = out},
+        .timeline = model->timeline,
+        .runnable = params->runnable,
+        .flat = params->flat,
+        .indivisible = params->indivisible,
+        .codec = codec,
+        .places =
+            params->places != 0 && !building->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
+        .chunk_bytes = chunk_bytes(building),
+        .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
+        .barred = building->barred[codec],
+        .budgets = building->budgets[codec]};
+
+    if (!wring_shared_cores_progress(&pinned, &walk.work.progress_us))
+        walk.work.progress_us = (struct wring_cost){0};
+    return walk;
+}
+
+/** Lanes nobody needs go: a group passes them in no time, so that nobody waits there either. */
+static void drop_idle_lanes(struct wring_cost_model *model, const struct wring_lanes *from)
+{
+    struct wring_lanes lanes = *from;
+    uint32_t left = 0;
+
+    for (uint32_t lane = 0; lane < lanes.n; lane++) {
+        bool busy = lane == 0;
+        for (uint32_t i = 0; i < model->problem.n_options; i++)
+            busy = busy || model->costs[i].each[lane].n > 0 || model->costs[i].once[lane].n > 0;
+        if (!busy)
+            continue;
+        for (uint32_t i = 0; i < model->problem.n_options; i++) {
+            model->costs[i].each[left] = model->costs[i].each[lane];
+            model->costs[i].once[left] = model->costs[i].once[lane];
+        }
+        model->lanes[left++] = lanes.names[lane];
+    }
+    model->problem.n_lanes = left;
+}
+
+static bool codes_on(const struct wring_option *option, enum wring_place place)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place != place)
+            return false;
+    return true;
+}
+
+/** Does the CPU code any of it? */
+static bool needs_cores(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place == WRING_PLACE_CPU)
+            return true;
+    return false;
+}
+
+static struct wring_option moved_to(const struct wring_option *option, enum wring_place place)
+{
+    struct wring_option moved = *option;
+
+    for (uint32_t i = 0; i < moved.n; i++)
+        if (moved.steps[i].kind != WRING_STEP_COMM)
+            moved.steps[i].place = place;
+    return moved;
+}
+
+/** The option on the CPU that is the same otherwise, or no worse than that one; n if none is. */
+static uint32_t find_offload(const struct wring_building *building, uint32_t option)
+{
+    const struct wring_candidates *candidates = &building->candidates;
+    const struct wring_candidate *from = &candidates->list[option];
+    uint32_t codec = from->option.codec;
+    struct wring_candidates_params params = codec_params(building, codec);
+    struct wring_option_cost moved_cost;
+
+    if (codec == 0 || !codes_on(&from->option.option, WRING_PLACE_DEVICE) ||
+        !params.work.in->at[WRING_PLACE_CPU].present ||
+        !params.work.out->at[WRING_PLACE_CPU].present)
+        return candidates->n;
+    struct wring_option moved = moved_to(&from->option.option, WRING_PLACE_CPU);
+    wring_candidate_cost(&params, &moved, &moved_cost);
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        const struct wring_candidate *to = &candidates->list[i];
+        if (to->option.codec == codec && codes_on(&to->option.option, WRING_PLACE_CPU) &&
+            wring_dominates(&to->cost, &moved_cost, WRING_PLAN_LANES_MAX))
+            return i;
+    }
+    return candidates->n;
+}
+
+/* ---- the whole ---- */
+
+static enum wring_status walk_codecs(struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    struct wring_candidates *candidates = &building->candidates;
+    enum wring_status status = WRING_OK;
+
+    building->lanes = wring_lanes_of(model->timeline);
+    for (uint32_t codec = 0; codec < model->n_codecs && status == WRING_OK; codec++) {
+        struct wring_candidates_params params = codec_params(building, codec);
+        status = wring_candidates_walk(candidates, &params);
+    }
+    return status;
+}
+
+static void fill(const struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    uint32_t n = building->candidates.n;
+
+    model->uncompressed = model->fp16 = model->raw = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct wring_candidate *candidate = &building->candidates.list[i];
+        model->costs[i] = candidate->cost;
+        model->options[i] = candidate->option;
+        if (model->settled && needs_cores(&candidate->option.option))
+            model->options[i].cores = model->setting.cores;
+        model->offload[i] = find_offload(building, i);
+        model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
+        if (candidate->option.codec == 0 && !candidate->barred &&
+            (candidate->baseline || model->raw == n))
+            model->raw = i;
+        if (candidate->baseline)
+            *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
+    }
+    if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
+        model->fp16 = model->uncompressed; /* who exchanges nothing rounds nothing */
+}
+
+/** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
+static enum wring_status check_raw(const struct wring_building *building)
+{
+    if (building->model->raw < building->model->problem.n_options)
+        return WRING_OK;
+    wring_error(building->log, "no way is left in which nothing is compressed");
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status fill_model(const struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    uint32_t n = building->candidates.n;
+
+    model->costs = calloc(n, sizeof(*model->costs));
+    model->options = calloc(n, sizeof(*model->options));
+    model->offload = calloc(n, sizeof(*model->offload));
+    model->on_device = calloc(n, sizeof(*model->on_device));
+    if (model->costs == NULL || model->options == NULL || model->offload == NULL ||
+        model->on_device == NULL)
+        return WRING_ERR_NO_MEMORY;
+    fill(building);
+    model->problem.n_options = n;
+    model->problem.options = model->costs;
+    model->problem.max_group_elems = building->params->apart ? 1 : 0;
+    drop_idle_lanes(model, &building->lanes);
+    return check_raw(building);
+}
+
+/** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status building_options(struct wring_building *building)
+{
+    struct wring_candidates *candidates = &building->candidates;
+
+    building->model->ways = calloc(building->model->n_codecs, sizeof(*building->model->ways));
+    if (building->model->ways == NULL)
+        return WRING_ERR_NO_MEMORY;
+    candidates->ways = building->model->ways;
+    candidates->keep_dominated = building->params->keep_dominated;
+    enum wring_status status =
+        wring_building_has_ways(building) ? wring_building_ways(building) : walk_codecs(building);
+    if (status != WRING_OK)
+        return status;
+    building->model->considered = candidates->considered;
+    building->model->dominated = candidates->dominated;
+    return fill_model(building);
+}
+
+/* ---- cost model ---- */
 
 #define RANKS_MAX (1u << 20)
 
@@ -176,7 +385,7 @@ static enum wring_status build(struct wring_building *building)
     if (status == WRING_OK)
         status = take_tensors(building);
     if (status == WRING_OK)
-        status = wring_building_options(building);
+        status = building_options(building);
     if (status == WRING_OK)
         status = wring_building_bar(building);
     return status;

@@ -3,8 +3,8 @@
  * The model: trace, profile and cluster made into a problem. Here it is decided which lanes there
  * are and what each step of an option takes on which lane; dominated options are dropped.
  */
-#ifndef WRING_PLANNER_COST_MODEL_H
-#define WRING_PLANNER_COST_MODEL_H
+#ifndef WRING_MODEL_COST_MODEL_H
+#define WRING_MODEL_COST_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,7 +115,7 @@ struct wring_cost_model {
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */
     double *compute_us;             /* the problem's, whose memory is the model's */
-    double lost_us;                 /* that exchanges lose to computing, in all; see computing.h */
+    double lost_us; /* that exchanges lose to computing, in all; see model/interference.h */
     uint64_t *elems, *allowed;
     struct wring_option_cost *costs;
 };

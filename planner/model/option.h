@@ -7,14 +7,17 @@
  *
  * Source: Espresso (EuroSys 2023), which counts the same.
  */
-#ifndef WRING_PLANNER_OPTION_H
-#define WRING_PLANNER_OPTION_H
+#ifndef WRING_MODEL_OPTION_H
+#define WRING_MODEL_OPTION_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "planner/files/profile.h"
+#include <wring/status.h>
 
 enum wring_step_kind {
     WRING_STEP_ENCODE,
@@ -101,7 +104,23 @@ void wring_option_text(const struct wring_option *option, char *text, size_t byt
 
 /** Names in small letters, static: "encode", "intra-in", "alltoall". */
 const char *wring_step_kind_name(enum wring_step_kind kind);
-const char *wring_phase_name(enum wring_phase phase);
 const char *wring_routine_name(enum wring_routine routine);
+
+/* The tree's leaves as a list, for people and as JSON. */
+
+/**
+ * A line for each leaf, its number and its words, and a last line with the counts.
+ * Errors: WRING_ERR_SYSTEM (cannot write).
+ */
+enum wring_status wring_options_print(const struct wring_options_params *params, FILE *file);
+
+/** One leaf: {"text": …, "steps": [{"step": "comm", "phase": …, "routine": …, "coded": …}, …]}. */
+json_t *wring_option_json(const struct wring_option *option);
+
+/**
+ * {"flat": leaves, "hierarchical": leaves, "leaves": both, "options": [{"option": number, …}, …]}.
+ * The caller drops it with json_decref(). Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_options_json(const struct wring_options_params *params, json_t **out);
 
 #endif

@@ -3,8 +3,8 @@
  * What an option takes of everything that can be busy: the work of its steps, by formulas for each
  * routine, before anybody says which lanes there are.
  */
-#ifndef WRING_PLANNER_OPTION_WORK_H
-#define WRING_PLANNER_OPTION_WORK_H
+#ifndef WRING_MODEL_OPTION_WORK_H
+#define WRING_MODEL_OPTION_WORK_H
 
 #include "planner/cost.h"
 #include "planner/files/profile.h"
@@ -63,5 +63,25 @@ enum wring_known_option {
 
 /** Which one is it? Where there is one level only, hierarchical ones are not among them. */
 enum wring_known_option wring_option_known(const struct wring_option *option, bool one_level);
+
+/* A tensor's walk through the steps of an option: between the files that work it out. */
+
+struct wring_walk {
+    const struct wring_work_params *params;
+    const struct wring_option *option;
+    struct wring_work *work;
+    enum wring_known_option whole; /* its codec work is known as a whole */
+    bool half_intra;               /* raw data inside nodes travel as 16 bits */
+    bool both_levels;
+    double x, f, codes, active;              /* active: ranks of a node */
+    bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
+    const struct wring_profile_codec *codec; /* that made the codes */
+};
+
+static inline void wring_walk_add(struct wring_walk *walk, enum wring_worker worker,
+                                  struct wring_cost cost)
+{
+    walk->work->us[worker] = wring_cost_add(&walk->work->us[worker], &cost);
+}
 
 #endif

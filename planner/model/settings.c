@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/model/pinned.h"
+#include "planner/model/core_scaling.h"
 
 #define WRING_MODULE "planner"
 

@@ -6,9 +6,292 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/search/beam_block.h"
-#include "planner/search/beam_stop.h"
-#include "planner/search/two_tasks.h"
+#include "planner/search/simd_eval.h"
+#include "planner/two_doubles.h"
+
+/** No labels any more. */
+static void beam_stop_clear(struct wring_beam_stop *stop)
+{
+    stop->n = 0;
+    stop->limit = DBL_MAX;
+}
+
+static void put_lanes(struct wring_beam_stop *stop, uint32_t at, const double *lanes)
+{
+    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
+        stop->lanes[lane * stop->width + at] = lanes[lane];
+}
+
+/** One label more, of these lanes, that is nowhere from; if there is room. */
+static void beam_stop_leave(struct wring_beam_stop *stop, const double *lanes)
+{
+    if (stop->n == stop->width)
+        return;
+    put_lanes(stop, stop->n, lanes);
+    stop->worth[stop->n] = 0;
+    stop->origin[stop->n] = (struct wring_beam_origin){0};
+    stop->n++;
+}
+
+/**
+ * Which of two labels that stand side by side are later than `lanes` on some lane? Most are on the
+ * first or the second.
+ * @param at, stride  the labels, and pairs from one lane to the next
+ */
+static int which_later(const wring_pair *at, uint32_t stride, const wring_pair *lanes,
+                       const wring_pair *end)
+{
+    int later = wring_pair_above(*at, *lanes);
+
+    while (later != 3 && ++lanes < end)
+        later |= wring_pair_above(*(at += stride), *lanes);
+    return later;
+}
+
+static int which_earlier(const wring_pair *at, uint32_t stride, const wring_pair *lanes,
+                         const wring_pair *end)
+{
+    int earlier = wring_pair_above(*lanes, *at);
+
+    while (earlier != 3 && ++lanes < end)
+        earlier |= wring_pair_above(*lanes, *(at += stride));
+    return earlier;
+}
+
+/** Is some label no later than `lanes`, on any lane? */
+static bool is_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+{
+    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
+    uint32_t stride = stop->width / 2, pairs = stop->n / 2;
+
+    if (stop->beat < pairs && which_later(first + stop->beat, stride, lanes, end) != 3)
+        return true;
+    for (uint32_t i = 0; i < pairs; i++)
+        if (which_later(first + i, stride, lanes, end) != 3) {
+            stop->beat = i;
+            return true;
+        }
+    return stop->n % 2 != 0 && (which_later(first + pairs, stride, lanes, end) & 1) == 0;
+}
+
+static void move_label(struct wring_beam_stop *stop, uint32_t from, uint32_t to)
+{
+    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
+        stop->lanes[lane * stop->width + to] = stop->lanes[lane * stop->width + from];
+    stop->worth[to] = stop->worth[from];
+    stop->origin[to] = stop->origin[from];
+}
+
+/** Drop labels that are no earlier than `lanes`, on any lane; the last of all takes their place. */
+static void drop_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+{
+    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
+    uint32_t stride = stop->width / 2, pair = stop->n / 2;
+
+    if (stop->n % 2 != 0 && (which_earlier(first + pair, stride, lanes, end) & 1) == 0)
+        stop->n--;
+    while (pair-- > 0) {
+        int earlier = which_earlier(first + pair, stride, lanes, end);
+        if ((earlier & 2) == 0)
+            move_label(stop, --stop->n, 2 * pair + 1);
+        if ((earlier & 1) == 0)
+            move_label(stop, --stop->n, 2 * pair);
+    }
+}
+
+static void find_worst(struct wring_beam_stop *stop)
+{
+    stop->worst = 0;
+    for (uint32_t i = 1; i < stop->n; i++)
+        if (stop->worth[i] > stop->worth[stop->worst])
+            stop->worst = i;
+    stop->limit = stop->worth[stop->worst];
+}
+
+/**
+ * Keep a label, unless another is as good on every lane; drop those that it makes useless.
+ *
+ * @return whether a label had to go for want of room
+ */
+static bool beam_stop_keep(struct wring_beam_stop *stop, const double *lanes, double worth,
+                           struct wring_beam_origin origin)
+{
+    wring_pair twice[WRING_PLAN_LANES_MAX];
+
+    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
+        twice[lane] = (wring_pair){lanes[lane], lanes[lane]};
+    if (is_beaten(stop, twice))
+        return false;
+    drop_beaten(stop, twice);
+    bool full = stop->n == stop->width;
+    uint32_t at = full ? stop->worst : stop->n++;
+    put_lanes(stop, at, lanes);
+    stop->worth[at] = worth;
+    stop->origin[at] = origin;
+    stop->limit = DBL_MAX;
+    if (stop->n == stop->width)
+        find_worst(stop);
+    return full;
+}
+
+/** All labels are there: see what there is of them. */
+static void beam_stop_finish(struct wring_beam_stop *stop)
+{
+    stop->best = 0;
+    for (uint32_t i = 1; i < stop->n; i++)
+        if (stop->worth[i] < stop->worth[stop->best])
+            stop->best = i;
+    for (uint32_t lane = 0; lane < stop->n_lanes; lane++) {
+        const double *lanes = stop->lanes + lane * stop->width;
+        stop->least[lane] = lanes[0];
+        for (uint32_t i = 1; i < stop->n; i++)
+            stop->least[lane] = lanes[i] < stop->least[lane] ? lanes[i] : stop->least[lane];
+    }
+}
+
+/* ---- block ---- */
+
+enum {
+    PAIRS = WRING_BEAM_PAIRS
+};
+
+/* Of a label's worth: the mean lane's. */
+static const double blur = 3e-3;
+
+/** Fill in the ways. */
+static void beam_task_finish(struct wring_beam_task *task, uint32_t n_lanes)
+{
+    for (uint32_t first = 0; task->task.more > 0 && first < n_lanes; first++) {
+        double sum = 0, longest = 0;
+        for (uint32_t last = first; last < n_lanes; last++) {
+            sum += task->task.each[last];
+            longest = wring_later(longest, task->task.each[last]);
+            task->way[first][last] = sum + (task->task.more - 1) * longest;
+        }
+    }
+}
+
+static void advance(uint32_t n_lanes, const double *took, const wring_pair *before, uint32_t stride,
+                    wring_pair *after)
+{
+    wring_pair left[PAIRS] = {0};
+
+    for (uint32_t lane = 0; lane < n_lanes; lane++, before += stride, after += PAIRS) {
+        wring_pair us = {took[lane], took[lane]};
+        for (uint32_t i = 0; i < PAIRS; i++)
+            after[i] = left[i] = wring_pair_later(before[i], left[i]) + us;
+    }
+}
+
+static void retreat(uint32_t n_lanes, const double *took, const wring_pair *after, uint32_t stride,
+                    wring_pair *before)
+{
+    wring_pair left[PAIRS] = {0};
+
+    for (uint32_t lane = n_lanes; lane-- > 0;) {
+        wring_pair us = {took[lane], took[lane]};
+        for (uint32_t i = 0; i < PAIRS; i++)
+            before[lane * PAIRS + i] = left[i] =
+                wring_pair_later(after[lane * stride + i], left[i]) + us;
+    }
+}
+
+/** to = the later of `to` and `from` + us, lane of a block by lane. */
+static void join(wring_pair *to, const wring_pair *from, double us)
+{
+    wring_pair pair = {us, us};
+
+    for (uint32_t i = 0; i < PAIRS; i++)
+        to[i] = wring_pair_later(to[i], from[i] + pair);
+}
+
+/** Chunks after the first; from the last lane on, whose heads no other lane's need. */
+static void advance_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *heads)
+{
+    for (uint32_t last = n_lanes; last-- > 0;) {
+        join(heads + last * PAIRS, heads + last * PAIRS, task->way[last][last]);
+        for (uint32_t first = 0; first < last; first++)
+            join(heads + last * PAIRS, heads + first * PAIRS, task->way[first][last]);
+    }
+}
+
+static void retreat_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *tails)
+{
+    for (uint32_t first = 0; first < n_lanes; first++) {
+        join(tails + first * PAIRS, tails + first * PAIRS, task->way[first][first]);
+        for (uint32_t last = first + 1; last < n_lanes; last++)
+            join(tails + first * PAIRS, tails + last * PAIRS, task->way[first][last]);
+    }
+}
+
+static void retreat_all(uint32_t n_lanes, const struct wring_beam_task *task,
+                        const wring_pair *after, uint32_t stride, wring_pair *before)
+{
+    for (uint32_t lane = 0; lane < n_lanes; lane++)
+        for (uint32_t i = 0; i < PAIRS; i++)
+            before[lane * PAIRS + i] = after[lane * stride + i];
+    retreat_more(n_lanes, task, before);
+    retreat(n_lanes, task->task.took, before, PAIRS, before);
+}
+
+/**
+ * Labels through a task.
+ *
+ * @param from      in,  [n_lanes × stride], heads before the task, or tails after it
+ * @param stride    pairs from one lane to the next
+ * @param backward  those are tails
+ * @param to        out, [n_lanes × WRING_BEAM_PAIRS]
+ */
+static void beam_block_step(uint32_t n_lanes, const struct wring_beam_task *task, bool backward,
+                            const wring_pair *from, uint32_t stride, wring_pair *to)
+{
+    if (backward && task->task.more > 0) {
+        retreat_all(n_lanes, task, from, stride, to);
+    } else if (backward) {
+        retreat(n_lanes, task->task.took, from, stride, to);
+    } else {
+        advance(n_lanes, task->task.took, from, stride, to);
+        if (task->task.more > 0)
+            advance_more(n_lanes, task, to);
+    }
+}
+
+/**
+ * What two labels are worth, each with one of the other side: the time that both make, and a little
+ * for the mean lane, lest all that end alike look alike.
+ */
+static wring_pair beam_worth(uint32_t n_lanes, const struct wring_two_times *times)
+{
+    double mean = blur / n_lanes;
+
+    return times->most + (wring_pair){mean, mean} * times->sum;
+}
+
+/**
+ * What the labels of a block are worth.
+ *
+ * @param lanes  in,  as beam_block_step() gives them
+ * @param other  in,  the other side's label, `stride` doubles from one lane to the next
+ * @param worth  out, [WRING_BEAM_BLOCK]
+ */
+static void beam_block_measure(uint32_t n_lanes, const wring_pair *lanes, const double *other,
+                               uint32_t stride, double *worth)
+{
+    struct wring_two_times times[PAIRS] = {0};
+
+    for (uint32_t lane = 0; lane < n_lanes; lane++, lanes += PAIRS, other += stride) {
+        wring_pair left = {*other, *other};
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            wring_pair time = lanes[i] + left;
+            times[i].most = wring_pair_later(times[i].most, time);
+            times[i].sum += time;
+        }
+    }
+    for (uint32_t i = 0; i < PAIRS; i++)
+        wring_pair_store(worth + 2 * i, beam_worth(n_lanes, &times[i]));
+}
+
+/* ---- beam ---- */
 
 struct wring_beam {
     struct wring_beam_params params;
@@ -64,7 +347,7 @@ static void leave_heads(struct wring_beam *beam, const struct wring_grouping *gr
     uint32_t group = 0, begin = 0;
     struct wring_task task;
 
-    wring_beam_stop_leave(&beam->sides[0][0], heads);
+    beam_stop_leave(&beam->sides[0][0], heads);
     for (uint32_t i = 1; i <= beam->params.n_stops; i++) {
         uint32_t at = beam->params.stops[i];
         for (; grouping->end[group] < at; begin = grouping->end[group++]) {
@@ -73,7 +356,7 @@ static void leave_heads(struct wring_beam *beam, const struct wring_grouping *gr
         }
         wring_rates_task(rates, begin, at, grouping->option[group], &task);
         wring_task_advance(beam->n_lanes, &task, heads, cut);
-        wring_beam_stop_leave(&beam->sides[0][i], cut);
+        beam_stop_leave(&beam->sides[0][i], cut);
     }
 }
 
@@ -86,7 +369,7 @@ static void leave_ready(struct wring_beam *beam)
     for (uint32_t i = 0; i <= beam->params.n_stops; i++) {
         for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
             heads[lane] = rates->compute_us[beam->params.stops[i]];
-        wring_beam_stop_leave(&beam->sides[0][i], heads);
+        beam_stop_leave(&beam->sides[0][i], heads);
     }
 }
 
@@ -112,7 +395,7 @@ enum wring_status wring_beam_create(const struct wring_beam_params *params,
     else
         leave_ready(beam);
     for (uint32_t i = 0; i <= params->n_stops; i++)
-        wring_beam_stop_finish(&beam->sides[0][i]);
+        beam_stop_finish(&beam->sides[0][i]);
     *out = beam;
     return WRING_OK;
 }
@@ -154,7 +437,7 @@ static void keep_block(struct wring_beam *beam, const struct move *move, const d
         if (!beam->backward)
             lift(beam->params.rates, move->end, one);
         struct wring_beam_origin origin = {move->from_index, first + i, option};
-        beam->lost |= wring_beam_stop_keep(move->to, one, worth[i], origin);
+        beam->lost |= beam_stop_keep(move->to, one, worth[i], origin);
     }
 }
 
@@ -175,9 +458,9 @@ static void move_block(struct wring_beam *beam, const struct move *move,
     wring_pair lanes[WRING_PLAN_LANES_MAX * WRING_BEAM_PAIRS];
     double worth[WRING_BEAM_BLOCK];
 
-    wring_beam_block_step(beam->n_lanes, task, beam->backward,
-                          (const wring_pair *)(from->lanes + first), from->width / 2, lanes);
-    wring_beam_block_measure(beam->n_lanes, lanes, other->lanes + other->best, other->width, worth);
+    beam_block_step(beam->n_lanes, task, beam->backward, (const wring_pair *)(from->lanes + first),
+                    from->width / 2, lanes);
+    beam_block_measure(beam->n_lanes, lanes, other->lanes + other->best, other->width, worth);
     if (hopeless(worth, move->to->limit))
         beam->lost = true;
     else
@@ -194,7 +477,7 @@ static wring_pair measure_best(const struct wring_beam *beam, const struct move 
         wring_two_tasks_meet(beam->n_lanes, &tasks[0].task, &tasks[1].task, beam->backward,
                              move->from->least, other->lanes + other->best, other->width);
 
-    return wring_beam_worth(beam->n_lanes, &times);
+    return beam_worth(beam->n_lanes, &times);
 }
 
 /** All labels of a stop with one option. @param best  what they are worth at best */
@@ -206,7 +489,7 @@ static void move_option(struct wring_beam *beam, const struct move *move,
         beam->lost = true;
         return;
     }
-    wring_beam_task_finish(task, beam->n_lanes);
+    beam_task_finish(task, beam->n_lanes);
     for (uint32_t i = 0; i < move->from->n; i += WRING_BEAM_BLOCK)
         move_block(beam, move, task, i, option);
     beam->evaluations += move->from->n;
@@ -273,7 +556,7 @@ static void reach_stop(struct wring_beam *beam, uint32_t to)
         make_move(beam, &move);
         stride = way < beam->params.reach ? 1 : 1 + way / beam->params.reach;
     }
-    wring_beam_stop_finish(&side[to]);
+    beam_stop_finish(&side[to]);
 }
 
 /** Follow the best label home. */
@@ -305,10 +588,10 @@ bool wring_beam_pass(struct wring_beam *beam, struct wring_grouping *out)
     static const double nothing[WRING_PLAN_LANES_MAX];
 
     for (uint32_t i = 0; i <= n; i++)
-        wring_beam_stop_clear(&side[i]);
+        beam_stop_clear(&side[i]);
     beam->lost = false;
-    wring_beam_stop_leave(&side[beam->backward ? n : 0], nothing);
-    wring_beam_stop_finish(&side[beam->backward ? n : 0]);
+    beam_stop_leave(&side[beam->backward ? n : 0], nothing);
+    beam_stop_finish(&side[beam->backward ? n : 0]);
     for (uint32_t i = 1; i <= n; i++) {
         reach_stop(beam, beam->backward ? n - i : i);
         if (beam->params.deadline_ns != WRING_NEVER && wring_now_ns() > beam->params.deadline_ns)

@@ -7,10 +7,47 @@
  * direction left at that stop. A pass in which no label had to be given up has found the best
  * grouping that there is over these stops.
  */
-#ifndef WRING_PLANNER_BEAM_H
-#define WRING_PLANNER_BEAM_H
+#ifndef WRING_SEARCH_BEAM_H
+#define WRING_SEARCH_BEAM_H
 
-#include "planner/search/rates.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/problem.h"
+#include "planner/search/cost_tables.h"
+#include "planner/search/simd_eval.h"
+
+/* The labels that a beam keeps at one of its stops. */
+
+/** How a label came to be. */
+struct wring_beam_origin {
+    uint32_t stop, label, option;
+};
+
+struct wring_beam_stop {
+    uint32_t n, width, n_lanes;         /* labels, room for them (even), and their lanes */
+    uint32_t beat;                      /* pair of labels that was as good as one, the last time */
+    uint32_t worst;                     /* label; where there is no more room */
+    double limit;                       /* labels worth no less need not be kept */
+    double *lanes;                      /* [n_lanes × width] lane by lane, aligned to 16 bytes */
+    double *worth;                      /* [width] the less, the better */
+    struct wring_beam_origin *origin;   /* [width] */
+    uint32_t best;                      /* label, once all are there */
+    double least[WRING_PLAN_LANES_MAX]; /* of all labels, lane by lane, likewise */
+};
+
+/* Blocks: labels that go through a task side by side, in pairs. */
+
+#define WRING_BEAM_BLOCK 8 /* labels */
+#define WRING_BEAM_PAIRS (WRING_BEAM_BLOCK / 2)
+
+/** A task, and what more chunks of it add. */
+struct wring_beam_task {
+    struct wring_task task;
+    double way[WRING_PLAN_LANES_MAX][WRING_PLAN_LANES_MAX]; /* where there are any: the longest way
+                                                     of the chunks after the first from a lane to
+                                                     one that is not before it */
+};
 
 struct wring_beam_params {
     const struct wring_rates *rates;     /* borrowed, as are `stops` and `choices` */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "planner/search/beam.h"
-#include "planner/search/starts.h"
+#include "planner/search/search_state.h"
 
 enum {
     STOPS_MIN = 24,    /* where tensors may be parted, if there are more */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What the two algorithms of Espresso share. */
-#ifndef WRING_PLANNER_ESPRESSO_H
-#define WRING_PLANNER_ESPRESSO_H
+#ifndef WRING_SEARCH_ESPRESSO_H
+#define WRING_SEARCH_ESPRESSO_H
 
-#include "planner/search/seek.h"
+#include "planner/search/search_state.h"
 
 #define WRING_ESPRESSO_GAIN 1e-12 /* of the time: less is rounding */
 
@@ -38,8 +38,5 @@ static inline void wring_espresso_task(const struct wring_espresso *espresso, ui
 {
     wring_rates_task(espresso->seek->rates, tensor, tensor + 1, option, task);
 }
-
-/** Algorithm 2: move what is coded to the CPU, after Algorithm 1. @param best  scratch, [n] */
-void wring_espresso_offload(struct wring_espresso *espresso, uint32_t *best);
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/search/seek.h"
-#include "planner/search/two_tasks.h"
+#include "planner/search/search_state.h"
+#include "planner/search/simd_eval.h"
 
 enum {
     SWEEPS_MAX = 3,

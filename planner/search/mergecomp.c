@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/search/seek.h"
+#include "planner/search/search_state.h"
 
 /* Of the time: what one more group must gain. */
 static const double threshold = 1e-3;

@@ -5,8 +5,8 @@
  * Everything here is deterministic: the same problem and the same limits other than time give the
  * same answer. Each call owns its memory; threads: safe on one problem.
  */
-#ifndef WRING_PLANNER_SEARCH_H
-#define WRING_PLANNER_SEARCH_H
+#ifndef WRING_SEARCH_SEARCH_H
+#define WRING_SEARCH_SEARCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

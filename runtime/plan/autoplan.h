@@ -15,7 +15,7 @@
 #ifndef WRING_RUNTIME_AUTOPLAN_H
 #define WRING_RUNTIME_AUTOPLAN_H
 
-#include "planner/files/profile_settings.h"
+#include "planner/files/profile.h"
 #include "runtime/bucket.h"
 #include "runtime/plan/autoplan_leeway.h"
 #include "runtime/plan/iterations.h"

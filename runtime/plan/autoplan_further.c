@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "planner/files/profile_settings.h"
-#include "planner/model/way_work.h"
+#include "planner/files/profile.h"
+#include "planner/model/exchange.h"
 #include "runtime/plan/autoplan_missing.h"
 
 #define WRING_MODULE "plan"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/model/computing.h"
+#include "planner/model/interference.h"
 #include "planner/timeline.h"
 #include "tests/lib/test.h"
 

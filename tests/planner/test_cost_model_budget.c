@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/files/profile_errors.h"
+#include "planner/files/profile_file.h"
 #include "planner/model/cost_model.h"
 #include "planner/model/option_work.h"
 #include "planner/search/search.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "planner/files/plan.h"
-#include "planner/files/plan_fits.h"
 #include "planner/model/cost_model.h"
 #include "tests/lib/test.h"
 #include "tests/planner/good_plan.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/bound/bound_groups.h"
-#include "planner/search/rates.h"
+#include "planner/bound/groups.h"
+#include "planner/search/cost_tables.h"
 #include "planner/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/bench_search.h"

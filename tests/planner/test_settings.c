@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "planner/files/plan.h"
+#include "planner/model/core_scaling.h"
 #include "planner/model/option_work.h"
-#include "planner/model/pinned.h"
 #include "planner/model/settings.h"
 #include "planner/search/search.h"
 #include "tests/lib/test.h"

@@ -9,7 +9,6 @@
 
 #include "planner/files/gradients.h"
 #include "planner/files/profile.h"
-#include "planner/files/profile_settings.h"
 #include "planner/fit.h"
 #include "planner/model/settings.h"
 #include "runtime/plan/job_machine.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "planner/model/option_list.h"
+#include "planner/model/option.h"
 #include "planner/timeline.h"
 #include "tools/commands.h"
 #include "tools/output.h"

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/xml.h"
-#include "planner/files/json_writer.h"
+#include "planner/files/json.h"
 #include "planner/files/profile.h"
 #include "planner/files/tensor_trace.h"
 #include "tools/plan/sweep.h"
