@@ -76,10 +76,10 @@ static void *dst_at(const struct wring_job *job, uint64_t element)
 }
 
 /** For elements of 16 bits. */
-static const struct wring_fold_kernels *short_kernels(const struct wring_job *job)
+static const struct wring_reduce_kernels *short_kernels(const struct wring_job *job)
 {
-    const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(job));
+    const struct wring_reduce_tier *tier =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(job));
     return tier->kernels;
 }
 

@@ -15,18 +15,18 @@ enum wring_cpu_tier wring_job_tier(const struct wring_job *job)
     return job->tier != NULL && wring_cpu_tier_parse(job->tier, &tier) ? tier : wring_cpu_best();
 }
 
-wring_fold_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
-                                enum wring_cpu_tier allowed)
+wring_reduce_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
+                                  enum wring_cpu_tier allowed)
 {
-    static const enum wring_fold_kind kinds[WRING_OPS] = {
-        [WRING_SUM] = WRING_FOLD_SUM,   [WRING_AVG] = WRING_FOLD_SUM, /* which divides */
-        [WRING_MIN] = WRING_FOLD_MIN,   [WRING_MAX] = WRING_FOLD_MAX,
-        [WRING_PROD] = WRING_FOLD_PROD, [WRING_BAND] = WRING_FOLD_AND,
-        [WRING_BOR] = WRING_FOLD_OR,    [WRING_BXOR] = WRING_FOLD_XOR,
-        [WRING_LAND] = WRING_FOLD_LAND, [WRING_LOR] = WRING_FOLD_LOR,
+    static const enum wring_reduce_kind kinds[WRING_OPS] = {
+        [WRING_SUM] = WRING_REDUCE_SUM,   [WRING_AVG] = WRING_REDUCE_SUM, /* which divides */
+        [WRING_MIN] = WRING_REDUCE_MIN,   [WRING_MAX] = WRING_REDUCE_MAX,
+        [WRING_PROD] = WRING_REDUCE_PROD, [WRING_BAND] = WRING_REDUCE_AND,
+        [WRING_BOR] = WRING_REDUCE_OR,    [WRING_BXOR] = WRING_REDUCE_XOR,
+        [WRING_LAND] = WRING_REDUCE_LAND, [WRING_LOR] = WRING_REDUCE_LOR,
 
     };
-    return wring_fold_find(dtype, kinds[op], allowed);
+    return wring_reduce_find(dtype, kinds[op], allowed);
 }
 
 static enum wring_status check_source(const struct wring_job *job, uint32_t i)
@@ -38,7 +38,7 @@ static enum wring_status check_source(const struct wring_job *job, uint32_t i)
 }
 
 /** dst, and its copies while what was read for it is in the nearest cache: they lie there. */
-static void fold_all(const struct wring_job *job, wring_fold_fn fold)
+static void fold_all(const struct wring_job *job, wring_reduce_fn fold)
 {
     uint64_t length = wring_reduce_tile(job), elem_bytes = wring_dtype_bytes(job->dtype);
     struct wring_source part[WRING_ORDER_FOLDED];

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/cpu.h"
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include <wring/executor.h>
 
 /** Elements of 16 bits, which codecs see as float32. */
@@ -37,8 +37,8 @@ static inline bool wring_reduce_takes(const struct wring_job *job)
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
 
 /** The kernel that folds so; NULL for sums of float32, which are in kernels/sum.h. */
-wring_fold_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
-                                enum wring_cpu_tier allowed);
+wring_reduce_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
+                                  enum wring_cpu_tier allowed);
 
 /** Run a REDUCE job of more than WRING_ORDER_FOLDED raw sources, which have been checked. */
 void wring_reduce_by_tree(const struct wring_job *job);

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include "compress/kernels/sum.h"
 #include "compress/tree.h"
 #include <wring/types.h>
@@ -20,7 +20,7 @@
 struct wring_reduction {
     wring_sum_fn sum;       /* of float32; or NULL */
     wring_sum_fn few;       /* the same, of WRING_REDUCTION_FEW elements at most */
-    wring_fold_fn fold;     /* of anything else; NULL: by the tree */
+    wring_reduce_fn fold;   /* of anything else; NULL: by the tree */
     struct wring_tree tree; /* of more runs than are folded */
     size_t runs;
     float divisor;

@@ -37,8 +37,8 @@ static void scale_f64(void *dst, const void *src, size_t n, double factor)
 }
 
 /** A 16-bit type, which kernels widen and narrow. */
-static void scale_short(const struct wring_fold_kernels *kernels, enum wring_dtype dtype, void *dst,
-                        const void *src, size_t n, float factor)
+static void scale_short(const struct wring_reduce_kernels *kernels, enum wring_dtype dtype,
+                        void *dst, const void *src, size_t n, float factor)
 {
     float block[BLOCK];
     kernels->widen[dtype](block, src, n);
@@ -56,8 +56,8 @@ void wring_scale(enum wring_dtype dtype, void *dst, const void *src, uint64_t el
                  const char *tier)
 {
     const struct wring_job job = {.tier = tier};
-    const struct wring_fold_tier *kernels =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(&job));
+    const struct wring_reduce_tier *kernels =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(&job));
     enum wring_dtype part = part_of(dtype);
     size_t bytes = wring_dtype_bytes(part);
     uint64_t mode = wring_fp_enter(), n = part == dtype ? elems : 2 * elems;

@@ -8,10 +8,10 @@
 #define GRAIN 32        /* elements: no smaller run is worth a call */
 #define TILE_ELEMS 4096 /* 16 KiB of float32 stay in the first cache */
 
-static const struct wring_fold_kernels *kernels_of(const struct wring_job *job)
+static const struct wring_reduce_kernels *kernels_of(const struct wring_job *job)
 {
-    const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), wring_job_tier(job));
+    const struct wring_reduce_tier *tier =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(job));
     return tier->kernels;
 }
 

@@ -12,8 +12,8 @@
 struct wring_tree wring_tree_find(enum wring_dtype dtype, enum wring_op op,
                                   enum wring_cpu_tier allowed)
 {
-    const struct wring_fold_tier *tier =
-        wring_kernels_pick(wring_fold_tiers, sizeof(wring_fold_tiers[0]), allowed);
+    const struct wring_reduce_tier *tier =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), allowed);
     bool sums = op <= WRING_AVG || op == WRING_PROD;
     bool wide = sums && tier->kernels->widen[dtype] != NULL;
     enum wring_dtype on_its_way = wide ? WRING_F32 : dtype;

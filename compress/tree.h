@@ -10,15 +10,15 @@
 #ifndef WRING_COMPRESS_TREE_H
 #define WRING_COMPRESS_TREE_H
 
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include "compress/kernels/sum.h"
 
 /** How two runs become one, chosen once. */
 struct wring_tree {
     wring_sum_fn sum;               /* of float32; or NULL */
-    wring_fold_fn fold;             /* of anything else */
+    wring_reduce_fn fold;           /* of anything else */
     wring_widen_fn widen;           /* NULL: runs travel as they are */
-    wring_narrow_fn narrow;         /* likewise */
+    wring_bf16_fn narrow;           /* likewise */
     size_t elem_bytes, block_bytes; /* of one element in the runs, and on its way */
 };
 
@@ -32,7 +32,7 @@ struct wring_tree wring_tree_find(enum wring_dtype dtype, enum wring_op op,
  * @param src      in, [n_src], more than WRING_ORDER_FOLDED; only `data` is looked at, at any
  *                 address
  * @param begin    the first element that is looked at there
- * @param divisor  as for wring_fold_fn, once at the end
+ * @param divisor  as for wring_reduce_fn, once at the end
  */
 void wring_tree_run(const struct wring_tree *tree, void *dst, const struct wring_source *src,
                     size_t n_src, uint64_t begin, uint64_t n, float divisor);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "compress/codec.h"
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include "runtime/commit/legs.h"
 
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
@@ -80,7 +80,7 @@ static void forget(struct wring_bucket *bucket)
 /** To an element of the data, which rounds it to its type. */
 static void add_to(const struct wring_bucket *bucket, uint64_t i, float more)
 {
-    const struct wring_fold_kernels *kernels = wring_fold_tiers[0].kernels;
+    const struct wring_reduce_kernels *kernels = wring_reduce_tiers[0].kernels;
     size_t bytes = wring_dtype_bytes(bucket->dtype);
     char *at = (char *)bucket->data + i * bytes;
     float value;

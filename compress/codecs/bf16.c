@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** bf16: the upper half of each float32, rounded. Bytes in FORMAT.md, "bf16". */
+#include "compress/kernels/bf16.h"
 #include "compress/codec.h"
-#include "compress/kernels/narrow.h"
 
 static enum wring_status bf16_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_narrow_tiers, sizeof(wring_narrow_tiers[0]));
+    wring_codec_take_kernels(codec, wring_bf16_tiers, sizeof(wring_bf16_tiers[0]));
     return WRING_OK;
 }
 
@@ -26,7 +26,7 @@ static size_t bf16_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    const struct wring_narrow_tier *tier = codec->kernels;
+    const struct wring_bf16_tier *tier = codec->kernels;
 
     (void)context, (void)scratch;
     if (residual != NULL)
@@ -40,7 +40,7 @@ static enum wring_status bf16_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    const struct wring_narrow_tier *tier = codec->kernels;
+    const struct wring_bf16_tier *tier = codec->kernels;
 
     (void)context;
     if (code_bytes != elems * 2)

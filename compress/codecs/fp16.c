@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** fp16: each float32 as IEEE binary16. Bytes in FORMAT.md, "fp16". */
+#include "compress/kernels/fp16.h"
 #include "compress/codec.h"
-#include "compress/kernels/half.h"
 
 static enum wring_status fp16_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_half_tiers, sizeof(wring_half_tiers[0]));
+    wring_codec_take_kernels(codec, wring_fp16_tiers, sizeof(wring_fp16_tiers[0]));
     return WRING_OK;
 }
 
@@ -30,9 +30,9 @@ static size_t fp16_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    const struct wring_half_tier *tier = codec->kernels;
+    const struct wring_fp16_tier *tier = codec->kernels;
     (void)scratch;
-    uint32_t top = context->phase == 0 ? WRING_HALF_OVERFLOW : WRING_HALF_SATURATE;
+    uint32_t top = context->phase == 0 ? WRING_FP16_OVERFLOW : WRING_FP16_SATURATE;
 
     if (residual != NULL)
         tier->kernels->encode_feedback(code, src, residual, elems);
@@ -45,7 +45,7 @@ static enum wring_status fp16_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    const struct wring_half_tier *tier = codec->kernels;
+    const struct wring_fp16_tier *tier = codec->kernels;
 
     (void)context;
     if (code_bytes != elems * 2)

@@ -3,8 +3,8 @@
 #include "compress/codec.h"
 
 #include "compress/kernels/bits.h"
-#include "compress/kernels/far.h"
-#include "compress/kernels/quant.h"
+#include "compress/kernels/int8.h"
+#include "compress/kernels/streaming.h"
 
 enum {
     PARAM_BLOCK
@@ -22,38 +22,38 @@ static uint64_t int8_unit(const struct wring_codec *codec)
 static enum wring_status int8_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_quant_tiers, sizeof(wring_quant_tiers[0]));
+    wring_codec_take_kernels(codec, wring_int8_tiers, sizeof(wring_int8_tiers[0]));
     return WRING_OK;
 }
 
 static size_t int8_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = int8_unit(codec);
-    return elems / unit * (WRING_QUANT_HEAD + unit) +
-           (elems % unit != 0 ? WRING_QUANT_HEAD + elems % unit : 0);
+    return elems / unit * (WRING_INT8_HEAD + unit) +
+           (elems % unit != 0 ? WRING_INT8_HEAD + elems % unit : 0);
 }
 
 static size_t int8_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    const struct wring_quant_tier *tier = codec->kernels;
+    const struct wring_int8_tier *tier = codec->kernels;
 
     (void)context, (void)scratch;
     tier->kernels->encode(code, src, residual, elems, codec->info.unit);
     return int8_bound(codec, elems);
 }
 
-static enum wring_status decode_block(const struct wring_quant_kernels *kernels,
+static enum wring_status decode_block(const struct wring_int8_kernels *kernels,
                                       const unsigned char *code, float *dst, uint64_t n, bool add)
 {
     uint32_t scale_bits = wring_take_u32(code);
-    const int8_t *steps = (const int8_t *)(code + WRING_QUANT_HEAD);
+    const int8_t *steps = (const int8_t *)(code + WRING_INT8_HEAD);
     float scale = wring_float_of(scale_bits);
 
     if (scale_bits == WRING_NAN_BITS)
         wring_codec_fill_nan(dst, n);
-    else if (scale_bits > wring_bits_of(WRING_QUANT_SCALE_MAX))
+    else if (scale_bits > wring_bits_of(WRING_INT8_SCALE_MAX))
         return WRING_ERR_FRAME; /* negative, infinite, another NaN, or too large */
     else
         (add ? kernels->decode_add : kernels->decode)(dst, steps, n, scale);
@@ -69,13 +69,13 @@ static uint64_t stretch_of(uint64_t unit)
 static enum wring_status decode_stretch(const struct wring_codec *codec, const unsigned char *code,
                                         float *dst, uint64_t n, bool add)
 {
-    const struct wring_quant_tier *tier = codec->kernels;
+    const struct wring_int8_tier *tier = codec->kernels;
     enum wring_status status = WRING_OK;
 
     for (uint64_t done = 0; done < n && status == WRING_OK; done += codec->info.unit) {
         uint64_t live = wring_codec_unit_length(codec->info.unit, n - done);
         status = decode_block(tier->kernels, code, dst + done, live, add);
-        code += WRING_QUANT_HEAD + live;
+        code += WRING_INT8_HEAD + live;
     }
     return status;
 }
@@ -95,8 +95,8 @@ static enum wring_status int8_decode(const struct wring_codec *codec,
         uint64_t n = wring_codec_unit_length(stretch, elems - done);
         size_t bytes = int8_bound(codec, n);
         if (add && WRING_IS_LONG(elems)) {
-            wring_far_fetch(at, bytes);
-            wring_far_fetch(dst + done, n * sizeof(*dst));
+            wring_streaming_fetch(at, bytes);
+            wring_streaming_fetch(dst + done, n * sizeof(*dst));
         }
         status = decode_stretch(codec, at, dst + done, n, add);
         at += bytes;

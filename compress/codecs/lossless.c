@@ -9,8 +9,8 @@ enum {
 };
 
 static const struct wring_codec_param params[] = {
-    [PARAM_BLOCK] = {"block", NULL, "elements that share an exponent", WRING_SPLIT_BLOCK_USUAL, 32,
-                     WRING_SPLIT_BLOCK_MAX, 32},
+    [PARAM_BLOCK] = {"block", NULL, "elements that share an exponent", WRING_LOSSLESS_BLOCK_USUAL,
+                     32, WRING_LOSSLESS_BLOCK_MAX, 32},
 };
 
 static uint64_t lossless_unit(const struct wring_codec *codec)
@@ -21,7 +21,7 @@ static uint64_t lossless_unit(const struct wring_codec *codec)
 static enum wring_status lossless_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_split_tiers, sizeof(wring_split_tiers[0]));
+    wring_codec_take_kernels(codec, wring_lossless_tiers, sizeof(wring_lossless_tiers[0]));
     return WRING_OK;
 }
 

@@ -9,18 +9,18 @@
 #define WRING_CODECS_LOSSLESS_H
 
 #include "compress/codec.h"
-#include "compress/kernels/split.h"
+#include "compress/kernels/lossless.h"
 
 #define WRING_LOSSLESS_HEAD 4 /* bytes, of a block */
 
 /** Bytes that a block's code is made in. */
-#define WRING_LOSSLESS_ROOM(n) (WRING_LOSSLESS_HEAD + WRING_SPLIT_ROOM(n))
+#define WRING_LOSSLESS_ROOM(n) (WRING_LOSSLESS_HEAD + WRING_LOSSLESS_BLOCK_ROOM(n))
 
 /** What a block's first byte says. */
 enum wring_lossless_layout {
-    WRING_LOSSLESS_ZEROS = 0,                   /* +0 everywhere: nothing follows */
-    WRING_LOSSLESS_NARROW = WRING_SPLIT_NARROW, /* packed with distances of so many bits */
-    WRING_LOSSLESS_WIDE = WRING_SPLIT_WIDE,
+    WRING_LOSSLESS_ZEROS = 0,                            /* +0 everywhere: nothing follows */
+    WRING_LOSSLESS_NARROW = WRING_LOSSLESS_BLOCK_NARROW, /* packed with distances of so many bits */
+    WRING_LOSSLESS_WIDE = WRING_LOSSLESS_BLOCK_WIDE,
     WRING_LOSSLESS_AS_IS = 8, /* float32 */
 };
 
@@ -31,10 +31,10 @@ struct wring_lossless_plan {
     uint32_t others; /* elements whose exponents are written out */
 };
 
-static inline const struct wring_split_kernels *wring_lossless_kernels(
+static inline const struct wring_lossless_tier_kernels *wring_lossless_kernels(
     const struct wring_codec *codec)
 {
-    return ((const struct wring_split_tier *)codec->kernels)->kernels;
+    return ((const struct wring_lossless_tier *)codec->kernels)->kernels;
 }
 
 static inline bool wring_lossless_is_packed(const struct wring_lossless_plan *plan)
@@ -49,7 +49,7 @@ static inline size_t wring_lossless_bytes(const struct wring_lossless_plan *plan
         return WRING_LOSSLESS_HEAD + n * sizeof(float);
     if (!wring_lossless_is_packed(plan))
         return WRING_LOSSLESS_HEAD;
-    return (WRING_LOSSLESS_HEAD + WRING_SPLIT_OTHERS(n, plan->layout) + plan->others + 3) &
+    return (WRING_LOSSLESS_HEAD + WRING_LOSSLESS_OTHERS(n, plan->layout) + plan->others + 3) &
            ~(size_t)3;
 }
 

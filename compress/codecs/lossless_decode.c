@@ -33,17 +33,17 @@ static void take_as_is(float *dst, const unsigned char *code, uint64_t n, bool a
  * in memory of our own.
  * @param left  bytes of code from `packed` on
  */
-static enum wring_status take_packed(const struct wring_split_kernels *kernels,
+static enum wring_status take_packed(const struct wring_lossless_tier_kernels *kernels,
                                      const struct wring_lossless_plan *plan, float *dst,
                                      const unsigned char *packed, size_t left, uint64_t n, bool add)
 {
-    unsigned char copy[WRING_SPLIT_BLOCK_MAX + WRING_SPLIT_SLACK];
+    unsigned char copy[WRING_LOSSLESS_BLOCK_MAX + WRING_LOSSLESS_SLACK];
     unsigned width = plan->layout;
-    const unsigned char *others = packed + WRING_SPLIT_OTHERS(n, width);
+    const unsigned char *others = packed + WRING_LOSSLESS_OTHERS(n, width);
 
-    if (left < WRING_SPLIT_OTHERS(n, width) + n + WRING_SPLIT_SLACK) {
+    if (left < WRING_LOSSLESS_OTHERS(n, width) + n + WRING_LOSSLESS_SLACK) {
         memcpy(copy, others, plan->others);
-        memset(copy + plan->others, 0, n + WRING_SPLIT_SLACK - plan->others);
+        memset(copy + plan->others, 0, n + WRING_LOSSLESS_SLACK - plan->others);
         others = copy;
     }
     uint64_t taken =
@@ -51,7 +51,7 @@ static enum wring_status take_packed(const struct wring_split_kernels *kernels,
     return taken == plan->others ? WRING_OK : WRING_ERR_FRAME;
 }
 
-static enum wring_status take_block(const struct wring_split_kernels *kernels,
+static enum wring_status take_block(const struct wring_lossless_tier_kernels *kernels,
                                     const struct wring_lossless_plan *plan, float *dst,
                                     const unsigned char *code, size_t left, uint64_t n, bool add)
 {
@@ -68,8 +68,8 @@ enum wring_status wring_lossless_decode(const struct wring_codec *codec,
                                         const struct wring_codec_context *context, const void *code,
                                         size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    const struct wring_split_kernels *kernels =
-        ((const struct wring_split_tier *)codec->kernels)->kernels;
+    const struct wring_lossless_tier_kernels *kernels =
+        ((const struct wring_lossless_tier *)codec->kernels)->kernels;
     uint64_t unit = codec->info.unit;
     const unsigned char *at = code;
     enum wring_status status = WRING_OK;
@@ -82,8 +82,8 @@ enum wring_status wring_lossless_decode(const struct wring_codec *codec,
             return WRING_ERR_FRAME;
         size_t bytes = wring_lossless_bytes(&plan, n);
         if (WRING_IS_LONG(elems)) { /* streams that take turns are fetched more slowly */
-            wring_far_read(at, bytes);
-            wring_far_read(dst + done, add ? n * sizeof(*dst) : 0);
+            wring_streaming_read(at, bytes);
+            wring_streaming_read(dst + done, add ? n * sizeof(*dst) : 0);
         }
         status = take_block(kernels, &plan, dst + done, at + WRING_LOSSLESS_HEAD,
                             code_bytes - WRING_LOSSLESS_HEAD, n, add);

@@ -4,7 +4,7 @@
 
 #include "compress/kernels/bits.h"
 
-#define MANY(n) (2 * WRING_SPLIT_PLANE(n)) /* others, from which on another top is tried */
+#define MANY(n) (2 * WRING_LOSSLESS_PLANE(n)) /* others, from which on another top is tried */
 
 /* elements after which those lie that a long call asks for: where blocks go straight, and else */
 #define AHEAD_STRAIGHT WRING_PAGE
@@ -13,10 +13,10 @@
 #define DOUBT 16 /* blocks behind one that does not pack: taking back takes what so many gain */
 
 /** Which layout takes least. */
-static struct wring_lossless_plan make_plan(struct wring_split_far far, uint32_t top, uint64_t n)
+static struct wring_lossless_plan make_plan(struct wring_lossless_far far, uint32_t top, uint64_t n)
 {
-    uint64_t narrow = WRING_SPLIT_NARROW * WRING_SPLIT_PLANE(n) + far.narrow;
-    uint64_t wide = WRING_SPLIT_WIDE * WRING_SPLIT_PLANE(n) + far.wide;
+    uint64_t narrow = WRING_LOSSLESS_BLOCK_NARROW * WRING_LOSSLESS_PLANE(n) + far.narrow;
+    uint64_t wide = WRING_LOSSLESS_BLOCK_WIDE * WRING_LOSSLESS_PLANE(n) + far.wide;
 
     if (narrow >= n && wide >= n)
         return (struct wring_lossless_plan){WRING_LOSSLESS_AS_IS, 0, 0};
@@ -35,7 +35,7 @@ static bool is_zeros(const float *src, uint64_t n)
 
 /** Float32 on their way into blocks. */
 struct input {
-    const struct wring_split_kernels *kernels;
+    const struct wring_lossless_tier_kernels *kernels;
     const float *src;
     uint64_t left, unit, n;           /* elements: from here on, of a block, of this block */
     uint32_t peak;                    /* of this block's sample */
@@ -44,9 +44,10 @@ struct input {
 };
 
 /** Of a block's first elements: only a block that is unlike these is looked at twice. */
-static uint32_t sample_peak(const struct wring_split_kernels *kernels, const float *src, uint64_t n)
+static uint32_t sample_peak(const struct wring_lossless_tier_kernels *kernels, const float *src,
+                            uint64_t n)
 {
-    return kernels->peak(src, WRING_SPLIT_SAMPLE(n));
+    return kernels->peak(src, WRING_LOSSLESS_SAMPLE(n));
 }
 
 static struct input input_begin(const struct wring_codec *codec, const float *src, uint64_t elems)
@@ -69,7 +70,7 @@ static const float *input_next(const struct input *in)
     return in->left - in->n >= in->n ? in->src + in->n : NULL;
 }
 
-static void input_advance(struct input *in, const struct wring_split_beside *beside)
+static void input_advance(struct input *in, const struct wring_lossless_beside *beside)
 {
     in->src += in->n;
     in->left -= in->n;
@@ -80,12 +81,12 @@ static void input_advance(struct input *in, const struct wring_split_beside *bes
 /** Packed with this top: which layout takes least. Where narrow leaves many, wide is packed, too.
  */
 static struct wring_lossless_plan weigh(const struct input *in, unsigned char *packed, uint32_t top,
-                                        struct wring_split_far far,
+                                        struct wring_lossless_far far,
                                         enum wring_lossless_layout *packed_as)
 {
-    struct wring_split_beside nothing = {0};
+    struct wring_lossless_beside nothing = {0};
 
-    if (*packed_as == WRING_LOSSLESS_NARROW && far.narrow > WRING_SPLIT_PLANE(in->n)) {
+    if (*packed_as == WRING_LOSSLESS_NARROW && far.narrow > WRING_LOSSLESS_PLANE(in->n)) {
         far = in->kernels->pack(packed, in->src, in->n, WRING_LOSSLESS_WIDE, top, &nothing);
         *packed_as = WRING_LOSSLESS_WIDE;
     }
@@ -97,13 +98,13 @@ static struct wring_lossless_plan try_largest(const struct input *in, unsigned c
                                               struct wring_lossless_plan plan,
                                               enum wring_lossless_layout *packed_as)
 {
-    struct wring_split_beside nothing = {0};
+    struct wring_lossless_beside nothing = {0};
     uint32_t top = in->kernels->peak(in->src, in->n) >> 24;
     if (top == in->peak >> 24)
         return plan;
 
     enum wring_lossless_layout as = WRING_LOSSLESS_NARROW;
-    struct wring_split_far far = in->kernels->pack(packed, in->src, in->n, as, top, &nothing);
+    struct wring_lossless_far far = in->kernels->pack(packed, in->src, in->n, as, top, &nothing);
     struct wring_lossless_plan other = weigh(in, packed, top, far, &as);
     bool better = wring_lossless_bytes(&other, in->n) < wring_lossless_bytes(&plan, in->n);
 
@@ -116,11 +117,10 @@ static struct wring_lossless_plan try_largest(const struct input *in, unsigned c
  * in registers, as a load of what was stored in parts waits for the stores past the caches.
  * @param far  of packing as the block before
  */
-static __attribute__((noinline)) struct wring_lossless_plan look_again(struct input *in,
-                                                                       unsigned char *packed,
-                                                                       struct wring_split_far far)
+static __attribute__((noinline)) struct wring_lossless_plan look_again(
+    struct input *in, unsigned char *packed, struct wring_lossless_far far)
 {
-    struct wring_split_beside nothing = {0};
+    struct wring_lossless_beside nothing = {0};
     enum wring_lossless_layout packed_as = in->guess;
     struct wring_lossless_plan plan = weigh(in, packed, in->peak >> 24, far, &packed_as);
 
@@ -140,10 +140,11 @@ static __attribute__((noinline)) struct wring_lossless_plan look_again(struct in
 
 /** Pack as the block before was: most often that takes least, and few others say so. */
 static struct wring_lossless_plan pack_block(struct input *in, unsigned char *packed,
-                                             struct wring_split_beside *beside)
+                                             struct wring_lossless_beside *beside)
 {
-    uint32_t top = in->peak >> 24, few = (uint32_t)WRING_SPLIT_PLANE(in->n);
-    struct wring_split_far far = in->kernels->pack(packed, in->src, in->n, in->guess, top, beside);
+    uint32_t top = in->peak >> 24, few = (uint32_t)WRING_LOSSLESS_PLANE(in->n);
+    struct wring_lossless_far far =
+        in->kernels->pack(packed, in->src, in->n, in->guess, top, beside);
 
     if (in->peak == 0 || 6 * few >= in->n) /* perhaps all zeros, or a short one */
         return look_again(in, packed, far);
@@ -155,17 +156,17 @@ static struct wring_lossless_plan pack_block(struct input *in, unsigned char *pa
 }
 
 /** What went straight is not of the code; what belongs there leaves after it. */
-static void take_back(struct wring_split_beside *beside)
+static void take_back(struct wring_lossless_beside *beside)
 {
-    wring_far_settle();
+    wring_streaming_settle();
     beside->straight = NULL;
 }
 
 /** @param at  out, WRING_LOSSLESS_ROOM(in->n) bytes @return bytes of the code */
-static size_t put_block(struct input *in, unsigned char *at, struct wring_split_beside *beside)
+static size_t put_block(struct input *in, unsigned char *at, struct wring_lossless_beside *beside)
 {
     struct wring_lossless_plan plan = pack_block(in, at + WRING_LOSSLESS_HEAD, beside);
-    unsigned char *others = at + WRING_LOSSLESS_HEAD + WRING_SPLIT_OTHERS(in->n, plan.layout);
+    unsigned char *others = at + WRING_LOSSLESS_HEAD + WRING_LOSSLESS_OTHERS(in->n, plan.layout);
     bool packs = plan.layout != WRING_LOSSLESS_AS_IS;
 
     wring_put_u32(at, (uint32_t)plan.layout | plan.top << 8 | plan.others << 16);
@@ -186,7 +187,7 @@ static size_t encode_near(struct input in, unsigned char *code, size_t room, uns
     size_t bytes = 0;
 
     while (in.left > 0) {
-        struct wring_split_beside beside = {.next = input_next(&in)};
+        struct wring_lossless_beside beside = {.next = input_next(&in)};
         bool fits = room - bytes >= WRING_LOSSLESS_ROOM(in.n);
         size_t more = put_block(&in, fits ? code + bytes : piece, &beside);
         if (!fits)
@@ -199,7 +200,7 @@ static size_t encode_near(struct input in, unsigned char *code, size_t room, uns
 
 static bool may_go_straight(const struct input *in)
 {
-    return in->kernels->straight && in->unit == WRING_SPLIT_BLOCK_USUAL && in->doubt == 0;
+    return in->kernels->straight && in->unit == WRING_LOSSLESS_BLOCK_USUAL && in->doubt == 0;
 }
 
 /** Codes that leave for memory. The last block does not go straight, nor one that may be zeros. */
@@ -209,13 +210,13 @@ static size_t encode_far(struct input in, unsigned char *code, struct wring_loss
     while (in.left > 0) {
         bool may = may_go_straight(&in), straight = may && in.left > in.n && in.peak != 0;
         uint64_t ahead = may ? AHEAD_STRAIGHT : AHEAD;
-        struct wring_split_beside beside = {
+        struct wring_lossless_beside beside = {
             .next = input_next(&in),
             .fetch = in.left >= ahead + in.n ? in.src + ahead : NULL,
         };
         unsigned char *block = wring_lossless_outflow_next(out, in.src, straight, &beside);
         size_t bytes = put_block(&in, block, &beside);
-        uint64_t gone = beside.straight != NULL ? WRING_SPLIT_STRAIGHT(in.n) : 0;
+        uint64_t gone = beside.straight != NULL ? WRING_LOSSLESS_STRAIGHT(in.n) : 0;
         wring_lossless_outflow_follow(out, block, bytes, gone);
         input_advance(&in, &beside);
     }

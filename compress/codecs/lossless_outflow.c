@@ -59,19 +59,19 @@ static uint64_t put_first(struct wring_lossless_outflow *out, const unsigned cha
 }
 
 unsigned char *wring_lossless_outflow_next(struct wring_lossless_outflow *out, const float *src,
-                                           bool straight, struct wring_split_beside *beside)
+                                           bool straight, struct wring_lossless_beside *beside)
 {
     unsigned char *from = join(out), *end = out->to + out->rest + out->bytes;
     uint64_t lines = (out->rest + out->bytes) / WRING_LINE, first = put_first(out, from, lines);
     uint64_t head = (out->rest + WRING_LOSSLESS_HEAD) / WRING_LINE + 1; /* to what is packed */
     uint64_t front = head < lines ? head : lines, behind = front + out->gone;
 
-    beside->last = (struct wring_split_lines){from + first * WRING_LINE,
-                                              out->to + first * WRING_LINE, front - first};
-    beside->leaving = (struct wring_split_lines){from + behind * WRING_LINE,
-                                                 out->to + behind * WRING_LINE, lines - behind};
+    beside->last = (struct wring_lossless_lines){from + first * WRING_LINE,
+                                                 out->to + first * WRING_LINE, front - first};
+    beside->leaving = (struct wring_lossless_lines){from + behind * WRING_LINE,
+                                                    out->to + behind * WRING_LINE, lines - behind};
     beside->straight = straight ? end + WRING_LOSSLESS_HEAD : NULL;
-    wring_far_enter(out->to);
+    wring_streaming_enter(out->to);
     return choose_place(out, src, straight);
 }
 
@@ -94,7 +94,7 @@ size_t wring_lossless_outflow_end(struct wring_lossless_outflow *out)
     unsigned char *from = join(out);
     size_t pending = out->rest + out->bytes;
 
-    wring_far_stream(out->to + out->skip, from + out->skip, pending - out->skip);
-    wring_far_settle();
+    wring_streaming_stream(out->to + out->skip, from + out->skip, pending - out->skip);
+    wring_streaming_settle();
     return (size_t)(out->to + pending - out->code);
 }

@@ -18,9 +18,9 @@
 #define WRING_OUTFLOW_PAGE (WRING_PAGE * sizeof(float))
 
 /* whole lines, with room for the code of a block wherever in a page it begins */
-#define WRING_OUTFLOW_BUFFER                                                                  \
-    ((WRING_OUTFLOW_FRONT + WRING_OUTFLOW_PAGE + WRING_LOSSLESS_ROOM(WRING_SPLIT_BLOCK_MAX) + \
-      WRING_LINE) &                                                                           \
+#define WRING_OUTFLOW_BUFFER                                                                     \
+    ((WRING_OUTFLOW_FRONT + WRING_OUTFLOW_PAGE + WRING_LOSSLESS_ROOM(WRING_LOSSLESS_BLOCK_MAX) + \
+      WRING_LINE) &                                                                              \
      ~(size_t)(WRING_LINE - 1))
 
 struct wring_lossless_outflow {
@@ -48,7 +48,7 @@ void wring_lossless_outflow_begin(struct wring_lossless_outflow *out, unsigned c
  * @return where its code is put together, WRING_LOSSLESS_ROOM bytes
  */
 unsigned char *wring_lossless_outflow_next(struct wring_lossless_outflow *out, const float *src,
-                                           bool straight, struct wring_split_beside *beside);
+                                           bool straight, struct wring_lossless_beside *beside);
 
 /** It is packed. @param block  its code @param gone  lines of it that went straight */
 void wring_lossless_outflow_follow(struct wring_lossless_outflow *out, unsigned char *block,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compress/codec.h"
-#include "compress/kernels/far.h"
+#include "compress/kernels/streaming.h"
 #include "compress/kernels/sum.h"
 
 static enum wring_status none_init(struct wring_codec *codec, char *why, size_t why_bytes)
@@ -32,7 +32,7 @@ static size_t none_encode(const struct wring_codec *codec,
     (void)codec, (void)context, (void)scratch,
         (void)residual; /* nothing is lost, so nothing remains */
     if (WRING_IS_LONG(elems))
-        wring_far_copy(code, src, elems * sizeof(*src));
+        wring_streaming_copy(code, src, elems * sizeof(*src));
     else
         memcpy(code, src, elems * sizeof(*src));
     return elems * sizeof(*src);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "compress/kernels/bits.h"
-#include "compress/kernels/far.h"
-#include "compress/kernels/sign.h"
+#include "compress/kernels/onebit.h"
+#include "compress/kernels/streaming.h"
 
 enum {
     PARAM_BLOCK,
@@ -46,7 +46,7 @@ static uint64_t onebit_unit(const struct wring_codec *codec)
 static enum wring_status onebit_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_sign_tiers, sizeof(wring_sign_tiers[0]));
+    wring_codec_take_kernels(codec, wring_onebit_tiers, sizeof(wring_onebit_tiers[0]));
     return WRING_OK;
 }
 
@@ -66,8 +66,8 @@ static float mean_of(float sum, uint64_t count)
 static struct levels encode_signs(const struct wring_codec *codec, const float *src, uint64_t n,
                                   const float *residual, uint8_t *bits)
 {
-    const struct wring_sign_tier *tier = codec->kernels;
-    struct wring_sign_split split;
+    const struct wring_onebit_tier *tier = codec->kernels;
+    struct wring_onebit_split split;
 
     if (codec->params[PARAM_MEANS] == 1) {
         float mean = mean_of(tier->kernels->signs(bits, src, residual, n), n);
@@ -81,7 +81,7 @@ static struct levels encode_signs(const struct wring_codec *codec, const float *
 static void encode_block(const struct wring_codec *codec, const float *src, uint64_t n,
                          float *residual, unsigned char *code)
 {
-    const struct wring_sign_tier *tier = codec->kernels;
+    const struct wring_onebit_tier *tier = codec->kernels;
     size_t head = head_bytes(codec);
     struct levels levels = encode_signs(codec, src, n, residual, code + head);
     uint32_t means[2] = {wring_magnitude(levels.positive), wring_magnitude(levels.negative)};
@@ -100,7 +100,7 @@ static void encode_block(const struct wring_codec *codec, const float *src, uint
 /** Before a long call comes to it: the block, or of a longer one the first page. */
 static void fetch_block(const float *at, uint64_t n)
 {
-    wring_far_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
+    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
 }
 
 static size_t onebit_encode(const struct wring_codec *codec,
@@ -114,7 +114,7 @@ static size_t onebit_encode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems) && residual == NULL)
-            wring_far_enter(src + done + n);
+            wring_streaming_enter(src + done + n);
         encode_block(codec, src + done, n, residual != NULL ? residual + done : NULL, at);
         at += block_bytes(codec, n);
     }
@@ -124,7 +124,7 @@ static size_t onebit_encode(const struct wring_codec *codec,
 static enum wring_status decode_block(const struct wring_codec *codec, const unsigned char *code,
                                       float *dst, uint64_t n, bool add)
 {
-    const struct wring_sign_tier *tier = codec->kernels;
+    const struct wring_onebit_tier *tier = codec->kernels;
     size_t head = head_bytes(codec);
     uint32_t positive = wring_take_u32(code);
     uint32_t negative = head == 4 ? positive : wring_take_u32(code + 4);

@@ -11,7 +11,7 @@
 
 static uint64_t sample_place(uint32_t sample)
 {
-    return sample * (uint64_t)WRING_PICK_STRIDE + (sample * 0x9E3779B1u >> 28);
+    return sample * (uint64_t)WRING_TOPK_STRIDE + (sample * 0x9E3779B1u >> 28);
 }
 
 static void take_samples(float *out, const struct wring_topk_block *block, uint64_t first,
@@ -36,10 +36,10 @@ static uint64_t safe_rank(uint64_t rank)
     return rank + 2 * root + 1;
 }
 
-uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
+uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_room *room)
 {
-    uint64_t count = block->n / WRING_PICK_STRIDE;
+    uint64_t count = block->n / WRING_TOPK_STRIDE;
 
     take_samples(room->samples, block, 0, count);
     return kernels->rank(room->samples, NULL, count, rank_among(block, count));
@@ -54,7 +54,7 @@ static uint32_t into_range(uint32_t threshold)
 }
 
 /** Without a word of the block before: from samples of a few places. */
-static uint32_t first_guess(const struct wring_pick_kernels *kernels,
+static uint32_t first_guess(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block)
 {
     float samples[FIRST_RUNS * FIRST_RUN];
@@ -63,7 +63,7 @@ static uint32_t first_guess(const struct wring_pick_kernels *kernels,
 
     for (uint64_t run = 0; run < FIRST_RUNS; run++)
         take_samples(samples + run * FIRST_RUN, block,
-                     run * (block->n / WRING_PICK_STRIDE / FIRST_RUNS), FIRST_RUN);
+                     run * (block->n / WRING_TOPK_STRIDE / FIRST_RUNS), FIRST_RUN);
     return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
 }
 
@@ -97,7 +97,7 @@ static uint32_t next_guess(const struct line *line, int64_t guess, int64_t right
 }
 
 /** Drop entries that only equal the threshold, the highest indices first. */
-static void drop_ties(struct wring_pick_list *list, uint32_t threshold, uint64_t surplus)
+static void drop_ties(struct wring_topk_list *list, uint32_t threshold, uint64_t surplus)
 {
     uint32_t kept = list->count;
 
@@ -115,8 +115,8 @@ static void drop_ties(struct wring_pick_list *list, uint32_t threshold, uint64_t
 }
 
 /** Leave in the list what is sent. */
-static void cut_down(const struct wring_pick_kernels *kernels, const struct wring_topk_block *block,
-                     struct wring_pick_list *list, struct wring_topk_choice *choice)
+static void cut_down(const struct wring_topk_kernels *kernels, const struct wring_topk_block *block,
+                     struct wring_topk_list *list, struct wring_topk_choice *choice)
 {
     kernels->sift(list, choice->threshold);
     if (list->count <= block->most)
@@ -130,7 +130,7 @@ static void cut_down(const struct wring_pick_kernels *kernels, const struct wrin
 
 /** A block while it is looked at: once its residual is v, that is read in the place of both. */
 struct view {
-    const struct wring_pick_kernels *kernels;
+    const struct wring_topk_kernels *kernels;
     struct wring_topk_block block;
     float *residual; /* which a take has changed; NULL: none has */
     struct wring_topk_room *room;
@@ -139,8 +139,8 @@ struct view {
 /** So many entries of a block hold what is sent of it, though chance moves both. */
 static uint64_t enough_of(const struct wring_topk_block *block)
 {
-    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
-    return WRING_PICK_STRIDE * (safe_rank(rank) + rank / 4);
+    uint64_t rank = rank_among(block, block->n / WRING_TOPK_STRIDE);
+    return WRING_TOPK_STRIDE * (safe_rank(rank) + rank / 4);
 }
 
 /**
@@ -148,7 +148,7 @@ static uint64_t enough_of(const struct wring_topk_block *block)
  * @param from  inout; raised, maybe, where a take finds that it is low
  */
 static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from,
-                 struct wring_pick_list *list)
+                 struct wring_topk_list *list)
 {
     struct wring_topk_block *block = &view->block;
 
@@ -161,7 +161,7 @@ static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from
             block->residual = NULL;
             return;
         }
-        hint->untaken = list->count <= WRING_PICK_LISTED;
+        hint->untaken = list->count <= WRING_TOPK_LISTED;
     }
     view->kernels->find(list, block->src, block->residual, block->n, *from);
 }
@@ -171,14 +171,14 @@ static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from
  * @return that guess, raised where a take did so; 0 when more than a list holds reach it
  */
 static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
-                          struct wring_pick_list *list)
+                          struct wring_topk_list *list)
 {
     uint32_t guess = hint->guess;
 
     for (bool last = guess == 0;; last = true, guess = 0) {
         uint32_t from = guess != 0 ? guess : first_guess(view->kernels, &view->block);
         look(view, hint, &from, list);
-        if (list->count <= WRING_PICK_LISTED)
+        if (list->count <= WRING_TOPK_LISTED)
             return from;
         if (last)
             return hint->guess = 0;
@@ -186,13 +186,13 @@ static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
 }
 
 /** List what reaches a threshold that the samples lead to. @return false when a list cannot */
-static bool find_exactly(const struct view *view, struct wring_pick_list *list, uint32_t *threshold)
+static bool find_exactly(const struct view *view, struct wring_topk_list *list, uint32_t *threshold)
 {
     const struct wring_topk_block *block = &view->block;
 
     *threshold = into_range(wring_threshold_of(view->kernels, block, view->room));
     view->kernels->find(list, block->src, block->residual, block->n, *threshold);
-    return list->count <= WRING_PICK_LISTED;
+    return list->count <= WRING_TOPK_LISTED;
 }
 
 /**
@@ -200,24 +200,24 @@ static bool find_exactly(const struct view *view, struct wring_pick_list *list, 
  * @param from  inout, where the list begins
  * @return the samples in the list; 0 when it holds not all that came near
  */
-static uint64_t find_lower(const struct view *view, struct wring_pick_list *list, uint32_t *from)
+static uint64_t find_lower(const struct view *view, struct wring_topk_list *list, uint32_t *from)
 {
     const struct wring_topk_block *block = &view->block;
 
     *from = *from > LITTLE ? *from - LITTLE : 1;
     view->kernels->find(list, block->src, block->residual, block->n, *from);
-    if (list->count > WRING_PICK_LISTED)
+    if (list->count > WRING_TOPK_LISTED)
         return 0;
     return view->kernels->sampled(view->room->samples, list, block->n);
 }
 
 /** From a list of what reaches `from`. */
 static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_t from,
-                        struct wring_pick_list *list, struct wring_topk_choice *choice)
+                        struct wring_topk_list *list, struct wring_topk_choice *choice)
 {
     const struct wring_topk_block *block = &view->block;
     float *samples = view->room->samples;
-    uint64_t rank = rank_among(block, block->n / WRING_PICK_STRIDE);
+    uint64_t rank = rank_among(block, block->n / WRING_TOPK_STRIDE);
     uint64_t count = view->kernels->sampled(samples, list, block->n);
 
     if (count < rank && from > 1)
@@ -225,7 +225,7 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
     *choice = (struct wring_topk_choice){.threshold = from, .taken = view->residual != NULL};
     if (count >= rank)
         choice->threshold = view->kernels->rank(samples, NULL, count, rank);
-    else if ((from > 1 || list->count > WRING_PICK_LISTED) && /* from 1 on is all but zeros */
+    else if ((from > 1 || list->count > WRING_TOPK_LISTED) && /* from 1 on is all but zeros */
              !find_exactly(view, list, &choice->threshold))
         return false;
     hint->guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank},
@@ -234,9 +234,9 @@ static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_
     return true;
 }
 
-bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
+bool wring_threshold_choose(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_topk_room *room, struct wring_pick_list *list,
+                            struct wring_topk_room *room, struct wring_topk_list *list,
                             struct wring_topk_choice *choice)
 {
     struct view view = {.kernels = kernels, .block = *block, .room = room};

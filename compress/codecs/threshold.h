@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "compress/kernels/pick.h"
+#include "compress/kernels/topk.h"
 
 /** One block of n elements: v = src, or src + residual where that is not NULL. */
 struct wring_topk_block {
@@ -34,17 +34,17 @@ struct wring_topk_hint {
     bool untaken;   /* a residual could not be undone: two traversals are better */
 };
 
-#define WRING_TOPK_SAMPLES (WRING_PICK_BLOCK_MAX / WRING_PICK_STRIDE + WRING_PICK_SPARE)
+#define WRING_TOPK_SAMPLES (WRING_TOPK_BLOCK_MAX / WRING_TOPK_STRIDE + WRING_TOPK_SPARE)
 
 /** What choosing works in. */
 struct wring_topk_room {
-    struct wring_pick_undo undo;
+    struct wring_topk_undo undo;
     float samples[WRING_TOPK_SAMPLES];
 };
 
 /** The exact threshold that the samples give; 0 when they are zeros. The room's samples are lost.
  */
-uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
+uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_room *room);
 
 /**
@@ -52,11 +52,11 @@ uint32_t wring_threshold_of(const struct wring_pick_kernels *kernels,
  * @param hint    inout, of the block before
  * @param list    out; its peak tells whether the block is finite: if not, the entries are of no
  * use, and the residual is as it was
- * @return false when more than WRING_PICK_LISTED came near: nothing is chosen, nor changed
+ * @return false when more than WRING_TOPK_LISTED came near: nothing is chosen, nor changed
  */
-bool wring_threshold_choose(const struct wring_pick_kernels *kernels,
+bool wring_threshold_choose(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_topk_room *room, struct wring_pick_list *list,
+                            struct wring_topk_room *room, struct wring_topk_list *list,
                             struct wring_topk_choice *choice);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
-#include "compress/kernels/far.h"
-#include "compress/kernels/pick.h"
+#include "compress/kernels/streaming.h"
+#include "compress/kernels/topk.h"
 
 #define HEAD 4                 /* bytes of the count */
 #define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
@@ -43,7 +43,7 @@ static uint64_t topk_unit(const struct wring_codec *codec)
 static enum wring_status topk_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_pick_tiers, sizeof(wring_pick_tiers[0]));
+    wring_codec_take_kernels(codec, wring_topk_tiers, sizeof(wring_topk_tiers[0]));
     return WRING_OK;
 }
 
@@ -92,12 +92,12 @@ static void drop_ties(uint64_t *map, const float *src, const float *residual, ui
 }
 
 /** Mark the k largest magnitudes, of equal ones those of lower index; never a zero. */
-static struct wring_pick_found mark_exact(const struct wring_pick_kernels *kernels, uint64_t *map,
+static struct wring_topk_found mark_exact(const struct wring_topk_kernels *kernels, uint64_t *map,
                                           const struct wring_topk_block *block, uint64_t k)
 {
     uint32_t threshold = kernels->rank(block->src, block->residual, block->n, k);
     threshold = threshold > 0 ? threshold : 1;
-    struct wring_pick_found found =
+    struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold);
 
     if (found.peak < WRING_INF_BITS && found.count > k) {
@@ -110,13 +110,13 @@ static struct wring_pick_found mark_exact(const struct wring_pick_kernels *kerne
 /** What an encode works in. */
 struct scratch {
     struct wring_topk_room room;
-    struct wring_pick_list list;
-    uint64_t map[WRING_PICK_WORDS(WRING_PICK_BLOCK_MAX)];
+    struct wring_topk_list list;
+    uint64_t map[WRING_TOPK_WORDS(WRING_TOPK_BLOCK_MAX)];
 };
 _Static_assert(sizeof(struct scratch) <= WRING_CODEC_SCRATCH_MAX, "executors reserve no more");
 
 /** Map and count are of use only when the peak is finite. */
-static struct wring_pick_found mark(const struct wring_pick_kernels *kernels,
+static struct wring_topk_found mark(const struct wring_topk_kernels *kernels,
                                     struct scratch *scratch, const struct wring_topk_block *block,
                                     bool sampled)
 {
@@ -124,7 +124,7 @@ static struct wring_pick_found mark(const struct wring_pick_kernels *kernels,
     if (!sampled)
         return mark_exact(kernels, map, block, block->wanted);
     uint32_t threshold = wring_threshold_of(kernels, block, &scratch->room);
-    struct wring_pick_found found =
+    struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
     if (found.peak < WRING_INF_BITS && found.count > block->most)
         found = mark_exact(kernels, map, block, block->most);
@@ -148,12 +148,12 @@ static size_t put_frame(unsigned char *code, size_t count)
 }
 
 /** By a map of all elements: as many as are wanted may be sent. */
-static size_t encode_marked(const struct wring_pick_kernels *kernels,
+static size_t encode_marked(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, bool sampled,
                             struct scratch *scratch, unsigned char *code)
 {
     const uint64_t *map = scratch->map;
-    struct wring_pick_found found = mark(kernels, scratch, block, sampled);
+    struct wring_topk_found found = mark(kernels, scratch, block, sampled);
     if (found.peak >= WRING_INF_BITS)
         return put_not_finite(code);
     size_t bytes = put_frame(code, found.count);
@@ -164,8 +164,8 @@ static size_t encode_marked(const struct wring_pick_kernels *kernels,
     return bytes;
 }
 
-static void leave_unsent(const struct wring_pick_kernels *kernels,
-                         const struct wring_topk_block *block, const struct wring_pick_list *list,
+static void leave_unsent(const struct wring_topk_kernels *kernels,
+                         const struct wring_topk_block *block, const struct wring_topk_list *list,
                          struct wring_topk_choice choice)
 {
     if (!choice.taken)
@@ -175,14 +175,14 @@ static void leave_unsent(const struct wring_pick_kernels *kernels,
 }
 
 /** By a list of those near the threshold. @return 0 when they are too many for a list */
-static size_t encode_listed(const struct wring_pick_kernels *kernels,
+static size_t encode_listed(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block, struct wring_topk_hint *hint,
                             struct scratch *scratch, unsigned char *code)
 {
-    struct wring_pick_list *list = &scratch->list;
+    struct wring_topk_list *list = &scratch->list;
     struct wring_topk_choice choice;
 
-    wring_far_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
+    wring_streaming_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
     if (!wring_threshold_choose(kernels, block, hint, &scratch->room, list, &choice))
         return 0;
     if (list->peak >= WRING_INF_BITS)
@@ -199,11 +199,11 @@ static size_t encode_block(const struct wring_codec *codec, const struct wring_t
                            struct wring_topk_hint *hint, struct scratch *scratch,
                            unsigned char *code)
 {
-    const struct wring_pick_tier *tier = codec->kernels;
+    const struct wring_topk_tier *tier = codec->kernels;
     bool sampled = is_sampled(codec, block->n);
     size_t bytes = 0;
 
-    if (sampled && block->wanted <= WRING_PICK_LISTED / LIST_SHARE)
+    if (sampled && block->wanted <= WRING_TOPK_LISTED / LIST_SHARE)
         bytes = encode_listed(tier->kernels, block, hint, scratch, code);
     return bytes != 0 ? bytes : encode_marked(tier->kernels, block, sampled, scratch, code);
 }

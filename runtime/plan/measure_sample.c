@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "compress/kernels/far.h"
+#include "compress/kernels/streaming.h"
 #include "planner/fit.h"
 #include "runtime/plan/measure_bench.h"
 
@@ -73,8 +73,8 @@ static enum wring_status exchange(struct wring_measure_bench *bench, struct wrin
                                   uint32_t size, uint32_t k, struct taken *out)
 {
     for (uint32_t i = 0; i < k; i++)
-        wring_far_copy(bench->data + i * wring_measure_size(size), bench->source,
-                       wring_measure_size(size) * sizeof(float));
+        wring_streaming_copy(bench->data + i * wring_measure_size(size), bench->source,
+                             wring_measure_size(size) * sizeof(float));
     cool_down(bench);
     enum wring_status status = step(bench->mean_bucket); /* a barrier */
     uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();

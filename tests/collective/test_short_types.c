@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/shared_scale.h"
 #include "tests/lib/test.h"
@@ -40,7 +40,7 @@ static _Thread_local uint16_t narrow[SPECS][ELEMS];
 /** The same numbers of both types. */
 static void fill(const struct plan *plan, size_t s, uint32_t rank, int step)
 {
-    const struct wring_fold_kernels *kernels = wring_fold_tiers[0].kernels;
+    const struct wring_reduce_kernels *kernels = wring_reduce_tiers[0].kernels;
     uint32_t random = 1 + rank + 100 * (uint32_t)step + 1000 * (uint32_t)s;
 
     for (uint64_t i = 0; i < ELEMS; i++)
@@ -53,7 +53,7 @@ static void check(const struct plan *plan, size_t s, const char *what)
 {
     static _Thread_local uint16_t want[ELEMS];
 
-    wring_fold_tiers[0].kernels->narrow[plan->dtype](want, wide[s], ELEMS, 1);
+    wring_reduce_tiers[0].kernels->narrow[plan->dtype](want, wide[s], ELEMS, 1);
     for (uint64_t i = 0; i < ELEMS; i++)
         REQUIRE(narrow[s][i] == want[i], "%s of %s by %s, %u ranks: %d is %04x, not %04x", what,
                 wring_dtype_name(plan->dtype), specs[s], plan->ranks, (int)i, narrow[s][i],

@@ -3,17 +3,17 @@
  */
 #include <string.h>
 
-#include "compress/kernels/far.h"
-#include "compress/kernels/half.h"
-#include "compress/kernels/narrow.h"
-#include "compress/kernels/quant.h"
+#include "compress/kernels/bf16.h"
+#include "compress/kernels/fp16.h"
+#include "compress/kernels/int8.h"
+#include "compress/kernels/streaming.h"
 #include "compress/kernels/sum.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/trial.h"
 
 #define SHORTEST ((uint64_t)1 << 20)
 #define BLOCK 512
-#define CODE_BYTES(n) ((n) + ((n) + BLOCK - 1) / BLOCK * WRING_QUANT_HEAD)
+#define CODE_BYTES(n) ((n) + ((n) + BLOCK - 1) / BLOCK * WRING_INT8_HEAD)
 
 /** What all tiers are given, and what the reference makes of it. */
 struct inputs {
@@ -54,27 +54,27 @@ struct family {
         KERNELS(family, tier)->decode_add(dst, code, n);                                       \
     }
 
-WRAP(narrow, )
-WRAP(half, , WRING_HALF_OVERFLOW)
+WRAP(bf16, )
+WRAP(fp16, , WRING_FP16_OVERFLOW)
 
-static void quant_encode(const void *tier, void *code, const float *src, uint64_t n)
+static void int8_encode(const void *tier, void *code, const float *src, uint64_t n)
 {
-    KERNELS(quant, tier)->encode(code, src, NULL, n, BLOCK);
+    KERNELS(int8, tier)->encode(code, src, NULL, n, BLOCK);
 }
 
-static void quant_feedback(const void *tier, void *code, const float *src, float *left, uint64_t n)
+static void int8_feedback(const void *tier, void *code, const float *src, float *left, uint64_t n)
 {
-    KERNELS(quant, tier)->encode(code, src, left, n, BLOCK);
+    KERNELS(int8, tier)->encode(code, src, left, n, BLOCK);
 }
 
-static void quant_decode(const void *tier, float *dst, const void *code, uint64_t n)
+static void int8_decode(const void *tier, float *dst, const void *code, uint64_t n)
 {
-    KERNELS(quant, tier)->decode(dst, code, n, 0x1p-6f);
+    KERNELS(int8, tier)->decode(dst, code, n, 0x1p-6f);
 }
 
-static void quant_add(const void *tier, float *dst, const void *code, uint64_t n)
+static void int8_add(const void *tier, float *dst, const void *code, uint64_t n)
 {
-    KERNELS(quant, tier)->decode_add(dst, code, n, 0x1p-6f);
+    KERNELS(int8, tier)->decode_add(dst, code, n, 0x1p-6f);
 }
 
 /** Adding "codes" that are float32 themselves. */
@@ -108,9 +108,9 @@ static void sum_add(const void *tier, float *dst, const void *code, uint64_t n)
     }
 
 static const struct family families[] = {
-    FAMILY(narrow, 2),
-    FAMILY(half, 2),
-    FAMILY(quant, 0),
+    FAMILY(bf16, 2),
+    FAMILY(fp16, 2),
+    FAMILY(int8, 0),
     FAMILY(sum, 4),
 };
 

@@ -11,12 +11,12 @@
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
-#include "compress/kernels/narrow.h"
-#include "compress/kernels/pick.h"
-#include "compress/kernels/quant.h"
-#include "compress/kernels/sign.h"
-#include "compress/kernels/split.h"
+#include "compress/kernels/bf16.h"
+#include "compress/kernels/int8.h"
+#include "compress/kernels/lossless.h"
+#include "compress/kernels/onebit.h"
 #include "compress/kernels/sum.h"
+#include "compress/kernels/topk.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/time_kernels.h"
 #include "tests/kernels/trial.h"
@@ -58,8 +58,8 @@ static void sums(void)
 
 static void check_narrow(const void *entry, const struct trial *trial)
 {
-    const struct wring_narrow_kernels *ref = wring_narrow_tiers[0].kernels;
-    const struct wring_narrow_kernels *kernels = ((const struct wring_narrow_tier *)entry)->kernels;
+    const struct wring_bf16_kernels *ref = wring_bf16_tiers[0].kernels;
+    const struct wring_bf16_kernels *kernels = ((const struct wring_bf16_tier *)entry)->kernels;
     uint64_t n = trial->n;
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
@@ -88,7 +88,7 @@ static void check_narrow(const void *entry, const struct trial *trial)
 
 static void narrow(void)
 {
-    for (const struct wring_narrow_tier *tier = wring_narrow_tiers; tier->head.name; tier++)
+    for (const struct wring_bf16_tier *tier = wring_bf16_tiers; tier->head.name; tier++)
         trial_sweep(&tier->head, check_narrow, 1024);
 }
 
@@ -105,8 +105,8 @@ static void narrow_every_upper_half(void)
     for (size_t l = 0; l < sizeof(lower) / sizeof(lower[0]); l++) {
         for (uint32_t upper = 0; upper < N; upper++)
             wring_put_u32(&src[upper], upper << 16 | lower[l]);
-        wring_narrow_tiers[0].kernels->encode(want, src, N);
-        for (const struct wring_narrow_tier *tier = wring_narrow_tiers; tier->head.name; tier++) {
+        wring_bf16_tiers[0].kernels->encode(want, src, N);
+        for (const struct wring_bf16_tier *tier = wring_bf16_tiers; tier->head.name; tier++) {
             if (!wring_cpu_has(tier->head.tier))
                 continue;
             tier->kernels->encode(got, src, N);
@@ -117,8 +117,8 @@ static void narrow_every_upper_half(void)
 
 static void check_quant(const void *entry, const struct trial *trial)
 {
-    const struct wring_quant_kernels *ref = wring_quant_tiers[0].kernels;
-    const struct wring_quant_kernels *kernels = ((const struct wring_quant_tier *)entry)->kernels;
+    const struct wring_int8_kernels *ref = wring_int8_tiers[0].kernels;
+    const struct wring_int8_kernels *kernels = ((const struct wring_int8_tier *)entry)->kernels;
     uint64_t n = trial->n;
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
@@ -130,7 +130,7 @@ static void check_quant(const void *entry, const struct trial *trial)
         src[0] = 127; /* the others are halves: each stays midway between two steps */
     for (uint64_t block = 32; block <= 512; block *= 4) {
         float *residual = trial_copy(left, n * 4), *other_residual = trial_copy(left, n * 4);
-        uint64_t bytes = n + (n + block - 1) / block * WRING_QUANT_HEAD;
+        uint64_t bytes = n + (n + block - 1) / block * WRING_INT8_HEAD;
         uint8_t *code = wring_test_guarded(bytes), *other_code = wring_test_guarded(bytes);
         ref->encode(code, src, NULL, n, block);
         kernels->encode(other_code, src, NULL, n, block);
@@ -153,14 +153,14 @@ static void check_quant(const void *entry, const struct trial *trial)
 
 static void quant(void)
 {
-    for (const struct wring_quant_tier *tier = wring_quant_tiers; tier->head.name; tier++)
+    for (const struct wring_int8_tier *tier = wring_int8_tiers; tier->head.name; tier++)
         trial_sweep(&tier->head, check_quant, 4096);
 }
 
 static void check_sign(const void *entry, const struct trial *trial)
 {
-    const struct wring_sign_kernels *ref = wring_sign_tiers[0].kernels;
-    const struct wring_sign_kernels *kernels = ((const struct wring_sign_tier *)entry)->kernels;
+    const struct wring_onebit_kernels *ref = wring_onebit_tiers[0].kernels;
+    const struct wring_onebit_kernels *kernels = ((const struct wring_onebit_tier *)entry)->kernels;
     uint64_t n = trial->n, bytes = (n + 7) / 8;
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
@@ -170,7 +170,7 @@ static void check_sign(const void *entry, const struct trial *trial)
 
     for (int fed = 0; fed < 2; fed++) {
         const float *residual = fed ? left : NULL;
-        struct wring_sign_split split, other_split;
+        struct wring_onebit_split split, other_split;
         float total = ref->signs(want, src, residual, n);
         float other_total = kernels->signs(got, src, residual, n);
         bool lost = !(total < wring_float_of(WRING_INF_BITS)); /* its NaN's bits are of no use */
@@ -204,14 +204,14 @@ static void check_sign(const void *entry, const struct trial *trial)
 
 static void sign(void)
 {
-    for (const struct wring_sign_tier *tier = wring_sign_tiers; tier->head.name; tier++)
+    for (const struct wring_onebit_tier *tier = wring_onebit_tiers; tier->head.name; tier++)
         trial_sweep(&tier->head, check_sign, 65536);
 }
 
 static uint64_t count_marks(const uint64_t *map, uint64_t n)
 {
     uint64_t count = 0;
-    for (uint64_t word = 0; word < WRING_PICK_WORDS(n); word++)
+    for (uint64_t word = 0; word < WRING_TOPK_WORDS(n); word++)
         count += (uint64_t)__builtin_popcountll(map[word]);
     return count;
 }
@@ -225,7 +225,7 @@ static int downward(const void *a, const void *b)
 /** The magnitudes of some ranks against those of a sorted copy. */
 static void check_rank(const void *entry, const struct trial *trial)
 {
-    const struct wring_pick_tier *tier = entry;
+    const struct wring_topk_tier *tier = entry;
     uint64_t n = trial->n, ranks[] = {1, (n + 99) / 100, n / 2 + 1, n};
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
@@ -244,18 +244,18 @@ static void check_rank(const void *entry, const struct trial *trial)
     }
 }
 
-static void check_pick_at(const struct wring_pick_kernels *kernels, const struct trial *trial,
+static void check_pick_at(const struct wring_topk_kernels *kernels, const struct trial *trial,
                           uint32_t threshold, bool fed)
 {
-    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
-    uint64_t n = trial->n, words = WRING_PICK_WORDS(n);
+    const struct wring_topk_kernels *ref = wring_topk_tiers[0].kernels;
+    uint64_t n = trial->n, words = WRING_TOPK_WORDS(n);
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
     float *other = trial_copy(left, n * 4);
     uint64_t *map = wring_test_guarded(words * 8), *other_map = wring_test_guarded(words * 8);
 
-    struct wring_pick_found want = ref->mark(map, src, fed ? left : NULL, n, threshold);
-    struct wring_pick_found got = kernels->mark(other_map, src, fed ? left : NULL, n, threshold);
+    struct wring_topk_found want = ref->mark(map, src, fed ? left : NULL, n, threshold);
+    struct wring_topk_found got = kernels->mark(other_map, src, fed ? left : NULL, n, threshold);
     uint64_t count = count_marks(map, n);
     CHECK(same_peak(got.peak, want.peak), "%s peak n=%zu kind=%d", trial->tier, (size_t)n,
           trial->kind);
@@ -279,7 +279,7 @@ static void check_pick_at(const struct wring_pick_kernels *kernels, const struct
 static void check_pick(const void *entry, const struct trial *trial)
 {
     static const float thresholds[] = {0x1p-149f, 0x1p-128f, 0.01f, 0.5f, 0.99f, 0x1p127f};
-    const struct wring_pick_tier *tier = entry;
+    const struct wring_topk_tier *tier = entry;
 
     for (size_t t = 0; t < sizeof(thresholds) / sizeof(thresholds[0]); t++)
         for (int fed = 0; fed < 2; fed++)
@@ -288,7 +288,7 @@ static void check_pick(const void *entry, const struct trial *trial)
 
 static void pick(void)
 {
-    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name; tier++) {
+    for (const struct wring_topk_tier *tier = wring_topk_tiers; tier->head.name; tier++) {
         trial_sweep(&tier->head, check_rank, trial_is_quick() ? 4096 : 65536);
         trial_sweep(&tier->head, check_pick, trial_is_quick() ? 4096 : 65536);
     }
@@ -308,7 +308,7 @@ static void tiers_are_there(void)
     const struct wring_kernel_tier *sum =
         wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), WRING_CPU_AVX512);
     const struct wring_kernel_tier *split =
-        wring_kernels_pick(wring_split_tiers, sizeof(wring_split_tiers[0]), WRING_CPU_VBMI2);
+        wring_kernels_pick(wring_lossless_tiers, sizeof(wring_lossless_tiers[0]), WRING_CPU_VBMI2);
     CHECK(sum->tier == (here == WRING_CPU_VBMI2 ? WRING_CPU_AVX512 : here) && split->tier == here,
           "this processor has %s, the best of tables are %s and %s", wring_cpu_tier_name(here),
           sum->name, split->name);

@@ -12,15 +12,15 @@
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-static struct wring_pick_list *new_list(void)
+static struct wring_topk_list *new_list(void)
 {
-    return wring_test_guarded(sizeof(struct wring_pick_list));
+    return wring_test_guarded(sizeof(struct wring_topk_list));
 }
 
-static void check_lists(const struct trial *trial, const struct wring_pick_list *want,
-                        const struct wring_pick_list *got, const char *what)
+static void check_lists(const struct trial *trial, const struct wring_topk_list *want,
+                        const struct wring_topk_list *got, const char *what)
 {
-    if (want->count > WRING_PICK_LISTED && got->count > WRING_PICK_LISTED)
+    if (want->count > WRING_TOPK_LISTED && got->count > WRING_TOPK_LISTED)
         return;
     CHECK(want->count == got->count, "%s %s n=%zu kind=%d: %u entries, not %u", trial->tier, what,
           (size_t)trial->n, trial->kind, got->count, want->count);
@@ -34,12 +34,12 @@ static void check_lists(const struct trial *trial, const struct wring_pick_list 
 }
 
 /** What is kept of a finite list. */
-static void check_kept(const struct wring_pick_kernels *kernels, const struct trial *trial,
-                       struct wring_pick_list *want, struct wring_pick_list *got,
+static void check_kept(const struct wring_topk_kernels *kernels, const struct trial *trial,
+                       struct wring_topk_list *want, struct wring_topk_list *got,
                        uint32_t threshold)
 {
-    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
-    size_t room = trial->n / WRING_PICK_STRIDE + WRING_PICK_SPARE;
+    const struct wring_topk_kernels *ref = wring_topk_tiers[0].kernels;
+    size_t room = trial->n / WRING_TOPK_STRIDE + WRING_TOPK_SPARE;
     float *out = wring_test_guarded(room * 4), *other = wring_test_guarded(room * 4);
 
     uint32_t count = ref->sampled(out, want, trial->n);
@@ -52,12 +52,12 @@ static void check_kept(const struct wring_pick_kernels *kernels, const struct tr
 }
 
 /** One traversal: as a find and a residual that is v, which can be undone. */
-static void check_take(const struct wring_pick_kernels *kernels, const struct trial *trial,
+static void check_take(const struct wring_topk_kernels *kernels, const struct trial *trial,
                        const float *src, const float *left, uint32_t threshold, uint64_t enough)
 {
-    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
-    struct wring_pick_undo *undo = wring_test_guarded(sizeof(*undo));
-    struct wring_pick_list *want = new_list(), *got = new_list();
+    const struct wring_topk_kernels *ref = wring_topk_tiers[0].kernels;
+    struct wring_topk_undo *undo = wring_test_guarded(sizeof(*undo));
+    struct wring_topk_list *want = new_list(), *got = new_list();
     float *residual = trial_copy(left, trial->n * 4);
     uint32_t raised = threshold;
 
@@ -78,12 +78,12 @@ static void check_take(const struct wring_pick_kernels *kernels, const struct tr
 static void check_kernels(const void *entry, const struct trial *trial)
 {
     static const float thresholds[] = {0x1p-149f, 0x1p-128f, 0.01f, 0.5f, 0.99f, 0x1p127f};
-    const struct wring_pick_kernels *ref = wring_pick_tiers[0].kernels;
-    const struct wring_pick_kernels *kernels = ((const struct wring_pick_tier *)entry)->kernels;
+    const struct wring_topk_kernels *ref = wring_topk_tiers[0].kernels;
+    const struct wring_topk_kernels *kernels = ((const struct wring_topk_tier *)entry)->kernels;
     uint64_t n = trial->n;
     float *src = trial_fill(n, trial->kind, trial->seed),
           *left = trial_fill(n, trial->kind, trial->seed + 1);
-    struct wring_pick_list *want = new_list(), *got = new_list();
+    struct wring_topk_list *want = new_list(), *got = new_list();
 
     for (size_t t = 0; t < 2 * sizeof(thresholds) / sizeof(thresholds[0]); t++) {
         const float *residual = t % 2 == 0 ? NULL : left;
@@ -91,7 +91,7 @@ static void check_kernels(const void *entry, const struct trial *trial)
         ref->find(want, src, residual, n, threshold);
         kernels->find(got, src, residual, n, threshold);
         check_lists(trial, want, got, "find");
-        if (want->count <= WRING_PICK_LISTED && want->peak < WRING_INF_BITS)
+        if (want->count <= WRING_TOPK_LISTED && want->peak < WRING_INF_BITS)
             check_kept(kernels, trial, want, got, threshold + (1u << 22));
         if (residual != NULL)
             for (uint64_t enough = n; enough > 0; enough /= 64)
@@ -107,7 +107,7 @@ static void check_kernels(const void *entry, const struct trial *trial)
 
 static void kernels(void)
 {
-    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
+    for (const struct wring_topk_tier *tier = wring_topk_tiers; tier->head.name != NULL; tier++)
         trial_sweep(&tier->head, check_kernels, trial_is_quick() ? 4096 : 65536);
 }
 
@@ -203,7 +203,7 @@ struct choice_case {
 };
 
 static void check_list(const struct choice_case *at, const char *name,
-                       const struct wring_pick_list *list, const struct wring_topk_choice *choice)
+                       const struct wring_topk_list *list, const struct wring_topk_choice *choice)
 {
     const struct wring_topk_block *block = &at->block;
     uint64_t count = 0, wrong = 0, unlike = 0;
@@ -231,10 +231,10 @@ static void check_residual(const struct choice_case *at, const char *name, bool 
     memcpy(at->block.residual, at->before, bytes);
 }
 
-static void check_choice(const struct choice_case *at, const struct wring_pick_tier *tier,
+static void check_choice(const struct choice_case *at, const struct wring_topk_tier *tier,
                          uint32_t guess)
 {
-    struct wring_pick_list *list = new_list();
+    struct wring_topk_list *list = new_list();
     struct wring_topk_room *room = wring_test_guarded(sizeof(*room));
     struct wring_topk_choice choice;
     struct wring_topk_hint hint = {.guess = guess};
@@ -268,7 +268,7 @@ static void check_block(enum shape shape, const struct wring_topk_block *block)
         at.v[i] = wring_fed(block->src, block->residual, i);
     if (shape != SHAPE_LOST)
         choose_plainly(at.v, block->n, block->wanted, block->most, at.sent);
-    for (const struct wring_pick_tier *tier = wring_pick_tiers; tier->head.name != NULL; tier++)
+    for (const struct wring_topk_tier *tier = wring_topk_tiers; tier->head.name != NULL; tier++)
         for (size_t g = 0; g < COUNT(guesses) && wring_cpu_has(tier->head.tier); g++)
             check_choice(&at, tier, guesses[g]);
 }

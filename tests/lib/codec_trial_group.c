@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compress/kernels/fold.h"
+#include "compress/kernels/reduce.h"
 #include "compress/round.h"
 #include "tests/lib/codec_trial.h"
 #include "tests/lib/odd_mode.h"
@@ -434,7 +434,7 @@ static void check_mode(struct codec_trial *trial, uint64_t elems)
 /** Everyone has numbers that the type has. @return mine, of the type */
 static void *narrow_all(struct codec_trial *trial, enum wring_dtype dtype)
 {
-    const struct wring_fold_kernels *kernels = wring_fold_tiers[0].kernels;
+    const struct wring_reduce_kernels *kernels = wring_reduce_tiers[0].kernels;
     size_t bytes = trial->elems * wring_dtype_bytes(dtype);
     void *mine = wring_test_guarded(bytes), *other = wring_test_guarded(bytes);
 
@@ -458,7 +458,7 @@ static void check_half(struct codec_trial *trial, uint64_t elems, enum wring_dty
     struct work half = run_jobs(trial, dtype, narrow);
     HOLD(trial, same_code(trial, &whole, &half), "%s: another code or residual than of float32",
          wring_dtype_name(dtype));
-    wring_fold_tiers[0].kernels->narrow[dtype](rounded, whole.out, elems, 1);
+    wring_reduce_tiers[0].kernels->narrow[dtype](rounded, whole.out, elems, 1);
     HOLD(trial, codec_trial_same(rounded, half.out, elems * 2),
          "%s: decodes to something else than float32, rounded", wring_dtype_name(dtype));
 }

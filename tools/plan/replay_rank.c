@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "compress/kernels/far.h"
+#include "compress/kernels/streaming.h"
 #include "runtime/session/session.h"
 #include "tools/commands.h"
 #include "tools/plan/replay.h"
@@ -48,7 +48,7 @@ static uint32_t first_of(uint32_t rank, uint64_t round)
 }
 
 /** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
- * hold little, and never what travels first. Others may see it after wring_far_settle(). */
+ * hold little, and never what travels first. Others may see it after wring_streaming_settle(). */
 static void replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
                         uint64_t round)
 {
@@ -56,7 +56,7 @@ static void replay_fill(float *data, uint64_t elems, const float *numbers, uint3
 
     for (uint64_t at = 0, n; at < elems; at += n, from = 0) {
         n = elems - at < NUMBERS - from ? elems - at : NUMBERS - from;
-        wring_far_stream(data + at, numbers + from, n * sizeof(*data));
+        wring_streaming_stream(data + at, numbers + from, n * sizeof(*data));
     }
 }
 
@@ -130,7 +130,7 @@ static void write_gradients(struct wring_replay_side *side)
     side->round++;
     for (uint32_t t = 0; t < side->n; t++)
         replay_fill(side->data[t], elems_of(side, t), side->numbers, side->rank, side->round);
-    wring_far_settle();
+    wring_streaming_settle();
 }
 
 /** Compute up to a time. */

@@ -40,7 +40,7 @@ static uint64_t feedback_pages(uint16_t *code, const float *src, float *residual
 {
     uint64_t i = 0;
     for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
-        wring_far_read(src + i, WRING_PAGE * sizeof(*src));
+        wring_streaming_read(src + i, WRING_PAGE * sizeof(*src));
         feedback_steps(code + i, src + i, residual + i, WRING_PAGE, true);
     }
     _mm_sfence();
@@ -87,7 +87,7 @@ static uint64_t decode_pages(float *dst, const uint16_t *code, uint64_t n)
 {
     uint64_t i = 0;
     for (; i + WRING_PAGE <= n; i += WRING_PAGE) {
-        wring_far_fetch(code + i, WRING_PAGE * sizeof(*code));
+        wring_streaming_fetch(code + i, WRING_PAGE * sizeof(*code));
         decode_steps(dst + i, code + i, WRING_PAGE, true);
     }
     _mm_sfence();

@@ -10,8 +10,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "compress/kernels/far.h"
-#include "compress/kernels/quant.h"
+#include "compress/kernels/int8.h"
+#include "compress/kernels/streaming.h"
 
 #define STEP 64 /* elements at a time: their codes fill a vector */
 
