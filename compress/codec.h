@@ -75,4 +75,12 @@ extern const struct wring_codec_ops wring_codec_int8;
 extern const struct wring_codec_ops wring_codec_onebit;
 extern const struct wring_codec_ops wring_codec_topk;
 
+/* Codecs of a program's own: their tables, as whatever release of the header laid them out. */
+
+/**
+ * Take an author's table: entries that it lacks become zero.
+ * @return whether its size can be one, and no entry is set that this release lacks
+ */
+bool wring_own_read(const struct wring_codec_ops *theirs, struct wring_codec_ops *out);
+
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Codec jobs, run in the calling thread. */
+#include "compress/job.h"
+
+#include <math.h>
 #include <sched.h>
 #include <stdint.h>
 #include <string.h>
@@ -7,16 +10,271 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
-#include "compress/job_loss.h"
 #include "compress/kernels/sum.h"
-#include "compress/order.h"
 #include "compress/reduce.h"
-#include "compress/round.h"
-#include "compress/short.h"
 #include <wring/executor.h>
 
+#define LANES 8 /* sums that do not wait for one another */
+
+struct sums {
+    double lost[LANES], whole[LANES];
+};
+
+/** Of LANES elements, each into its lane. Written so that compilers make vectors of it. */
+static void add_inputs(struct sums *sums, const float *input, const float *decoded)
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        double whole = (double)input[lane], lost = whole - (double)decoded[lane];
+        sums->lost[lane] += lost * lost;
+        sums->whole[lane] += whole * whole;
+    }
+}
+
+static void add_residuals(struct sums *sums, const float *residual, const float *decoded)
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        double lost = (double)residual[lane], whole = (double)decoded[lane] + lost;
+        sums->lost[lane] += lost * lost;
+        sums->whole[lane] += whole * whole;
+    }
+}
+
+/** The last ones, with zeros behind them, which lose nothing. */
+static void fill_lanes(float *lanes, const float *from, uint64_t n)
+{
+    for (uint64_t i = 0; i < LANES; i++)
+        lanes[i] = i < n ? from[i] : 0;
+}
+
+/** Add to the job's lost and whole: the sums of squares of what the code lacks, and of all that was
+ *  to be encoded, the residual included. */
+static void job_loss_add(struct wring_job *job, const struct wring_encoded *run)
+{
+    const float *other = run->residual != NULL ? run->residual : run->input;
+    void (*add)(struct sums *, const float *, const float *) =
+        run->residual != NULL ? add_residuals : add_inputs;
+    struct sums sums = {{0}, {0}};
+    float last[LANES], last_decoded[LANES];
+    uint64_t i = 0;
+
+    for (; i + LANES <= run->elems; i += LANES)
+        add(&sums, other + i, run->decoded + i);
+    fill_lanes(last, other + i, run->elems - i);
+    fill_lanes(last_decoded, run->decoded + i, run->elems - i);
+    add(&sums, last, last_decoded);
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        job->result.lost += sums.lost[lane];
+        job->result.whole += sums.whole[lane];
+    }
+}
+
+/** Decode an ENCODE job's code, and add. @param scratch  [job->elems] */
+static enum wring_status job_loss_encode(struct wring_job *job, float *scratch)
+{
+    const struct wring_encoded run = {job->src, scratch, job->residual, job->elems};
+    enum wring_status status =
+        wring_codec_decode(job->codec_out, &job->context, job->code, job->result.code_bytes,
+                           scratch, job->elems, false);
+    if (status == WRING_OK)
+        job_loss_add(job, &run);
+    return status;
+}
+
+/* ---- round ---- */
+
+/** A number of a round's type. */
+union number {
+    float f32;
+    double f64;
+    int32_t i32;
+    int64_t i64;
+};
+
+/** What a sum, a minimum or a maximum begins with. */
+static union number identity_of(enum wring_dtype dtype, enum wring_op op)
+{
+    union number number = {.i64 = 0};
+
+    if (op == WRING_SUM)
+        return number;
+    bool low = op == WRING_MAX;
+    if (dtype == WRING_F32)
+        number.f32 = low ? -INFINITY : INFINITY;
+    else if (dtype == WRING_F64)
+        number.f64 = low ? -(double)INFINITY : (double)INFINITY;
+    else if (dtype == WRING_I32)
+        number.i32 = low ? INT32_MIN : INT32_MAX;
+    else
+        number.i64 = low ? INT64_MIN : INT64_MAX;
+    return number;
+}
+
+static void fill(const struct wring_codec_round *round, void *statistics, uint64_t count)
+{
+    union number identity = identity_of(round->dtype, round->op);
+    size_t bytes = wring_dtype_bytes(round->dtype);
+
+    for (uint64_t i = 0; i < count; i++)
+        memcpy((char *)statistics + i * bytes, &identity, bytes);
+}
+
+static const struct wring_codec_round *round_of(const struct wring_job *job)
+{
+    return &job->codec_out->ops->rounds[job->round];
+}
+
+void wring_round_fill(const struct wring_job *job)
+{
+    const struct wring_codec_round *round = round_of(job);
+    fill(round, job->dst, round->count(job->codec_out, &job->context));
+}
+
+void wring_round_fold(const struct wring_job *job, void *scratch)
+{
+    round_of(job)->begin(job->codec_out, &job->context, job->src, job->elems, job->residual,
+                         job->dst, scratch);
+}
+
+/** Run a job that begins or ends a round. @param scratch  what a codec works in */
+static enum wring_status round_run(const struct wring_job *job, void *scratch)
+{
+    const struct wring_codec *codec = job->codec_out;
+    if (codec == NULL || job->round >= codec->ops->n_rounds)
+        return WRING_ERR_INVALID;
+    const struct wring_codec_round *round = round_of(job);
+
+    if (job->kind == WRING_JOB_ROUND_BEGIN) {
+        wring_round_fill(job);
+        wring_round_fold(job, scratch);
+    } else if (round->end != NULL) {
+        round->end(codec, &job->context, job->dst, round->count(codec, &job->context));
+    }
+    return WRING_OK;
+}
+
+/* ---- short ---- */
+
+#define GRAIN 32        /* elements: no smaller run is worth a call */
+#define TILE_ELEMS 4096 /* 16 KiB of float32 stay in the first cache */
+
+static const struct wring_reduce_kernels *kernels_of(const struct wring_job *job)
+{
+    const struct wring_reduce_tier *tier =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(job));
+    return tier->kernels;
+}
+
+/** Is this a job that has to be cut into ones of float32? */
+static bool short_takes(const struct wring_job *job)
+{
+    if (!wring_reduce_is_short(job))
+        return false;
+    return job->kind == WRING_JOB_ENCODE || job->kind == WRING_JOB_DECODE ||
+           job->kind == WRING_JOB_ROUND_BEGIN || (job->kind == WRING_JOB_REDUCE && job->sum_codes);
+}
+
+/** The unit, doubled until it has so many. @return not more than the job has */
+static uint64_t tile_of(const struct wring_job *job, uint64_t least)
+{
+    uint64_t tile = job->codec_out != NULL ? wring_codec_info(job->codec_out)->unit : 0;
+
+    if (tile == 0)
+        return job->elems;
+    while (tile < least)
+        tile *= 2;
+    return tile < job->elems ? tile : job->elems;
+}
+
+/** Elements that are widened at a time: whole units. */
+static uint64_t short_tile(const struct wring_job *job)
+{
+    return tile_of(job, GRAIN); /* as small as a piece can be, for which there is scratch */
+}
+
+static const void *src_at(const struct wring_job *job, uint64_t element)
+{
+    return (const char *)(const void *)job->src + element * sizeof(uint16_t);
+}
+
+/** The float32 job of a run of elements, which lie in `wide` then. */
+static struct wring_job part_of_short(const struct wring_job *job, uint64_t begin, uint64_t n,
+                                      float *wide)
+{
+    struct wring_job part = *job;
+
+    kernels_of(job)->widen[job->dtype](wide, src_at(job, begin), n);
+    part.dtype = WRING_F32;
+    part.elems = n;
+    part.context.element += begin;
+    part.src = wide;
+    part.residual = job->residual != NULL ? job->residual + begin : NULL;
+    return part;
+}
+
+static enum wring_status encode(struct wring_job *job, float *scratch,
+                                enum wring_status (*run)(struct wring_job *, void *))
+{
+    uint64_t tile = tile_of(job, TILE_ELEMS);
+    enum wring_status status = WRING_OK;
+
+    for (uint64_t begin = 0; status == WRING_OK && begin < job->elems; begin += tile) {
+        uint64_t left = job->elems - begin, n = left < tile ? left : tile;
+        struct wring_job part = part_of_short(job, begin, n, scratch);
+        part.code = (char *)job->code + job->result.code_bytes;
+        part.result.lost = part.result.whole = 0;
+        status = run(&part, scratch + (tile + 15) / 16 * 16);
+        job->result.code_bytes += part.result.code_bytes;
+        job->result.lost += part.result.lost;
+        job->result.whole += part.result.whole;
+    }
+    return status;
+}
+
+/** What comes out as float32 is divided and rounded at once. */
+static enum wring_status decode(struct wring_job *job, float *scratch,
+                                enum wring_status (*run)(struct wring_job *, void *))
+{
+    float divisor = job->sum_codes ? job->divisor : 1;
+    struct wring_job part = *job;
+
+    part.dtype = WRING_F32;
+    part.dst = scratch;
+    part.divisor = 1;
+    enum wring_status status = run(&part, NULL);
+    job->result = part.result;
+    if (status == WRING_OK)
+        kernels_of(job)->narrow[job->dtype](job->dst, scratch, job->elems, divisor);
+    return status;
+}
+
+static enum wring_status begin_round(struct wring_job *job, float *scratch)
+{
+    uint64_t tile = short_tile(job);
+    void *behind = (char *)scratch + wring_job_scratch_bytes(tile) - WRING_CODEC_SCRATCH_MAX;
+
+    wring_round_fill(job);
+    for (uint64_t begin = 0; begin < job->elems; begin += tile) {
+        uint64_t left = job->elems - begin, n = left < tile ? left : tile;
+        struct wring_job part = part_of_short(job, begin, n, scratch);
+        wring_round_fold(&part, behind);
+    }
+    return WRING_OK;
+}
+
+/** Run one. @param scratch  as for wring_job_run() @param run  what runs the float32 jobs */
+static enum wring_status short_run(struct wring_job *job, void *scratch,
+                                   enum wring_status (*run)(struct wring_job *job, void *scratch))
+{
+    if (job->kind == WRING_JOB_ENCODE)
+        return encode(job, scratch, run);
+    if (job->kind == WRING_JOB_ROUND_BEGIN)
+        return begin_round(job, scratch);
+    return decode(job, scratch, run);
+}
+
+/* ---- job ---- */
+
 #define SCRATCH_ALIGN 64
-#define TILE_ELEMS 4096 /* 16 KiB of sum and as much of scratch stay in the first cache */
 #define SHORT_MORE 32   /* elements, where two runs of them are aligned */
 #define TREE_ELEMS 1024 /* where there are sums of several levels */
 
@@ -54,7 +312,7 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
     job->result.code_bytes =
         wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems, job->residual,
                               job->code, codec_scratch(job, scratch));
-    return job->measure ? wring_job_loss_encode(job, scratch) : WRING_OK;
+    return job->measure ? job_loss_encode(job, scratch) : WRING_OK;
 }
 
 /** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
@@ -324,7 +582,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK)
-        wring_job_loss_add(job, &run);
+        job_loss_add(job, &run);
     if (is_short && status == WRING_OK)
         short_kernels(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
     return status;
@@ -367,7 +625,7 @@ uint64_t wring_job_scratch_elems(const struct wring_job *job)
     case WRING_JOB_ROUND_END:
         return 0;
     case WRING_JOB_ROUND_BEGIN:
-        return is_short ? wring_short_tile(job) : 0;
+        return is_short ? short_tile(job) : 0;
     case WRING_JOB_ENCODE:
     case WRING_JOB_DECODE:
         return is_short ? 2 * job->elems + SHORT_MORE : job->elems;
@@ -413,8 +671,8 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
-    if (wring_short_takes(job))
-        return wring_short_run(job, scratch, run);
+    if (short_takes(job))
+        return short_run(job, scratch, run);
     if (job->kind == WRING_JOB_REDUCE && job->sum_codes)
         return run_sum_codes(job);
     if (wring_reduce_takes(job))
@@ -430,7 +688,7 @@ static enum wring_status run(struct wring_job *job, void *scratch)
         return run_copy(job);
     case WRING_JOB_ROUND_BEGIN:
     case WRING_JOB_ROUND_END:
-        return wring_round_run(job, scratch);
+        return round_run(job, scratch);
     }
     return WRING_ERR_INVALID;
 }

@@ -4,10 +4,83 @@
 #define WRING_COMPRESS_REDUCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/cpu.h"
 #include "compress/kernels/reduce.h"
+#include "compress/kernels/sum.h"
 #include <wring/executor.h>
+#include <wring/types.h>
+
+/*
+ * In which order contributions become one: FORMAT.md, "Reductions". Private to compress/.
+ *
+ *     n <= 8    ((s0 op s1) op s2) op …
+ *     n > 8     a binary tree over the index, p the largest power of two that is not more than n:
+ *               leaf i is s[i], or s[i] op s[p + i] where there is that source, for i < p;
+ *               then, for l = 0, 1, …, the block of leaves with bit l clear op the one with it set
+ *
+ * A walk gives the n - 1 steps of that. What is not done yet lies in slots, as many as the tree is
+ * high: whoever works block by block needs no other memory.
+ */
+
+#define WRING_ORDER_FOLDED 8        /* so many are folded from the left; more by the tree */
+#define WRING_ORDER_SLOT UINT32_MAX /* for a source: what lies in a slot */
+
+/** slot[step.slot] = first op second: sources, or WRING_ORDER_SLOT. Of `second` that is the next
+ *  slot, of `first` this one. */
+struct wring_order_step {
+    uint32_t slot, first, second;
+};
+
+struct wring_order {
+    uint32_t n, p;         /* sources; leaves */
+    uint32_t leaf;         /* the next one */
+    uint32_t slots, joins; /* in use; to be joined before that leaf */
+};
+
+/** @param n  sources, 1 or more */
+struct wring_order wring_order_begin(uint32_t n);
+
+/** @return false: there is no further step. A single source has none */
+bool wring_order_next(struct wring_order *order, struct wring_order_step *step);
+
+/** Slots that a walk over n sources needs. */
+uint32_t wring_order_slots(uint32_t n);
+
+/* What WRING_PREMUL_SUM does to a contribution before it is summed. */
+
+/**
+ * dst[i] = src[i] * factor, rounded to the type. The factor is first rounded to the precision that
+ * sums of the type have: f64 and complex128 keep it, all others make it a float32; 16-bit floats
+ * are multiplied in float32. Every NaN is the one NaN of its type. Sets the floating-point mode for
+ * the while. Threads: safe.
+ *
+ * @param dtype  one that WRING_PREMUL_SUM takes
+ * @param dst    out, [elems]; may be exactly src
+ * @param tier   the highest allowed, as for wring_codec_create()
+ */
+void wring_scale(enum wring_dtype dtype, void *dst, const void *src, uint64_t elems, double factor,
+                 const char *tier);
+
+/*
+ * Reductions of more raw runs than are folded from the left (compress/reduce.h), block by block in
+ * the nearest cache. Private to compress/.
+ *
+ * A step of the tree is "block = block op block", which is the fold of two sources that kernels
+ * have for every type and operation; what travels in another type, as sums of 16-bit floats do in
+ * float32, is widened before its first step and narrowed after its last one.
+ */
+
+/** How two runs become one, chosen once. */
+struct wring_tree {
+    wring_sum_fn sum;               /* of float32; or NULL */
+    wring_reduce_fn fold;           /* of anything else */
+    wring_widen_fn widen;           /* NULL: runs travel as they are */
+    wring_bf16_fn narrow;           /* likewise */
+    size_t elem_bytes, block_bytes; /* of one element in the runs, and on its way */
+};
 
 /** Elements of 16 bits, which codecs see as float32. */
 static inline bool wring_reduce_is_short(const struct wring_job *job)
@@ -55,5 +128,51 @@ uint64_t wring_reduce_tile(const struct wring_job *job);
 
 /** Copy bytes [at, at + bytes) of dst to the job's copies. */
 void wring_reduce_copy(const struct wring_job *job, uint64_t at, uint64_t bytes);
+
+/*
+ * A reduction of raw runs, chosen once and run often: for those whom the making of a job would take
+ * longer than the work. What comes out is, bit for bit, what a REDUCE job without codecs gives.
+ */
+
+#define WRING_REDUCTION_RUNS 64 /* at most */
+
+#define WRING_REDUCTION_FEW 4 /* elements: a wide kernel takes as long to begin as to sum these */
+
+struct wring_reduction {
+    wring_sum_fn sum;       /* of float32; or NULL */
+    wring_sum_fn few;       /* the same, of WRING_REDUCTION_FEW elements at most */
+    wring_reduce_fn fold;   /* of anything else; NULL: by the tree */
+    struct wring_tree tree; /* of more runs than are folded */
+    size_t runs;
+    float divisor;
+};
+
+/**
+ * @param runs  1..WRING_REDUCTION_RUNS; an average is divided by it
+ * @param tier  the highest allowed, as for wring_codec_create()
+ */
+struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
+                                            const char *tier);
+
+/** For wring_reduction_run(): whatever is no sum of float32, or of more runs than are folded. */
+void wring_reduction_fold(const struct wring_reduction *reduction, void *dst,
+                          const void *const *runs, uint64_t elems);
+
+/**
+ * Reduce in the order that FORMAT.md gives to so many runs, in the library's floating-point mode:
+ * between wring_fp_enter() and wring_fp_leave(), which may take as long as a short reduction.
+ * @param dst  out, [elems]; may be exactly one of the runs
+ * @param runs in, as many as the reduction was chosen for, [elems] each at any address
+ */
+static inline void wring_reduction_run(const struct wring_reduction *reduction, void *dst,
+                                       const void *const *runs, uint64_t elems)
+{
+    if (reduction->sum == NULL)
+        wring_reduction_fold(reduction, dst, runs, elems);
+    else if (elems <= WRING_REDUCTION_FEW)
+        reduction->few(dst, runs, reduction->runs, elems, reduction->divisor);
+    else
+        reduction->sum(dst, runs, reduction->runs, elems, reduction->divisor);
+}
 
 #endif

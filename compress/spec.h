@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The text form of one codec: "name:param=value:param=value+ef"; pair.h has "in>out". */
+/** The text form of one codec: "name:param=value:param=value+ef"; compress/spec.h has "in>out". */
 #ifndef WRING_COMPRESS_SPEC_H
 #define WRING_COMPRESS_SPEC_H
 
@@ -20,5 +20,19 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
 /** Write codec->spec: parameters in the table's order, defaults left out. Errors:
  *  WRING_ERR_INVALID (it is too long). */
 enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes);
+
+/* "in>out": one codec towards whoever adds, another for the sum's way back. */
+
+/**
+ * Make a codec from a spec that holds a '>'. Two ways that mean the same give a plain codec.
+ *
+ * Arguments and errors as of wring_codec_create().
+ */
+enum wring_status wring_pair_create(const char *spec, const char *tier,
+                                    const struct wring_codec_ops *const *own, char *why,
+                                    size_t why_bytes, struct wring_codec **out);
+
+/** Destroy what a pair is made of; a plain codec has nothing such. */
+void wring_pair_finish(struct wring_codec *codec);
 
 #endif

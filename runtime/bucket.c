@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bucket's steps: posted, tested and waited for. */
 #include "runtime/bucket.h"
-#include "compress/scale.h"
+#include "compress/reduce.h"
 
 #include <string.h>
 #include <time.h>

@@ -3,10 +3,10 @@
  * lossless: float32 bit for bit, in fewer of them. The exponents of neighbours are much alike, so
  * each block keeps a large one and how far the others lie below it. Bytes in FORMAT.md, "lossless".
  *
- * This is between lossless.c, lossless_encode.c, lossless_outflow.c and lossless_decode.c.
+ * This is between lossless.c, codecs/lossless.c, codecs/lossless.c and codecs/lossless.c.
  */
-#ifndef WRING_CODECS_LOSSLESS_H
-#define WRING_CODECS_LOSSLESS_H
+#ifndef WRING_COMPRESS_LOSSLESS_H
+#define WRING_COMPRESS_LOSSLESS_H
 
 #include "compress/codec.h"
 #include "compress/kernels/lossless.h"
@@ -53,12 +53,37 @@ static inline size_t wring_lossless_bytes(const struct wring_lossless_plan *plan
            ~(size_t)3;
 }
 
-size_t wring_lossless_bound(const struct wring_codec *codec, uint64_t elems);
-size_t wring_lossless_encode(const struct wring_codec *codec,
-                             const struct wring_codec_context *context, const float *src,
-                             uint64_t elems, float *residual, void *code, void *scratch);
-enum wring_status wring_lossless_decode(const struct wring_codec *codec,
-                                        const struct wring_codec_context *context, const void *code,
-                                        size_t code_bytes, float *dst, uint64_t elems, bool add);
+/*
+ * lossless: codes on their way past the caches, in whole lines. Those of a block leave while the
+ * next one is packed. A load that meets stores under way waits for all of them, so what is put
+ * together in memory waits for its turn: there are two buffers for that.
+ *
+ * A block may go straight: most of it leaves from registers when it is packed, and its buffer has
+ * only its head, the lines where it begins and ends, and what lies behind these.
+ */
+
+#define WRING_OUTFLOW_FRONT                                               \
+    (2 * WRING_LINE) /* of a buffer: what is left of a line, and the head \
+                      */
+#define WRING_OUTFLOW_PAGE (WRING_PAGE * sizeof(float))
+
+/* whole lines, with room for the code of a block wherever in a page it begins */
+#define WRING_OUTFLOW_BUFFER                                                                     \
+    ((WRING_OUTFLOW_FRONT + WRING_OUTFLOW_PAGE + WRING_LOSSLESS_ROOM(WRING_LOSSLESS_BLOCK_MAX) + \
+      WRING_LINE) &                                                                              \
+     ~(size_t)(WRING_LINE - 1))
+
+struct wring_lossless_outflow {
+    unsigned char *code; /* where the first code begins */
+    unsigned char *to;   /* where a line begins: the one that the rest belongs to */
+    size_t skip;         /* bytes of this one that are before the first code */
+    size_t rest;         /* bytes, with those; less than a line */
+    unsigned char *rest_end;
+    unsigned char *block; /* the code that waits */
+    size_t bytes;
+    uint64_t gone; /* lines of it that went straight */
+    unsigned turn; /* which buffer is next */
+    _Alignas(WRING_LINE) unsigned char buffers[2][WRING_OUTFLOW_BUFFER];
+};
 
 #endif

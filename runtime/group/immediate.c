@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "compress/scale.h"
+#include "compress/reduce.h"
 #include "runtime/buffer.h"
 #include "runtime/group/immediate_kept.h"
 #include "runtime/group/immediate_select.h"

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "compress/scale.h"
+#include "compress/reduce.h"
 #include "runtime/bucket.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compress/round.h"
+#include "compress/job.h"
 #include "tests/lib/odd_mode.h"
 #include "tests/lib/test.h"
 

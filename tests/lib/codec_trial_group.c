@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "compress/job.h"
 #include "compress/kernels/reduce.h"
-#include "compress/round.h"
 #include "tests/lib/codec_trial.h"
 #include "tests/lib/odd_mode.h"
 #include "tests/lib/test.h"

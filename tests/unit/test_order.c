@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of reductions: written out for a few counts, and by its definition for many. */
-#include "compress/order.h"
+#include "compress/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>

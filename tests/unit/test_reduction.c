@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A reduction gives the bits of its definition in every tier, however few the elements. */
-#include "compress/reduction.h"
+#include "compress/reduce.h"
 
 #include <math.h>
 #include <string.h>

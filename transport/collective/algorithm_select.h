@@ -24,7 +24,7 @@ struct wring_collective_ops;
 /** The order in which contributions become one: compress/FORMAT.md, "Reductions". */
 enum wring_reduction_order {
     WRING_ORDER_NONE,    /* nothing is reduced */
-    WRING_ORDER_MEMBERS, /* compress/order.h, over the members' index */
+    WRING_ORDER_MEMBERS, /* compress/reduce.h, over the members' index */
     WRING_ORDER_NODES,   /* the same within each node, then over the nodes */
 };
 

@@ -4,7 +4,7 @@
  *
  * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
  * waits for its status. Four state machines cover the algorithms (algorithm_select.h); codecs are
- * in their path. "In order" is what compress/order.h makes of so many members.
+ * in their path. "In order" is what compress/reduce.h makes of so many members.
  *
  *     sharded    every member sends each shard to its owner, which reduces it in order, encodes the
  *                sum and sends it to all           (divisible; raw: "direct"); or keeps it:

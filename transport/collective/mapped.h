@@ -40,7 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compress/reduction.h"
+#include "compress/reduce.h"
 #include "transport/channel.h"
 
 #define WRING_BOARD_ALIGN 128 /* processors fetch lines in pairs */

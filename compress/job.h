@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What an encoding lost, for a job that was asked to say so. */
-#ifndef WRING_COMPRESS_JOB_LOSS_H
-#define WRING_COMPRESS_JOB_LOSS_H
+#ifndef WRING_COMPRESS_JOB_H
+#define WRING_COMPRESS_JOB_H
+
+#include <stdbool.h>
 
 #include <wring/executor.h>
 
@@ -13,11 +15,12 @@ struct wring_encoded {
     uint64_t elems;
 };
 
-/** Add to the job's lost and whole: the sums of squares of what the code lacks, and of all that was
- *  to be encoded, the residual included. */
-void wring_job_loss_add(struct wring_job *job, const struct wring_encoded *run);
+/* Rounds of codecs, as jobs. */
 
-/** Decode an ENCODE job's code, and add. @param scratch  [job->elems] */
-enum wring_status wring_job_loss_encode(struct wring_job *job, float *scratch);
+/** The statistics of a job that begins one, at first. */
+void wring_round_fill(const struct wring_job *job);
+
+/** Fold the job's elements, of float32, into its statistics. */
+void wring_round_fold(const struct wring_job *job, void *scratch);
 
 #endif
