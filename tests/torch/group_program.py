@@ -467,6 +467,27 @@ def aborted():
         dist.all_reduce(torch.ones(4))
 
 
+def whose():
+    """Which session a group is of: also where wring stands in gloo's place, and beside gloo."""
+    ours = session.current()
+    for group in (None, dist.group.WORLD, dist.new_group()):
+        assert ours is not None and session.of(group) is ours, (ours, session.of(group))
+    dist.destroy_process_group()
+    assert session.current() is None
+
+    dist.init_process_group("gloo", timeout=LONG)
+    assert session.of() is None and session.of(dist.group.WORLD) is None
+    one, other = dist.new_group(backend="wring"), dist.new_group(backend="wring")
+    assert session.of(one) is not None and session.of(other) is not None
+    assert session.of(one) is not session.of(other)
+    assert session.of() is None
+    dist.destroy_process_group()
+
+    session.register_backend(replace="gloo")
+    dist.init_process_group("gloo", timeout=LONG)
+    assert session.current() is not None and session.of(dist.group.WORLD) is session.current()
+
+
 def main():
     session.register_backend()
     dist.init_process_group("wring", timeout=LONG)

@@ -70,7 +70,7 @@ def add(case):
 
 
 for name in ("leaving", "memory", "forgotten", "hooks_of_torch", "again", "refused", "mismatch",
-             "late_unwaited", "aborted"):
+             "late_unwaited", "aborted", "whose"):
     add(name)
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ FAREWELL_SECONDS = 5  # for ranks to leave, where nothing has failed
 
 _lock = threading.RLock()
 _current = None  # the default group's session
-_open = weakref.WeakSet()
+_open = set()  # until they are closed
+_homes = weakref.WeakValueDictionary()  # by the address of a struct wring_group: its session
 _kept = []  # bootstraps, which sessions borrow
 
 
@@ -58,7 +59,7 @@ class TorchSession:
         if self.guard is not None:
             self.guard.close()
         self.api.close()
-
+        _open.discard(self)
 
     def say_goodbye(self):
         """Wait a while for the other ranks to leave, too: before that they may want what was sent
@@ -78,6 +79,7 @@ def _forget(handle):
     for session in list(_open):
         if session.handle == handle:
             session.api.close()
+            _open.discard(session)
 
 
 @atexit.register
@@ -176,11 +178,14 @@ def create(name, options, _backend_options=None):
     session, ranks = _session_for(options)
     timeout_ms = max(1, int(options.timeout.total_seconds() * 1000))
     if session.native is not None:
-        return session.native.make_backend(session.guard, ranks, options.group_rank, name,
-                                           options.group_id, timeout_ms)
-    from .python_group import PythonGroup
-    return PythonGroup(session, ranks, options.group_rank, name, options.group_id,
-                       timeout_ms / 1000)
+        group = session.native.make_backend(session.guard, ranks, options.group_rank, name,
+                                            options.group_id, timeout_ms)
+    else:
+        from .python_group import PythonGroup
+        group = PythonGroup(session, ranks, options.group_rank, name, options.group_id,
+                            timeout_ms / 1000)
+    _homes[_pointer_of(group)] = session
+    return group
 
 
 def register_backend(replace=None):
@@ -230,20 +235,23 @@ def group_of(group=None):
     """@return the address of the struct wring_group of a process group, or None: it is no group of
     wring's. None stands for the default group."""
     backend = _backend_of(group)
-    for session in list(_open):
-        if not session.alive:
-            continue
-        if session.native is not None and backend is not None:
-            pointer = session.native.group_pointer(backend)
-        else:
-            pointer = getattr(backend, "wring_group", 0)
-        if pointer:
-            return pointer
-    return None
+    pointer = _pointer_of(backend) if backend is not None else 0
+    return pointer if _home_of(pointer) is not None else None
 
 
 def of(group=None):
-    """@return the TorchSession of a process group of wring's; None: it is none"""
-    if group_of(group) is None:
-        return None
-    return current() or next((one for one in _open if one.alive), None)
+    """@return the TorchSession that a process group of wring's is a group of; None: it is none"""
+    return _home_of(group_of(group))
+
+
+def _pointer_of(backend):
+    pointer = getattr(backend, "wring_group", None)  # a group in Python
+    for session in list(_open):
+        if not pointer and session.native is not None:
+            pointer = session.native.group_pointer(backend)
+    return pointer or 0
+
+
+def _home_of(pointer):
+    home = _homes.get(pointer)
+    return home if home is not None and home.alive else None
