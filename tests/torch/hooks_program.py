@@ -348,6 +348,42 @@ class Local(unittest.TestCase):
         want = begin - 0.7 * (change / 2 + 0.9 * (change / 2))
         self.assertTrue(torch.allclose(values(model), want, atol=1e-6))
 
+    def test_averages(self):
+        """Rate 1 without momentum is the mean of the ranks' parameters; steps beside an exchange are
+        on top of it."""
+        alone, path = network(), []
+        train(alone, batches(), 13, after=lambda: path.append(values(alone)))
+        mean = path[9].clone()
+        dist.all_reduce(mean)
+        mean /= 2
+        model, _ = self.run_local(10, outer_rate=1, outer_momentum=0)
+        self.assertTrue(torch.allclose(values(model), mean, atol=1e-6))
+        model, _ = self.run_local(13, outer_rate=1, outer_momentum=0, overlap=3)
+        self.assertTrue(torch.allclose(values(model), mean + path[12] - path[9], atol=1e-6))
+
+    def test_two_exchanges(self):
+        """The second one's momentum has the first one's change."""
+        model, local = self.run_local(20)
+        first, second = network(), network()
+        begin = values(first)
+        train(first, batches(), 10)
+        change = begin - values(first)
+        dist.all_reduce(change)
+        momentum = change / 2
+        anchor = begin - 0.7 * (change / 2 + 0.9 * momentum)
+        torch.nn.utils.vector_to_parameters(anchor.clone(), second.parameters())
+        data = batches()
+        for _ in range(10):
+            next(data)
+        train(second, data, 10)
+        change = anchor - values(second)
+        dist.all_reduce(change)
+        momentum = 0.9 * momentum + change / 2
+        want = anchor - 0.7 * (change / 2 + 0.9 * momentum)
+        self.assertTrue(torch.allclose(values(model), want, atol=1e-5))
+        self.assertTrue(torch.allclose(
+            torch.cat([each.momentum.reshape(-1) for each in local._tensors]), momentum, atol=1e-5))
+
     def test_every_shape_takes_the_codec(self):
         self.run_local()
         raw = self.last

@@ -48,13 +48,16 @@ class _Tensor:
 
     def apply(self, rate, momentum):
         """The outer step, with the average in `change`."""
-        self.momentum.mul_(momentum).add_(self.change)
-        self.anchor.add_(self.change + momentum * self.momentum, alpha=-rate)
+        if momentum == 0:
+            self.anchor.sub_(self.change, alpha=rate)
+        else:
+            self.momentum.mul_(momentum).add_(self.change)
+            self.anchor.sub_(self.change.add_(self.momentum, alpha=momentum), alpha=rate)
         with torch.no_grad():
             if self.sent is None:
                 self.parameter.copy_(self.anchor)
             else:
-                self.parameter.add_(self.anchor - self.sent)
+                self.parameter.add_(self.sent.sub_(self.anchor), alpha=-1)
         self.sent = None
 
 
