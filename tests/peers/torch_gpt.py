@@ -8,8 +8,9 @@
 Each rank is a host of its own in a network namespace (links.py), and trains
 dropin/torch/examples/train_gpt.py. Runs are BACKEND:HOOK; those of one seed take turns, another
 first for each seed. PYTHON has torch and wring. A ratio is the median over the seeds of the ratios
-within one; loss is that on what was held out, against gloo:none of the same seed. --from draws and
-prints what --json wrote before.
+within one; loss is that on what was held out, against gloo:none of the same seed. --json writes what
+there is after each run, and begins with what the file has: that is not measured again. --from draws
+and prints what --json wrote before.
 """
 import argparse
 import html
@@ -39,19 +40,38 @@ def train(hosts, python, run, seed, steps):
     return json.loads(hosts.run(lambda _: command, environment, timeout=900)[0].splitlines()[-1])
 
 
-def measure(arguments):
+def is_of(result, ranks, seed, run, steps):
+    return (result["ranks"], result["seed"], result["run"], result["steps"]) == \
+        (ranks, seed, run, steps)
+
+
+def measure(arguments, results):
+    """Add to results what is missing, and write them as --json says."""
     links.require_root()
-    results = []
     for ranks in arguments.ranks:
         with links.Hosts(ranks, links.LINKS[arguments.link], bound=True) as hosts:
             for seed in range(1, arguments.seeds + 1):
                 at = seed % len(arguments.runs)
                 for run in arguments.runs[at:] + arguments.runs[:at]:
+                    if any(is_of(one, ranks, seed, run, arguments.steps) for one in results):
+                        continue
                     result = train(hosts, arguments.python, run, seed, arguments.steps)
                     results.append({**result, "run": run})
                     print(f"{ranks} ranks, seed {seed}, {run}: {result['step_us'] / 1e3:.1f} ms, "
                           f"{result['held_out_loss']:.4f}", file=sys.stderr, flush=True)
-    return results
+                    keep(arguments.json, results)
+
+
+def read(path):
+    return json.loads(pathlib.Path(path).read_text(encoding="ascii"))
+
+
+def keep(path, results):
+    """Write all of it, or leave the file as it was."""
+    if path:
+        part = pathlib.Path(f"{path}.part")
+        part.write_text(json.dumps(results), encoding="ascii")
+        part.replace(path)
 
 
 def of(results, ranks, run):
@@ -152,11 +172,11 @@ def main():
     parser.add_argument("--from", dest="source")
     arguments = parser.parse_args()
     if arguments.source:
-        results = json.loads(pathlib.Path(arguments.source).read_text(encoding="ascii"))
+        results = read(arguments.source)
     else:
-        results = measure(arguments)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(results), encoding="ascii")
+        is_begun = arguments.json and pathlib.Path(arguments.json).exists()
+        results = read(arguments.json) if is_begun else []
+        measure(arguments, results)
     if arguments.svg:
         pathlib.Path(arguments.svg).write_text(draw(results, arguments.link), encoding="utf-8")
     show(results)

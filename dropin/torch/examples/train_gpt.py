@@ -2,13 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a small GPT with DistributedDataParallel, over gloo or wring, with or without a codec.
 
-    torchrun --nproc-per-node 2 train_gpt.py [--backend gloo|wring] [--hook none|bf16|SPEC]
+    torchrun --nproc-per-node 2 train_gpt.py [--backend gloo|wring] [--hook HOOK]
                                              [--steps N] [--seed N] [--text FILE] [--json]
 
-A hook that is no name of torch's is a codec of wring's, such as onebit+ef, and needs
---backend wring; `auto` lets wring choose while the job runs. The text is that of Python's own
-reference, which every Python carries, unless --text names another. The model reads bytes. Every
-tenth block of the text is held out, and the loss on it is what the end says.
+HOOK says how gradients travel:
+
+    none, bf16                    as DistributedDataParallel and torch's own hook have it
+    int8+ef                       by a codec of wring's
+    '*mlp*=int8+ef;*=bf16'        by rules, as WRING_CODEC_RULES has them
+    auto                          wring chooses while the job runs
+    local:EVERY:OVERLAP:CODEC     not at all: each rank takes EVERY steps by itself, then ranks average
+                                  what these changed, beside the next OVERLAP steps
+
+The text is that of Python's own reference, which every Python carries, unless --text names another.
+The model reads bytes. Every tenth block of the text is held out, and the loss on it is what the end
+says. The time of a step is the median over runs of ten steps.
 
 Each rank prints nothing but rank 0, which prints one line a fifty steps, and the result.
 """
@@ -29,6 +37,7 @@ CONTEXT = 64  # bytes that the model sees
 HELD_OUT = 10  # one block of so many
 BLOCK = 4096
 WARM_UP = 10  # steps of which no time counts
+WINDOW = 10  # steps whose mean time is one sample: not all of them exchange
 
 
 class Layer(nn.Module):
@@ -97,26 +106,47 @@ def loss_of(model, batch):
 
 
 def add_hook(model, hook):
-    """@return what the hook's state is asked for at the end, or None"""
     if hook == "none":
-        return None
+        return
     if hook == "bf16":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
         model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-        return None
+        return
     import wring.torch
-    state = (wring.torch.DDPState(plan="auto") if hook == "auto" else
-             wring.torch.DDPState(codec=hook))
+    if hook == "auto":
+        state = wring.torch.DDPState(model, plan="auto")
+    elif "=" in hook.partition(":")[0]:
+        state = wring.torch.DDPState(model, rules=hook)
+    else:
+        state = wring.torch.DDPState(model, codec=hook)
     model.register_comm_hook(state, wring.torch.ddp_hook)
-    return state
+
+
+def prepare(hook):
+    """@return (the model as it is trained, its wring.torch.LocalSGD or None)"""
+    model = Gpt()  # the same on all ranks: they have the same seed
+    if not hook.startswith("local:"):
+        model = DistributedDataParallel(model)
+        add_hook(model, hook)
+        return model, None
+    import wring.torch
+    every, overlap, codec = hook.removeprefix("local:").split(":", 2)
+    return model, wring.torch.LocalSGD(model, every=int(every), overlap=int(overlap), codec=codec,
+                                       outer_rate=1, outer_momentum=0)
+
+
+def time_of_step(times):
+    """Of ten steps in a row, the mean; of these, the median."""
+    counted = times[WARM_UP:]
+    return statistics.median(statistics.mean(counted[at:at + WINDOW])
+                             for at in range(0, len(counted) - WINDOW + 1, WINDOW))
 
 
 def train(arguments):
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(arguments.seed)
     text, held = split(read_text(arguments.text))
-    model = DistributedDataParallel(Gpt())
-    add_hook(model, arguments.hook)
+    model, local = prepare(arguments.hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.rate, betas=(0.9, 0.95))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / 20) * (1 - 0.9 * step / arguments.steps))
@@ -130,20 +160,25 @@ def train(arguments):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        if local is not None:
+            local.step()
         times.append(time.monotonic() - begin)
         losses.append(loss.item())
         if rank == 0 and not arguments.json and (step + 1) % 50 == 0:
             print(f"step {step + 1}: loss {statistics.mean(losses[-50:]):.4f}, "
                   f"{1e3 * statistics.median(times[-50:]):.1f} ms", flush=True)
+    if local is not None:
+        local.finish()
     with torch.no_grad():
         generator.manual_seed(arguments.seed)
-        found = statistics.mean(loss_of(model.module, batch_of(held, 16, generator)).item()
+        alone = getattr(model, "module", model)
+        found = statistics.mean(loss_of(alone, batch_of(held, 16, generator)).item()
                                 for _ in range(40))
     if rank == 0:
         result = {"backend": arguments.backend, "hook": arguments.hook, "ranks": size,
                   "seed": arguments.seed, "steps": arguments.steps,
                   "elements": sum(p.numel() for p in model.parameters()),
-                  "step_us": 1e6 * statistics.median(times[WARM_UP:]),
+                  "step_us": 1e6 * time_of_step(times),
                   "held_out_loss": found, "losses": losses,
                   "times_us": [1e6 * seconds for seconds in times]}
         print(json.dumps(result) if arguments.json else
@@ -163,8 +198,8 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    if arguments.steps <= WARM_UP:
-        parser.error(f"--steps: more than {WARM_UP}, please")
+    if arguments.steps < WARM_UP + WINDOW:
+        parser.error(f"--steps: at least {WARM_UP + WINDOW}, please")
     torch.set_num_threads(arguments.threads)
     dist.init_process_group(arguments.backend)
     train(arguments)
