@@ -143,9 +143,11 @@ def draw(results, link):
     for i, ranks in enumerate(counts):
         parts += panel({run: curve(results, ranks, run) for run in runs}, 60 + 490 * i,
                        f"{ranks} processes, {link}: training loss against time")
-    for i, (color, run) in enumerate(zip(COLORS, runs)):
-        parts.append(f'<rect x="{60 + 150 * i}" y="344" width="10" height="10" fill="{color}"/>'
-                     f'<text x="{76 + 150 * i}" y="354">{html.escape(run)}</text>')
+    x = 60
+    for color, run in zip(COLORS, runs):
+        parts.append(f'<rect x="{x}" y="344" width="10" height="10" fill="{color}"/>'
+                     f'<text x="{x + 16}" y="354">{html.escape(run)}</text>')
+        x += 48 + 7 * len(run)
     style = ("<style>svg{background:#fff}text{fill:#1c2733;font:12px system-ui,sans-serif}"
              ".axis{fill:none;stroke:#5b6b7b}@media(prefers-color-scheme:dark){svg{background:"
              "#0f151c}text{fill:#e2e8ef}}</style>")
@@ -166,7 +168,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--runs", type=words,
-                        default=[REFERENCE, BAR, "wring:none", "wring:onebit+ef", "wring:auto"])
+                        default=[REFERENCE, BAR, "wring:int8+ef", "wring:local:2:1:int8+ef"])
     parser.add_argument("--json")
     parser.add_argument("--svg")
     parser.add_argument("--from", dest="source")
@@ -177,6 +179,8 @@ def main():
         is_begun = arguments.json and pathlib.Path(arguments.json).exists()
         results = read(arguments.json) if is_begun else []
         measure(arguments, results)
+    listed = {run: i for i, run in enumerate(arguments.runs)}
+    results = sorted(results, key=lambda one: listed.get(one["run"], len(listed)))
     if arguments.svg:
         pathlib.Path(arguments.svg).write_text(draw(results, arguments.link), encoding="utf-8")
     show(results)

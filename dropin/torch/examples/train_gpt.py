@@ -11,8 +11,8 @@ HOOK says how gradients travel:
     int8+ef                       by a codec of wring's
     '*mlp*=int8+ef;*=bf16'        by rules, as WRING_CODEC_RULES has them
     auto                          wring chooses while the job runs
-    local:EVERY:OVERLAP:CODEC     not at all: each rank takes EVERY steps by itself, then ranks average
-                                  what these changed, beside the next OVERLAP steps
+    local:EVERY:OVERLAP:CODEC     not at all: each rank takes EVERY steps by itself, then ranks
+                                  average what these changed, beside the next OVERLAP steps
 
 The text is that of Python's own reference, which every Python carries, unless --text names another.
 The model reads bytes. Every tenth block of the text is held out, and the loss on it is what the end
