@@ -47,6 +47,7 @@ typedef uintptr_t wring_mpi_handle_t;
     X(Comm_create_keyval, (COPY_FN, DELETE_FN, int *, void *))                           \
     X(Comm_set_attr, (H, int, void *))                                                   \
     X(Comm_dup, (H, void *))                                                             \
+    X(Comm_idup, (H, void *, void *))                                                    \
     X(Comm_dup_with_info, (H, H, void *))                                                \
     X(Comm_split, (H, int, int, void *))                                                 \
     X(Comm_split_type, (H, int, int, H, void *))                                         \
@@ -88,6 +89,8 @@ typedef uintptr_t wring_mpi_handle_t;
     X(Start, (void *))                                                                   \
     X(Startall, (int, void *))                                                           \
     X(Send, (const void *, int, H, int, int, H))                                         \
+    X(Isend, (const void *, int, H, int, int, H, void *))                                \
+    X(Recv, (void *, int, H, int, int, H, void *))                                       \
     X(Recv_init, (void *, int, H, int, int, H, void *))                                  \
     X(Allreduce, (const void *, void *, int, H, H, H))                                   \
     X(Reduce, (const void *, void *, int, H, H, int, H))                                 \

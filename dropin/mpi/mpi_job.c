@@ -18,7 +18,6 @@
 #include "transport/interface.h"
 #include <wring/bootstrap.h>
 
-#define PAUSE_NS 20000
 #define KEY_BYTES 16
 #define HOST_BYTES 96
 
@@ -41,156 +40,6 @@ void wring_mpi_poke(void *arg)
         abi->pmpi.Iprobe(abi->any_source, abi->any_tag, wring_mpi_own.control, &flag,
                          abi->status_ignore);
 }
-
-/* ---- the MPI as bootstrap ---- */
-
-struct mpi_bootstrap {
-    struct wring_bootstrap base;
-};
-
-/** Wait for the MPI's own request. What it uses is left to it if it does not end in time. */
-static enum wring_status await_mpi(void *request, uint64_t deadline_ns,
-                                   const struct wring_cancel *cancel)
-{
-    const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
-    const struct timespec pause = {0, PAUSE_NS};
-    int done = 0;
-
-    for (;;) {
-        if (pmpi->Test(request, &done, wring_mpi_abi.status_ignore) != MPI_SUCCESS)
-            return WRING_ERR_PEER;
-        if (done)
-            return WRING_OK;
-        if (cancel != NULL && cancel->cancelled(cancel->arg))
-            return WRING_ERR_CLOSED;
-        if (wring_now_ns() > deadline_ns) {
-            wring_error(&wring_mpi_own.log,
-                        "a rank did not come to exchange addresses in WRING_JOIN_TIMEOUT: all "
-                        "ranks need libwring_mpi.so in LD_PRELOAD (mpirun -x or -genv pass it on)");
-            return WRING_ERR_PEER;
-        }
-        nanosleep(&pause, NULL);
-    }
-}
-
-/** Memory of an exchange. */
-struct gathering {
-    uint32_t size;
-    int own_bytes;
-    int *bytes, *places; /* [size] each */
-    uint8_t *own;
-    struct wring_blobs blobs;
-};
-
-static void gathering_finish(struct gathering *gathering)
-{
-    free(gathering->bytes);
-    free(gathering->places);
-    free(gathering->own);
-    wring_blobs_finish(&gathering->blobs);
-}
-
-static bool gathering_init(struct gathering *gathering, uint32_t size, const void *blob,
-                           size_t bytes)
-{
-    *gathering = (struct gathering){.size = size, .own_bytes = (int)bytes, .blobs = {.n = size}};
-    gathering->bytes = calloc(size, sizeof(int));
-    gathering->places = calloc(size, sizeof(int));
-    gathering->own = malloc(bytes + 1);
-    gathering->blobs.offsets = calloc(size + 1, sizeof(size_t));
-    if (gathering->bytes == NULL || gathering->places == NULL || gathering->own == NULL ||
-        gathering->blobs.offsets == NULL)
-        return false;
-    if (bytes > 0)
-        memcpy(gathering->own, blob, bytes);
-    return true;
-}
-
-static enum wring_status gather_bytes(struct gathering *gathering, uint64_t deadline_ns,
-                                      const struct wring_cancel *cancel)
-{
-    const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    uintptr_t request = 0;
-    size_t total = 0;
-    int failed =
-        abi->pmpi.Iallgather(&gathering->own_bytes, sizeof(int), abi->byte, gathering->bytes,
-                             sizeof(int), abi->byte, wring_mpi_own.control, &request);
-    enum wring_status status =
-        failed == MPI_SUCCESS ? await_mpi(&request, deadline_ns, cancel) : WRING_ERR_PEER;
-
-    for (uint32_t i = 0; status == WRING_OK && i < gathering->size; i++) {
-        if (gathering->bytes[i] < 0 || total + (size_t)gathering->bytes[i] > INT_MAX)
-            return WRING_ERR_FRAME;
-        gathering->places[i] = (int)total;
-        gathering->blobs.offsets[i + 1] = total += (size_t)gathering->bytes[i];
-    }
-    return status;
-}
-
-static enum wring_status gather_blobs(struct gathering *gathering, uint64_t deadline_ns,
-                                      const struct wring_cancel *cancel)
-{
-    const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    uintptr_t request = 0;
-
-    gathering->blobs.storage = malloc(gathering->blobs.offsets[gathering->size] + 1);
-    if (gathering->blobs.storage == NULL)
-        return WRING_ERR_NO_MEMORY;
-    int failed = abi->pmpi.Iallgatherv(
-        gathering->own, gathering->own_bytes, abi->byte, gathering->blobs.storage, gathering->bytes,
-        gathering->places, abi->byte, wring_mpi_own.control, &request);
-    return failed == MPI_SUCCESS ? await_mpi(&request, deadline_ns, cancel) : WRING_ERR_PEER;
-}
-
-static enum wring_status mpi_exchange(struct wring_bootstrap *bootstrap, const void *blob,
-                                      size_t bytes, uint64_t deadline_ns,
-                                      const struct wring_cancel *cancel, struct wring_blobs *out)
-{
-    struct gathering gathering;
-    if (bytes > WRING_BLOB_MAX)
-        return WRING_ERR_INVALID;
-    if (!gathering_init(&gathering, bootstrap->size, blob, bytes)) {
-        gathering_finish(&gathering);
-        return WRING_ERR_NO_MEMORY;
-    }
-    enum wring_status status = gather_bytes(&gathering, deadline_ns, cancel);
-    if (status == WRING_OK)
-        status = gather_blobs(&gathering, deadline_ns, cancel);
-    if (status == WRING_OK) {
-        *out = gathering.blobs;
-        gathering.blobs = (struct wring_blobs){0};
-    }
-    if (status == WRING_OK || status == WRING_ERR_NO_MEMORY || status == WRING_ERR_FRAME)
-        gathering_finish(&gathering); /* else the MPI may still write there */
-    return status;
-}
-
-static enum wring_status mpi_check(struct wring_bootstrap *bootstrap)
-{
-    (void)bootstrap;
-    return WRING_OK;
-}
-
-static const char *mpi_address(struct wring_bootstrap *bootstrap)
-{
-    (void)bootstrap;
-    return wring_mpi_own.address;
-}
-
-static void mpi_close(struct wring_bootstrap *bootstrap)
-{
-    (void)bootstrap;
-}
-
-static const struct wring_bootstrap_ops mpi_ops = {
-    .name = "MPI",
-    .exchange = mpi_exchange,
-    .check = mpi_check,
-    .local_address = mpi_address,
-    .close = mpi_close,
-};
-
-static struct mpi_bootstrap bootstrap;
 
 /* ---- errors ---- */
 
@@ -276,15 +125,42 @@ static bool watch_finalize(void)
 
 /* ---- the beginning ---- */
 
+/* The first error while the session opens is why it does not: it is told to all ranks, and one of
+ * them says it. */
+static pthread_mutex_t cause_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char cause[sizeof(((struct wring_mpi_verdict *)NULL)->text)];
+static bool opening;
+
+static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    struct wring_log plain = {.level = level};
+    (void)arg;
+    pthread_mutex_lock(&cause_mutex);
+    bool first = opening && level == WRING_LOG_ERROR && cause[0] == '\0';
+    if (first)
+        snprintf(cause, sizeof(cause), "%s: %s", module, text);
+    pthread_mutex_unlock(&cause_mutex);
+    if (!first)
+        wring_log_line(&plain, level, module, "%s", text);
+}
+
+static void set_opening(bool value)
+{
+    pthread_mutex_lock(&cause_mutex);
+    opening = value;
+    pthread_mutex_unlock(&cause_mutex);
+}
+
 static enum wring_status read_settings(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
-    struct wring_config *config = malloc(sizeof(*config));
+    own->log = (struct wring_log){take_line, NULL, WRING_LOG_WARN};
+    struct wring_config *config = calloc(1, sizeof(*config));
     if (config == NULL)
         return WRING_ERR_NO_MEMORY;
-    own->log = (struct wring_log){.level = WRING_LOG_WARN};
-    struct wring_log quiet = {.level = WRING_LOG_ERROR}; /* the session warns of the same */
+    struct wring_log quiet = {take_line, NULL, WRING_LOG_ERROR}; /* the session warns of the same */
     enum wring_status status = wring_config_load(config, &quiet);
+    own->join_timeout_ns = config->join_timeout_ns; /* whatever else is wrong */
     if (status == WRING_OK) {
         own->log.level = wring_config_log_level(config);
         snprintf(own->codec, sizeof(own->codec), "%s", config->mpi_codec);
@@ -298,49 +174,45 @@ static enum wring_status read_settings(void)
     return status;
 }
 
-/** The MPI's own channels carry a key that nobody else knows. @param key  out, as text */
-static enum wring_status share_key(char key[2 * KEY_BYTES + 1])
+/** What ranks tell each other before there is a session. */
+struct beginning {
+    uint8_t key[KEY_BYTES]; /* rank 0's counts: the MPI's own channels carry it to nobody else */
+    char host[HOST_BYTES];
+};
+
+/** @param key     out, as text
+ *  @param one  out: all ranks are on one host */
+static enum wring_status begin(char key[2 * KEY_BYTES + 1], bool *one)
 {
-    uint8_t random[KEY_BYTES];
-    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+    struct wring_bootstrap *bootstrap = wring_mpi_bootstrap();
+    struct beginning own = {0}, first, other;
+    struct wring_blobs blobs;
+
+    if (getrandom(own.key, sizeof(own.key), 0) != sizeof(own.key))
         return WRING_ERR_SYSTEM;
-    if (wring_mpi_abi.pmpi.Bcast(random, sizeof(random), wring_mpi_abi.byte, 0,
-                                 wring_mpi_own.control) != MPI_SUCCESS)
-        return WRING_ERR_PEER;
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(key + 2 * i, 3, "%02x", random[i]);
+    if (!wring_host_identity(own.host, sizeof(own.host)))
+        snprintf(own.host, sizeof(own.host), "rank %" PRIu32, wring_mpi_own.rank);
+    enum wring_status status =
+        bootstrap->ops->exchange(bootstrap, &own, sizeof(own),
+                                 wring_deadline_in(wring_mpi_own.join_timeout_ns), NULL, &blobs);
+    if (status != WRING_OK)
+        return status;
+    *one = true;
+    memcpy(&first, blobs.storage, sizeof(first));
+    for (uint32_t i = 1; i < blobs.n; i++) {
+        memcpy(&other, blobs.storage + blobs.offsets[i], sizeof(other));
+        *one &= memcmp(first.host, other.host, sizeof(first.host)) == 0;
+    }
+    for (size_t i = 0; i < sizeof(first.key); i++)
+        snprintf(key + 2 * i, 3, "%02x", first.key[i]);
+    wring_blobs_finish(&blobs);
     return WRING_OK;
-}
-
-/** Are all ranks on one host? @return false: the MPI failed */
-static bool find_hosts(bool *one)
-{
-    const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    char host[HOST_BYTES] = "", first[HOST_BYTES];
-    uint64_t other, others;
-
-    if (!wring_host_identity(host, sizeof(host)))
-        snprintf(host, sizeof(host), "rank %" PRIu32, wring_mpi_own.rank);
-    memcpy(first, host, sizeof(host));
-    if (abi->pmpi.Bcast(first, sizeof(first), abi->byte, 0, wring_mpi_own.control) != MPI_SUCCESS)
-        return false;
-    other = strcmp(first, host) != 0;
-    bool told = abi->pmpi.Allreduce(&other, &others, 1, abi->u64, abi->sum,
-                                    wring_mpi_own.control) == MPI_SUCCESS;
-    *one = told && others == 0;
-    return told;
 }
 
 /** Bridges of containers and virtual machines rarely lead to another host. */
 static enum wring_status find_address(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
-    bool one;
-
-    if (!find_hosts(&one))
-        return WRING_ERR_PEER;
-    if (one)
-        return WRING_OK;
     return wring_interface_find(&own->log,
                                 own->iface[0] != '\0' ? own->iface
                                                       : "^docker,br-,virbr,veth,cni,flannel,cali,"
@@ -360,15 +232,16 @@ static enum wring_status open_session(void)
     struct wring_mpi_own *own = &wring_mpi_own;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char key[2 * KEY_BYTES + 1];
-    enum wring_status status = share_key(key);
-    if (status == WRING_OK)
+    bool one = true;
+    enum wring_status status = begin(key, &one);
+    if (status == WRING_OK && !one)
         status = find_address();
     if (status != WRING_OK)
         return status;
-    bootstrap.base = (struct wring_bootstrap){&mpi_ops, own->rank, own->size, -1};
-    params.bootstrap = &bootstrap.base;
+    params.bootstrap = wring_mpi_bootstrap();
     params.settings = settings;
     params.key = has_own_key() ? NULL : key;
+    params.log = own->log.fn;
     status = wring_session_open(&params, &own->session);
     if (status != WRING_OK)
         return status;
@@ -376,21 +249,75 @@ static enum wring_status open_session(void)
     return wring_mpi_comms_open();
 }
 
-/** What we use of the MPI fails by codes: its errors are not the program's. */
-static bool take_control(void)
+static struct wring_mpi_verdict verdict_of(enum wring_status status)
+{
+    struct wring_mpi_verdict verdict = {.status = status, .rank = wring_mpi_own.rank};
+    pthread_mutex_lock(&cause_mutex);
+    if (status != WRING_OK)
+        memcpy(verdict.text, cause, sizeof(verdict.text));
+    pthread_mutex_unlock(&cause_mutex);
+    return verdict;
+}
+
+/** Where no rank could say something to all of them each speaks for itself. */
+static void say_verdict(const struct wring_mpi_verdict *verdict)
+{
+    const struct wring_mpi_own *own = &wring_mpi_own;
+    bool speaks = own->rank == 0 || verdict->n_causes == 0;
+    char others[64] = "";
+
+    set_opening(false);
+    if (verdict->n_causes > 1)
+        snprintf(others, sizeof(others), " (and %" PRIu32 " more ranks fail)",
+                 verdict->n_causes - 1);
+    wring_log_line(&own->log, speaks ? WRING_LOG_ERROR : WRING_LOG_INFO, WRING_MODULE,
+                   "rank %" PRIu32 " of %" PRIu32 " cannot open its session%s: %s; leave "
+                   "libwring_mpi.so out of LD_PRELOAD to run without wring",
+                   verdict->rank, own->size, others,
+                   verdict->text[0] != '\0' ? verdict->text : wring_status_text(verdict->status));
+}
+
+/** @return the MPI's code for a program that goes on, whose text names the rank and the cause */
+static int code_of_verdict(const struct wring_mpi_verdict *verdict)
+{
+    const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
+    char text[200];
+    int class, code;
+
+    snprintf(text, sizeof(text), "wring: rank %" PRIu32 ": %.160s", verdict->rank,
+             verdict->text[0] != '\0' ? verdict->text : wring_status_text(verdict->status));
+    if (pmpi->Add_error_class(&class) != MPI_SUCCESS ||
+        pmpi->Add_error_code(class, &code) != MPI_SUCCESS ||
+        pmpi->Add_error_string(code, text) != MPI_SUCCESS)
+        return wring_mpi_abi.err_other;
+    return code;
+}
+
+/** @param status  of this rank so far
+ *  @return of all ranks */
+static struct wring_mpi_verdict open_together(enum wring_status status)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
-    const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    uintptr_t control = 0, alone = 0, group = 0;
-
-    if (abi->pmpi.Comm_dup(abi->comm_world, &control) != MPI_SUCCESS ||
-        abi->pmpi.Comm_dup(abi->comm_self, &alone) != MPI_SUCCESS ||
-        abi->pmpi.Comm_group(abi->comm_world, &group) != MPI_SUCCESS)
-        return false;
-    own->control = wring_mpi_read_handle(&control, 0);
-    own->alone = wring_mpi_read_handle(&alone, 0);
-    own->group = wring_mpi_read_handle(&group, 0);
-    return abi->pmpi.Comm_set_errhandler(own->control, abi->errors_return) == MPI_SUCCESS;
+    enum wring_status met = wring_mpi_meet(wring_deadline_in(own->join_timeout_ns));
+    if (status == WRING_OK)
+        status = met;
+    if (status == WRING_OK)
+        status = watch_finalize() ? open_session() : WRING_ERR_SYSTEM;
+    int32_t at_fault = wring_mpi_bootstrap()->at_fault;
+    struct wring_mpi_verdict verdict = verdict_of(status);
+    if (met != WRING_OK) {
+        say_verdict(&verdict);
+        return verdict;
+    }
+    if (at_fault >= 0)
+        verdict.rank = (uint32_t)at_fault;
+    wring_mpi_conclude(&verdict, wring_deadline_in(own->join_timeout_ns), say_verdict);
+    if (verdict.status != WRING_OK) {
+        wring_session_close(own->session);
+        own->session = NULL;
+        own->world = NULL;
+    }
+    return verdict;
 }
 
 int wring_mpi_open(void)
@@ -405,17 +332,17 @@ int wring_mpi_open(void)
     own->rank = (uint32_t)rank;
     own->size = (uint32_t)size;
     wring_mpi_learn_types();
+    set_opening(true);
     enum wring_status status = read_settings();
-    if (status == WRING_OK && size > 1)
-        status = take_control() && watch_finalize() ? open_session() : WRING_ERR_SYSTEM;
-    if (status == WRING_OK)
+    struct wring_mpi_verdict verdict = size > 1 ? open_together(status) : verdict_of(status);
+    if (size == 1 && status != WRING_OK)
+        say_verdict(&verdict);
+    set_opening(false);
+    if (verdict.status == WRING_OK)
         return MPI_SUCCESS;
-    wring_error(&own->log,
-                "no session for rank %d of %d: %s; leave libwring_mpi.so out of LD_PRELOAD to run "
-                "without wring",
-                rank, size, wring_status_text(status));
-    abi->pmpi.Comm_call_errhandler(abi->comm_world, abi->err_other);
-    return abi->err_other;
+    int code = code_of_verdict(&verdict);
+    abi->pmpi.Comm_call_errhandler(abi->comm_world, code);
+    return code;
 }
 
 WRING_MPI_EXPORT(Init, int *argc, char ***argv)

@@ -154,6 +154,7 @@ struct wring_mpi_own {
     uint32_t rank, size;
     int keyval;
     struct wring_log log;
+    uint64_t join_timeout_ns;
     char codec[256];    /* "": exact */
     uint64_t codec_min; /* bytes */
     bool stats;
@@ -179,6 +180,32 @@ void wring_mpi_be_silent(void);
 /** Hand a failure to the communicator's error handler. @return MPI's code of it */
 int wring_mpi_fail(wring_mpi_handle_t comm, enum wring_status status);
 int wring_mpi_code(enum wring_status status);
+
+/* ---- mpi_meet.c ---- */
+
+/** Copy MPI_COMM_WORLD together with all ranks. Errors are logged. */
+enum wring_status wring_mpi_meet(uint64_t deadline_ns);
+
+/** Exchanges over that copy; its `at_fault` is another rank once that one has said that it fails.
+ */
+struct wring_bootstrap *wring_mpi_bootstrap(void);
+
+/** How opening went: on one rank, then on all of them. */
+struct wring_mpi_verdict {
+    enum wring_status status;
+    uint32_t rank;     /* that fails first by itself */
+    uint32_t n_causes; /* ranks that fail by themselves */
+    char text[512];    /* why, "": see the status */
+};
+
+/**
+ * Once, after all exchanges or the first that failed: the ranks tell each other how they fared.
+ * Collective, where the MPI works.
+ * @param verdict  of this rank, then of all
+ * @param say      called if it is no success; no rank leaves before all have called it
+ */
+void wring_mpi_conclude(struct wring_mpi_verdict *verdict, uint64_t deadline_ns,
+                        void (*say)(const struct wring_mpi_verdict *verdict));
 
 /* ---- mpi_comm.c ---- */
 

@@ -104,8 +104,11 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
 
     enum wring_status result = WRING_OK;
     bool quiet = text == NULL && status != WRING_OK; /* ours is in the log already: one is enough */
-    for (uint32_t i = 0; i < session->size && result == WRING_OK; i++)
+    for (uint32_t i = 0; i < session->size && result == WRING_OK; i++) {
         result = hear_verdict(session, i, wring_blobs_reader(&blobs, i), quiet);
+        if (result != WRING_OK && session->progress == NULL) /* there will be no session */
+            session->bootstrap->at_fault = (int32_t)i;
+    }
     wring_blobs_finish(&blobs);
     return result;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unchanged MPI programs with libwring_mpi.so before their MPI: test_programs.py MPI LIBRARY SOURCES"""
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -11,6 +12,12 @@ import mpis  # noqa: E402
 
 NAME, LIBRARY, SOURCES = sys.argv[1:4]
 MPI = mpis.find(NAME)
+
+
+# Before a program: rank 1 alone has another environment.
+RANK_1 = """[ "${OMPI_COMM_WORLD_RANK-${PMI_RANK-}}" != 1 ] || CHANGE
+exec "$0"
+"""
 
 
 class Programs(unittest.TestCase):
@@ -32,6 +39,11 @@ class Programs(unittest.TestCase):
                                         WRING_STATS="1", **variables)
         self.assertEqual(status, 0, f"{out}\n{err}")
         return out + err
+
+    def opening(self, change, **variables):
+        """Runs three ranks. @param change  a command, of rank 1"""
+        words = ["sh", "-c", RANK_1.replace("CHANGE", change), self.build("opening.c")]
+        return mpis.run_job(MPI, 3, words, LIBRARY, **variables)
 
     def test_all_calls_are_served(self):
         for ranks in (2, 3, 4):
@@ -89,6 +101,37 @@ class Programs(unittest.TestCase):
                                         WRING_MPI_CODEC_MIN="none")
         self.assertNotEqual(status, 0, out)
         self.assertIn("WRING_MPI_CODEC_MIN=none: needs a number", err)
+
+    def test_all_ranks_hear_at_once_of_one_that_cannot_open(self):
+        """It would take longer than this test may if a rank waited for another."""
+        for setting, cause in (
+                ("WRING_PLAN=/nowhere/plan", "planner: /nowhere/plan: cannot be read"),
+                ("WRING_PROVIDER=nothing", "WRING_PROVIDER=nothing: no provider 'nothing'"),
+                ("WRING_MPI_CODEC_MIN=none", "config: WRING_MPI_CODEC_MIN=none: needs a number"),
+                ("WRING_KEY=a-key-that-nobody-else-has", "does not have this job's key")):
+            with self.subTest(setting=setting):
+                status, out, err = self.opening(f"export {setting}", WRING_JOIN_TIMEOUT="3600")
+                self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
+                lines = re.findall(r"^wring: .*", err, re.M)
+                self.assertEqual(len(lines), 1, err)
+                self.assertIn("rank 1 of 3 cannot open its session: ", lines[0])
+                self.assertIn(cause, lines[0])
+
+    @unittest.skipIf(NAME != "openmpi5", "only Open MPI 5 lets MPI_Init return an error")
+    def test_a_program_may_go_on_without_wring(self):
+        status, out, err = self.opening("export WRING_PLAN=/nowhere/plan",
+                                        WRING_JOIN_TIMEOUT="3600",
+                                        OMPI_MCA_mpi_initial_errhandler="mpi_errors_return")
+        self.assertEqual(status, 0, f"{out}\n{err}")
+        for rank in range(3):
+            self.assertRegex(out, rf"rank {rank} hears: wring: rank 1: planner: /nowhere/plan")
+            self.assertIn(f"rank {rank}: 0 failures", out)
+
+    def test_a_rank_without_the_library(self):
+        status, out, err = self.opening("unset LD_PRELOAD", WRING_JOIN_TIMEOUT="1")
+        self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
+        self.assertIn("a rank did not come", err)
+        self.assertIn("all ranks need libwring_mpi.so in LD_PRELOAD", err)
 
     @unittest.skipIf(MPI.fortran is None, "this MPI comes without Fortran")
     def test_fortran(self):

@@ -36,7 +36,8 @@ void wring_blobs_finish(struct wring_blobs *blobs);
 struct wring_bootstrap {
     const struct wring_bootstrap_ops *ops; /* first member of every bootstrap's own struct */
     uint32_t rank, size;
-    int32_t at_fault; /* after an error of exchange() or check(): the rank, -1 where unknown */
+    int32_t at_fault; /* after an error of exchange() or check(), or when a session could not open:
+                         the rank, -1 where unknown */
 };
 
 /** Lets whoever waits in an exchange be called off. */
