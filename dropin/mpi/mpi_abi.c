@@ -328,6 +328,20 @@ const struct wring_mpi_abi *wring_mpi_library(void)
     return &wring_mpi_abi;
 }
 
+const char *wring_mpi_library_path(void)
+{
+    Dl_info info;
+    return dladdr((const void *)(uintptr_t)&wring_mpi_library, &info) != 0 ? info.dli_fname : "?";
+}
+
+const char *wring_mpi_other_copy(void)
+{
+    const char *(*path)(void) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "wring_mpi_library_path");
+    memcpy(&path, &symbol, sizeof(symbol));
+    return path != NULL && path != wring_mpi_library_path ? path() : NULL;
+}
+
 static uintptr_t handle_of(const struct type_name *name)
 {
     switch (wring_mpi_abi.kind) {

@@ -204,6 +204,12 @@ void wring_mpi_find(void);
 /** What was found; types are looked up by wring_mpi_learn_types(). */
 const struct wring_mpi_abi *wring_mpi_library(void);
 
+/** This library's file. Other copies of it in the process call it, too. */
+__attribute__((visibility("default"))) const char *wring_mpi_library_path(void);
+
+/** The file of another copy that comes before this one in LD_PRELOAD. NULL: there is none */
+const char *wring_mpi_other_copy(void);
+
 /** After MPI_Init: sizes of predefined types. */
 void wring_mpi_learn_types(void);
 

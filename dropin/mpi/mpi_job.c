@@ -320,6 +320,19 @@ static struct wring_mpi_verdict open_together(enum wring_status status)
     return verdict;
 }
 
+/** Another copy of this library serves the process: this one hands all calls on. */
+static bool leaves_it_to_another(void)
+{
+    const struct wring_log log = {.level = WRING_LOG_WARN};
+    const char *other = wring_mpi_other_copy();
+    if (other != NULL && wring_mpi_own.rank == 0)
+        wring_warn(&log,
+                   "LD_PRELOAD has this library twice, %s and %s: the first one serves the "
+                   "program; leave the other one out",
+                   other, wring_mpi_library_path());
+    return other != NULL;
+}
+
 int wring_mpi_open(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
@@ -331,6 +344,8 @@ int wring_mpi_open(void)
         return MPI_SUCCESS;
     own->rank = (uint32_t)rank;
     own->size = (uint32_t)size;
+    if (leaves_it_to_another())
+        return MPI_SUCCESS;
     wring_mpi_learn_types();
     set_opening(true);
     enum wring_status status = read_settings();

@@ -3,6 +3,7 @@
 """Unchanged MPI programs with libwring_mpi.so before their MPI: test_programs.py MPI LIBRARY SOURCES"""
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -132,6 +133,16 @@ class Programs(unittest.TestCase):
         self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
         self.assertIn("a rank did not come", err)
         self.assertIn("all ranks need libwring_mpi.so in LD_PRELOAD", err)
+
+    def test_the_library_twice(self):
+        copy = shutil.copy(LIBRARY, pathlib.Path(self.folder.name) / "libcopy_mpi.so")
+        status, out, err = mpis.run_job(MPI, 3, [self.build("calls.c")], f"{LIBRARY}:{copy}",
+                                        WRING_STATS="1")
+        self.assertEqual(status, 0, f"{out}\n{err}")
+        self.assertIn("0 failures", out + err)
+        self.assertEqual(re.findall("twice, (.*) and (.*): the first", err),
+                         [(LIBRARY, str(copy))], err)
+        self.assertEqual(err.count("served:"), 1, err)
 
     @unittest.skipIf(MPI.fortran is None, "this MPI comes without Fortran")
     def test_fortran(self):
