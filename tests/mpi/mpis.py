@@ -31,13 +31,17 @@ class Mpi:
         return None
 
     def start_words(self, ranks, variables):
-        """The words that start a job whose ranks have these variables."""
+        """The words that start a job whose ranks have these variables.
+
+        @param ranks  None: more words are to follow that say it
+        """
+        number = [] if ranks is None else ["-n", str(ranks)]
         if self.openmpi:
-            words = [self.launcher, "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)]
+            words = [self.launcher, "--allow-run-as-root", "--oversubscribe", *number]
             for name, value in variables.items():
                 words += ["-x", f"{name}={value}"]
             return words
-        words = [self.launcher, "-n", str(ranks)]
+        words = [self.launcher, *number]
         for name, value in variables.items():
             words += ["-genv", name, value]
         return words

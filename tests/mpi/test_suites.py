@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What others test their MPI with, with libwring_mpi.so before it:
-test_suites.py coll|mpi4py|lammps MPI LIBRARY
+test_suites.py coll|mpi4py|lammps MPI LIBRARY [ENTRY...]
 
-Nothing may fail that passes without it. Sources are fetched once, into WRING_TEST_FOREIGN.
+Nothing may fail that passes without it. Sources are fetched once, into WRING_TEST_FOREIGN. Entries of
+MPICH's list may be named: 'allred 4 arg=-count=10'.
 """
 import collections
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import mpis  # noqa: E402
@@ -21,6 +24,7 @@ WHICH, NAME = sys.argv[1:3]
 LIBRARY = str(pathlib.Path(sys.argv[3]).resolve())
 MPI = mpis.find(NAME)
 LONG = 3000  # seconds: for hangs, not for slowness
+ENTRY = 300  # the same, for an entry of MPICH's tests
 
 
 def run(words, **extra):
@@ -29,43 +33,97 @@ def run(words, **extra):
                           env=mpis.bare_environment(**extra), check=False)
 
 
-def run_tap(folder, source, entries, preload):
-    """@return (passed, failed), each entry -> how often: some run with several arguments"""
-    with tempfile.TemporaryDirectory() as made:
-        tests, tap = pathlib.Path(made) / "testlist", pathlib.Path(made) / "tap"
-        tests.write_text("\n".join(entries) + "\n", encoding="utf-8")
-        shutil.copy(tests, folder / "coll" / "testlist.wring")
-        subprocess.run(["perl", "../runtests", f"-srcdir={source}/coll", "-tests=testlist.wring",
-                        "-maxnp=4", f"-mpiexec={folder.parent}/{folder.name}-prefix/bin/mpiexec",
-                        f"-xmlfile={made}/xml", f"-tapfile={tap}"], cwd=folder / "coll",
-                       env=mpis.bare_environment(PRELOAD=preload, MPITEST_TIMEOUT="120"),
-                       capture_output=True, stdin=subprocess.DEVNULL, timeout=LONG, check=False)
-        passed, failed = collections.Counter(), collections.Counter()
-        for line in tap.read_text(encoding="utf-8", errors="replace").splitlines():
-            match = re.match(r"(ok|not ok) +- \./(.*?) # (SKIP|skip)?", line)
-            if match and not match[3]:
-                (passed if match[1] == "ok" else failed)[match[2]] += 1
-        return passed, failed
+# Launches an entry of MPICH's tests. They take any line but "No Errors" for a failure, so the counts
+# of WRING_STATS go to a file of their own.
+LAUNCHER = """#!/bin/sh
+{words} "$@" >{made}/said 2>&1
+status=$?
+grep -E '^wring: mpi: (served|left to)' {made}/said >>{made}/counts
+grep -vE '^wring: mpi: (served|left to)' {made}/said
+exit $status
+"""
+
+
+class Coll:
+    """MPICH's tests of collectives: each entry of their list by their own script."""
+
+    def __init__(self, made):
+        name = "openmpi" if MPI.openmpi else "mpich"
+        base = mpis.FOREIGN / "mpich-tests"
+        done = run([HERE / "coll_suite.sh", base, name])
+        if done.returncode == 3:
+            mpis.skip(done.stdout.strip().splitlines()[-1])
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+        self.made = pathlib.Path(made)
+        self.folder = base / name / "coll"
+        self.source = base / "mpich-source" / "test" / "mpi" / "coll"
+        for way, variables in (("wring", {"LD_PRELOAD": LIBRARY, "WRING_STATS": "1"}),
+                               ("stock", {})):
+            words = shlex.join(MPI.start_words(None, variables))
+            launcher = self.made / way
+            launcher.write_text(LAUNCHER.format(words=words, made=made), encoding="utf-8")
+            launcher.chmod(0o755)
+
+    def entries(self):
+        """Lines of the list: a program, its ranks, and more."""
+        lines = (self.folder / "testlist").read_text(encoding="utf-8").splitlines()
+        return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+    def run(self, way, entry):
+        """@return ("ok", "failed", "skipped" or "not built"; what it said; whether it took all of
+        its time)"""
+        mine = self.folder / "testlist.wring"
+        mine.write_text(entry + "\n", encoding="utf-8")
+        tap = self.made / "tap"
+        tap.unlink(missing_ok=True)
+        begun = time.monotonic()
+        subprocess.run(["perl", "../runtests", f"-srcdir={self.source}", f"-tests={mine.name}",
+                        "-maxnp=4", f"-mpiexec={self.made / way}", f"-xmlfile={self.made}/xml",
+                        f"-tapfile={tap}"], cwd=self.folder,
+                       env=mpis.bare_environment(MPITEST_TIMEOUT=str(ENTRY)), capture_output=True,
+                       stdin=subprocess.DEVNULL, timeout=LONG, check=False)
+        took = time.monotonic() - begun
+        said = tap.read_text(encoding="utf-8", errors="replace")
+        match = re.search(r"^(ok|not ok) [^#]*(# SKIP)?", said, re.M)
+        if match is None:
+            return "not built", said, False
+        if match[2]:
+            return "skipped", said, False
+        limit = re.search(r"timeLimit=(\d+)", entry)
+        return ("ok" if match[1] == "ok" else "failed", said,
+                took > int(limit[1] if limit else ENTRY) - 2)
+
+    def served(self):
+        counts = (self.made / "counts").read_text(encoding="utf-8")
+        return sum(int(number) for line in re.findall(r"served: (.*)", counts)
+                   for number in re.findall(r" (\d+)", " " + line))
 
 
 def check_coll():
-    mpi = "openmpi" if MPI.openmpi else "mpich"
-    base = mpis.FOREIGN / "mpich-tests"
-    made = run([HERE / "coll_suite.sh", base, mpi])
-    if made.returncode == 3:
-        mpis.skip(made.stdout.strip().splitlines()[-1])
-    if made.returncode != 0:
-        sys.exit(made.stdout + made.stderr)
-    folder, source = base / mpi, base / "mpich-source" / "test" / "mpi"
-    entries = [line for line in (folder / "coll/testlist").read_text().splitlines() if line]
-    passed, failed = run_tap(folder, source, entries, LIBRARY)
-    again = [entry for entry in entries if any(entry.startswith(name) for name in failed)]
-    stock = run_tap(folder, source, again, "")[1] if again else {}
-    worse = [name for name, times in failed.items() if times > stock.get(name, 0)]
-    print(f"{passed.total()} pass, {failed.total()} fail, {sum(stock.values())} of these without "
-          "wring as well")
-    if worse or passed.total() < 100:
+    with tempfile.TemporaryDirectory() as made:
+        coll = Coll(made)
+        results, worse = collections.Counter(), []
+        for entry in sys.argv[4:] or coll.entries():
+            ways = {way: coll.run(way, entry) for way in ("wring", "stock")}
+            if ways["wring"][0] == "failed" and ways["stock"][0] == "ok" and ways["wring"][2]:
+                # what else this machine did may have taken its time
+                ways["wring"] = coll.run("wring", entry)
+            ended = (ways["wring"][0], ways["stock"][0])
+            results[ended] += 1
+            print(f"{entry}: {ended[0]}; in stock {ended[1]}", flush=True)
+            if ended[0] != "ok" and ended[1] == "ok":
+                worse.append(entry)
+                print(ways["wring"][1], flush=True)
+        served = coll.served()
+    print(f"{results.total()} entries: {results['ok', 'ok']} pass with wring and in stock, "
+          f"{results['failed', 'failed']} fail in both, {results['ok', 'failed']} in stock alone, "
+          f"{len(worse)} with wring alone; {results['skipped', 'skipped']} are skipped, "
+          f"{results['not built', 'not built']} cannot be built; {served} calls served")
+    if worse:
         sys.exit(f"fail with libwring_mpi.so alone: {', '.join(worse)}")
+    if len(sys.argv) == 4 and (results["ok", "ok"] < 100 or served <= 1000):
+        sys.exit("more than 100 entries should pass, and more than 1,000 calls be served")
 
 
 def build_mpi4py():
@@ -83,25 +141,35 @@ def build_mpi4py():
     sdist = next((folder / "sdist").glob("mpi4py-*.tar.gz"))
     shutil.unpack_archive(sdist, folder / "source")
     done = run([folder / "bin/pip", "--disable-pip-version-check", "install", "--quiet", sdist],
-               MPICC=shutil.which(MPI.compiler))
+               MPICC=shutil.which(MPI.compiler), CFLAGS="-O0 -g0")  # a minute instead of five
     if done.returncode != 0:
         sys.exit(f"mpi4py cannot be built:\n{done.stderr}")
     (folder / "complete").touch()
     return folder
 
 
+def run_mpi4py(folder, ranks, library):
+    """@return (tests that ran, names of those that failed, what it said)"""
+    tests = next((folder / "source").glob("mpi4py-*/test/main.py"))
+    program = [str(folder / "bin/python"), str(tests), "-q", "-i", "test_cco"]
+    status, out, err = mpis.run_job(MPI, ranks, program, library, LONG, WRING_STATS="1")
+    ran = re.search(r"Ran (\d+) tests", err)
+    failed = set(re.findall(r"^(?:FAIL|ERROR): (\S+ \(\S+)", err, re.M))
+    if ran is None or (status != 0 and not failed):
+        failed.add(f"the program: it ends with {status}")
+    return int(ran[1]) if ran else 0, failed, out + err
+
+
 def check_mpi4py():
     folder = build_mpi4py()
-    tests = next((folder / "source").glob("mpi4py-*/test/main.py"))
     for ranks in (2, 4):
-        for case in ("test_cco_buf", "test_cco_nb_buf", "test_cco_obj", "test_cco_pr_buf"):
-            program = [str(folder / "bin/python"), str(tests), "-q", "-i", case]
-            status, out, err = mpis.run_job(MPI, ranks, program, LIBRARY, LONG, WRING_STATS="1")
-            if status != 0:
-                status, _, _ = mpis.run_job(MPI, ranks, program, None, LONG)
-                if status == 0:
-                    sys.exit(f"{case} with {ranks} ranks:\n{out}\n{err}")
-            print(case, ranks, " ".join(re.findall(r"Ran \d+ tests|OK.*|served:.*", err)[-3:]))
+        n_stock, stock, _ = run_mpi4py(folder, ranks, None)
+        n_wring, wring, said = run_mpi4py(folder, ranks, LIBRARY)
+        served = re.search(r"served:(.*)", said)
+        print(f"{ranks} ranks: {n_wring} tests, {len(wring)} fail, in stock {n_stock} and "
+              f"{len(stock)}; served:{served[1] if served else ' nothing'}", flush=True)
+        if wring - stock or n_wring != n_stock or served is None:
+            sys.exit(f"{said}\nfail with libwring_mpi.so alone: {sorted(wring - stock)}")
 
 
 LAMMPS = """units lj
