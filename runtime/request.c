@@ -358,7 +358,7 @@ static enum wring_status test(struct wring_request *request, struct wring_result
     if (wring_result_check(session, result) != WRING_OK)
         return WRING_ERR_INVALID;
     if (!wring_request_is_over(request))
-        wring_progress_nudge(session->progress);
+        wring_progress_visit(session->progress);
     wring_session_call_back(session);
     return wring_request_is_over(request) ? wring_request_take(request, result) : WRING_ERR_AGAIN;
 }

@@ -47,6 +47,7 @@ struct wring_wait_policy {
 
     /* the progress thread and callers */
     uint64_t park_ns;   /* the thread stands back for so long after a caller has driven */
+    unsigned visits;    /* tests within that time that make a caller one that drives */
     uint64_t prompt_ns; /* so soon after its post comes a caller that works on nothing */
     uint64_t aside_min_ns, aside_max_ns; /* between what callers do aside */
     uint64_t pause_ns;                   /* between looks at what another thread is about to do */
@@ -74,6 +75,7 @@ static const struct wring_wait_policy wring_wait_policy = {
     .nap_ns = 100000,
 
     .park_ns = 1000000,
+    .visits = 32,
     .prompt_ns = 20000,
     .aside_min_ns = 50000,
     .aside_max_ns = 1000000,

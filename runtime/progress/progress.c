@@ -8,6 +8,14 @@
 #include "base/descriptor.h"
 #include "transport/collective/collective.h"
 
+static bool maps_all(const struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->size; i++)
+        if (i != fabric->rank && !fabric->devices[fabric->peers[i].device].caps.remote_map)
+            return false;
+    return true;
+}
+
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_completions *completions,
                                         struct wring_progress **out)
@@ -18,6 +26,7 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     progress->engine = engine;
     progress->completions = completions;
     progress->spin_ns = spin_ns;
+    progress->visitable = threaded && maps_all(engine->fabric);
     progress->caller.fd = progress->own.fd = -1;
     atomic_init(&progress->outside_fd, -1);
     pthread_mutex_init(&progress->driver, NULL);
@@ -83,7 +92,8 @@ void wring_progress_unlock(struct wring_progress *progress)
 
 void wring_hand_over(struct wring_progress *progress)
 {
-    bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed);
+    bool prompt = atomic_load_explicit(&progress->prompt, memory_order_relaxed) ||
+                  atomic_load_explicit(&progress->visited, memory_order_relaxed);
     if (!prompt || !atomic_load(&progress->parked) ||
         wring_completions_wait(progress->completions)) /* no caller comes for these */
         wring_wake_thread(progress);

@@ -104,6 +104,15 @@ bool wring_progress_run_message(struct wring_progress *progress, struct wring_me
 /** Make a little progress if nobody else does; callbacks are delivered. */
 void wring_progress_nudge(struct wring_progress *progress);
 
+/**
+ * The same for a caller that may come again and again, as one that waits would. If callers come
+ * often (wring_wait_policy.visits), the thread stands back as it does for those that wait, so that
+ * the two do not take turns. It drives again when they have come less often for a while. Where a
+ * poll enters the kernel, this is a nudge: the thread sleeps there until something comes, and
+ * a poll of each test would cost more than it brings.
+ */
+void wring_progress_visit(struct wring_progress *progress);
+
 /** What a caller waits for. `reached` is asked again and again; it takes no lock. */
 struct wring_goal {
     bool (*reached)(const void *arg);

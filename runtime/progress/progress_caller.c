@@ -36,15 +36,52 @@ void wring_progress_nudge(struct wring_progress *progress)
         wring_wake_thread(progress);
 }
 
-static bool reached(const struct wring_goal *goal)
-{
-    return goal->reached(goal->arg);
-}
-
 /** Somebody wants the engine still for a moment, and would wait for as long as we drive. */
 static bool is_claimed(struct wring_progress *progress)
 {
     return atomic_load_explicit(&progress->lockers, memory_order_relaxed) > 0;
+}
+
+/** The thread is to stand back, even if it is asleep: what wakes it may be ours to take. */
+static void begin_visits(struct wring_progress *progress)
+{
+    atomic_fetch_add(&progress->takers, 1); /* first: the thread takes one away once it is marked */
+    if (atomic_exchange(&progress->visited, true))
+        atomic_fetch_sub(&progress->takers, 1);
+    else
+        wring_wake_driver(progress);
+}
+
+/** @return whether callers come often */
+static bool count_visit(struct wring_progress *progress)
+{
+    unsigned visits = atomic_load_explicit(&progress->visits, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&progress->visits, visits, memory_order_relaxed);
+    if (atomic_load_explicit(&progress->visited, memory_order_relaxed))
+        return true;
+    if (visits % wring_wait_policy.visits != 0)
+        return false;
+    begin_visits(progress);
+    return true;
+}
+
+void wring_progress_visit(struct wring_progress *progress)
+{
+    if (!progress->visitable || !count_visit(progress)) {
+        wring_progress_nudge(progress);
+        return;
+    }
+    if (wring_is_stopped(progress) || is_claimed(progress) ||
+        pthread_mutex_trylock(&progress->driver) != 0)
+        return;
+    wring_engine_poll(progress->engine);
+    wring_let_go(progress);
+}
+
+static bool reached(const struct wring_goal *goal)
+{
+    return goal->reached(goal->arg);
 }
 
 /** Holds the driver lock. @param idle_since  in, out: when something last moved; 0: just now

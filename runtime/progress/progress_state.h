@@ -43,6 +43,14 @@ struct wring_progress {
     atomic_uint lockers; /* who waits to hold the engine still */
     atomic_uint taken;   /* how often a caller has; written under the driver lock */
 
+    /* Callers that test often are one taker together. Any of them begins that, the thread ends it:
+     * it stands back meanwhile, and looks how many visits there were since its last look. */
+    bool visitable;          /* all peers' memory is mapped: a poll does not enter the kernel */
+    atomic_bool visited;     /* callers test often now */
+    atomic_uint visits;      /* how many there were; of simultaneous ones some may be missing */
+    unsigned visits_seen;    /* the thread's: at its last look */
+    uint64_t visits_seen_ns; /* and when that was */
+
     /*
      * To wake the thread for what a caller comes to wait for at once costs more than a small
      * exchange, and takes a core from somebody. So while callers are prompt, posts leave a parked

@@ -92,6 +92,19 @@ static bool may_spin(const struct wring_progress *progress, uint64_t idle_ns)
     return !progress->engine->fabric->crowded && wring_spin(progress, idle_ns);
 }
 
+/** Callers that have come less often for a while do not drive any more. */
+static void end_visits(struct wring_progress *progress, uint64_t now)
+{
+    if (now - progress->visits_seen_ns < wring_wait_policy.park_ns)
+        return;
+    unsigned visits = atomic_load_explicit(&progress->visits, memory_order_relaxed);
+    if (visits - progress->visits_seen < wring_wait_policy.visits &&
+        atomic_exchange(&progress->visited, false))
+        atomic_fetch_sub(&progress->takers, 1);
+    progress->visits_seen = visits;
+    progress->visits_seen_ns = now;
+}
+
 /** Stand back while callers drive, and a little longer: they tend to come again. */
 static void park(struct wring_progress *progress)
 {
@@ -103,6 +116,7 @@ static void park(struct wring_progress *progress)
         unsigned taken = atomic_load(&progress->taken);
         since = taken == seen ? since : now;
         seen = taken;
+        end_visits(progress, now);
         if (atomic_load(&progress->takers) == 0 && now - since >= wring_wait_policy.park_ns)
             return;
         if (may_spin(progress, now - began) || !sleep_parked(progress))
