@@ -97,7 +97,7 @@ static int say_too_large(struct wring_nccl_request *request, uint64_t bytes, uin
 /** Drive the link a little, if nobody else does. */
 static void nudge(const struct wring_nccl_comm *comm)
 {
-    wring_progress_nudge(comm->link->opening.session->progress);
+    wring_progress_visit(comm->link->opening.session->progress);
 }
 
 /** How something ended; WRING_ERR_AGAIN: it has not. Does nothing else. */
