@@ -106,6 +106,31 @@ void *coll_allreduce(struct coll_rig *coll, void *in, void *out, size_t elems, i
     }
 }
 
+size_t coll_part_of(struct plugin_window window, uint32_t rank, size_t *in_window, size_t *in_block)
+{
+    size_t begin = rank * window.block, end = begin + window.block;
+    size_t from = begin > window.offset ? begin : window.offset;
+    size_t to = end < window.offset + window.bytes ? end : window.offset + window.bytes;
+
+    *in_window = from - window.offset;
+    *in_block = from - begin;
+    return to > from ? to - from : 0;
+}
+
+void *coll_reduce_scatter(struct coll_rig *coll, void *in, void *out, struct plugin_window window,
+                          int dtype, int op, void *in_region, void *out_region)
+{
+    for (;;) {
+        void *request = NULL;
+        int result = plugin_coll_reduce_scatter(coll->rig.plugin, coll->comm, in, in_region, out,
+                                                out_region, window, dtype, op, &request);
+        MUST(result == PLUGIN_OK, "ireducescatter of type %d, op %d: %d", dtype, op, result);
+        if (request != NULL)
+            return request;
+        world_turn("ireducescatter to take %zu bytes", window.bytes);
+    }
+}
+
 int coll_finish(struct coll_rig *coll, void *request, const char *what)
 {
     for (;;) {

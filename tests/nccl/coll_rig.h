@@ -41,6 +41,16 @@ void coll_deregister(struct coll_rig *coll, void *region);
 void *coll_allreduce(struct coll_rig *coll, void *in, void *out, size_t elems, int dtype, int op,
                      void *in_region, void *out_region);
 
+/** What of a rank's block lies in a window. @param in_window, in_block  out: where it begins there
+ *  @return its bytes; 0: nothing, and the others mean nothing */
+size_t coll_part_of(struct plugin_window window, uint32_t rank, size_t *in_window,
+                    size_t *in_block);
+
+/** Ask until the plugin takes it. @param out  where this rank's part of the window goes
+ *  @return the request */
+void *coll_reduce_scatter(struct coll_rig *coll, void *in, void *out, struct plugin_window window,
+                          int dtype, int op, void *in_region, void *out_region);
+
 /** Test until it is done. @return what test said at last */
 int coll_finish(struct coll_rig *coll, void *request, const char *what);
 void coll_wait(struct coll_rig *coll, void *request, const char *what);

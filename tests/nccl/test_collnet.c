@@ -256,19 +256,6 @@ static void several_are_in_flight(void)
 
 /* ---- windows ---- */
 
-/** What of a rank's block lies in a window: from where in the window on, and how much. */
-static size_t part_of(struct plugin_window window, uint32_t rank, size_t *in_window,
-                      size_t *in_block)
-{
-    size_t begin = rank * window.block, end = begin + window.block;
-    size_t from = begin > window.offset ? begin : window.offset;
-    size_t to = end < window.offset + window.bytes ? end : window.offset + window.bytes;
-
-    *in_window = from - window.offset;
-    *in_block = from - begin;
-    return to > from ? to - from : 0;
-}
-
 static struct plugin_window draw_window(uint32_t *random, uint32_t ranks, size_t unit)
 {
     size_t block = 1 + wring_test_random(random) % 5000, whole = ranks * block, begin, end;
@@ -294,7 +281,7 @@ static void gather_windows(const struct world_rank *me, void *arg)
         unsigned char *in = allocate(window.block), *out = allocate(window.bytes);
         void *in_region = coll_register(&coll, in, window.block), *request = NULL;
         void *out_region = coll_register(&coll, out, window.bytes);
-        size_t in_window, in_block, bytes = part_of(window, me->rank, &in_window, &in_block);
+        size_t in_window, in_block, bytes = coll_part_of(window, me->rank, &in_window, &in_block);
         rig_fill(in, window.block, i * 16 + me->rank);
         while (request == NULL) {
             int result =
@@ -308,7 +295,7 @@ static void gather_windows(const struct world_rank *me, void *arg)
         for (uint32_t r = 0; r < me->size; r++) {
             unsigned char *want = allocate(window.block);
             rig_fill(want, window.block, i * 16 + r);
-            bytes = part_of(window, r, &in_window, &in_block);
+            bytes = coll_part_of(window, r, &in_window, &in_block);
             CHECK(bytes == 0 || memcmp(out + in_window, want + in_block, bytes) == 0,
                   "allgather %u, block %zu, window %zu+%zu: rank %u's part", i, window.block,
                   window.offset, window.bytes, r);
@@ -343,23 +330,18 @@ static void scatter_windows(const struct world_rank *me, void *arg)
         size_t unit = wring_dtype_bytes((enum wring_dtype)coll_dtype(dtype));
         struct plugin_window window = draw_window(&random, me->size, unit);
         size_t elems = window.bytes / unit, in_window, in_block;
-        size_t bytes = part_of(window, me->rank, &in_window, &in_block);
+        size_t bytes = coll_part_of(window, me->rank, &in_window, &in_block);
         unsigned char *in = allocate(window.bytes), *out = allocate(window.block);
         unsigned char *want = allocate(window.bytes);
-        void *in_region = coll_register(&coll, in, window.bytes), *request = NULL;
+        void *in_region = coll_register(&coll, in, window.bytes);
         void *out_region = coll_register(&coll, out, window.block);
         fill(dtype, in, elems, WRING_TEST_PLAIN, i * 16 + 1 + me->rank);
         reduce(dtype, COLL_SUM, elems, WRING_TEST_PLAIN, i * 16 + 1, me->size, want);
         in_block = bytes > 0 ? in_block : 0;
-        while (request == NULL) {
-            int result = plugin_coll_reduce_scatter(coll.rig.plugin, coll.comm, in, in_region,
-                                                    out + in_block, out_region, window, dtype,
-                                                    COLL_SUM, &request);
-            MUST(result == PLUGIN_OK, "ireducescatter: %d", result);
-            if (request == NULL)
-                world_turn("ireducescatter to take %zu bytes", window.bytes);
-        }
-        coll_wait(&coll, request, "a reduce-scatter");
+        coll_wait(&coll,
+                  coll_reduce_scatter(&coll, in, out + in_block, window, dtype, COLL_SUM, in_region,
+                                      out_region),
+                  "a reduce-scatter");
         CHECK(bytes == 0 || memcmp(out + in_block, want + in_window, bytes) == 0,
               "reduce-scatter %u of type %d, block %zu, window %zu+%zu", i, dtype, window.block,
               window.offset, window.bytes);
