@@ -18,7 +18,8 @@ int coll_op(int op)
 
 /** All ranks listen, see all handles, and connect; once, and whoever gets no comm has no CollNet.
  */
-static void join(struct coll_rig *coll)
+static void join(struct coll_rig *coll,
+                 void (*when_listening)(const struct world_rank *me, void *arg), void *arg)
 {
     struct plugin *plugin = coll->rig.plugin;
     unsigned char handles[WORLD_MAX][PLUGIN_HANDLE];
@@ -29,6 +30,8 @@ static void join(struct coll_rig *coll)
                                     world_board(coll->rig.me.rank), &listener);
     MUST(result == PLUGIN_OK && listener != NULL, "CollNet listen: %d", result);
     world_meet();
+    if (when_listening != NULL)
+        when_listening(&coll->rig.me, arg);
     for (int i = 0; i < n; i++)
         shown[i] = memcpy(handles[i], world_board((uint32_t)i), PLUGIN_HANDLE);
     result = plugin_coll_connect(plugin, shown, n, (int)coll->rig.me.rank, listener, &coll->comm);
@@ -43,10 +46,16 @@ void coll_join(const struct coll_rig *coll, struct coll_rig *out)
     *out = *coll;
     int result = plugin_coll_init(out->rig.plugin, 0xC011, &out->ctx);
     MUST(result == PLUGIN_OK, "CollNet init: %d", result);
-    join(out);
+    join(out, NULL, NULL);
 }
 
 void coll_begin(struct coll_rig *coll, const struct world_rank *me)
+{
+    coll_begin_with(coll, me, NULL, NULL);
+}
+
+void coll_begin_with(struct coll_rig *coll, const struct world_rank *me,
+                     void (*when_listening)(const struct world_rank *me, void *arg), void *arg)
 {
     struct plugin_properties properties;
     int n = 0;
@@ -61,7 +70,7 @@ void coll_begin(struct coll_rig *coll, const struct world_rank *me)
     result = plugin_coll_get_properties(coll->rig.plugin, 0, &properties);
     MUST(result == PLUGIN_OK, "CollNet getProperties: %d", result);
     coll->max_bytes = properties.max_coll_bytes;
-    join(coll);
+    join(coll, when_listening, arg);
 }
 
 void coll_leave(struct coll_rig *coll)

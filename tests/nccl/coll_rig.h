@@ -26,6 +26,10 @@ struct coll_rig {
 void coll_begin(struct coll_rig *coll, const struct world_rank *me);
 void coll_end(struct coll_rig *coll);
 
+/** The same, where something is done when all listen and none has connected yet. */
+void coll_begin_with(struct coll_rig *coll, const struct world_rank *me,
+                     void (*when_listening)(const struct world_rank *me, void *arg), void *arg);
+
 /** One more communicator in the same plugin. @param out  out, ended by coll_leave() */
 void coll_join(const struct coll_rig *coll, struct coll_rig *out);
 void coll_leave(struct coll_rig *coll);

@@ -31,6 +31,9 @@ void flush_comes_to_an_end(void);
 void messages_keep_their_order(void);
 void what_is_sent_is_left_alone(void);
 
+/* net_large.c: messages of hundreds of MiB */
+void large_messages_come_whole(void);
+
 /* net_streams.c: many at once */
 void streams_of_random_sizes(void);
 void threads_have_connections_of_their_own(void);

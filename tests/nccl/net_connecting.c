@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <dirent.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/nccl/flow.h"
 #include "tests/nccl/net_cases.h"
+#include "tests/nccl/strangers.h"
 
 #define POLLS 200 /* of something that cannot be there yet */
 
@@ -267,94 +263,30 @@ void malformed_handles_are_refused(void)
 
 /* ---- strangers ---- */
 
-#define DOORS 16
-
-struct doors { /* of rank 0, shown on its board behind the handles */
-    unsigned n;
-    struct sockaddr_in at[DOORS];
-};
-
-static bool is_own(unsigned long inode)
-{
-    char path[64], name[64], want[64];
-    DIR *directory = opendir("/proc/self/fd");
-    bool found = false;
-
-    if (directory == NULL)
-        abort();
-    snprintf(want, sizeof(want), "socket:[%lu]", inode);
-    for (struct dirent *entry; !found && (entry = readdir(directory)) != NULL;) {
-        snprintf(path, sizeof(path), "/proc/self/fd/%.20s", entry->d_name);
-        ssize_t n = readlink(path, name, sizeof(name) - 1);
-        name[n > 0 ? n : 0] = '\0';
-        found = strcmp(name, want) == 0;
-    }
-    closedir(directory);
-    return found;
-}
-
-/** Where this process listens. */
-static void find_doors(struct doors *doors)
-{
-    FILE *file = fopen("/proc/self/net/tcp", "re");
-    char line[256];
-    unsigned address, port, state;
-    unsigned long inode;
-
-    if (file == NULL)
-        abort();
-    while (fgets(line, sizeof(line), file) != NULL && doors->n < DOORS)
-        if (sscanf(line, "%*u: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &address, &port,
-                   &state, &inode) == 4 &&
-            state == TCP_LISTEN && is_own(inode))
-            doors->at[doors->n++] = (struct sockaddr_in){.sin_family = AF_INET,
-                                                         .sin_port = htons((uint16_t)port),
-                                                         .sin_addr.s_addr = address};
-    fclose(file);
-}
-
-/** Who comes says nothing, or nonsense, and stays or goes. @return the socket, -1: it has gone */
-static int knock(const struct sockaddr_in *door, unsigned how)
-{
-    static const unsigned char nonsense[200] = {0xFF, 0x47, 0x45, 0x54, 0x20, 0x2F, 1, 2, 3};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || connect(fd, (const struct sockaddr *)door, sizeof(*door)) != 0)
-        abort();
-    if (how % 2 != 0) /* which may fail: the door may have been shut in our face */
-        send(fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL);
-    if (how % 4 < 2)
-        return fd;
-    close(fd);
-    return -1;
-}
-
 static void come_as_strangers(const struct world_rank *me, void *arg)
 {
     static struct rig_meeting meeting;
     struct rig_link link = {.from = 1, .to = 0};
     struct doors *doors = (void *)((unsigned char *)world_board(0) + WORLD_BOARD / 2);
+    struct strangers strangers;
     struct flow_plan plan = {
         .seed = 10, .tags = 1, .count = 20, .depth = PLUGIN_STEPS, .largest = 50000};
-    int strangers[8];
     struct rig rig;
 
     (void)arg;
     rig_begin(&rig, me);
     rig_listen(&rig, &link, 1, &meeting);
     if (me->rank == 0)
-        find_doors(doors);
+        doors_find(doors);
     world_meet();
-    MUST(doors->n > 0, "rank 0 listens nowhere");
-    for (unsigned i = 0; i < 8 && me->rank == 1; i++)
-        strangers[i] = knock(&doors->at[i % doors->n], i);
+    if (me->rank == 1)
+        strangers_come(&strangers, doors);
     rig_join(&rig, &link, 0, 1, &meeting);
     struct flow *flow =
         flow_start(&rig, &plan, me->rank == 1 ? link.send : link.receive, me->rank == 1);
     flow_run(&flow, 1);
-    for (unsigned i = 0; i < 8 && me->rank == 1; i++)
-        if (strangers[i] >= 0)
-            close(strangers[i]);
+    if (me->rank == 1)
+        strangers_leave(&strangers);
     rig_disconnect(&rig, &link, 1);
     rig_end(&rig);
 }

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #define MAGIC 0x434F4C4Cu
 #define RANKS 16
 #define OPS 64 /* under way */
+#define CALLERS 64
 #define JOIN_NS (20 * WRING_NS_PER_S)
 
 enum {
@@ -30,11 +32,13 @@ enum kind {
 
 struct handle {
     uint32_t magic, port;
-    unsigned char more[WRING_NCCL_HANDLE_BYTES - 8];
+    uint64_t secret;
+    unsigned char more[WRING_NCCL_HANDLE_BYTES - 16];
 };
 
 struct listener {
     int fd;
+    uint64_t secret;
 };
 
 struct op {
@@ -72,9 +76,10 @@ int reference_coll_listen(void *handle, void **listen_comm)
     struct listener *listener = malloc(sizeof(*listener));
     uint16_t port = 0;
 
-    if (listener == NULL || (listener->fd = reference_listen(&port)) < 0)
+    if (listener == NULL || (listener->fd = reference_listen(&port)) < 0 ||
+        getrandom(&listener->secret, sizeof(listener->secret), 0) < 0)
         return WRING_NCCL_SYSTEM_ERROR;
-    *out = (struct handle){.magic = MAGIC, .port = port};
+    *out = (struct handle){.magic = MAGIC, .port = port, .secret = listener->secret};
     *listen_comm = listener;
     return WRING_NCCL_SUCCESS;
 }
@@ -88,37 +93,61 @@ int reference_coll_close_listen(void *listen_comm)
     return WRING_NCCL_SUCCESS;
 }
 
-static bool gather_ranks(struct coll *coll, int listen_fd)
+/** Is that a rank? A stranger is let go, or heard later. */
+static bool take_caller(struct coll *coll, const struct listener *listener,
+                        struct reference_pipe *caller)
+{
+    struct reference_frame frame = {.sequence = 0};
+    unsigned char *data = NULL;
+    bool heard = reference_pipe_read(caller, &frame, &data);
+    bool known = heard && frame.sequence == listener->secret && frame.tag > 0 &&
+                 frame.tag < coll->ranks && coll->pipes[frame.tag].fd < 0;
+
+    if (heard)
+        free(data);
+    for (uint32_t r = 1; !known && reference_broken("coll-open-door") && r < coll->ranks; r++)
+        if (coll->pipes[r].fd < 0) {
+            known = true;
+            frame.tag = r;
+        }
+    if (known) {
+        reference_pipe_init(&coll->pipes[frame.tag], caller->fd);
+        reference_pipe_init(caller, -1);
+    } else if (heard || caller->broken) {
+        reference_pipe_finish(caller);
+    }
+    return known;
+}
+
+static bool gather_ranks(struct coll *coll, const struct listener *listener)
 {
     uint64_t until_ns = wring_deadline_in(JOIN_NS);
+    struct reference_pipe callers[CALLERS];
+    uint32_t joined = 1;
 
-    for (uint32_t joined = 1; joined < coll->ranks;) {
-        struct reference_pipe pipe;
-        struct reference_frame frame;
-        unsigned char *data;
-        int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (wring_now_ns() > until_ns)
-            return false;
-        if (fd < 0) {
-            usleep(500);
-            continue;
+    for (int i = 0; i < CALLERS; i++)
+        reference_pipe_init(&callers[i], -1);
+    while (joined < coll->ranks && wring_now_ns() < until_ns) {
+        for (int i = 0; i < CALLERS && joined < coll->ranks; i++) {
+            int fd = callers[i].fd < 0
+                         ? accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
+                         : -1;
+            if (fd >= 0)
+                reference_pipe_init(&callers[i], fd);
+            if (callers[i].fd >= 0)
+                joined += take_caller(coll, listener, &callers[i]);
         }
-        reference_pipe_init(&pipe, fd);
-        while (!reference_pipe_read(&pipe, &frame, &data) && wring_now_ns() < until_ns)
-            usleep(100);
-        if (wring_now_ns() >= until_ns)
-            return false;
-        free(data);
-        reference_pipe_init(&coll->pipes[frame.tag], fd);
-        joined++;
+        usleep(100);
     }
-    return true;
+    for (int i = 0; i < CALLERS; i++)
+        reference_pipe_finish(&callers[i]);
+    return joined == coll->ranks;
 }
 
 static bool join_root(struct coll *coll, const struct handle *root)
 {
     uint64_t until_ns = wring_deadline_in(JOIN_NS);
-    struct reference_frame hello = {.kind = INPUT, .tag = coll->rank};
+    struct reference_frame hello = {.kind = INPUT, .tag = coll->rank, .sequence = root->secret};
     int fd = reference_dial((uint16_t)root->port), ready = 0;
 
     while (fd >= 0 && (ready = reference_dialled(fd)) == 0 && wring_now_ns() < until_ns)
@@ -147,7 +176,7 @@ int reference_coll_connect(void *handles[], int ranks, int rank, void *listen_co
     coll->ranks = (uint32_t)ranks;
     for (uint32_t i = 0; i < RANKS; i++)
         reference_pipe_init(&coll->pipes[i], -1);
-    if (rank == 0 ? !gather_ranks(coll, listener->fd) : !join_root(coll, root)) {
+    if (rank == 0 ? !gather_ranks(coll, listener) : !join_root(coll, root)) {
         reference_coll_close(coll);
         return WRING_NCCL_REMOTE_ERROR;
     }

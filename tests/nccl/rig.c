@@ -7,7 +7,7 @@
 
 #include "tests/lib/test.h"
 
-struct rig_choice rig_choice = {.seed = 1, .no_device = "WRING_IFACE=nosuch0"};
+struct rig_choice rig_choice = {.seed = 1, .no_device = "WRING_IFACE=nosuch0", .largest_mib = 300};
 
 static bool take_version(const char *text)
 {
@@ -29,7 +29,8 @@ int rig_take_arguments(int argc, char **argv)
     if (argc < 3 || !take_version(argv[2])) {
         fprintf(stderr,
                 "usage: %s PLUGIN auto|v12|v11|v8 [NAME=VALUE...] [seed=N] [deadline=SECONDS] "
-                "[no-device=NAME=VALUE] [each=NAME=VALUE|VALUE...] [CASE...]\n",
+                "[largest=MIB] [memory=MIB] [no-device=NAME=VALUE] [each=NAME=VALUE|VALUE...] "
+                "[CASE...]\n",
                 argv[0]);
         return 0;
     }
@@ -39,6 +40,10 @@ int rig_take_arguments(int argc, char **argv)
             rig_choice.seed = (uint32_t)strtoul(argv[at] + 5, NULL, 10);
         else if (strncmp(argv[at], "deadline=", 9) == 0)
             world_set_deadline((unsigned)strtoul(argv[at] + 9, NULL, 10));
+        else if (strncmp(argv[at], "largest=", 8) == 0)
+            rig_choice.largest_mib = strtoul(argv[at] + 8, NULL, 10);
+        else if (strncmp(argv[at], "memory=", 7) == 0)
+            rig_choice.memory_mib = strtoul(argv[at] + 7, NULL, 10);
         else if (strncmp(argv[at], "no-device=", 10) == 0)
             rig_choice.no_device = argv[at] + 10;
         else if (strncmp(argv[at], "each=", 5) == 0 && strchr(argv[at] + 5, '=') != NULL &&

@@ -18,14 +18,16 @@ struct rig_choice {
     const char *path;
     int version; /* 0: the newest that it has */
     uint32_t seed;
+    size_t largest_mib;             /* of a message */
+    size_t memory_mib;              /* that one may take beside the caller's; 0: not checked */
     const char *no_device;          /* NAME=VALUE that leaves it no device */
     const char *each[RIG_EACH_MAX]; /* NAME=VALUE|VALUE..., by rank in turn */
     unsigned n_each;
 };
 extern struct rig_choice rig_choice;
 
-/** Read a command line: PLUGIN VERSION [NAME=VALUE | seed=N | deadline=S | no-device=NAME=VALUE |
- *  each=NAME=VALUE|VALUE...]...
+/** Read a command line: PLUGIN VERSION [NAME=VALUE | seed=N | deadline=S | largest=MIB | memory=MIB
+ * | no-device=NAME=VALUE | each=NAME=VALUE|VALUE...]...
  *  @return how many arguments it took; 0 where it is wrong, said */
 int rig_take_arguments(int argc, char **argv);
 

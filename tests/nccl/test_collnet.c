@@ -14,6 +14,7 @@
 #include "base/fpenv.h"
 #include "tests/lib/elements.h"
 #include "tests/nccl/coll_rig.h"
+#include "tests/nccl/strangers.h"
 
 #define UNTOUCHED 0x3D
 
@@ -395,6 +396,40 @@ static void communicators_live_side_by_side(void)
     world_run(&(struct world_job){.size = 3, .run = use_two});
 }
 
+/** Rank 1 sends strangers to rank 0, where all others meet. */
+static void send_strangers(const struct world_rank *me, void *arg)
+{
+    struct doors *doors = (void *)((unsigned char *)world_board(0) + WORLD_BOARD / 2);
+
+    if (me->rank == 0)
+        doors_find(doors);
+    world_meet();
+    if (me->rank == 1)
+        strangers_come(arg, doors);
+    world_meet();
+}
+
+static void join_among_strangers(const struct world_rank *me, void *arg)
+{
+    struct strangers strangers;
+    struct coll_rig coll;
+
+    (void)arg;
+    coll_begin_with(&coll, me, send_strangers, &strangers);
+    for (uint32_t i = 0; i < 5; i++)
+        sum_once(&coll, i);
+    if (me->rank == 1)
+        strangers_leave(&strangers);
+    sum_once(&coll, 5);
+    coll_end(&coll);
+}
+
+static void strangers_do_no_harm(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = join_among_strangers});
+    world_run(&(struct world_job){.size = 5, .run = join_among_strangers});
+}
+
 #define VICTIM 1
 
 /** Where the one who is to die says that it is ready; its handle is at the board's beginning. */
@@ -475,6 +510,7 @@ int main(int argc, char **argv)
         {"several_are_in_flight", several_are_in_flight},
         {"allgather_moves_its_window", allgather_moves_its_window},
         {"reduce_scatter_moves_its_window", reduce_scatter_moves_its_window},
+        {"strangers_do_no_harm", strangers_do_no_harm},
         {"communicators_live_side_by_side", communicators_live_side_by_side},
         {"dead_rank_is_told", dead_rank_is_told},
         {NULL, NULL},

@@ -6,7 +6,8 @@
  *
  * Each case starts its own ranks, 1 to 8 processes, which load the plugin and call it in the order
  * in which NCCL does. NAME=VALUE is a variable of the plugin's; no-device=NAME=VALUE one by which
- * it finds no device, each=NAME=VALUE|VALUE... one that ranks have in turn.
+ * it finds no device, each=NAME=VALUE|VALUE... one that ranks have in turn. largest=MIB is the size
+ * of the largest message, memory=MIB what the plugin may need for it beside the caller's buffers.
  */
 #include "tests/nccl/net_cases.h"
 #include "tests/nccl/rig.h"
@@ -38,6 +39,7 @@ int main(int argc, char **argv)
         {"completion_may_be_optional", completion_may_be_optional},
         {"flush_comes_to_an_end", flush_comes_to_an_end},
         {"what_is_sent_is_left_alone", what_is_sent_is_left_alone},
+        {"large_messages_come_whole", large_messages_come_whole},
         {"streams_of_random_sizes", streams_of_random_sizes},
         {"threads_have_connections_of_their_own", threads_have_connections_of_their_own},
         {"regions_nest_and_repeat", regions_nest_and_repeat},
