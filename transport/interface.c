@@ -127,14 +127,14 @@ static void list_all(const struct ifaddrs *all, char *text, size_t bytes)
     }
 }
 
-enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
-                                       const char *like, char *text)
+enum wring_status wring_interface_find_by(const struct wring_log *log, const char *variable,
+                                          const char *list, const char *like, char *text)
 {
     struct ifaddrs *all;
     char seen[SEEN_TEXT];
     const char *fault = wring_interface_list_fault(list);
     if (fault != NULL) {
-        wring_error(log, "WRING_IFACE=%s: %s", list, fault);
+        wring_error(log, "%s=%s: %s", variable, list, fault);
         return WRING_ERR_INVALID;
     }
     if (getifaddrs(&all) != 0) {
@@ -143,16 +143,22 @@ enum wring_status wring_interface_find(const struct wring_log *log, const char *
     }
     const char *name = wring_interface_choose(all, list, like, text);
     if (name != NULL) {
-        wring_info(log, "WRING_IFACE=%s: %s, %s", list, name, text);
+        wring_info(log, "%s=%s: %s, %s", variable, list, name, text);
     } else {
         list_all(all, seen, sizeof(seen));
         wring_error(log,
-                    "WRING_IFACE=%s: no such interface is up and has an address that others can "
+                    "%s=%s: no such interface is up and has an address that others can "
                     "reach; there are %s",
-                    list, seen[0] != '\0' ? seen : "none");
+                    variable, list, seen[0] != '\0' ? seen : "none");
     }
     freeifaddrs(all);
     return name != NULL ? WRING_OK : WRING_ERR_ADDRESS;
+}
+
+enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
+                                       const char *like, char *text)
+{
+    return wring_interface_find_by(log, "WRING_IFACE", list, like, text);
 }
 
 void wring_interface_name(const char *address, char *name, size_t bytes)

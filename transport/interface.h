@@ -41,7 +41,12 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
 /**
  * The same, of this host's. Errors, logged: WRING_ERR_INVALID for a malformed list,
  * WRING_ERR_ADDRESS, WRING_ERR_SYSTEM.
+ * @param variable  in, that holds the list, for log lines
  */
+enum wring_status wring_interface_find_by(const struct wring_log *log, const char *variable,
+                                          const char *list, const char *like, char *text);
+
+/** The same, of WRING_IFACE. */
 enum wring_status wring_interface_find(const struct wring_log *log, const char *list,
                                        const char *like, char *text);
 

@@ -140,7 +140,8 @@ static enum wring_status find_address(void)
         return WRING_OK;
     }
     if (own->config.iface[0] != '\0')
-        return wring_interface_find(&own->log, own->config.iface, "", own->address);
+        return wring_interface_find_by(&own->log, own->iface_by, own->config.iface, "",
+                                       own->address);
     enum wring_status status = wring_interface_find(
         NULL, "^docker,br-,virbr,veth,cni,flannel,cali,lxc,podman", "", own->address);
     if (status == WRING_ERR_ADDRESS) { /* ranks of one host need no more */
@@ -235,6 +236,40 @@ static bool check_codec(void)
     return fits;
 }
 
+/** A variable of NCCL's that says the same as one of ours, which is not set. */
+static enum wring_status take_from_nccl(const char *of_nccl, const char *name)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    const char *value = wring_config_foreign(of_nccl);
+
+    if (value == NULL || *value == '\0' || wring_config_given(&own->config, name))
+        return WRING_OK;
+    if (strlen(value) >= WRING_CONFIG_TEXT) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: %s is longer than %d bytes: set %s instead",
+                       of_nccl, WRING_CONFIG_TEXT - 1, name);
+        return WRING_ERR_INVALID;
+    }
+    wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: %s is not set: %s=%s counts", name, of_nccl, value);
+    snprintf(own->settings[own->n_settings], sizeof(own->settings[0]), "%s=%s", name, value);
+    own->n_settings++;
+    return wring_config_set(&own->config, &own->log, name, value);
+}
+
+/** Lists of interfaces and of RDMA devices are written as NCCL's. */
+static enum wring_status heed_nccl(void)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    enum wring_status status = WRING_OK;
+
+    own->n_settings = 0;
+    own->iface_by = "WRING_IFACE";
+    if (!wring_config_given(&own->config, "WRING_BIND"))
+        status = take_from_nccl("NCCL_SOCKET_IFNAME", "WRING_IFACE");
+    if (own->n_settings > 0)
+        own->iface_by = "NCCL_SOCKET_IFNAME";
+    return status == WRING_OK ? take_from_nccl("NCCL_IB_HCA", "WRING_VERBS_DEVICES") : status;
+}
+
 static enum wring_status read_settings(void)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
@@ -244,6 +279,9 @@ static enum wring_status read_settings(void)
     if (status != WRING_OK)
         return status;
     own->log.level = wring_config_log_level(&own->config);
+    status = heed_nccl();
+    if (status != WRING_OK)
+        return status;
     keyed = own->config;
     status = wring_job_key_read(&own->log, NULL, &keyed);
     if (status != WRING_OK)

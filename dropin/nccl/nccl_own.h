@@ -337,6 +337,9 @@ struct wring_nccl_own {
     char codec[WRING_CONFIG_TEXT];         /* "": exact */
     uint64_t codec_min;
     char providers[WRING_CONFIG_TEXT];
+    const char *iface_by; /* the variable that names the interface; NULL: none */
+    char settings[2][WRING_CONFIG_TEXT + 32]; /* NAME=VALUE of all sessions, by NCCL's variables */
+    unsigned n_settings;
     int speed_mbps;
     uint64_t guid;
     uint64_t n_listens;
