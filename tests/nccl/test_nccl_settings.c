@@ -167,12 +167,41 @@ static void nccl_names_the_rdma_devices(void)
     world_run(&(struct world_job){.size = 2, .run = find_no_device, .arg = (void *)&none});
 }
 
+/** Each process has one device; where two have nothing in common, both say so. */
+static void differ(const struct world_rank *me, void *arg)
+{
+    struct rig_link link = {.from = 0, .to = 1};
+    static struct rig_meeting meeting;
+    static char providers[2][32] = {"WRING_PROVIDER=tcp", "WRING_PROVIDER=shm"};
+    struct rig rig;
+
+    (void)arg;
+    putenv(providers[me->rank]);
+    rig_begin(&rig, me);
+    rig_listen(&rig, &link, 1, &meeting);
+    int result = poll_connection(&rig, &link, &meeting);
+    CHECK(result != PLUGIN_OK, "two without a common provider are connected");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "no provider in common") == 1, "%u lines say why",
+          world_logged(PLUGIN_LOG_WARN, "no provider in common"));
+    CHECK(world_logged(PLUGIN_LOG_WARN, "WRING_PROVIDER") == 1, "no line names the setting");
+    world_meet();
+    if (me->rank == 1)
+        plugin_close_listen(rig.plugin, meeting.listeners[0]);
+    rig_end(&rig);
+}
+
+static void providers_that_differ_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = differ});
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"nccl_names_the_interface", nccl_names_the_interface},
         {"what_wring_is_told_comes_first", what_wring_is_told_comes_first},
         {"links_use_that_network", links_use_that_network},
+        {"providers_that_differ_are_told", providers_that_differ_are_told},
         {"nccl_names_the_rdma_devices", nccl_names_the_rdma_devices},
         {NULL, NULL},
     };
