@@ -5,7 +5,7 @@
 
 #include "tests/random/results.h"
 
-#define RUN_TEXT 512
+#define RUN_TEXT 640
 
 struct run_memory; /* that a rank got and has not given back */
 
