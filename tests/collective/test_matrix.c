@@ -47,6 +47,9 @@ static const char *const codecs[] = {
     "int8:block=64+ef>onebit:block=128+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
+/* nothing, and what travels in each way: on a board, in one piece, in some, in many */
+static const uint64_t counts_for_races[] = {0, 33, 2049, 10007, 40009};
+static const uint64_t *sizes = counts; /* of pairs and chance */
 static const char *providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
 static const char *const chunks[] = {"4k", "16k", "256k"};
 static const char *const tiers[] = {"best", "avx2", "scalar"};
@@ -191,7 +194,7 @@ static struct wring_matrix_case case_of(const uint32_t *choice)
         .provider = providers[choice[PROVIDER]],
         .ranks = choice[RANKS] + 1,
         .ranks_per_node = choice[NODES],
-        .elems = counts[choice[ELEMS]],
+        .elems = sizes[choice[ELEMS]],
         .chunk = chunks[choice[CHUNK]],
         .cpu = tiers[choice[TIER]],
         .executor = executors[choice[EXECUTOR]],
@@ -416,6 +419,8 @@ static void use_for_races(void)
     values[DTYPE] = values[TIER] = values[FLUSH] = values[SPECIAL] = 1;
     values[OP] = 2; /* a sum, and what divides it */
     values[RANKS] = 5;
+    values[ELEMS] = COUNT(counts_for_races);
+    sizes = counts_for_races;
 }
 
 /** @return whether the first argument begins so; then it is taken away */
