@@ -10,9 +10,9 @@
  * A small message leaves although no irecv() is known. It ends once its buffer is known: like that
  * the sender sees as well as the receiver that a message was larger than its buffer.
  *
- * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64; the last word of a sender
- * is one, too, without buffers. Who changes these, the handle or a connection request raises FORMAT
- * of nccl_handle.c.
+ * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64 (with NOTED); the last word
+ * of a sender is one, too, without buffers. Who changes these, the handle or a connection request
+ * raises FORMAT of nccl_handle.c.
  *
  * Each side says when it closes, and what is left of a connection waits for the other side's word,
  * so that no message of a connection that is gone stays with the link.
@@ -43,6 +43,14 @@ static struct wring_group *world_of(const struct wring_nccl_comm *comm)
 static uint64_t tag_of(const struct wring_nccl_comm *comm, enum wring_nccl_class class, int tag)
 {
     return wring_nccl_tag(class, comm->asker, comm->conn, tag);
+}
+
+enum wring_status wring_nccl_send_on(const struct wring_nccl_comm *comm,
+                                     enum wring_nccl_class class, int tag, const void *data,
+                                     uint64_t bytes, struct wring_request **request)
+{
+    return wring_send(world_of(comm), data, bytes, peer_of(comm), tag_of(comm, class, tag), NULL,
+                      request);
 }
 
 /* ---- failures ---- */
@@ -120,6 +128,7 @@ static struct wring_nccl_request *take_request(struct wring_nccl_comm *comm, uns
 static void give_back(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
+    wring_nccl_pack_end(request);
     request->busy = false;
     request->next = comm->free;
     comm->free = request;
@@ -256,9 +265,14 @@ int wring_nccl_accept(void *listen, void **recv_comm)
 
 static void cancel_requests(struct wring_nccl_comm *comm)
 {
-    for (unsigned i = 0; i < comm->n_requests; i++)
-        for (unsigned k = 0; comm->requests[i].busy && k < comm->requests[i].n; k++)
-            cancel(&comm->requests[i].under_way[k]);
+    for (unsigned i = 0; i < comm->n_requests; i++) {
+        struct wring_nccl_request *request = &comm->requests[i];
+        for (unsigned k = 0; request->busy && k < request->n; k++)
+            cancel(&request->under_way[k]);
+        cancel(&request->note);
+        wring_nccl_pack_end(request);
+    }
+    comm->queue = NULL;
 }
 
 /** Tell the other side that nothing comes any more. */
@@ -273,6 +287,12 @@ static void say_closed(struct wring_nccl_comm *comm)
         comm->failed = wring_nccl_code_of(status);
 }
 
+void wring_nccl_comm_free(struct wring_nccl_comm *comm)
+{
+    free(comm->notes);
+    free(comm);
+}
+
 int wring_nccl_close(void *comm_)
 {
     struct wring_nccl_comm *comm = comm_;
@@ -280,7 +300,7 @@ int wring_nccl_close(void *comm_)
     if (comm == NULL)
         return WRING_NCCL_SUCCESS;
     if (comm->link == NULL) {
-        free(comm);
+        wring_nccl_comm_free(comm);
         return WRING_NCCL_SUCCESS;
     }
     cancel_requests(comm);
@@ -295,8 +315,18 @@ int wring_nccl_close(void *comm_)
 
 /* ---- what the receiver says ---- */
 
+/** A send is for that buffer. */
+static void aim(struct wring_nccl_request *request, const struct wring_nccl_slots *slots,
+                const struct wring_nccl_slot *slot)
+{
+    request->group = slots->group;
+    request->buffer = (uint32_t)(slot - slots->slot);
+    request->noted = slot->noted;
+}
+
 /** A buffer of the peer's is known: it may be an early message's. */
-static void match_early(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot)
+static void match_early(struct wring_nccl_comm *comm, const struct wring_nccl_slots *slots,
+                        struct wring_nccl_slot *slot)
 {
     struct wring_nccl_request **at = &comm->early;
     while (*at != NULL && (*at)->tag != slot->tag)
@@ -311,6 +341,12 @@ static void match_early(struct wring_nccl_comm *comm, struct wring_nccl_slot *sl
     request->early = false;
     request->too_large = request->bytes[0] > slot->bytes;
     request->room[0] = slot->bytes;
+    aim(request, slots, slot);
+    if (request->noted && !request->too_large && !request->queued) {
+        enum wring_status status = wring_nccl_say_note(request);
+        if (status != WRING_OK)
+            fail_by(comm, status);
+    }
 }
 
 static void drop_full(struct wring_nccl_comm *comm)
@@ -332,13 +368,15 @@ static bool take_posted(struct wring_nccl_comm *comm, const uint8_t *bytes, uint
         return false;
     unsigned at = (comm->first_posted + comm->n_posted) % WRING_NCCL_RECVS;
     struct wring_nccl_slots *slots = &comm->posted[at];
-    *slots = (struct wring_nccl_slots){.n = n};
+    *slots = (struct wring_nccl_slots){.group = comm->n_groups++, .n = n};
     comm->n_posted++;
     for (uint32_t i = 0; i < n; i++) {
         struct wring_nccl_slot *slot = &slots->slot[i];
         slot->tag = (int)wring_get_u32(bytes + 8 + 12 * i);
         slot->bytes = wring_get_u64(bytes + 12 + 12 * i);
-        match_early(comm, slot);
+        slot->noted = (slot->bytes & WRING_NCCL_NOTED) != 0;
+        slot->bytes &= ~WRING_NCCL_NOTED;
+        match_early(comm, slots, slot);
         slots->taken += slot->taken;
     }
     drop_full(comm);
@@ -407,6 +445,47 @@ static void hear_end(struct wring_nccl_comm *comm)
         lose(comm, status);
 }
 
+/** A receiver: of what comes in its buffers. */
+static void hear_notes(struct wring_nccl_comm *comm)
+{
+    while (comm->n_notes > 0 && comm->failed == WRING_NCCL_SUCCESS) {
+        struct wring_nccl_note *note = &comm->notes[comm->first_note];
+        struct wring_result result = WRING_RESULT_INIT;
+        enum wring_status status = look(note->request, &result);
+        if (status == WRING_ERR_AGAIN)
+            return;
+        note->request = NULL;
+        comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
+        comm->n_notes--;
+        if (status != WRING_OK)
+            lose(comm, status);
+        else if (!wring_nccl_take_note(comm, note->bytes, result.bytes))
+            fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed note");
+    }
+}
+
+/** One for each buffer that asks for it: so it is heard even if its sender has left by then. */
+static enum wring_status await_notes(struct wring_nccl_request *request)
+{
+    struct wring_nccl_comm *comm = request->comm;
+    enum wring_status status = WRING_OK;
+
+    if (comm->notes == NULL)
+        comm->notes = calloc(WRING_NCCL_NOTES, sizeof(*comm->notes));
+    if (comm->notes == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
+        if (!request->unpack->landings[i].wanted || comm->n_notes == WRING_NCCL_NOTES)
+            continue;
+        struct wring_nccl_note *note =
+            &comm->notes[(comm->first_note + comm->n_notes) % WRING_NCCL_NOTES];
+        status = wring_recv(world_of(comm), note->bytes, sizeof(note->bytes), peer_of(comm),
+                            tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &note->request);
+        comm->n_notes += status == WRING_OK;
+    }
+    return status;
+}
+
 /** The peer says nothing more. */
 static bool is_finished(const struct wring_nccl_comm *comm)
 {
@@ -429,6 +508,10 @@ bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
             cancel(&comm->notices[i].request);
         said &= is_over(&comm->notices[i].request);
     }
+    for (; comm->n_notes > 0; comm->n_notes--) {
+        cancel(&comm->notes[comm->first_note].request);
+        comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
+    }
     cancel(&comm->peers.request);
     return said;
 }
@@ -449,6 +532,16 @@ static struct wring_nccl_slot *find_slot(struct wring_nccl_comm *comm, int tag)
     return NULL;
 }
 
+/** With what waited for a code. */
+static void go_on_sending(struct wring_nccl_comm *comm)
+{
+    if (comm->queue == NULL || comm->failed != WRING_NCCL_SUCCESS)
+        return;
+    enum wring_status status = wring_nccl_queue_go_on(comm);
+    if (status != WRING_OK)
+        fail_by(comm, status);
+}
+
 static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, const void *data,
                    size_t bytes, int tag, void **out)
 {
@@ -457,16 +550,24 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
         return WRING_NCCL_SUCCESS;
     request->bytes[0] = bytes;
     request->tag = tag;
-    enum wring_status status =
-        wring_send(world_of(comm), data, bytes, peer_of(comm),
-                   tag_of(comm, WRING_NCCL_CLASS_DATA, tag), NULL, &request->under_way[0]);
-    if (status != WRING_OK) {
-        give_back(request);
-        return fail_by(comm, status);
-    }
+    request->data = data;
     if (slot != NULL) {
         request->too_large = bytes > slot->bytes;
         request->room[0] = slot->bytes;
+        aim(request, &comm->posted[comm->first_posted], slot);
+        wring_nccl_pack(request);
+    }
+    enum wring_status status = WRING_OK;
+    if (request->task != NULL || comm->queue != NULL)
+        wring_nccl_queue(request);
+    else
+        status = wring_nccl_post_send(request);
+    if (status != WRING_OK) {
+        if (request->under_way[0] == NULL)
+            give_back(request);
+        return fail_by(comm, status);
+    }
+    if (slot != NULL) {
         slot->taken = true;
         comm->posted[comm->first_posted].taken++;
         drop_full(comm);
@@ -495,6 +596,7 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **requ
                        WRING_NCCL_BYTES_MAX);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
+    go_on_sending(comm);
     slot = find_slot(comm, tag);
     if (slot == NULL) {
         nudge(comm);
@@ -511,14 +613,15 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **requ
 
 /* ---- receiving ---- */
 
-static void write_notice(struct wring_nccl_notice *notice, int n, const size_t *bytes,
+static void write_notice(struct wring_nccl_notice *notice, int n, void **data, const size_t *bytes,
                          const int *tags)
 {
     wring_put_u32(notice->bytes, WRING_NCCL_NOTICE_POSTED);
     wring_put_u32(notice->bytes + 4, (uint32_t)n);
     for (int i = 0; i < n; i++) {
         wring_put_u32(notice->bytes + 8 + 12 * i, (uint32_t)tags[i]);
-        wring_put_u64(notice->bytes + 12 + 12 * i, bytes[i]);
+        wring_put_u64(notice->bytes + 12 + 12 * i,
+                      bytes[i] | (wring_nccl_wants_note(data[i], bytes[i]) ? WRING_NCCL_NOTED : 0));
     }
 }
 
@@ -529,15 +632,21 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
     struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
     enum wring_status status = WRING_OK;
 
-    for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
+    for (unsigned i = 0; i < request->n; i++)
         request->room[i] = bytes[i];
+    request->group = comm->n_groups++;
+    if (!wring_nccl_unpack_begin(request, data))
+        return WRING_ERR_NO_MEMORY;
+    if (request->unpack != NULL)
+        status = await_notes(request);
+    for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
         status =
             wring_recv(world_of(comm), data[i], bytes[i], peer_of(comm),
                        tag_of(comm, WRING_NCCL_CLASS_DATA, tags[i]), NULL, &request->under_way[i]);
     }
     if (status != WRING_OK)
         return status;
-    write_notice(notice, (int)request->n, bytes, tags);
+    write_notice(notice, (int)request->n, data, bytes, tags);
     comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
     return wring_send(world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n, peer_of(comm),
                       tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &notice->request);
@@ -575,16 +684,32 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
 
 /* ---- the end of either ---- */
 
+/** A buffer has been filled. @return whether it is as it was sent now, or never will be */
+static bool unpack(struct wring_nccl_request *request, unsigned i)
+{
+    if (request->unpack == NULL || request->failed != WRING_NCCL_SUCCESS)
+        return true;
+    enum wring_status status = wring_nccl_unpack(request, i);
+    if (status == WRING_ERR_FRAME)
+        request->failed =
+            fail(request->comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed code");
+    else if (status != WRING_OK && status != WRING_ERR_AGAIN)
+        request->failed = fail_by(request->comm, status);
+    return status != WRING_ERR_AGAIN;
+}
+
 /** @return whether nothing of it is under way any more */
 static bool test_parts(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
-    bool all = true;
+    bool all = !request->queued && is_over(&request->note);
 
     for (unsigned i = 0; i < request->n; i++) {
         struct wring_result result = WRING_RESULT_INIT;
-        if (request->under_way[i] == NULL)
+        if (request->under_way[i] == NULL) {
+            all &= unpack(request, i);
             continue;
+        }
         enum wring_status status = look(request->under_way[i], &result);
         if (status == WRING_ERR_AGAIN) {
             all = false;
@@ -597,6 +722,7 @@ static bool test_parts(struct wring_nccl_request *request)
             request->failed = fail_by(comm, status);
         else if (!comm->sends)
             request->bytes[i] = result.bytes;
+        all &= unpack(request, i);
     }
     return all;
 }
@@ -615,7 +741,10 @@ static bool check_room(struct wring_nccl_request *request)
 
 static bool test_all(struct wring_nccl_request *request)
 {
-    return test_parts(request) && (!request->comm->sends || check_room(request));
+    go_on_sending(request->comm);
+    hear_notes(request->comm);
+    return test_parts(request) &&
+           (!request->comm->sends || (check_room(request) && is_over(&request->note)));
 }
 
 /** It goes on: or can it not? @return whether it has ended after all */
@@ -631,6 +760,8 @@ static bool look_for_end(struct wring_nccl_request *request)
         return false;
     if (test_all(request))
         return true; /* it had come before */
+    if (wring_nccl_is_unpacking(request))
+        return false;
     request->failed = comm->failed != WRING_NCCL_SUCCESS ? comm->failed : fail_closed(comm);
     return true;
 }

@@ -17,7 +17,7 @@
 #include "transport/auth.h"
 
 #define MAGIC 0x4c434e57u /* "WNCL" */
-#define FORMAT 1u
+#define FORMAT 2u
 #define KEYED 0x100u
 #define CHECKED 12 /* what the sum covers begins there */
 #define RELEASE 24

@@ -361,6 +361,8 @@ static enum wring_status open_process(const char *table)
     if (status == WRING_OK)
         status = find_network(interface, sizeof(interface));
     if (status == WRING_OK)
+        status = wring_nccl_coder_open();
+    if (status == WRING_OK)
         introduce(table, interface);
     return status;
 }
@@ -398,6 +400,8 @@ void wring_nccl_leave(void)
     wring_nccl_links_finish();
     wring_nccl_colls_finish();
     wring_nccl_listens_finish();
+    if (own->lasting_users == 0)
+        wring_nccl_coder_close();
     if (!wring_random_bytes(own->process, sizeof(own->process))) /* for handles from now on */
         own->lasting_users = 0;
 }

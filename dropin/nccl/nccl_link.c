@@ -264,7 +264,7 @@ static void settle_closed(struct wring_nccl_link *link)
         struct wring_nccl_comm *comm = *at;
         if (comm->closed && wring_nccl_comm_settle(comm)) {
             *at = comm->next;
-            free(comm);
+            wring_nccl_comm_free(comm);
         } else {
             at = &comm->next;
         }
@@ -305,10 +305,12 @@ static void free_link(struct wring_nccl_link *link)
     while (link->comms != NULL) {
         struct wring_nccl_comm *comm = link->comms;
         link->comms = comm->next;
+        for (unsigned i = 0; i < comm->n_requests; i++)
+            wring_nccl_pack_end(&comm->requests[i]);
         comm->link = NULL;
         comm->failed = WRING_NCCL_INVALID_USAGE;
         if (comm->closed)
-            free(comm);
+            wring_nccl_comm_free(comm);
     }
     free(link);
 }

@@ -19,6 +19,7 @@
 #include "base/config.h"
 #include "dropin/nccl/nccl_abi.h"
 #include "transport/interface.h"
+#include <wring/executor.h>
 #include <wring/wring.h>
 
 #define WRING_MODULE "nccl"
@@ -222,6 +223,38 @@ static inline uint64_t wring_nccl_tag(enum wring_nccl_class class, uint32_t aske
 }
 #define WRING_NCCL_CONNS_MAX ((uint32_t)1 << 28) /* of a link */
 
+/* ---- nccl_coder.c ---- */
+
+#define WRING_NCCL_CODED_MAX ((size_t)16 << 20) /* bytes of a message that is coded */
+
+/** Work for a core: its memory is left alone until it is over. */
+struct wring_nccl_task {
+    struct wring_job job;
+    struct wring_source source;
+    atomic_bool over;
+};
+
+/** For the process, if WRING_NCCL_LOSSLESS says so; it is in the configuration. The mutex is held.
+ *  Errors, logged: those of wring_executor_pool_create(). */
+enum wring_status wring_nccl_coder_open(void);
+
+/** No task is under way. The mutex is held. */
+void wring_nccl_coder_close(void);
+
+/** The most bytes that a code of so many takes. */
+size_t wring_nccl_coder_bound(size_t bytes);
+
+/** Begin; of memory aligned to 4 bytes, and a multiple of it. job.result says what came of it. */
+void wring_nccl_task_encode(struct wring_nccl_task *task, const void *src, size_t bytes,
+                            void *code);
+void wring_nccl_task_decode(struct wring_nccl_task *task, const void *code, size_t code_bytes,
+                            void *dst, size_t bytes);
+void wring_nccl_task_copy(struct wring_nccl_task *task, const void *src, void *dst, size_t bytes);
+
+/** Threads: safe, as the rest of these. */
+bool wring_nccl_task_is_over(struct wring_nccl_task *task);
+void wring_nccl_task_await(struct wring_nccl_task *task);
+
 /* ---- nccl_comm.c ---- */
 
 #define WRING_NCCL_NOTICE_BYTES (8 + WRING_NCCL_GROUPED * 12)
@@ -244,11 +277,54 @@ struct wring_nccl_notice {
 struct wring_nccl_slot {
     int tag;
     bool taken;
+    bool noted; /* a note about its message is waited for */
     uint64_t bytes;
 };
 struct wring_nccl_slots {
+    uint64_t group; /* the how-many-eth irecv() of the connection */
     unsigned n, taken;
     struct wring_nccl_slot slot[WRING_NCCL_GROUPED];
+};
+
+#define WRING_NCCL_NOTE_BYTES 24
+#define WRING_NCCL_NOTED ((uint64_t)1 << 63) /* of a buffer's bytes, in a notice */
+
+#define WRING_NCCL_NOTES (WRING_NCCL_RECVS * WRING_NCCL_GROUPED) /* a buffer under way, a note */
+
+struct wring_nccl_note {
+    struct wring_request *request; /* NULL: nothing is under way */
+    uint8_t bytes[WRING_NCCL_NOTE_BYTES];
+};
+
+/** Which way is the faster one? */
+struct wring_nccl_trial {
+    bool coded, decided;
+    unsigned window, ended;     /* of the window */
+    unsigned in_flight;         /* messages that count */
+    uint64_t since_ns, busy_ns; /* while some were */
+    uint64_t bytes;
+    uint64_t of_bytes, code_bytes; /* of all that was coded, before and after */
+    double speed[2];               /* of messages as they are, and coded; bytes a ns */
+};
+
+enum wring_nccl_step {
+    WRING_NCCL_LANDING,
+    WRING_NCCL_COPYING,
+    WRING_NCCL_DECODING,
+};
+
+/** A buffer in which a code may land. */
+struct wring_nccl_landing {
+    void *to;
+    bool wanted, noted, coded; /* its note, and what that says */
+    uint64_t raw;              /* bytes of the message, then */
+    enum wring_nccl_step step;
+    void *code;
+    size_t buffered;
+    struct wring_nccl_task task;
+};
+struct wring_nccl_unpack {
+    struct wring_nccl_landing landings[WRING_NCCL_GROUPED];
 };
 
 struct wring_nccl_request {
@@ -262,7 +338,23 @@ struct wring_nccl_request {
     int tag;                                             /* of a send */
     bool early;                                          /* a send whose receive is not known */
     bool too_large;                                      /* a send, for its receive's room[0] */
-    int failed;                                          /* NCCL's code */
+
+    /* nccl_pack.c */
+    uint64_t group;                    /* its irecv(), by number */
+    uint32_t buffer;                   /* of that; of a send */
+    bool noted;                        /* a send, about which there is to be a note */
+    bool queued;                       /* behind one that is being coded, or itself */
+    bool counted;                      /* for the comparison of both ways */
+    struct wring_nccl_request *behind; /* in that queue */
+    const void *data;                  /* of a send */
+    struct wring_nccl_task *task;      /* that codes it; NULL: it travels as it is */
+    void *code;
+    size_t buffered;
+    uint8_t note_bytes[WRING_NCCL_NOTE_BYTES];
+    struct wring_request *note;       /* NULL: nothing is under way */
+    struct wring_nccl_unpack *unpack; /* of a receive; NULL: nothing of it comes coded */
+
+    int failed; /* NCCL's code */
 };
 
 struct wring_nccl_comm {
@@ -283,13 +375,28 @@ struct wring_nccl_comm {
     struct wring_nccl_notice last;  /* what we say as we close */
     struct wring_nccl_notice peers; /* a receiver: what the sender says as it closes */
 
+    size_t buffered;   /* codes, in all */
+    uint64_t n_groups; /* irecv(), so far */
+
+    /* a receiver */
+    struct wring_nccl_note
+        *notes; /* [WRING_NCCL_NOTES] a ring, that it hears; NULL: asks for none */
+    unsigned first_note, n_notes;
+
     /* a sender */
+    struct wring_nccl_trial trial;
+    struct wring_nccl_request *queue, *last_queued;
     struct wring_nccl_slots posted[WRING_NCCL_RECVS]; /* a ring; the first one is not full */
     unsigned first_posted, n_posted;
     struct wring_nccl_request *early, **last_early;
 
     struct wring_nccl_request requests[]; /* [n_requests] */
 };
+
+/** Send to the connection's other end. */
+enum wring_status wring_nccl_send_on(const struct wring_nccl_comm *comm,
+                                     enum wring_nccl_class class, int tag, const void *data,
+                                     uint64_t bytes, struct wring_request **request);
 
 int wring_nccl_connect(int device, void *handle, void **send_comm);
 int wring_nccl_accept(void *listen, void **recv_comm);
@@ -299,9 +406,46 @@ int wring_nccl_irecv(void *comm, int n, void **data, const size_t *bytes, const 
 int wring_nccl_test(void *request, int *done, int *bytes);
 int wring_nccl_close(void *comm);
 
+/** Nothing of it is under way. */
+void wring_nccl_comm_free(struct wring_nccl_comm *comm);
+
 /** Go on with what NCCL has closed. The mutex is held. @return whether it is over: it may be freed
  */
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm);
+
+/* ---- nccl_pack.c ---- */
+
+/** Begin to code a send whose buffer is known, if it may be, and it is the time for it. */
+void wring_nccl_pack(struct wring_nccl_request *request);
+
+/** Send it, and the note about it. */
+enum wring_status wring_nccl_post_send(struct wring_nccl_request *request);
+
+/** What a send that had left early is for is known now. */
+enum wring_status wring_nccl_say_note(struct wring_nccl_request *request);
+
+/** Put it behind those that wait. */
+void wring_nccl_queue(struct wring_nccl_request *request);
+
+/** Send what need not wait any more. */
+enum wring_status wring_nccl_queue_go_on(struct wring_nccl_comm *comm);
+
+/** Of either side: it is over, or given up. Work on its memory ends first. */
+void wring_nccl_pack_end(struct wring_nccl_request *request);
+
+bool wring_nccl_wants_note(const void *data, uint64_t room);
+
+/** A receive's rooms are known. @return false: no memory */
+bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data);
+
+/** Hostile bytes. @param bytes  [WRING_NCCL_NOTE_BYTES] @return false: they are no note */
+bool wring_nccl_take_note(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes);
+
+/** A buffer's data is here. Errors: WRING_ERR_AGAIN until it can be read, WRING_ERR_FRAME. */
+enum wring_status wring_nccl_unpack(struct wring_nccl_request *request, unsigned i);
+
+/** All of a buffer is here, and it is not decoded yet. */
+bool wring_nccl_is_unpacking(const struct wring_nccl_request *request);
 
 /* ---- nccl_coll.c ---- */
 
