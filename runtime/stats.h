@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_STATS_H
 #define WRING_RUNTIME_STATS_H
 
-#include "transport/collective/mapped.h"
+#include "transport/collective/shm_flags.h"
 #include <wring/wring.h>
 
 /** What goes past the engine is to be counted. */

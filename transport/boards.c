@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "transport/collective/mapped.h"
+#include "transport/collective/shm_flags.h"
 
 #define FIRST_ROOM 4 /* boards of the first block; each next one has four times as many, up to */
 #define MOST_ROOM 256

@@ -5,7 +5,4 @@
 
 #include "transport/engine.h"
 
-/** Nothing moves: is there a reason that will not pass? Then the job fails. */
-void wring_engine_check(struct wring_engine *engine);
-
 #endif

@@ -1,17 +1,297 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/fabric.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "base/list.h"
+#include "base/refusal.h"
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
+#include "transport/interface.h"
 #include "transport/liveness.h"
+#include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
+
+/** The machine, however many hosts it counts as, and the cores that we may run on there. */
+static void describe_cores(struct wring_writer *out)
+{
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+
+    if (!wring_host_identity(machine, sizeof(machine)))
+        machine[0] = '\0';
+    machine[strcspn(machine, "/")] = '\0';
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
+    wring_write_sized(out, machine, strlen(machine));
+    wring_write_sized(out, &cores, sizeof(cores));
+}
+
+static bool parse_cores(struct wring_reader *reader, struct wring_description *out)
+{
+    size_t bytes;
+    wring_read_text(reader, out->machine, sizeof(out->machine));
+    const void *cores = wring_read_sized(reader, &bytes);
+    if (cores == NULL || bytes != sizeof(out->cores))
+        return false;
+    memcpy(&out->cores, cores, bytes);
+    return true;
+}
+
+void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
+{
+    char host[WRING_CONFIG_TEXT];
+
+    if (!wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host)))
+        wring_warn(fabric->log,
+                   "this host cannot be told from others, and counts as one of its own: %s; "
+                   "WRING_NODE names it",
+                   WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
+    wring_write_sized(out, host, strlen(host));
+    describe_cores(out);
+    wring_write_u32(out, fabric->n_devices);
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        const struct wring_device *device = &fabric->devices[i];
+        wring_write_sized(out, device->name, strlen(device->name));
+        wring_write_sized(out, device->address, device->address_bytes);
+    }
+    wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
+    struct wring_control_tree_place place = {NULL, 0};
+    if (fabric->tree != NULL)
+        place = wring_control_tree_place(fabric->tree);
+    wring_write_sized(out, place.address, place.bytes);
+}
+
+bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
+                            struct wring_description *out)
+{
+    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
+                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
+    wring_read_text(&reader, out->host, sizeof(out->host));
+    if (!parse_cores(&reader, out))
+        return false;
+    out->n_devices = wring_read_u32(&reader);
+    if (out->n_devices > WRING_DEVICES_MAX)
+        return false;
+    for (uint32_t i = 0; i < out->n_devices; i++) {
+        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
+        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
+    }
+    wring_read_text(&reader, out->lacks, sizeof(out->lacks));
+    out->tree.address = wring_read_sized(&reader, &out->tree.bytes);
+    return !reader.failed && reader.bytes == 0;
+}
+
+int wring_description_find(const struct wring_description *description, const char *name)
+{
+    for (uint32_t i = 0; i < description->n_devices; i++)
+        if (strcmp(description->devices[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* ---- open ---- */
+
+/* Which providers this rank opens, and where they listen. */
+
+static bool list_names(const char *list, const char *name)
+{
+    struct wring_list_item item;
+    while (wring_list_next(&list, &item))
+        if (wring_list_item_is(&item, name))
+            return true;
+    return false;
+}
+
+/** @param text  out, [bytes], all providers' names, as one would write them */
+static void name_all(char *text, size_t bytes)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++)
+        if (n < bytes)
+            n += (size_t)snprintf(text + n, bytes - n, "%s%s", n > 0 ? ", " : "", (*ops)->name);
+}
+
+/** "auto", or names of providers that there are. The first that is none is told. */
+static enum wring_status check_list(const struct wring_log *log, const char *list)
+{
+    char known[WRING_TEXT_MAX];
+    struct wring_list_item item;
+
+    name_all(known, sizeof(known));
+    for (const char *rest = list; wring_list_next(&rest, &item);) {
+        const struct wring_provider_ops *const *ops = wring_provider_list();
+        while (*ops != NULL && !wring_list_item_is(&item, (*ops)->name))
+            ops++;
+        if (*ops != NULL)
+            continue;
+        if (item.length == 0)
+            wring_error(log, "WRING_PROVIDER=%s: a name is empty; there are %s, or auto alone",
+                        list, known);
+        else
+            wring_error(log, "WRING_PROVIDER=%s: no provider '%.*s'; there are %s, or auto alone",
+                        list, (int)item.length, item.text, known);
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+/**
+ * Where network providers listen: at WRING_BIND, on WRING_IFACE, or where the rendezvous went.
+ * @param address out, [WRING_INTERFACE_ADDRESS], filled if need be. Errors are logged.
+ */
+static enum wring_status choose_bind(const struct wring_fabric *fabric, const char *given,
+                                     char *address, const char **out)
+{
+    const struct wring_config *config = fabric->config;
+    *out = given[0] != '\0' ? given : NULL;
+    if (config->iface[0] == '\0')
+        return WRING_OK;
+    if (config->bind[0] != '\0') {
+        wring_error(fabric->log, "WRING_BIND=%s and WRING_IFACE=%s: set one of them", config->bind,
+                    config->iface);
+        return WRING_ERR_INVALID;
+    }
+    enum wring_status status = wring_interface_find(fabric->log, config->iface, given, address);
+    if (status != WRING_OK)
+        return status;
+    if (config->key[0] == '\0' && strncmp(address, "127.", 4) != 0 && strcmp(address, "::1") != 0) {
+        wring_error(fabric->log,
+                    "WRING_IFACE=%s: without a key wring listens on loopback only: set the same "
+                    "WRING_KEY or WRING_KEY_FILE on all ranks",
+                    config->iface);
+        return WRING_ERR_AUTH;
+    }
+    *out = address;
+    return WRING_OK;
+}
+
+static enum wring_status open_device(struct wring_fabric *fabric,
+                                     const struct wring_provider_ops *ops,
+                                     const struct wring_fabric_params *params, const char *bind)
+{
+    struct wring_device device = {.name = ops->name};
+    struct wring_provider_params provider_params = {
+        .log = fabric->log,
+        .config = fabric->config,
+        .bind = bind,
+        .rank = params->rank,
+        .size = params->size,
+    };
+    memcpy(provider_params.secret, params->secret, WRING_SECRET_BYTES);
+
+    enum wring_status status = ops->open(&provider_params, &device.provider);
+    if (status != WRING_OK)
+        return status;
+    if (fabric->config->fault[0] != '\0') {
+        struct wring_provider *inner = device.provider;
+        status = wring_fault_wrap(fabric->config->fault, &provider_params, inner, &device.provider);
+        if (status != WRING_OK) {
+            inner->ops->close(inner);
+            return status;
+        }
+    }
+    device.provider->ops->capabilities(device.provider, &device.caps);
+    status = device.provider->ops->listen(device.provider, device.address, &device.address_bytes);
+    if (status != WRING_OK) {
+        device.provider->ops->close(device.provider);
+        return status;
+    }
+    fabric->devices[fabric->n_devices++] = device;
+    return WRING_OK;
+}
+
+static void go_without(struct wring_fabric *fabric, const struct wring_provider_ops *ops,
+                       const char *reason)
+{
+    snprintf(fabric->lacks, sizeof(fabric->lacks), "%s: %s", ops->name, reason);
+}
+
+/** "auto": take a provider that does well here, go without one that need not be. */
+static enum wring_status try_device(struct wring_fabric *fabric,
+                                    const struct wring_provider_ops *ops,
+                                    const struct wring_fabric_params *params, const char *bind)
+{
+    bool optional = ops->suits != wring_suits_always;
+    char reason[WRING_TEXT_MAX] = "";
+    if (ops->probe(reason, sizeof(reason)) != WRING_OK ||
+        ops->suits(fabric->config, reason, sizeof(reason)) != WRING_OK) {
+        go_without(fabric, ops, reason);
+        if (!optional)
+            wring_warn(fabric->log, "this rank goes without %s: %s", ops->name, reason);
+        return WRING_OK;
+    }
+    enum wring_status status = open_device(fabric, ops, params, bind);
+    if (status == WRING_OK)
+        fabric->devices[fabric->n_devices - 1].optional = optional;
+    else if (optional)
+        go_without(fabric, ops, wring_status_text(status));
+    return optional ? WRING_OK : status;
+}
+
+static enum wring_status open_named(struct wring_fabric *fabric,
+                                    const struct wring_provider_ops *ops,
+                                    const struct wring_fabric_params *params, const char *bind)
+{
+    char reason[WRING_TEXT_MAX] = "";
+    if (ops->probe(reason, sizeof(reason)) == WRING_OK)
+        return open_device(fabric, ops, params, bind);
+    wring_error(fabric->log, "provider %s cannot work here: %s", ops->name, reason);
+    return WRING_ERR_UNSUPPORTED;
+}
+
+/** By the rendezvous' addresses, whatever providers are used. */
+static enum wring_status open_tree(struct wring_fabric *fabric,
+                                   const struct wring_fabric_params *params)
+{
+    struct wring_control_tree_params tree = {
+        .config = fabric->config,
+        .log = fabric->log,
+        .rank = params->rank,
+        .size = params->size,
+        .bind = params->bind[0] != '\0' ? params->bind : NULL,
+        .handler = {fabric, wring_liveness_told, wring_liveness_lost},
+    };
+    memcpy(tree.secret, params->secret, sizeof(tree.secret));
+    memcpy(tree.job, params->job, sizeof(tree.job));
+    return wring_control_tree_create(&tree, &fabric->tree);
+}
+
+/** Open the devices; for wring_fabric_create(). */
+static enum wring_status fabric_open(struct wring_fabric *fabric,
+                                     const struct wring_fabric_params *params)
+{
+    bool automatic = strcmp(params->provider, "auto") == 0;
+    char address[WRING_INTERFACE_ADDRESS];
+    const char *bind;
+    enum wring_status status = automatic ? WRING_OK : check_list(fabric->log, params->provider);
+    if (status == WRING_OK)
+        status = choose_bind(fabric, params->bind, address, &bind);
+
+    for (const struct wring_provider_ops *const *ops = wring_provider_list();
+         *ops != NULL && status == WRING_OK && fabric->n_devices < WRING_DEVICES_MAX; ops++) {
+        if (automatic)
+            status = try_device(fabric, *ops, params, bind);
+        else if (list_names(params->provider, (*ops)->name))
+            status = open_named(fabric, *ops, params, bind);
+    }
+    if (status == WRING_OK && params->size > 1)
+        status = open_tree(fabric, params);
+    return status;
+}
+
+/* ---- fabric ---- */
+
 #define EVENTS_PER_POLL 32
 #define POLLS_PER_TICK 16
 
@@ -35,7 +315,7 @@ enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
     for (uint32_t i = 0; i < params->size; i++)
         fabric->peers[i].rank = i, fabric->peers[i].fabric = fabric;
 
-    enum wring_status status = wring_fabric_open(fabric, params);
+    enum wring_status status = fabric_open(fabric, params);
     if (status != WRING_OK) {
         wring_fabric_destroy(fabric);
         return status;
@@ -261,4 +541,131 @@ enum wring_status wring_fabric_copy_sources(const struct wring_peer *peer)
     if (peer->state != WRING_PEER_READY || peer->put_copies)
         return WRING_OK;
     return peer->conn->provider->ops->copy_sources(peer->conn);
+}
+
+/* ---- meet ---- */
+
+/* How the control tree comes to stand as a session opens. */
+
+#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
+#define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
+
+static uint32_t first_missing(const struct wring_fabric *fabric)
+{
+    return fabric->tree != NULL ? wring_control_tree_missing(fabric->tree) : fabric->size;
+}
+
+/** Nothing came: sleep until something does, but look after the other ranks too. */
+static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                              struct wring_wait_set *set, uint64_t deadline_ns)
+{
+    uint64_t now = wring_now_ns();
+    enum wring_status status = bootstrap->ops->check(bootstrap);
+    if (status != WRING_OK)
+        return status;
+    if (now >= deadline_ns) {
+        wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
+                    first_missing(fabric));
+        return WRING_ERR_PEER;
+    }
+    if (set->deadline_ns > now + LOOK_NS)
+        set->deadline_ns = now + LOOK_NS;
+    wring_wait_set_sleep(set);
+    return WRING_OK;
+}
+
+/** What has become of it so far. */
+static enum wring_status status_of(const struct wring_fabric *fabric)
+{
+    enum wring_status status = wring_fabric_status(fabric);
+    return status != WRING_OK ? status : fabric->mishap.status;
+}
+
+static enum wring_status await_tree(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
+                                    uint64_t deadline_ns)
+{
+    enum wring_status status = status_of(fabric);
+    while (status == WRING_OK && first_missing(fabric) < fabric->size) {
+        struct wring_wait_set set = {.deadline_ns = deadline_ns};
+        wring_fabric_arm(fabric, &set);
+        bool any = wring_fabric_poll(fabric);
+        status = status_of(fabric);
+        if (status == WRING_OK && !any)
+            status = rest(fabric, bootstrap, &set, deadline_ns);
+    }
+    return status;
+}
+
+/**
+ * A connection was lost: is its rank at fault, or did that one leave because another has ended?
+ * The bootstrap knows who ended, and tells all ranks of the same one; who goes without waiting for
+ * its word would look like the one at fault to others.
+ */
+static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap)
+{
+    uint64_t until_ns = wring_now_ns() + BLAME_NS;
+    while (wring_now_ns() < until_ns) {
+        struct wring_wait_set pause = {.deadline_ns = wring_now_ns() + LOOK_NS};
+        enum wring_status status = bootstrap->ops->check(bootstrap);
+        if (status != WRING_OK)
+            return status;
+        wring_wait_set_sleep(&pause);
+    }
+    wring_error(fabric->log, "%s", fabric->mishap.text);
+    return fabric->mishap.status;
+}
+
+/** Begin with the control tree. */
+static enum wring_status join_tree(struct wring_fabric *fabric)
+{
+    struct wring_description *one = calloc(1, sizeof(*one));
+    struct wring_control_tree_place *places = calloc(fabric->size, sizeof(*places));
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+    bool read = one != NULL && places != NULL;
+
+    for (uint32_t i = 0; i < fabric->size && read; i++) {
+        read = wring_description_read(&fabric->blobs, i, one);
+        places[i] = one->tree;
+    }
+    if (read && fabric->tree != NULL)
+        status = wring_control_tree_join(fabric->tree, places);
+    else if (read)
+        status = WRING_OK;
+    free(places);
+    free(one);
+    return status;
+}
+
+/** The bootstrap has told us; others, who have joined already, hear it from us. */
+static void tell_why(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
+{
+    if (bootstrap->at_fault < 0)
+        return;
+    fabric->failure = (struct wring_failure){WRING_ERR_PEER, bootstrap->at_fault, ""};
+    snprintf(fabric->failure.text, sizeof(fabric->failure.text),
+             "rank %" PRId32 " ended while ranks connected to each other", bootstrap->at_fault);
+    wring_liveness_tell(fabric);
+}
+
+enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
+                                       struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
+                                       uint64_t deadline_ns)
+{
+    fabric->blobs = *blobs;
+    *blobs = (struct wring_blobs){0};
+    enum wring_status status = wring_fabric_choose(fabric, &fabric->blobs);
+    if (status == WRING_OK)
+        status = join_tree(fabric);
+    if (status == WRING_OK)
+        status = await_tree(fabric, bootstrap, deadline_ns);
+    if (fabric->mishap.status != WRING_OK)
+        status = blame(fabric, bootstrap);
+    if (status != WRING_OK) {
+        tell_why(fabric, bootstrap);
+        return status;
+    }
+
+    fabric->tick_ns = fabric->judged_ns = wring_now_ns();
+    fabric->state = WRING_FABRIC_WORKING;
+    return WRING_OK;
 }

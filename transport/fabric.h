@@ -10,6 +10,7 @@
 #define WRING_TRANSPORT_FABRIC_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/bytes.h"
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "base/wait_set.h"
 #include "transport/clocks.h"
+#include "transport/control_tree.h"
 #include "transport/put_window.h"
 #include <wring/bootstrap.h>
 #include <wring/provider.h>
@@ -178,27 +180,11 @@ struct wring_fabric_params {
 enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
                                       struct wring_fabric **out);
 
-/** Open the devices; for wring_fabric_create(). */
-enum wring_status wring_fabric_open(struct wring_fabric *fabric,
-                                    const struct wring_fabric_params *params);
-
 /**
  * For each peer the device that reaches it; closes devices that are
  * optional and reach nobody. Errors, logged: WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED.
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
-
-/**
- * The next device for a peer that the one it has does not reach: the first of the lower rank,
- * behind that one, which the higher has and which leads to other hosts. The peer's device, address
- * and window become those.
- * @return false: there is none, and nothing has changed
- */
-bool wring_fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *peer);
-
-/** The peer has come by another device of ours than we should have dialled. */
-void wring_fabric_take_device(struct wring_fabric *fabric, struct wring_peer *peer,
-                              uint32_t device);
 
 /** What may be under way to each peer is as for pieces of the configuration's size, which was
  *  another one. The engine is idle. */
@@ -368,5 +354,29 @@ enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_
 enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
                                         const void *key, size_t bytes, struct wring_remote **out);
 void wring_imports_finish(struct wring_imports *imports);
+
+/* What a rank says of itself before ranks connect: for the fabric's own files. */
+
+/** As read by wring_description_read(); addresses point into the blobs. */
+struct wring_description {
+    char host[WRING_CONFIG_TEXT];
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+    uint32_t n_devices;
+    struct {
+        char name[WRING_NAME_BYTES];
+        const void *address;
+        size_t address_bytes;
+    } devices[WRING_DEVICES_MAX];
+    char lacks[WRING_TEXT_MAX];           /* what it goes without, and why */
+    struct wring_control_tree_place tree; /* where control connections come to it */
+};
+
+/** Read what wring_fabric_describe() wrote. @return false where it is malformed */
+bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
+                            struct wring_description *out);
+
+/** @return which of its devices has that name, or -1 */
+int wring_description_find(const struct wring_description *description, const char *name);
 
 #endif

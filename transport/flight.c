@@ -3,14 +3,462 @@
 #include "transport/flight.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport/collective/collective.h"
 #include "transport/control_tree.h"
 #include "transport/engine.h"
+#include "transport/pairs.h"
 
 #define WRING_MODULE "where"
+#define WORLD_GENERATION 1 /* of the group of all ranks */
+#define RANKS_NAMED 3
+#define SPREAD 0x9E3779B97F4A7C15u /* odd: generations of a key have names of their own */
+
+uint64_t wring_flight_group(const struct wring_pairs *pairs)
+{
+    if (pairs->generation == 0)
+        return 0;
+    uint64_t name = wring_get_u64(pairs->key.bytes) ^ pairs->generation * SPREAD;
+    return name != 0 ? name : 1;
+}
+
+void wring_flight_list(struct wring_collective *collective)
+{
+    if (collective->engine == NULL || collective->link != NULL)
+        return;
+    collective->link = &collective->engine->listed;
+    collective->next_listed = collective->engine->listed;
+    if (collective->next_listed != NULL)
+        collective->next_listed->link = &collective->next_listed;
+    collective->engine->listed = collective;
+}
+
+void wring_flight_unlist(struct wring_collective *collective)
+{
+    if (collective->link == NULL)
+        return;
+    *collective->link = collective->next_listed;
+    if (collective->next_listed != NULL)
+        collective->next_listed->link = collective->link;
+    collective->next_listed = NULL;
+    collective->link = NULL;
+}
+
+/** Calls of groups, and buckets but for their legs. */
+static bool counts(const struct wring_collective *collective, const struct wring_cease *cease)
+{
+    return collective->whole == NULL && collective->cease != NULL &&
+           (cease == NULL || collective->cease == cease) &&
+           (collective->calls != NULL || collective->name != NULL);
+}
+
+static enum wring_status status_of(const struct wring_collective *collective)
+{
+    return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
+}
+
+/** How many calls or steps were begun. Those past the engine are counted by what they showed. */
+static uint64_t begun(const struct wring_collective *collective)
+{
+    const struct wring_mapped *mapped = collective->mapped;
+    if (collective->calls != NULL)
+        return collective->calls->begun;
+    if (mapped == NULL || mapped->n_others == 0)
+        return collective->begun;
+    return atomic_load_explicit(&mapped->puts, memory_order_relaxed) / mapped->n_others;
+}
+
+/** What is under way: the most urgent of it, and of that the oldest. NULL: nothing is */
+static const struct wring_collective *find_waiting(const struct wring_engine *engine,
+                                                   const struct wring_cease *cease)
+{
+    for (const struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
+        const struct wring_collective *whole = at->whole != NULL ? at->whole : at;
+        if (counts(whole, cease))
+            return whole;
+    }
+    for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
+        if (counts(at, cease) && status_of(at) == WRING_ERR_AGAIN)
+            return at;
+    return NULL;
+}
+
+/** When it ended, among all that the engine ran. What goes past the engine has no such number, and
+ *  is written by whoever waits for it. */
+static uint64_t ended_at(const struct wring_collective *collective)
+{
+    return collective->mapped == NULL ? collective->ended : 0;
+}
+
+/** What was posted last. NULL: nothing was */
+static const struct wring_collective *find_ended(const struct wring_engine *engine,
+                                                 const struct wring_cease *cease)
+{
+    const struct wring_collective *last = NULL;
+
+    for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
+        if (counts(at, cease) && begun(at) > 0 &&
+            (last == NULL || ended_at(at) > ended_at(last) ||
+             (ended_at(at) == ended_at(last) && begun(at) > begun(last))))
+            last = at;
+    return last;
+}
+
+static const struct wring_pairs *find_group(const struct wring_engine *engine, uint64_t group)
+{
+    const struct wring_pairs *at = engine->pairs;
+    while (at != NULL && wring_flight_group(at) != group)
+        at = at->next;
+    return at;
+}
+
+static const struct wring_pairs *group_of(const struct wring_engine *engine,
+                                          const struct wring_collective *collective)
+{
+    const struct wring_pairs *at = engine->pairs;
+    while (at != NULL && at->cease != collective->cease)
+        at = at->next;
+    return at;
+}
+
+static uint64_t all_begun(const struct wring_engine *engine, const struct wring_cease *cease)
+{
+    uint64_t all = 0;
+    for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
+        if (counts(at, cease))
+            all += begun(at);
+    return all;
+}
+
+/* ---- in words ---- */
+
+/** "all 4 ranks", "the group of ranks 0, 2, 5" */
+static void name_group(const struct wring_collective *collective, uint64_t generation, char *text,
+                       size_t bytes)
+{
+    const struct wring_members *members = &collective->members;
+    size_t at;
+
+    if (generation == WORLD_GENERATION) {
+        snprintf(text, bytes, "all %" PRIu32 " ranks", members->n);
+        return;
+    }
+    at = (size_t)snprintf(text, bytes, "the group of ranks");
+    for (uint32_t i = 0; i < members->n && i < RANKS_NAMED && at < bytes; i++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s %" PRIu32, i > 0 ? "," : "",
+                               members->ranks[i]);
+    if (members->n > RANKS_NAMED && at < bytes)
+        snprintf(text + at, bytes - at, " and %" PRIu32 " more", members->n - RANKS_NAMED);
+}
+
+/** " (4000 bytes)" of one member's contribution, where that is known. */
+static void name_bytes(const struct wring_op_check *call, char *text, size_t bytes)
+{
+    uint64_t each = call->kind == WRING_CALL_BROADCAST ? 1 : wring_dtype_bytes(call->dtype);
+
+    text[0] = '\0';
+    if (call->kind != WRING_CALL_BARRIER && call->kind != WRING_CALL_ALLTOALLV && each > 1)
+        snprintf(text, bytes, " (%" PRIu64 " bytes)", call->elems * each);
+}
+
+static void name_call(const struct wring_collective *collective, const char *group, char *text,
+                      size_t bytes)
+{
+    const struct wring_calls *calls = collective->calls;
+    const struct wring_op_check *call = &calls->kept[(calls->begun - 1) % WRING_CALLS_KEPT].call;
+    char what[WRING_CALL_TEXT], size[32];
+
+    wring_call_describe(call, what);
+    name_bytes(call, size, sizeof(size));
+    snprintf(text, bytes, "call %" PRIu64 " of %.54s, %.54s%s", calls->begun, group, what, size);
+}
+
+static void name_step(const struct wring_collective *collective, const char *group, char *text,
+                      size_t bytes)
+{
+    const struct wring_geometry *geometry = &collective->work.geometry;
+    char name[WRING_TEXT_SHORT];
+
+    snprintf(text, bytes, "step %" PRIu64 " of bucket '%s' of %s (%" PRIu64 " bytes)",
+             begun(collective), wring_text_short(collective->name, name), group,
+             geometry->elems * geometry->elem_bytes);
+}
+
+static uint32_t waited_ms(const struct wring_collective *collective)
+{
+    uint64_t now_ns = wring_now_ns();
+    if (collective->mapped != NULL || collective->started_ns == 0 ||
+        collective->started_ns > now_ns)
+        return 0;
+    uint64_t ms = (now_ns - collective->started_ns) / WRING_NS_PER_MS;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+static void fill_row(const struct wring_engine *engine, const struct wring_pairs *group,
+                     const struct wring_collective *collective, struct wring_flight_row *row)
+{
+    char name[WRING_TEXT_SHORT];
+    enum wring_status status = status_of(collective);
+
+    row->group = wring_flight_group(group);
+    row->posted = all_begun(engine, group->cease);
+    name_group(collective, group->generation, name, sizeof(name));
+    if (begun(collective) == 0)
+        return; /* it is posted, and ends before it begins */
+    row->state = status == WRING_ERR_AGAIN       ? WRING_FLIGHT_WAITS
+                 : status == WRING_ERR_CANCELLED ? WRING_FLIGHT_ABORTED
+                                                 : WRING_FLIGHT_ENDED;
+    row->waited_ms = row->state == WRING_FLIGHT_WAITS ? waited_ms(collective) : 0;
+    if (collective->calls != NULL)
+        name_call(collective, name, row->text, sizeof(row->text));
+    else
+        name_step(collective, name, row->text, sizeof(row->text));
+}
+
+/** Where we are. @param group  0: in whatever one
+ *  @param row  out */
+static void flight_describe(const struct wring_engine *engine, uint64_t group,
+                            struct wring_flight_row *row)
+{
+    const struct wring_pairs *pairs = group != 0 ? find_group(engine, group) : NULL;
+    const struct wring_cease *cease = pairs != NULL ? pairs->cease : NULL;
+
+    *row = (struct wring_flight_row){.state = WRING_FLIGHT_NOTHING, .group = group};
+    if (group != 0 && pairs == NULL) {
+        row->state = WRING_FLIGHT_STRANGER;
+        return;
+    }
+    const struct wring_collective *collective = find_waiting(engine, cease);
+    if (collective == NULL)
+        collective = find_ended(engine, cease);
+    if (collective != NULL)
+        pairs = group_of(engine, collective);
+    if (collective != NULL && pairs != NULL)
+        fill_row(engine, pairs, collective, row);
+}
+
+/* ---- table ---- */
+
+/* What all ranks have said, in a line and in a table. */
+
+#define NAMED 4 /* ranks in the line */
+
+/** How a rank stands to those who wait. */
+enum standing {
+    BEHIND, /* it has not posted what they wait in */
+    LOST,
+    SILENT,
+    LEFT,
+    ELSEWHERE, /* it waits in another group, or its last call was there */
+    WAITS,     /* it is one of them */
+    PAST,      /* it has ended that */
+    STRANGER,
+    STANDINGS,
+};
+
+/** What most ranks that wait, wait in. */
+struct front {
+    uint64_t group, posted; /* 0: nobody waits */
+    const struct wring_flight_row *row;
+};
+
+static bool is_in(const struct wring_flight_row *row)
+{
+    return row->state == WRING_FLIGHT_WAITS || row->state == WRING_FLIGHT_ABORTED;
+}
+
+static bool has_posted(const struct wring_flight_row *row)
+{
+    return is_in(row) || row->state == WRING_FLIGHT_ENDED;
+}
+
+/** The group that most wait in, by Boyer and Moore's vote, which no table of groups is needed for;
+ *  without a majority one of those with many. */
+static uint64_t vote(const struct wring_flight_row *rows, uint32_t n)
+{
+    uint64_t group = 0;
+    uint32_t votes = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_in(&rows[i]))
+            continue;
+        if (votes == 0)
+            group = rows[i].group;
+        votes = rows[i].group == group ? votes + 1 : votes - 1;
+    }
+    return group;
+}
+
+static struct front find_front(const struct wring_flight_row *rows, uint32_t n)
+{
+    struct front front = {.group = vote(rows, n)};
+
+    for (uint32_t i = 0; i < n; i++)
+        if (has_posted(&rows[i]) && rows[i].group == front.group && rows[i].posted > front.posted)
+            front.posted = rows[i].posted;
+    for (uint32_t i = 0; i < n && front.row == NULL; i++)
+        if (is_in(&rows[i]) && rows[i].group == front.group && rows[i].posted == front.posted)
+            front.row = &rows[i];
+    return front;
+}
+
+static enum standing stand(const struct front *front, const struct wring_flight_row *row)
+{
+    switch (row->state) {
+    case WRING_FLIGHT_LOST:
+        return LOST;
+    case WRING_FLIGHT_SILENT:
+        return SILENT;
+    case WRING_FLIGHT_LEFT:
+        return LEFT;
+    case WRING_FLIGHT_STRANGER:
+        return STRANGER;
+    case WRING_FLIGHT_NOTHING:
+        return front->group != 0 ? BEHIND : ELSEWHERE;
+    case WRING_FLIGHT_WAITS:
+    case WRING_FLIGHT_ENDED:
+    case WRING_FLIGHT_ABORTED:
+        break;
+    }
+    if (front->group == 0 || row->group != front->group)
+        return ELSEWHERE;
+    if (row->posted < front->posted)
+        return BEHIND;
+    return is_in(row) ? WAITS : PAST;
+}
+
+/* ---- the line ---- */
+
+__attribute__((format(printf, 2, 3))) static void add(char *line, const char *format, ...)
+{
+    size_t at = strlen(line);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line + at, WRING_FLIGHT_LINE - at, format, args);
+    va_end(args);
+}
+
+/** "ranks 1, 5 and 7 more are behind; " @param one, many  of what they do */
+static void add_ranks(char *line, const struct wring_flight_row *rows, uint32_t n,
+                      const struct front *front, enum standing standing, const char *one,
+                      const char *many)
+{
+    uint32_t all = 0, named = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        all += stand(front, &rows[i]) == standing;
+    if (all == 0)
+        return;
+    add(line, "%s%s", line[0] != '\0' ? "; " : "", all == 1 ? "rank" : "ranks");
+    for (uint32_t i = 0; i < n && named < NAMED; i++)
+        if (stand(front, &rows[i]) == standing)
+            add(line, "%s %" PRIu32, named++ > 0 ? "," : "", i);
+    if (all > named)
+        add(line, " and %" PRIu32 " more", all - named);
+    add(line, " %s", all == 1 ? one : many);
+}
+
+static uint32_t count(const struct wring_flight_row *rows, uint32_t n, const struct front *front,
+                      enum standing standing)
+{
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all += stand(front, &rows[i]) == standing;
+    return all;
+}
+
+void wring_flight_sum_up(const struct wring_flight_row *rows, uint32_t n, char *line)
+{
+    const struct front front = find_front(rows, n);
+
+    line[0] = '\0';
+    add_ranks(line, rows, n, &front, BEHIND, "is behind", "are behind");
+    add_ranks(line, rows, n, &front, LOST, "is lost", "are lost");
+    add_ranks(line, rows, n, &front, SILENT, "does not say where it is",
+              "do not say where they are");
+    add_ranks(line, rows, n, &front, LEFT, "has closed its session", "have closed their sessions");
+    uint32_t waiting = count(rows, n, &front, WAITS);
+    if (line[0] == '\0')
+        add(line, "no rank is behind");
+    if (front.row != NULL)
+        add(line, "; %" PRIu32 " %s in %s", waiting, waiting == 1 ? "is" : "are", front.row->text);
+}
+
+/* ---- the table ---- */
+
+static void describe(const struct wring_flight_row *row, uint32_t rank, char *line)
+{
+    line[0] = '\0';
+    add(line, "rank %" PRIu32 " ", rank);
+    switch (row->state) {
+    case WRING_FLIGHT_NOTHING:
+        add(line, "has posted nothing");
+        return;
+    case WRING_FLIGHT_WAITS:
+        add(line, "waits in %s", row->text);
+        if (row->waited_ms > 0)
+            add(line, ", for %.3g s", row->waited_ms / 1e3);
+        return;
+    case WRING_FLIGHT_ENDED:
+        add(line, "has posted nothing after %s, which has ended", row->text);
+        return;
+    case WRING_FLIGHT_ABORTED:
+        add(line, "was in %s", row->text);
+        return;
+    case WRING_FLIGHT_LOST:
+        add(line, "is lost");
+        return;
+    case WRING_FLIGHT_STRANGER:
+        add(line, "is not in the group");
+        return;
+    case WRING_FLIGHT_SILENT:
+        add(line, "does not say where it is");
+        return;
+    case WRING_FLIGHT_LEFT:
+        add(line, "has closed its session");
+        return;
+    }
+}
+
+/** Those who are why others wait come first. */
+void wring_flight_table(const struct wring_flight_row *rows, uint32_t n,
+                        void (*say)(void *arg, const char *line), void *arg)
+{
+    const struct front front = find_front(rows, n);
+    char line[WRING_FLIGHT_LINE];
+    uint32_t named = 0, members = n - count(rows, n, &front, STRANGER);
+
+    wring_flight_sum_up(rows, n, line);
+    say(arg, line);
+    for (enum standing standing = BEHIND; standing < STRANGER; standing++) {
+        for (uint32_t i = 0; i < n && named < WRING_FLIGHT_NAMED; i++) {
+            if (stand(&front, &rows[i]) != standing)
+                continue;
+            describe(&rows[i], i, line);
+            say(arg, line);
+            named++;
+        }
+    }
+    if (members <= named)
+        return;
+    line[0] = '\0';
+    add(line,
+        "and %" PRIu32 " more; of all %" PRIu32 " are %" PRIu32 " behind, %" PRIu32
+        " lost, %" PRIu32 " silent, %" PRIu32 " gone, %" PRIu32 " elsewhere, %" PRIu32
+        " waiting, %" PRIu32 " past that",
+        members - named, members, count(rows, n, &front, BEHIND), count(rows, n, &front, LOST),
+        count(rows, n, &front, SILENT), count(rows, n, &front, LEFT),
+        count(rows, n, &front, ELSEWHERE), count(rows, n, &front, WAITS),
+        count(rows, n, &front, PAST));
+    say(arg, line);
+}
+
+/* ---- flight ---- */
 
 /** Words of a message, its `a`; `b` is the number of the question, 0: of the job's failure. */
 enum word {
@@ -191,7 +639,7 @@ static void begin(struct wring_engine *engine, uint64_t group)
     flight->number = control.b = flight->numbers;
     flight->group = group;
     flight->until_ns = wring_deadline_in(WRING_FLIGHT_NS);
-    wring_flight_describe(engine, group, &flight->rows[engine->fabric->rank]);
+    flight_describe(engine, group, &flight->rows[engine->fabric->rank]);
     snprintf(control.text, sizeof(control.text), "%016" PRIx64, group);
     if (tree_of(engine) != NULL)
         wring_control_tree_spread(tree_of(engine), &control);
@@ -250,7 +698,7 @@ static void heard_call(struct wring_engine *engine, const struct wring_control *
 
     if (group == 0 || engine->flight.failed)
         return;
-    wring_flight_describe(engine, group, &row);
+    flight_describe(engine, group, &row);
     say(engine, engine->fabric->rank, control->b, &row);
 }
 
@@ -317,7 +765,7 @@ void wring_flight_failing(struct wring_engine *engine)
     flight->failed = true;
     flight->number = 0;
     flight->until_ns = wring_deadline_in(WRING_FLIGHT_NS);
-    wring_flight_describe(engine, 0, &flight->rows[engine->fabric->rank]);
+    flight_describe(engine, 0, &flight->rows[engine->fabric->rank]);
     say_all(engine);
 }
 

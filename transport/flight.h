@@ -107,11 +107,6 @@ void wring_flight_finish(struct wring_flight *flight);
 void wring_flight_list(struct wring_collective *collective);
 void wring_flight_unlist(struct wring_collective *collective);
 
-/** Where we are. @param group  0: in whatever one
- *  @param row  out */
-void wring_flight_describe(const struct wring_engine *engine, uint64_t group,
-                           struct wring_flight_row *row);
-
 /** A row as it is sent. @param text  out, [bytes] */
 void wring_flight_write(const struct wring_flight_row *row, char *text, size_t bytes);
 

@@ -5,7 +5,59 @@
 #include <stdlib.h>
 
 #include "transport/collective/collective.h"
+#include "transport/pairs.h"
 #include "transport/slot_pool.h"
+
+static void settle(struct wring_pool_ring *ring)
+{
+    while (ring->consumed != ring->come && ring->held[ring->consumed % ring->n].released)
+        ring->consumed++;
+}
+
+/** It is there; the ring was not full. A channel of NULL: nobody wants it, and its place is free.
+ */
+static void pool_ring_enter(struct wring_pool_ring *ring, struct wring_channel *channel,
+                            uint32_t member, struct wring_slot *piece)
+{
+    ring->held[ring->come++ % ring->n] =
+        (struct wring_pool_held){channel, member, piece, channel == NULL};
+    settle(ring);
+}
+
+static void pool_ring_release(struct wring_pool_ring *ring, uint32_t place)
+{
+    ring->held[place].released = true;
+    settle(ring);
+}
+
+/** So many pieces may stay: the oldest others move into memory of their own. */
+static void pool_ring_keep(struct wring_pool_ring *ring, uint32_t kept)
+{
+    for (uint32_t at = ring->consumed; ring->come - at > kept; at++) {
+        struct wring_pool_held *held = &ring->held[at % ring->n];
+        if (!held->released)
+            held->released = wring_pool_move(held->channel, held->member, held->piece);
+    }
+    settle(ring);
+}
+
+/** A channel needs no pieces any more. @param all  nor those that a job may have read, as there is
+ *  none any more */
+static void pool_ring_forget(struct wring_pool_ring *ring, const struct wring_channel *channel,
+                             bool all)
+{
+    for (uint32_t at = ring->consumed; at != ring->come; at++) {
+        struct wring_pool_held *held = &ring->held[at % ring->n];
+        if (held->channel != channel || held->released ||
+            (!all && wring_channel_is_taken(channel, held->member, held->piece)))
+            continue;
+        held->piece->arrived = false;
+        *held = (struct wring_pool_held){.released = true};
+    }
+    settle(ring);
+}
+
+/* ---- link ---- */
 
 #define RING_BYTES (WRING_POOL_RING * WRING_POOL_SMALL)
 #define RING_KEPT                                                                       \
@@ -232,7 +284,7 @@ static struct wring_pool_ring *ring_of(struct wring_pool_link *link, size_t byte
 
 static void skip(struct wring_pool_link *link, struct wring_pool_ring *ring)
 {
-    wring_pool_ring_enter(ring, NULL, 0, NULL);
+    pool_ring_enter(ring, NULL, 0, NULL);
     wring_pool_link_return_credits(link);
 }
 
@@ -245,7 +297,7 @@ static void enter_large(struct wring_pool_link *link, struct wring_channel *chan
     piece->data = (uint8_t *)slots->block.memory.base + link->lent[place] * slots->bytes;
     piece->home = WRING_SLOT_LENT;
     piece->place = (uint16_t)place;
-    wring_pool_ring_enter(&link->large, channel, member, piece);
+    pool_ring_enter(&link->large, channel, member, piece);
 }
 
 static void enter_small(struct wring_pool_link *link, struct wring_channel *channel,
@@ -256,9 +308,9 @@ static void enter_small(struct wring_pool_link *link, struct wring_channel *chan
     piece->data = link->memory + place * WRING_POOL_SMALL;
     piece->home = WRING_SLOT_RING;
     piece->place = (uint16_t)place;
-    wring_pool_ring_enter(&link->small, channel, member, piece);
+    pool_ring_enter(&link->small, channel, member, piece);
     if (link->small.come - link->small.consumed > RING_KEPT) {
-        wring_pool_ring_keep(&link->small, RING_KEPT);
+        pool_ring_keep(&link->small, RING_KEPT);
         wring_pool_link_return_credits(link);
     }
 }
@@ -300,15 +352,14 @@ struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wr
 
 void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece)
 {
-    wring_pool_ring_release(piece->home == WRING_SLOT_LENT ? &link->large : &link->small,
-                            piece->place);
+    pool_ring_release(piece->home == WRING_SLOT_LENT ? &link->large : &link->small, piece->place);
 }
 
 void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
                             bool all)
 {
-    wring_pool_ring_forget(&link->small, channel, all);
-    wring_pool_ring_forget(&link->large, channel, all);
+    pool_ring_forget(&link->small, channel, all);
+    pool_ring_forget(&link->large, channel, all);
     wring_pool_link_return_credits(link);
 }
 
@@ -372,9 +423,11 @@ static enum wring_status put(struct wring_channel *channel, struct wring_channel
     return status;
 }
 
-enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
-                                      uint32_t sequence, struct wring_region *region,
-                                      const void *local, size_t bytes, uint64_t cookie)
+/** Put a piece that need not be asked for. Errors: WRING_ERR_AGAIN (no room), those of
+ *  wring_fabric_put(). */
+static enum wring_status pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
+                                       uint32_t sequence, struct wring_region *region,
+                                       const void *local, size_t bytes, uint64_t cookie)
 {
     const struct wring_pool_link *link = out->link;
     bool large = bytes > WRING_POOL_SMALL;
@@ -407,4 +460,131 @@ enum wring_status wring_pool_link_credit(struct wring_pool_link *link, uint32_t 
     bool sound = take_credit(&link->small_room, consumed & COUNT_MASK) &&
                  take_credit(&link->large_room, consumed >> COUNT_BITS);
     return sound ? WRING_OK : WRING_ERR_FRAME;
+}
+
+/* ---- send ---- */
+
+/* ---- slots that we do not fill ---- */
+
+/** Tell a peer that we need a slot of its own no longer. */
+static bool say_spare(struct wring_pool_link *link, uint16_t slot)
+{
+    const struct wring_control control = {.kind = WRING_CONTROL_SPARE, .b = slot};
+    return wring_control_send(link->peer, &control) != WRING_ERR_AGAIN;
+}
+
+static void spare(struct wring_pool_link *link, uint16_t slot)
+{
+    if (say_spare(link, slot))
+        return;
+    if (link->n_spare == link->spare_room) {
+        uint32_t room = 2 * link->spare_room + 8;
+        uint16_t *grown = realloc(link->spare, room * sizeof(*grown));
+        if (grown == NULL) {
+            wring_pool_no_memory(link->pool);
+            return;
+        }
+        link->spare = grown;
+        link->spare_room = room;
+    }
+    link->spare[link->n_spare++] = slot;
+    wring_pool_owe(link->pool);
+}
+
+bool wring_pool_send_owed(struct wring_pool_link *link)
+{
+    while (link->n_spare > 0 && say_spare(link, link->spare[link->n_spare - 1]))
+        link->n_spare--;
+    return link->n_spare > 0;
+}
+
+void wring_pool_send_cease(struct wring_channel *channel)
+{
+    for (uint32_t i = 0; i < channel->members.n; i++)
+        for (uint32_t k = 0; channel->out[i].link != NULL && k < channel->window; k++) {
+            struct wring_channel_ask *asked = wring_channel_asked(channel, i, k);
+            if (asked->state == WRING_ASK_GRANTED)
+                spare(channel->out[i].link, asked->slot);
+            asked->state = WRING_ASK_NONE;
+        }
+}
+
+/* ---- pieces ---- */
+
+static enum wring_status ask(struct wring_channel *channel, struct wring_channel_out *out,
+                             struct wring_channel_ask *asked, uint32_t sequence, size_t bytes)
+{
+    const struct wring_control control = {.kind = WRING_CONTROL_ASK,
+                                          .a = out->name.id,
+                                          .b = (uint32_t)bytes,
+                                          .c = wring_channel_imm(channel, out, sequence) &
+                                               ((1u << WRING_SEQUENCE_BITS) - 1)};
+    enum wring_status status = wring_control_send(out->peer, &control);
+    if (status != WRING_OK)
+        return status;
+    asked->state = WRING_ASK_SAID;
+    out->puts++; /* under way from now on, for who looks whether anybody moves */
+    return WRING_ERR_AGAIN;
+}
+
+enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member, uint32_t sequence,
+                                 struct wring_region *region, const void *local, size_t bytes,
+                                 uint64_t cookie)
+{
+    struct wring_channel_out *out = &channel->out[member];
+    struct wring_pool_link *link = out->link;
+
+    if (link == NULL)
+        return wring_pairs_want(channel->pairs, member);
+    struct wring_channel_ask *asked = wring_channel_asked(channel, member, sequence);
+    if (bytes <= WRING_POOL_SMALL ||
+        (asked->state == WRING_ASK_NONE && wring_pool_link_has_room(link)))
+        return pool_link_put(channel, out, sequence, region, local, bytes, cookie);
+    if (asked->state == WRING_ASK_NONE)
+        return ask(channel, out, asked, sequence, bytes);
+    if (asked->state == WRING_ASK_SAID)
+        return out->peer->state == WRING_PEER_READY ? WRING_ERR_AGAIN : WRING_ERR_CLOSED;
+    uint32_t imm = WRING_POOL_CHANNEL << WRING_SEQUENCE_BITS | asked->slot;
+    enum wring_status status =
+        wring_fabric_put(channel->fabric, out->peer, region, local, link->remote_slots,
+                         asked->slot * link->slot_bytes, bytes, imm, cookie);
+    if (status == WRING_OK)
+        asked->state = WRING_ASK_NONE;
+    return status;
+}
+
+/** The piece of a channel that was asked for with that number; NULL: none was. */
+static struct wring_channel_ask *find_asked(const struct wring_channel *channel,
+                                            const struct wring_peer *peer, uint32_t sequence)
+{
+    uint32_t member = wring_members_find(&channel->members, peer->rank);
+    if (member == channel->members.n)
+        return NULL;
+    struct wring_channel_ask *asked = wring_channel_asked(channel, member, sequence);
+    return asked->state == WRING_ASK_SAID ? asked : NULL;
+}
+
+void wring_pool_send_heard_grant(struct wring_pool *pool, struct wring_peer *peer,
+                                 const struct wring_control *control)
+{
+    struct wring_pool_link *link = pool->links[peer->rank];
+
+    if (link == NULL || !link->heard || control->b >= link->n_slots) {
+        wring_pool_refuse(pool, peer, "granted a slot that it does not have");
+        return;
+    }
+    struct wring_channel *channel = wring_pool_find(pool, control->a);
+    bool gone = channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK;
+    if (gone && wring_pool_knew(pool, control->a)) {
+        spare(link, (uint16_t)control->b);
+        return;
+    }
+    struct wring_channel_ask *asked = gone ? NULL : find_asked(channel, peer, control->c);
+    if (asked == NULL) {
+        wring_pool_refuse(pool, peer, "granted a slot that nobody asked for");
+        return;
+    }
+    asked->state = WRING_ASK_GRANTED;
+    asked->slot = (uint16_t)control->b;
+    channel->owner->runnable = true;
 }

@@ -8,8 +8,42 @@
 #ifndef WRING_TRANSPORT_POOL_LINK_H
 #define WRING_TRANSPORT_POOL_LINK_H
 
+#include "transport/channel.h"
 #include "transport/control.h"
-#include "transport/pool_ring.h"
+
+/*
+ * Pieces that a peer puts here without asking: the k-th of them lies in place k mod n. Puts of a
+ * connection arrive in their order, so no piece needs a header, and one of a group that is gone is
+ * counted like all others. Places go back in their order.
+ *
+ * Used by the thread that makes progress.
+ */
+
+#define WRING_POOL_RING 8 /* places, at most */
+
+struct wring_pool_held {
+    struct wring_channel *channel; /* NULL: of a group that is gone */
+    uint32_t member;
+    struct wring_slot *piece;
+    bool released;
+};
+
+struct wring_pool_ring {
+    uint32_t n; /* places; 0: the peer has to ask */
+    uint32_t come, consumed, credited;
+    struct wring_pool_held held[WRING_POOL_RING];
+};
+
+static inline bool wring_pool_ring_is_full(const struct wring_pool_ring *ring)
+{
+    return ring->come - ring->consumed == ring->n;
+}
+
+/** The place of the piece that came next. */
+static inline uint32_t wring_pool_ring_next(const struct wring_pool_ring *ring)
+{
+    return ring->come % ring->n;
+}
 
 #define WRING_POOL_SMALL ((size_t)8 << 10) /* bytes of a piece that goes into the ring */
 
@@ -75,12 +109,6 @@ static inline bool wring_pool_link_has_room(const struct wring_pool_link *link)
     return link->large_room.sent - link->large_room.freed < link->large_room.n;
 }
 
-/** Put a piece that need not be asked for. Errors: WRING_ERR_AGAIN (no room), those of
- *  wring_fabric_put(). */
-enum wring_status wring_pool_link_put(struct wring_channel *channel, struct wring_channel_out *out,
-                                      uint32_t sequence, struct wring_region *region,
-                                      const void *local, size_t bytes, uint64_t cookie);
-
 /** Such a piece came. @return as wring_pool_arrived() */
 struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wring_peer *peer,
                                               uint32_t imm, size_t bytes, uint32_t *member);
@@ -107,5 +135,22 @@ void wring_pool_link_return_credits(struct wring_pool_link *link);
 
 /** Say what could not be said. @return whether something is left */
 bool wring_pool_link_say_owed(struct wring_pool_link *link);
+
+/*
+ * Pieces of groups at their sender: large ones are asked for, and put once they are granted a slot
+ * (slot_pool.h).
+ *
+ * Used by the thread that makes progress.
+ */
+
+/** A peer granted one of its slots. It may fail the job. */
+void wring_pool_send_heard_grant(struct wring_pool *pool, struct wring_peer *peer,
+                                 const struct wring_control *control);
+
+/** No pieces of that channel follow: slots that it was granted go back. */
+void wring_pool_send_cease(struct wring_channel *channel);
+
+/** Give back what could not be given back. @return whether something is left */
+bool wring_pool_send_owed(struct wring_pool_link *link);
 
 #endif

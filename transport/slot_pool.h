@@ -5,19 +5,19 @@
  * both are in (pool_link.h).
  *
  * Small pieces (WRING_POOL_SMALL) go into a *ring* of 8 places that each rank has for every other
- * one it exchanges with (pool_ring.h). The k-th small piece of a connection, of whatever group,
- * lies in place k mod 8. This is not the ring of messages (message/ring.h), for three reasons. A
- * record there has a head in front of its data, so each piece would be copied once more before it
- * is put. Collectives have credits of their own, and may not wait behind sends that no receive
- * takes. And what is put into a ring of records has to leave it at once, where a piece is reduced
- * where it lies.
+ * one it exchanges with (transport/pool_link.h). The k-th small piece of a connection, of whatever
+ * group, lies in place k mod 8. This is not the ring of messages (message/ring.h), for three
+ * reasons. A record there has a head in front of its data, so each piece would be copied once more
+ * before it is put. Collectives have credits of their own, and may not wait behind sends that no
+ * receive takes. And what is put into a ring of records has to leave it at once, where a piece is
+ * reduced where it lies.
  *
  * Larger pieces are asked for: the sender has the piece ready and says how long it is (ASK), and
  * the receiver names one of the session's WRING_POOL_SLOTS slots (GRANT), once the operation is
- * under way here, too (pool_slots.h, pool_send.h). Who waits is served in the order of priority,
- * then of how many pieces of that sender come first, then of its member index. The last quarter of
- * the slots is for pieces that their operations need next. A sender whose operation was aborted
- * meanwhile gives the slot back (SPARE).
+ * under way here, too (transport/slot_pool.h, transport/pool_link.h). Who waits is served in the
+ * order of priority, then of how many pieces of that sender come first, then of its member index.
+ * The last quarter of the slots is for pieces that their operations need next. A sender whose
+ * operation was aborted meanwhile gives the slot back (SPARE).
  *
  * An ask costs a round trip. So the first grant to a peer lends it up to 8 slots for good (LEND):
  * it uses them in turn, as those of the ring, for large pieces of whatever group, and asks only
@@ -44,9 +44,63 @@
 #define WRING_TRANSPORT_SLOT_POOL_H
 
 #include "transport/boards.h"
+#include "transport/channel.h"
+#include "transport/control.h"
 #include "transport/pool_link.h"
-#include "transport/pool_send.h"
-#include "transport/pool_slots.h"
+
+/*
+ * The session's slots for large pieces of groups, at the receiver: who asks for one, who gets the
+ * next, and what lies in them (slot_pool.h).
+ *
+ * Used by the thread that makes progress.
+ */
+
+#define WRING_POOL_SLOTS_MAX (1u << WRING_SEQUENCE_BITS)
+
+struct wring_pool;
+struct wring_pool_link;
+
+enum wring_pool_slot_state {
+    WRING_POOL_FREE,
+    WRING_POOL_OWED,    /* the grant could not be said yet */
+    WRING_POOL_GRANTED, /* the piece is on its way */
+    WRING_POOL_FULL,
+    WRING_POOL_LENT, /* its link's */
+};
+
+struct wring_pool_slot {
+    enum wring_pool_slot_state state;
+    struct wring_pool_link *link;  /* whom it is granted to */
+    struct wring_channel *channel; /* NULL: of a group that is gone */
+    struct wring_slot *piece;
+    uint32_t member, sequence, bytes;
+    uint32_t next_free; /* + 1; 0: none */
+};
+
+/** A piece that a member has ready, and for which it has no slot. */
+struct wring_pool_ask {
+    struct wring_pool_ask *next;
+    struct wring_channel *channel;
+    struct wring_slot *piece;
+    uint32_t member, sequence;
+};
+
+struct wring_pool_slots {
+    struct wring_block block;     /* all of them; made with the first link */
+    struct wring_pool_slot *slot; /* [n] */
+    uint32_t n, n_free, first_free;
+    uint32_t shared;   /* of those that are lent to nobody */
+    uint32_t lendable; /* so many more may be lent */
+    size_t bytes;      /* of one */
+    struct wring_pool_ask *asks, *free_asks;
+    uint64_t asked;   /* so many pieces so far */
+    uint32_t starved; /* polls in a row in which somebody waited for a slot */
+    uint32_t n_owed;  /* grants that could not be said */
+};
+
+/** Slots for a peer that need not ask from now on: fewer, the fewer are left. @param numbers
+ *  [WRING_POOL_RING] out @return how many */
+uint32_t wring_pool_slots_lend(struct wring_pool_slots *slots, uint16_t *numbers);
 
 #define WRING_POOL_ID (1u << 17) /* set in the ids of groups' channels */
 #define WRING_POOL_CHANNEL                                                    \

@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "tests/fuzz/fuzz.h"
-#include "transport/bootstrap/rendezvous_host.h"
+#include "transport/bootstrap/rendezvous_root.h"
 
 #define RANKS_MAX 6
 #define SEQUENCE 7

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Tags and statements of a group's calls, between a collective and a network that keeps all. */
-#include "transport/collective/call.h"
+#include "transport/collective/op_check.h"
 
 #include <string.h>
 

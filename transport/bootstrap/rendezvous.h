@@ -3,8 +3,8 @@
  * wring's own bootstrap: rank 0 listens, the others join it over TCP, and every exchange is
  * gathered and handed out by rank 0. WIRE.md "Rendezvous" has the bytes.
  */
-#ifndef WRING_TRANSPORT_RENDEZVOUS_H
-#define WRING_TRANSPORT_RENDEZVOUS_H
+#ifndef WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_H
+#define WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_H
 
 #include "base/log.h"
 #include <wring/bootstrap.h>

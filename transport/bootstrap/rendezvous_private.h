@@ -3,11 +3,11 @@
 #ifndef WRING_TRANSPORT_RENDEZVOUS_PRIVATE_H
 #define WRING_TRANSPORT_RENDEZVOUS_PRIVATE_H
 
-#include "transport/bootstrap/rendezvous.h"
-#include "transport/bootstrap/stream.h"
-
 #include <netdb.h>
 #include <netinet/in.h>
+
+#include "transport/bootstrap/rendezvous.h"
+#include "transport/bootstrap/stream.h"
 
 #define WRING_RENDEZVOUS_HELLO_BYTES 8 /* rank, size */
 #define WRING_RENDEZVOUS_TEXT 512
@@ -79,11 +79,6 @@ void wring_rendezvous_send_admitted(int fd);
 void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wring_status status,
                                    uint32_t rank, const char *text);
 
-/** A failure's body: logged. @return its status */
-enum wring_status wring_rendezvous_read_failure(struct wring_rendezvous *rendezvous, int fd,
-                                                const struct wring_rendezvous_frame *frame,
-                                                const struct wring_patience *patience);
-
 /** The two sides of an exchange. */
 enum wring_status wring_rendezvous_gather(struct wring_rendezvous *rendezvous, const void *blob,
                                           size_t bytes, const struct wring_patience *patience,
@@ -94,7 +89,6 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
 
 /** Between exchanges: the root looks for ranks that have ended, and tells the others; the others
  *  hear whether it has told them so, or has ended itself. Errors, logged: WRING_ERR_PEER, … */
-enum wring_status wring_rendezvous_find_lost(struct wring_rendezvous *rendezvous);
 enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous);
 
 /** Resolve one "host:port". @param found out, for freeaddrinfo()
@@ -140,20 +134,6 @@ void wring_rendezvous_place_text(const struct wring_rendezvous_place *place, cha
 typedef enum wring_status wring_rendezvous_taken_fn(struct wring_rendezvous *rendezvous, int fd,
                                                     const struct wring_patience *patience);
 
-/**
- * Find the root at one of its places: all of them are tried, each a little after the last, again
- * and again until one proves that it knows the secret. Strangers at some of several places do no
- * harm; at all of them they end it.
- *
- * @param taken  asked of who has proven it: does it take us?
- * Errors, logged: WRING_ERR_AUTH, WRING_ERR_VERSION, WRING_ERR_FRAME, WRING_ERR_PEER (nobody is
- * there), WRING_ERR_CLOSED; and those of taken().
- */
-enum wring_status wring_rendezvous_reach(struct wring_rendezvous *rendezvous,
-                                         const struct wring_rendezvous_params *params,
-                                         const struct wring_rendezvous_places *places,
-                                         const uint8_t *secret, wring_rendezvous_taken_fn *taken);
-
 /** The root's listening socket, which does not block.
  *  @param out out, params->root_fd, which is borrowed, or else the caller's to close */
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out);
@@ -167,9 +147,6 @@ bool wring_rendezvous_needs_key(const struct wring_rendezvous_params *params,
 /** The address of our end of a socket. @param text out, [WRING_RENDEZVOUS_ADDRESS]; "" if unknown
  *  @return true where the other end is not on this host */
 bool wring_rendezvous_local(int fd, char *text);
-
-/** The address of the other end, for a message. @param text out, [WRING_RENDEZVOUS_ADDRESS] */
-void wring_rendezvous_peer(int fd, char *text);
 
 /** A list of ranks for a message: "rank 3", "ranks 1, 2", "ranks 1, … and 9 more". {0} is empty. */
 struct wring_rendezvous_names {

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "transport/collective/call.h"
+#include "transport/collective/op_check.h"
 #include <wring/codec.h>
 #include <wring/types.h>
 

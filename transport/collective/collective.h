@@ -12,21 +12,21 @@
  *     gathered   every member sends all it has to all, and each reduces in order (indivisible)
  *                A reduce is one of both, of which the root alone has the result
  *     flat       the same for what is small and raw, in one piece; also the barrier. Where members
- *                map each other's memory (mapped.h) the engine has nothing to do with most steps
- *     exchange   pieces go from member to member as they are: allgather, broadcast (an allgather
- *                to which the root alone contributes), alltoall, gather and scatter (alltoalls of
- *                which only the root takes anything, or contributes)
+ *                map each other's memory (collective/shm_flags.h) the engine has nothing to do with
+ * most steps exchange   pieces go from member to member as they are: allgather, broadcast (an
+ * allgather to which the root alone contributes), alltoall, gather and scatter (alltoalls of which
+ * only the root takes anything, or contributes)
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
  */
-#ifndef WRING_TRANSPORT_COLLECTIVE_H
-#define WRING_TRANSPORT_COLLECTIVE_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_COLLECTIVE_H
+#define WRING_TRANSPORT_COLLECTIVE_COLLECTIVE_H
 
 #include "transport/collective/algorithm_select.h"
-#include "transport/collective/call.h"
 #include "transport/collective/coding.h"
-#include "transport/collective/geometry.h"
-#include "transport/collective/mapped.h"
+#include "transport/collective/op_check.h"
+#include "transport/collective/partition.h"
+#include "transport/collective/shm_flags.h"
 #include "transport/collective/standstill.h"
 #include "transport/engine.h"
 #include "transport/measured.h"
@@ -251,7 +251,6 @@ static inline bool wring_collective_is_timed(const struct wring_collective *coll
 }
 
 /** For the session's trace; nothing happens without one. */
-void wring_collective_trace_step(const struct wring_collective *collective, uint64_t took_ns);
 void wring_collective_trace_job(const struct wring_task *task);
 void wring_collective_trace_wait(const struct wring_collective *collective, uint64_t began_ns);
 void wring_collective_trace_sent(const struct wring_task *task);
@@ -367,10 +366,6 @@ void wring_collective_put_done(struct wring_task *task);
 
 /** A member whose piece is being waited for, or members.n. */
 uint32_t wring_collective_missing(const struct wring_collective *collective);
-
-/** The codec of one way (as the contexts' phase counts), or NULL for raw. */
-const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
-                                               uint32_t phase);
 
 /** The codec context of a span that this rank encodes. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,

@@ -31,8 +31,8 @@
  * then on to the end of the step by the thread that makes progress. Calls of a group are begun
  * under the lock of those who drive.
  */
-#ifndef WRING_TRANSPORT_MAPPED_H
-#define WRING_TRANSPORT_MAPPED_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_H
+#define WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -170,9 +170,6 @@ bool wring_mapped_begin(struct wring_collective *collective);
 /** End the step here and now, if it can be and is not the engine's. @return whether it has ended,
  *  in whatever way */
 bool wring_mapped_end(struct wring_collective *collective);
-
-/** Give the step to the engine, which nobody drives on that account. */
-void wring_mapped_yield(struct wring_collective *collective);
 
 /** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
  *  given to the engine */

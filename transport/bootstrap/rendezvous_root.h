@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the parts of the root's door share: rendezvous_host.c waits for the ranks and lets them in,
- * rendezvous_pending.c has those who have not proven anything yet, rendezvous_verdict.c says why a
- * job cannot begin.
+ * What the parts of the root's door share: bootstrap/rendezvous_root.c waits for the ranks and lets
+ * them in, bootstrap/rendezvous_root.c has those who have not proven anything yet,
+ * bootstrap/rendezvous_root.c says why a job cannot begin.
  */
-#ifndef WRING_TRANSPORT_RENDEZVOUS_HOST_H
-#define WRING_TRANSPORT_RENDEZVOUS_HOST_H
+#ifndef WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_ROOT_H
+#define WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_ROOT_H
 
 #include "transport/bootstrap/rendezvous_private.h"
 #include "transport/door.h"
@@ -56,30 +56,6 @@ struct wring_rendezvous_host {
     struct wring_rendezvous_pending pending[WRING_RENDEZVOUS_PENDING];
 };
 
-/** Close; what it was sent last arrives. */
-void wring_rendezvous_drop(struct wring_rendezvous_pending *pending);
-
-/** Take all who wait, as far as there are places; those that say nothing make room for others. */
-void wring_rendezvous_accept(struct wring_rendezvous_host *host);
-
-/** Someone who proves nothing, or has had its time to, goes; that never ends the job. The log has
- *  the first at once, then a few. */
-void wring_rendezvous_refuse(struct wring_rendezvous_host *host,
-                             struct wring_rendezvous_pending *pending);
-
-/** How many have not said anything, those who are here and those who were turned away.
- *  @param from out, the address of one; "" where there is none; borrowed */
-unsigned wring_rendezvous_count_silent(const struct wring_rendezvous_host *host, const char **from);
-
-/** What the host lacks, as far as is known, for all to join: "" or a text. @param text out */
-void wring_rendezvous_name_shortage(const struct wring_rendezvous_host *host, char *text,
-                                    size_t bytes);
-
-/** The job ends so. */
-__attribute__((format(printf, 4, 5))) void wring_rendezvous_end(
-    struct wring_rendezvous_verdict *verdict, enum wring_status status, uint32_t rank,
-    const char *format, ...);
-
 /** @param hello in, [bytes], hostile; what is no hello claims nothing that could be true */
 void wring_rendezvous_read_claim(const uint8_t *hello, size_t bytes,
                                  struct wring_rendezvous_claim *out);
@@ -90,12 +66,5 @@ void wring_rendezvous_read_claim(const uint8_t *hello, size_t bytes,
  */
 void wring_rendezvous_judge(const struct wring_rendezvous_claim *claim, uint32_t size,
                             struct wring_rendezvous_verdict *out);
-
-/** Who has not joined. @param out out, {0} before @return borrowed from out */
-const char *wring_rendezvous_missing(const struct wring_rendezvous_host *host,
-                                     struct wring_rendezvous_names *out);
-
-/** The time is over: end the job, with what was seen of those who may be missing. */
-void wring_rendezvous_give_up(struct wring_rendezvous_host *host);
 
 #endif

@@ -6,8 +6,8 @@
  *
  * Threads: safe.
  */
-#ifndef WRING_TRANSPORT_SPREAD_H
-#define WRING_TRANSPORT_SPREAD_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_CORE_BALANCE_H
+#define WRING_TRANSPORT_COLLECTIVE_CORE_BALANCE_H
 
 #include <sched.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective/geometry.h"
+#include "transport/collective/partition.h"
 
 #include <wring/codec.h>
 

@@ -7,8 +7,8 @@
  *
  * Used by the thread that makes progress.
  */
-#ifndef WRING_TRANSPORT_CALL_H
-#define WRING_TRANSPORT_CALL_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_OP_CHECK_H
+#define WRING_TRANSPORT_COLLECTIVE_OP_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>

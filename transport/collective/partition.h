@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How elements are cut into shards and chunks. */
-#ifndef WRING_TRANSPORT_GEOMETRY_H
-#define WRING_TRANSPORT_GEOMETRY_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_PARTITION_H
+#define WRING_TRANSPORT_COLLECTIVE_PARTITION_H
 
 #include <stdbool.h>
 #include <stddef.h>

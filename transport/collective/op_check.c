@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective/call.h"
+#include "transport/collective/op_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -69,8 +69,9 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
     return &task->job;
 }
 
-const struct wring_codec *wring_collective_way(const struct wring_collective *collective,
-                                               uint32_t phase)
+/** The codec of one way (as the contexts' phase counts), or NULL for raw. */
+static const struct wring_codec *collective_way(const struct wring_collective *collective,
+                                                uint32_t phase)
 {
     const struct wring_codec *codec = collective->work.codec;
     return codec != NULL ? wring_codec_way(codec, phase) : NULL;
@@ -98,7 +99,7 @@ struct wring_source wring_collective_piece(const struct wring_task *task,
 static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
     struct wring_measured *measured = &wring_collective_whole(task->collective)->measured;
-    job->codec_out = wring_collective_way(task->collective, phase);
+    job->codec_out = collective_way(task->collective, phase);
     job->residual = NULL;
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
         job->residual = task->collective->residual + task->span.begin;
@@ -229,7 +230,7 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
         wring_collective_context(collective, wring_geometry_chunk(geometry, from, chunk), phase);
     context.rank = member;
     enter_run(collective, from, wring_geometry_chunk(geometry, from, chunk), &context);
-    struct wring_source source = {piece, bytes, wring_collective_way(collective, phase), slots};
+    struct wring_source source = {piece, bytes, collective_way(collective, phase), slots};
     wring_collective_take(task, wring_geometry_chunk(geometry, shard, chunk), source, context);
     return true;
 }
@@ -283,7 +284,7 @@ static void take_sources(struct wring_task *task, struct wring_channel *channel,
             continue;
         }
         source->data = wring_channel_peek(channel, i, &source->bytes);
-        source->codec = wring_collective_way(task->collective, 0);
+        source->codec = collective_way(task->collective, 0);
         task->taken[i] = wring_channel_take(channel, i);
     }
 }
@@ -371,7 +372,7 @@ bool wring_collective_reduce_on(struct wring_task *task)
         return false;
     own->data = own_code(task);
     own->bytes = task->job.result.code_bytes;
-    own->codec = wring_collective_way(collective, 0);
+    own->codec = collective_way(collective, 0);
     own->place = (struct wring_memory_place){WRING_MEMORY_HOST, 0};
     wring_engine_submit(collective->engine, reduction(task, task->span, task->encoded));
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What boards show, and how it is read. Private to mapped*.c. */
-#ifndef WRING_TRANSPORT_MAPPED_INSIDE_H
-#define WRING_TRANSPORT_MAPPED_INSIDE_H
+#ifndef WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
+#define WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
 
 #include <sched.h>
 
@@ -105,10 +105,6 @@ bool wring_mapped_sum_shards(struct wring_collective *collective);
 
 /** Does the step wait for another one, by its index? */
 bool wring_mapped_lacks(const struct wring_mapped *mapped, uint32_t other);
-
-/** What the step waits for is there: go on from it. Between wring_fp_enter() and
- *  wring_fp_leave(). */
-void wring_mapped_go_on(struct wring_collective *collective);
 
 /** As wring_mapped_go_on(), but nothing is told.
  *  @param summed  out: in place, there is a sum of ours that others may sleep for

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective/spread.h"
+#include "transport/collective/core_balance.h"
 
 #include <stdbool.h>
 

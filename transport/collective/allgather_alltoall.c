@@ -10,9 +10,9 @@
  *
  * An allgather may be placed: pieces go straight to where they belong in everyone's data.
  */
-#include "transport/collective/collective.h"
-
 #include <inttypes.h>
+
+#include "transport/collective/collective.h"
 
 static bool places(const struct wring_collective *collective)
 {
