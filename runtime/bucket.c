@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "runtime/plan/joined.h"
-#include "runtime/residual.h"
+#include "runtime/codec_states.h"
+#include "runtime/plan/bucket_fusion.h"
 #include "runtime/result.h"
 #include "runtime/session/session.h"
 #include "transport/wait_policy.h"

@@ -4,8 +4,8 @@
 #define WRING_RUNTIME_BUCKET_H
 
 #include "runtime/codec_states.h"
-#include "runtime/commit/bypass.h"
-#include "runtime/commit/commit_shape.h"
+#include "runtime/commit/codec_bypass.h"
+#include "runtime/commit/layout.h"
 #include "runtime/group/group.h"
 #include "runtime/progress/completions.h"
 #include "runtime/session/callers.h"
@@ -79,8 +79,8 @@ struct wring_bucket {
     float *residual;                   /* in the executor's home */
     float *kept;        /* the residual as it was before the last post; NULL: not kept */
     uint64_t kept_step; /* how many steps it, or the codec's state, had seen then */
-    bool loose;         /* the residual is in units of contributions everywhere: residual.h */
-    bool idle;          /* and goes out with the next step, which does not hold anything back */
+    bool loose; /* the residual is in units of contributions everywhere: runtime/codec_states.h */
+    bool idle;  /* and goes out with the next step, which does not hold anything back */
 
     bool committed;
     struct wring_caller_mark mark; /* plain: committed, and a post has nothing to see to but the

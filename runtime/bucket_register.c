@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registration: what a bucket may be, and what of it lasts until it is freed. */
 #include "compress/codec.h"
-#include "runtime/commit/legs.h"
-#include "runtime/device_pointer.h"
-#include "runtime/plan/joined.h"
-#include "runtime/session/session_executor.h"
-#include "runtime/sized.h"
+#include "runtime/buffer.h"
+#include "runtime/commit/hierarchy_phases.h"
+#include "runtime/plan/bucket_fusion.h"
+#include "runtime/session/executor.h"
+#include "runtime/versioned_struct.h"
 
 #include <inttypes.h>
 #include <stdio.h>

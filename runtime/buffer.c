@@ -1,15 +1,229 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/buffer.h"
-#include "runtime/device_pointer.h"
-#include "runtime/session/session.h"
 
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/session/session.h"
 #include "transport/memory.h"
 
 #define WRING_MODULE "buffer"
+#define LIBRARY "libcuda.so.1"
+
+/* The driver interface, of which this is all that is needed: numbers as its ABI has them. */
+#define CUDA_SUCCESS 0
+#define MEMORY_TYPE 2 /* attributes */
+#define IS_MANAGED 8
+#define DEVICE_ORDINAL 9
+#define TYPE_DEVICE 2 /* of memory */
+
+typedef int (*attribute_fn)(void *data, int attribute, unsigned long long pointer);
+
+static struct wring_memory_place ask(attribute_fn get_attribute, const void *pointer)
+{
+    static const struct wring_memory_place host = {WRING_MEMORY_HOST, 0};
+    unsigned long long at = (uintptr_t)pointer;
+    unsigned type = 0, managed = 0;
+    int ordinal = 0;
+
+    if (get_attribute(&type, MEMORY_TYPE, at) != CUDA_SUCCESS || type != TYPE_DEVICE)
+        return host; /* the driver does not know it, or says so */
+    if (get_attribute(&managed, IS_MANAGED, at) == CUDA_SUCCESS && managed != 0)
+        return host;
+    if (get_attribute(&ordinal, DEVICE_ORDINAL, at) != CUDA_SUCCESS)
+        ordinal = 0;
+    return (struct wring_memory_place){WRING_MEMORY_DEVICE, ordinal};
+}
+
+struct wring_memory_place wring_pointer_place(const void *pointer)
+{
+    struct wring_memory_place place = {WRING_MEMORY_HOST, 0};
+    attribute_fn get_attribute = NULL;
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+
+    if (library == NULL)
+        return place;
+    *(void **)(uintptr_t)&get_attribute = dlsym(library, "cuPointerGetAttribute");
+    if (get_attribute != NULL)
+        place = ask(get_attribute, pointer);
+    dlclose(library);
+    return place;
+}
+
+/* ---- arena ---- */
+
+void wring_arena_init(struct wring_arena *arena, size_t bytes)
+{
+    *arena = (struct wring_arena){.bytes = bytes};
+}
+
+void wring_arena_finish(struct wring_arena *arena)
+{
+    free(arena->live);
+    *arena = (struct wring_arena){0};
+}
+
+/** Where extent `at` may begin at the earliest: behind the one before it. */
+static size_t begin_of(const struct wring_arena *arena, size_t at, size_t align)
+{
+    size_t end = at > 0 ? arena->live[at - 1].offset + arena->live[at - 1].bytes : 0;
+    return (end + align - 1) & ~(align - 1);
+}
+
+static bool fits(const struct wring_arena *arena, size_t at, size_t begin, size_t bytes)
+{
+    size_t end = at < arena->n ? arena->live[at].offset : arena->bytes;
+    return begin <= end && bytes <= end - begin;
+}
+
+/** Behind all others, where there is room; else in the first gap. @return n + 1: nowhere */
+static size_t find_gap(const struct wring_arena *arena, size_t bytes, size_t align)
+{
+    if (fits(arena, arena->n, begin_of(arena, arena->n, align), bytes))
+        return arena->n;
+    if (bytes > arena->bytes - arena->used)
+        return arena->n + 1;
+    for (size_t at = 0; at < arena->n; at++)
+        if (fits(arena, at, begin_of(arena, at, align), bytes))
+            return at;
+    return arena->n + 1;
+}
+
+static bool make_place(struct wring_arena *arena)
+{
+    if (arena->n < arena->max)
+        return true;
+    size_t max = 2 * arena->max + 16;
+    struct wring_extent *live = realloc(arena->live, max * sizeof(*live));
+    if (live == NULL)
+        return false;
+    arena->live = live;
+    arena->max = max;
+    return true;
+}
+
+bool wring_arena_take(struct wring_arena *arena, size_t bytes, size_t align, size_t *offset,
+                      size_t *stale)
+{
+    size_t at = find_gap(arena, bytes, align);
+    if (at > arena->n || !make_place(arena))
+        return false;
+    size_t begin = begin_of(arena, at, align);
+
+    memmove(&arena->live[at + 1], &arena->live[at], (arena->n - at) * sizeof(*arena->live));
+    arena->live[at] = (struct wring_extent){begin, bytes};
+    arena->n++;
+    arena->used += bytes;
+    size_t end = begin + bytes < arena->fresh ? begin + bytes : arena->fresh;
+    *stale = end > begin ? end - begin : 0;
+    *offset = begin;
+    if (begin + bytes > arena->fresh)
+        arena->fresh = begin + bytes;
+    return true;
+}
+
+bool wring_arena_give_back(struct wring_arena *arena, size_t offset)
+{
+    size_t low = 0, high = arena->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (arena->live[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == arena->n || arena->live[low].offset != offset)
+        return false;
+    arena->used -= arena->live[low].bytes;
+    arena->n--;
+    memmove(&arena->live[low], &arena->live[low + 1], (arena->n - low) * sizeof(*arena->live));
+    return true;
+}
+
+/* ---- buffer index ---- */
+
+/** How many begin at the address or before it. */
+static size_t count_until(const struct wring_buffer_index *index, uintptr_t address)
+{
+    size_t low = 0, high = index->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (index->all[middle].begin <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void renew_reach(struct wring_buffer_index *index, size_t from)
+{
+    for (size_t i = from; i < index->n; i++) {
+        uintptr_t before = i > 0 ? index->all[i - 1].reach : 0;
+        index->all[i].reach = index->all[i].end > before ? index->all[i].end : before;
+    }
+}
+
+bool wring_buffer_index_add(struct wring_buffer_index *index, const void *base, size_t bytes,
+                            void *owner)
+{
+    if (index->n == index->max) {
+        size_t max = 2 * index->max + 16;
+        struct wring_indexed *all = realloc(index->all, max * sizeof(*all));
+        if (all == NULL)
+            return false;
+        index->all = all;
+        index->max = max;
+    }
+    size_t at = count_until(index, (uintptr_t)base);
+    memmove(&index->all[at + 1], &index->all[at], (index->n - at) * sizeof(*index->all));
+    index->all[at] = (struct wring_indexed){
+        .begin = (uintptr_t)base, .end = (uintptr_t)base + bytes, .owner = owner};
+    index->n++;
+    renew_reach(index, at);
+    return true;
+}
+
+void wring_buffer_index_remove(struct wring_buffer_index *index, const void *base,
+                               const void *owner)
+{
+    size_t at = count_until(index, (uintptr_t)base);
+    while (at > 0 && index->all[at - 1].owner != owner)
+        at--;
+    if (at == 0)
+        return;
+    at--;
+    index->n--;
+    memmove(&index->all[at], &index->all[at + 1], (index->n - at) * sizeof(*index->all));
+    renew_reach(index, at);
+}
+
+void *wring_buffer_index_find(const struct wring_buffer_index *index, const void *data,
+                              size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)data;
+    for (size_t at = count_until(index, begin); at > 0; at--) {
+        const struct wring_indexed *one = &index->all[at - 1];
+        if (one->end >= begin && bytes <= one->end - begin)
+            return one->owner;
+        if (one->reach < begin || bytes > one->reach - begin)
+            return NULL;
+    }
+    return NULL;
+}
+
+void wring_buffer_index_finish(struct wring_buffer_index *index)
+{
+    free(index->all);
+    *index = (struct wring_buffer_index){0};
+}
+
+/* ---- buffer ---- */
+
 #define GROWS_BY 8                   /* a new arena has at most one part in so many too much … */
 #define GROWS_FROM ((size_t)1 << 20) /* … but so many bytes at least */
 

@@ -10,7 +10,7 @@
 #include "runtime/buffer.h"
 #include "runtime/request.h"
 #include "runtime/result.h"
-#include "runtime/sized.h"
+#include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "message"
 #define ANSWER_NS (50 * WRING_NS_PER_MS) /* so long may a peer take to let go of memory */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/result.h"
-#include "runtime/sized.h"
+#include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "session"
 

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What saving a state and loading it have in common. */
-#include "runtime/session/session.h"
-#include "runtime/state_inside.h"
+#include "runtime/state.h"
 
+#include <inttypes.h>
 #include <openssl/evp.h>
+
+#include "runtime/codec_states.h"
+#include "runtime/plan/bucket_fusion.h"
+#include "runtime/session/session.h"
+
+#define WRING_MODULE "state"
 
 static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
 {
@@ -11,7 +17,8 @@ static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
     return past < elems ? past : elems;
 }
 
-struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which)
+/** Some elements of a bucket whose sums this rank owns, counted from its own first one. */
+static struct wring_span state_owned(struct wring_bucket *bucket, uint32_t which)
 {
     struct wring_span owned = bucket->carrier->owned[which];
     uint64_t begin = bucket->joined_at;
@@ -19,7 +26,8 @@ struct wring_span wring_state_owned(struct wring_bucket *bucket, uint32_t which)
                                part_of(owned.end, begin, bucket->elems)};
 }
 
-enum wring_status wring_state_check(struct wring_session *session)
+/** Is every bucket committed, and nothing under way? Errors: WRING_ERR_INVALID, WRING_ERR_BUSY. */
+static enum wring_status state_check(struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         if (!at->committed || at->dropped)
@@ -30,7 +38,482 @@ enum wring_status wring_state_check(struct wring_session *session)
     return WRING_OK;
 }
 
-bool wring_state_digest(const uint8_t *data, size_t bytes, uint8_t *out)
+/** SHA-256. @param out  [WRING_STATE_DIGEST_BYTES] @return false: it cannot be had */
+static bool state_digest(const uint8_t *data, size_t bytes, uint8_t *out)
 {
     return EVP_Digest(data, bytes, out, NULL, EVP_sha256(), NULL) == 1;
+}
+
+/* ---- save ---- */
+
+/* Residuals, and what codecs keep, to the caller's memory. */
+
+/** The caller's memory; counts on past its end. */
+struct output {
+    uint8_t *data;
+    size_t room, bytes;
+};
+
+static void put(struct output *out, const void *data, size_t bytes)
+{
+    if (out->bytes + bytes <= out->room)
+        memcpy(out->data + out->bytes, data, bytes);
+    out->bytes += bytes;
+}
+
+static void put_u32(struct output *out, uint32_t value)
+{
+    put(out, &value, sizeof(value));
+}
+
+static void put_u64(struct output *out, uint64_t value)
+{
+    put(out, &value, sizeof(value));
+}
+
+static void put_text(struct output *out, const char *text)
+{
+    put_u32(out, (uint32_t)strlen(text));
+    put(out, text, strlen(text));
+}
+
+static bool has_failed(const struct wring_bucket *bucket)
+{
+    return atomic_load(&bucket->collective.status) != WRING_OK;
+}
+
+/** Steps that ended well: only the last can have failed. */
+static uint64_t steps_made(const struct wring_bucket *bucket)
+{
+    return bucket->collective.step - has_failed(bucket);
+}
+
+/** What a bucket keeps from step to step, as it was at some time. */
+struct past {
+    const float *residual; /* NULL: none */
+    void *const *states;   /* of the codec; NULL: none */
+};
+
+/** As it was after `steps` steps. @return false: that has not been kept */
+static bool find_past(const struct wring_bucket *bucket, uint64_t steps, struct past *out)
+{
+    struct wring_codec_states *states = bucket->states;
+
+    if (bucket->choice.bypass || (!has_failed(bucket) && bucket->collective.step == steps)) {
+        /* steps without the codec leave it alone */
+        *out = (struct past){bucket->residual, states != NULL ? states->now : NULL};
+        return true;
+    }
+    *out = (struct past){bucket->kept, states != NULL ? states->kept : NULL};
+    return wring_bucket_keeps(bucket) && bucket->kept_step == steps;
+}
+
+static void put_range(struct output *out, enum wring_state_part part, uint64_t begin, uint64_t end,
+                      const float *residual)
+{
+    put_u32(out, part);
+    put_u64(out, begin);
+    put_u64(out, end);
+    put(out, residual + begin, (end - begin) * sizeof(*residual));
+}
+
+static void put_residual(struct output *out, struct wring_bucket *bucket, const float *residual)
+{
+    uint64_t at = 0;
+
+    if (residual == NULL) {
+        put_u32(out, 0);
+        return;
+    }
+    residual += bucket->joined_at;
+    put_u32(out, 2 * wring_state_count_owned(bucket) + 1);
+    for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
+        struct wring_span own = state_owned(bucket, i);
+        put_range(out, WRING_STATE_OWN, at, own.begin, residual);
+        put_range(out, WRING_STATE_OWNER, own.begin, own.end, residual);
+        at = own.end;
+    }
+    put_range(out, WRING_STATE_OWN, at, bucket->elems, residual);
+}
+
+/** One array of its codec: all of it, or of the elements whose sums are this rank's. */
+static void put_array(struct output *out, struct wring_bucket *bucket, uint32_t i,
+                      const void *array)
+{
+    const struct wring_codec_states *states = bucket->states;
+    size_t elem_bytes = wring_codec_states_elem_bytes(states, i);
+    bool owner = states->what[i].holder == WRING_CODEC_OWNER;
+    uint32_t ranges = owner ? bucket->n_owned : 1;
+
+    put_text(out, states->what[i].name);
+    put_u32(out, states->what[i].holder);
+    put_u32(out, (uint32_t)elem_bytes);
+    put_u64(out, states->counts[i]);
+    put_u32(out, ranges);
+    for (uint32_t k = 0; k < ranges; k++) {
+        struct wring_span span = {0, states->counts[i]};
+        if (owner)
+            span = bucket->owned[k];
+        put_u64(out, span.begin);
+        put_u64(out, span.end);
+        put(out, (const char *)array + span.begin * elem_bytes,
+            (span.end - span.begin) * elem_bytes);
+    }
+}
+
+static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t steps,
+                       const struct past *past)
+{
+    uint32_t n = past->states != NULL ? bucket->states->n : 0;
+
+    put_text(out, bucket->name);
+    put_u64(out, bucket->elems);
+    put_text(out, wring_codec_info(bucket->carrier->codec)->identity);
+    put_u64(out, steps);
+    put_residual(out, bucket, past->residual);
+    put_u32(out, n);
+    for (uint32_t i = 0; i < n; i++)
+        put_array(out, bucket, i, past->states[i]);
+}
+
+/** Those that travel in it, or itself. */
+static void put_members(struct output *out, struct wring_bucket *bucket, uint64_t steps,
+                        const struct past *past)
+{
+    if (bucket->carries == NULL)
+        put_bucket(out, bucket, steps, past);
+    else
+        for (uint32_t i = 0; i < bucket->carries->n; i++)
+            put_bucket(out, bucket->carries->members[i], steps, past);
+}
+
+/** After a failure, all buckets go back to the last step that every one of them completed. Legs are
+ *  made by each commit, and count their bucket's steps from when they are begun: it is asked. */
+static uint64_t last_common_step(const struct wring_session *session)
+{
+    uint64_t steps = UINT64_MAX;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->whole == NULL && steps_made(at) < steps)
+            steps = steps_made(at);
+    return steps;
+}
+
+static enum wring_status put_buckets(struct wring_session *session, struct output *out)
+{
+    bool failed = wring_session_check(session) != WRING_OK;
+    uint64_t common = last_common_step(session);
+
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        uint64_t steps = failed ? common : at->collective.step;
+        struct past past;
+        if (!wring_state_has(at))
+            continue;
+        if (!find_past(at, steps, &past)) {
+            wring_error(&session->log,
+                        "bucket '%s': the step that failed has changed its %s, which is "
+                        "lost; WRING_ROLLBACK=on keeps that of the step before",
+                        at->name, at->residual != NULL ? "residual" : "codec's state");
+            return WRING_ERR_PEER;
+        }
+        put_members(out, at, steps, &past);
+    }
+    return WRING_OK;
+}
+
+static uint32_t count_buckets(const struct wring_session *session)
+{
+    uint32_t n = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (wring_state_has(at))
+            n += at->carries != NULL ? at->carries->n : 1;
+    return n;
+}
+
+static enum wring_status save(struct wring_session *session, void *state, size_t *bytes)
+{
+    struct output out = {.data = state, .room = state != NULL ? *bytes : 0};
+    uint8_t sum[WRING_STATE_DIGEST_BYTES] = {0};
+    enum wring_status status = state_check(session);
+
+    if (status != WRING_OK)
+        return status;
+    put(&out, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES);
+    put_u32(&out, session->rank);
+    put_u32(&out, session->size);
+    put_u32(&out, count_buckets(session));
+    status = put_buckets(session, &out);
+    if (status != WRING_OK)
+        return status;
+    if (state != NULL && out.bytes <= out.room && !state_digest(state, out.bytes, sum)) {
+        wring_error(&session->log, "the state cannot be saved: libcrypto gives no SHA-256");
+        return WRING_ERR_SYSTEM;
+    }
+    put(&out, sum, sizeof(sum));
+    *bytes = out.bytes;
+    return state == NULL || out.bytes <= out.room ? WRING_OK : WRING_ERR_INVALID;
+}
+
+enum wring_status wring_session_save_state(struct wring_session *session, void *state,
+                                           size_t *bytes)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, save(session, state, bytes));
+}
+
+/* ---- load ---- */
+
+/* Residuals, and what codecs keep, from the caller's memory. */
+
+#define SPEC_MAX 256
+
+/** A state that is being read, and who wrote it. */
+struct input {
+    struct wring_session *session;
+    struct wring_reader reader;
+    bool own;       /* this rank's own */
+    bool apply;     /* false: only look whether all of it fits */
+    uint64_t steps; /* that all of its buckets had made */
+};
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/** Residuals of elements as they lie in a state. */
+struct range {
+    const uint8_t *data;
+    struct wring_span span;
+};
+
+/** Take over what of a range lies in a part of the bucket. */
+static void take(float *residual, const struct range *range, uint64_t from, uint64_t to)
+{
+    uint64_t first = later(range->span.begin, from), last = sooner(range->span.end, to);
+    if (first < last)
+        memcpy(residual + first, range->data + (first - range->span.begin) * sizeof(*residual),
+               (last - first) * sizeof(*residual));
+}
+
+/** What it left out of sums is taken by whoever owns them, of contributions by who made them. */
+static void take_range(const struct input *in, struct wring_bucket *bucket,
+                       enum wring_state_part part, const struct range *range)
+{
+    float *residual = bucket->carrier->residual + bucket->joined_at;
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
+        struct wring_span own = state_owned(bucket, i);
+        if (part == WRING_STATE_OWNER)
+            take(residual, range, own.begin, own.end);
+        else if (in->own)
+            take(residual, range, at, own.begin);
+        at = own.end;
+    }
+    if (part == WRING_STATE_OWN && in->own)
+        take(residual, range, at, bucket->elems);
+}
+
+/** One range. @param bucket  NULL: of a bucket that is no more */
+static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t elems)
+{
+    uint32_t part = wring_read_u32(&in->reader);
+    uint64_t begin = wring_read_u64(&in->reader), end = wring_read_u64(&in->reader);
+
+    if (begin > end || end > elems || part > WRING_STATE_OWNER ||
+        end - begin > in->reader.bytes / sizeof(float)) {
+        in->reader.failed = true;
+        return;
+    }
+    const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
+    if (data == NULL || bucket == NULL || bucket->carrier->residual == NULL || !in->apply)
+        return;
+    struct range range = {data, {begin, end}};
+    take_range(in, bucket, (enum wring_state_part)part, &range);
+}
+
+/** Take over what of a range belongs to this rank now. */
+static void take_array(const struct input *in, struct wring_bucket *bucket, uint32_t i,
+                       const struct range *range)
+{
+    struct wring_codec_states *states = bucket->states;
+    enum wring_codec_holder holder = states->what[i].holder;
+    size_t elem_bytes = wring_codec_states_elem_bytes(states, i);
+    struct wring_span all = {0, states->counts[i]};
+    bool owner = holder == WRING_CODEC_OWNER;
+
+    if (holder == WRING_CODEC_PRIVATE && !in->own)
+        return;
+    for (uint32_t k = 0; k < (owner ? bucket->n_owned : 1); k++) {
+        struct wring_span part = owner ? bucket->owned[k] : all;
+        uint64_t first = later(range->span.begin, part.begin);
+        uint64_t last = sooner(range->span.end, part.end);
+        if (first < last)
+            memcpy((char *)states->now[i] + first * elem_bytes,
+                   range->data + (first - range->span.begin) * elem_bytes,
+                   (last - first) * elem_bytes);
+    }
+}
+
+/** Which of the bucket's arrays that is. @return n: it has none like that */
+static uint32_t find_array(const struct wring_bucket *bucket, const char *name, uint32_t holder,
+                           uint32_t elem_bytes, uint64_t count)
+{
+    const struct wring_codec_states *states = bucket->states;
+    uint32_t i = 0;
+
+    while (i < states->n &&
+           (strcmp(states->what[i].name, name) != 0 || states->what[i].holder != holder ||
+            wring_codec_states_elem_bytes(states, i) != elem_bytes || states->counts[i] != count))
+        i++;
+    return i;
+}
+
+/** One array of a codec. @param bucket  NULL, or without state: it is passed over */
+static enum wring_status read_array(struct input *in, struct wring_bucket *bucket)
+{
+    struct wring_reader *reader = &in->reader;
+    char name[WRING_CODEC_NAME_MAX];
+
+    wring_read_text(reader, name, sizeof(name));
+    uint32_t holder = wring_read_u32(reader), elem_bytes = wring_read_u32(reader);
+    uint64_t count = wring_read_u64(reader);
+    uint32_t ranges = wring_read_u32(reader), i = 0;
+    bool known = bucket != NULL && bucket->states != NULL;
+    if (reader->failed || elem_bytes == 0)
+        return WRING_ERR_FRAME;
+    if (known && (i = find_array(bucket, name, holder, elem_bytes, count)) == bucket->states->n) {
+        wring_error(&in->session->log,
+                    "bucket '%s': codec %s keeps no %s of %" PRIu64 " times %" PRIu32
+                    " bytes here, as the state has",
+                    bucket->name, wring_codec_info(bucket->codec)->spec, name, count, elem_bytes);
+        return WRING_ERR_MISMATCH;
+    }
+    for (uint32_t k = 0; k < ranges && !reader->failed; k++) {
+        struct range range = {.span.begin = wring_read_u64(reader)};
+        range.span.end = wring_read_u64(reader);
+        if (range.span.begin > range.span.end || range.span.end > count ||
+            range.span.end - range.span.begin > reader->bytes / elem_bytes)
+            return WRING_ERR_FRAME;
+        range.data = wring_read(reader, (range.span.end - range.span.begin) * elem_bytes);
+        if (range.data != NULL && known && in->apply)
+            take_array(in, bucket, i, &range);
+    }
+    return reader->failed ? WRING_ERR_FRAME : WRING_OK;
+}
+
+static enum wring_status read_arrays(struct input *in, struct wring_bucket *bucket)
+{
+    uint32_t n = wring_read_u32(&in->reader);
+    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
+
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        status = read_array(in, bucket);
+    return status;
+}
+
+static enum wring_status read_bucket(struct input *in)
+{
+    char name[WRING_NAME_MAX], spec[SPEC_MAX];
+    const struct wring_log *log = &in->session->log;
+
+    wring_read_text(&in->reader, name, sizeof(name));
+    uint64_t elems = wring_read_u64(&in->reader);
+    wring_read_text(&in->reader, spec, sizeof(spec));
+    uint64_t steps = wring_read_u64(&in->reader);
+    uint32_t ranges = wring_read_u32(&in->reader);
+    if (in->reader.failed)
+        return WRING_ERR_FRAME;
+
+    struct wring_bucket *bucket = wring_bucket_find(in->session, name);
+    if (bucket == NULL && !in->apply)
+        wring_warn(log, "the state has a bucket '%s' that the session has not", name);
+    const char *ours = bucket != NULL ? wring_codec_info(bucket->carrier->codec)->identity : "none";
+    if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
+        wring_error(log,
+                    "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
+                    "has %" PRIu64 " by %s",
+                    name, elems, spec, bucket->elems, ours);
+        return WRING_ERR_MISMATCH;
+    }
+    for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
+        read_range(in, bucket, elems);
+    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : read_arrays(in, bucket);
+    if (status != WRING_OK)
+        return status;
+    in->steps = sooner(in->steps, steps);
+    if (bucket != NULL && in->apply)
+        bucket->carrier->collective.step = steps;
+    return WRING_OK;
+}
+
+/** Those that hold nothing back are in no state. They have made as many steps: after a failure,
+ * what all completed counts. */
+static void take_steps(const struct input *in)
+{
+    for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
+        if (!wring_state_has(at->carrier))
+            at->carrier->collective.step = in->steps;
+}
+
+static enum wring_status read_state(struct wring_session *session, const uint8_t *state,
+                                    size_t bytes, bool apply)
+{
+    struct input in = {
+        .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = UINT64_MAX};
+
+    wring_read(&in.reader, WRING_STATE_MAGIC_BYTES);
+    in.own = wring_read_u32(&in.reader) == session->rank;
+    wring_read_u32(&in.reader);
+    uint32_t n = wring_read_u32(&in.reader);
+    enum wring_status status = in.reader.failed ? WRING_ERR_FRAME : WRING_OK;
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        status = read_bucket(&in);
+    if (status == WRING_OK && in.reader.bytes != 0)
+        return WRING_ERR_FRAME;
+    if (status == WRING_OK && n > 0 && apply)
+        take_steps(&in);
+    return status;
+}
+
+static enum wring_status load(struct wring_session *session, const void *state, size_t bytes)
+{
+    uint8_t sum[WRING_STATE_DIGEST_BYTES];
+    enum wring_status status = state_check(session);
+
+    if (status != WRING_OK)
+        return status;
+    size_t body = bytes - WRING_STATE_DIGEST_BYTES;
+    if (bytes < WRING_STATE_DIGEST_BYTES + WRING_STATE_MAGIC_BYTES ||
+        memcmp(state, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES) != 0 ||
+        !state_digest(state, body, sum) ||
+        memcmp(sum, (const uint8_t *)state + body, sizeof(sum)) != 0) {
+        wring_error(&session->log, "this is no state of a session, or it has been damaged");
+        return WRING_ERR_FRAME;
+    }
+    status = read_state(session, state, body, false);
+    if (status == WRING_OK)
+        status = read_state(session, state, body, true);
+    for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next) {
+        at->idle = wring_residual_is_idle(at);
+        wring_bucket_ready(at);
+    }
+    return status;
+}
+
+enum wring_status wring_session_load_state(struct wring_session *session, const void *state,
+                                           size_t bytes)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, load(session, state, bytes));
 }

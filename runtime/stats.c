@@ -5,9 +5,9 @@
 
 #include "runtime/bucket.h"
 #include "runtime/group/group.h"
-#include "runtime/session/session_executor.h"
-#include "runtime/sized.h"
+#include "runtime/session/executor.h"
 #include "runtime/stats.h"
+#include "runtime/versioned_struct.h"
 
 static const struct wring_sized session_sized = {
     "struct wring_session_stats",

@@ -5,12 +5,12 @@
  * A wait goes through four stages, and each is longer than the one before:
  *
  *     look    at the boards of a mapped step, without a lock, an engine or a clock
- *             (collective/mapped_wait.c, runtime/progress/progress_alone.c)
+ *             (collective/mapped_wait.c, runtime/progress/progress.c)
  *     drive   the engine, spinning, and giving the core away where ranks share cores
- *             (runtime/progress/progress_caller.c)
+ *             (runtime/progress/caller.c)
  *     nap     a fixed while, only where ranks that share the core work through much data
  *     sleep   until a provider, the executor, a post or a deadline ends it
- *             (runtime/progress/progress_sleep.c)
+ *             (runtime/progress/sleep.c)
  *
  * WRING_SPIN is how long the second stage spins. Where ranks are more than cores ("crowded"), each
  * look that finds nothing gives the core away, and the stages are bounded by counts and by the

@@ -1,17 +1,387 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agree on all buckets, then give each its channels. */
 #include "runtime/commit/commit.h"
-#include "runtime/buffer.h"
-#include "runtime/commit/legs.h"
-#include "runtime/stats.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "planner/files/plan.h"
+#include "runtime/buffer.h"
+#include "runtime/commit/hierarchy_phases.h"
+#include "runtime/stats.h"
 
 #define WRING_MODULE "commit"
+#define SHOWN_MAX 44   /* bytes of a value that a message has room for */
+#define SHOWN_BEFORE 8 /* of them before the place where two long values part */
+
+/** A piece of a signature; not NUL-terminated. */
+struct piece {
+    const char *text;
+    size_t bytes;
+};
+
+/** What tells the session's plan from another one, by what they were made from; "none" without.
+ *  @param text out, [bytes] */
+static void name_plan(const struct wring_session *session, char *text, size_t bytes)
+{
+    const struct wring_plan *plan = session->plan;
+
+    if (session->autoplan != NULL) /* which of its plans is in force, ranks know alike */
+        snprintf(text, bytes, "auto");
+    else if (plan == NULL)
+        snprintf(text, bytes, "none");
+    else
+        snprintf(text, bytes, "%016" PRIx64 "-%016" PRIx64, plan->trace_hash, plan->profile_hash);
+}
+
+/** A line `field=value` for each thing; transport/WIRE.md, "Joining". @param text out,
+ *  [WRING_SIGNATURE_MAX] */
+static void signature_write(const struct wring_bucket *bucket, char *text)
+{
+    const struct wring_config *config = &bucket->session->config;
+    char plan[2 * 16 + 2] = "none";
+
+    name_plan(bucket->session, plan, sizeof(plan));
+    snprintf(text, WRING_SIGNATURE_MAX,
+             "elems=%" PRIu64 "\nshape=%" PRIu64 "x%" PRIu64
+             "\ntype=%s\nop=%s\ncodec=%s\nexecutor=%s\nscheme=%s\nseed=%" PRIu64
+             "\nWRING_CHUNK_BYTES=%" PRIu64 "\nWRING_FLAT_BYTES=%" PRIu64 "\nWRING_WINDOW=%" PRIu64
+             "\nWRING_BYPASS=%s\nWRING_PLAN=%s\n",
+             bucket->elems, bucket->rows, bucket->columns, wring_dtype_name(bucket->dtype),
+             wring_op_name(bucket->multiplies ? WRING_PREMUL_SUM : bucket->op),
+             wring_codec_info(bucket->codec)->identity,
+             bucket->executor[0] != '\0' ? bucket->executor : "session",
+             wring_scheme_name(bucket->scheme), bucket->session->seed, config->chunk_bytes,
+             config->flat_bytes, config->window, config->bypass, plan);
+}
+
+/** Take a line off the front, its end left out; empty where there is none. */
+static struct piece next_line(const char **at)
+{
+    struct piece line = {*at, strcspn(*at, "\n")};
+    *at += line.bytes + ((*at)[line.bytes] != '\0');
+    return line;
+}
+
+static bool is_same(struct piece a, struct piece b)
+{
+    return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
+}
+
+/** Cut a line at its '='; all of it is name where there is none. */
+static struct piece split(struct piece line, struct piece *value)
+{
+    const char *equals = memchr(line.text, '=', line.bytes);
+    size_t n = equals != NULL ? (size_t)(equals - line.text) : line.bytes;
+    size_t skip = equals != NULL ? n + 1 : n;
+    *value = (struct piece){line.text + skip, line.bytes - skip};
+    return (struct piece){line.text, n};
+}
+
+/** What of a value to show, so that one sees where it differs from the other. */
+static void excerpt(struct piece value, struct piece other, char *shown)
+{
+    size_t same = 0, begin = 0;
+    while (same < value.bytes && same < other.bytes && value.text[same] == other.text[same])
+        same++;
+    if (value.bytes > SHOWN_MAX && same > SHOWN_BEFORE)
+        begin = same - SHOWN_BEFORE;
+    size_t left = value.bytes - begin;
+    snprintf(shown, SHOWN_MAX + 8, "%s%.*s%s", begin > 0 ? "..." : "",
+             (int)(left < SHOWN_MAX ? left : SHOWN_MAX), value.text + begin,
+             left > SHOWN_MAX ? "..." : "");
+}
+
+static bool is_named(struct piece name, const char *text)
+{
+    return is_same(name, (struct piece){text, strlen(text)});
+}
+
+static const char *remedy(struct piece name)
+{
+    if (name.bytes > 6 && memcmp(name.text, "WRING_", 6) == 0)
+        return "set it alike on all ranks";
+    if (is_named(name, "seed"))
+        return "open the session with the same seed on all ranks";
+    return "register it alike on all ranks";
+}
+
+static void describe_difference(const char *bucket, struct wring_signed_by ours,
+                                struct piece own_line, struct wring_signed_by theirs,
+                                struct piece line, unsigned more, char *text, size_t bytes)
+{
+    struct piece own_value, value;
+    struct piece own_name = split(own_line, &own_value), name = split(line, &value);
+    char own_shown[SHOWN_MAX + 8], shown[SHOWN_MAX + 8], others[48] = "";
+    char name_shown[WRING_TEXT_SHORT];
+
+    if (!is_same(own_name, name)) {
+        snprintf(text, bytes,
+                 "bucket '%s': ranks %" PRIu32 " and %" PRIu32
+                 " describe_difference it in other terms; use one version of wring on all ranks",
+                 wring_text_short(bucket, name_shown), ours.rank, theirs.rank);
+        return;
+    }
+    excerpt(own_value, value, own_shown);
+    excerpt(value, own_value, shown);
+    if (more > 0)
+        snprintf(others, sizeof(others), " (and %u more differ%s)", more, more == 1 ? "s" : "");
+    snprintf(text, bytes,
+             "bucket '%s': %.*s is %s on rank %" PRIu32 " and %s on rank %" PRIu32 "%s; %s",
+             wring_text_short(bucket, name_shown),
+             (int)(name.bytes < SHOWN_MAX ? name.bytes : SHOWN_MAX), name.text, own_shown,
+             ours.rank, shown, theirs.rank, others, remedy(name));
+}
+
+bool wring_signature_compare(const char *bucket, struct wring_signed_by ours,
+                             struct wring_signed_by theirs, char *text, size_t bytes)
+{
+    const char *own_at = ours.signature, *at = theirs.signature;
+    struct piece own_first = {0}, first = {0};
+    unsigned differing = 0;
+
+    while (*own_at != '\0' || *at != '\0') {
+        struct piece own_line = next_line(&own_at), line = next_line(&at);
+        if (is_same(own_line, line))
+            continue;
+        if (differing++ == 0) {
+            own_first = own_line;
+            first = line;
+        }
+    }
+    if (differing > 0)
+        describe_difference(bucket, ours, own_first, theirs, first, differing - 1, text, bytes);
+    return differing == 0;
+}
+
+/* ---- compare ---- */
+
+/* Do all ranks mean the same buckets? */
+
+#define PLACEABLE 1u                   /* others can put into the data */
+#define MAPS 2u                        /* this rank can map the others' data */
+#define ENTRIES_MAX WRING_CHANNELS_MAX /* a bucket has a channel, at the least */
+
+/** What one rank says of one bucket. */
+struct entry {
+    char name[WRING_NAME_MAX];
+    char signature[WRING_SIGNATURE_MAX];
+    uint32_t abilities;
+    const uint8_t *ranks; /* u32 each */
+    uint32_t n;
+};
+
+struct list {
+    struct entry *entries;
+    uint32_t n;
+};
+
+static uint32_t abilities_of(const struct wring_bucket *bucket)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+    uint32_t abilities = MAPS;
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        const struct wring_peer *peer = &fabric->peers[members->ranks[i]];
+        if (i != members->me && !fabric->devices[peer->device].caps.remote_map)
+            abilities = 0;
+    }
+    if (bucket->block != NULL && wring_block_complete(bucket->block))
+        abilities |= PLACEABLE;
+    return abilities;
+}
+
+/** What a member lacks, the bucket lacks. */
+static void set_abilities(struct wring_bucket *bucket, uint32_t abilities)
+{
+    bucket->placed &= (abilities & PLACEABLE) != 0;
+    bucket->mapped &= (abilities & MAPS) != 0;
+}
+
+static void write_own(struct wring_session *session, struct wring_writer *out)
+{
+    char signature[WRING_SIGNATURE_MAX];
+    uint32_t n = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        n++;
+    wring_write_u32(out, n);
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        const struct wring_members *members = &at->group->members;
+        signature_write(at, signature);
+        wring_write_sized(out, at->name, strlen(at->name));
+        wring_write_sized(out, signature, strlen(signature));
+        wring_write_u32(out, abilities_of(at));
+        wring_write_sized(out, members->ranks, members->n * sizeof(*members->ranks));
+    }
+}
+
+static enum wring_status read_list(struct wring_reader reader, struct list *out)
+{
+    uint32_t n = wring_read_u32(&reader);
+    if (reader.failed || n > ENTRIES_MAX)
+        return WRING_ERR_FRAME;
+    struct list list = {calloc(n + 1, sizeof(*list.entries)), n};
+    if (list.entries == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        struct entry *entry = &list.entries[i];
+        size_t bytes;
+        wring_read_text(&reader, entry->name, sizeof(entry->name));
+        wring_read_text(&reader, entry->signature, sizeof(entry->signature));
+        entry->abilities = wring_read_u32(&reader);
+        entry->ranks = wring_read_sized(&reader, &bytes);
+        entry->n = (uint32_t)(bytes / sizeof(uint32_t));
+    }
+    if (reader.failed) {
+        free(list.entries);
+        return WRING_ERR_FRAME;
+    }
+    *out = list;
+    return WRING_OK;
+}
+
+static bool has_rank(const struct entry *entry, uint32_t rank)
+{
+    for (uint32_t i = 0; i < entry->n; i++)
+        if (wring_get_u32(entry->ranks + i * sizeof(uint32_t)) == rank)
+            return true;
+    return false;
+}
+
+static const struct entry *find(const struct list *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (strcmp(list->entries[i].name, name) == 0)
+            return &list->entries[i];
+    return NULL;
+}
+
+/** "0, 1, 2" for a message; cut where it is long. @param ranks u32 each */
+static void list_ranks(const uint8_t *ranks, uint32_t n, char *text, size_t bytes)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        if (at + 16 > bytes) {
+            snprintf(text + at, bytes - at, "...");
+            return;
+        }
+        at += (size_t)snprintf(text + at, bytes - at, "%s%" PRIu32, i > 0 ? ", " : "",
+                               wring_get_u32(ranks + i * sizeof(uint32_t)));
+    }
+}
+
+static bool compare_group(const struct wring_bucket *bucket, uint32_t rank,
+                          const struct entry *entry, char *text)
+{
+    const struct wring_members *members = &bucket->group->members;
+    char own[48], other[48], name[WRING_TEXT_SHORT];
+    if (entry->n == members->n &&
+        memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) == 0)
+        return true;
+    list_ranks((const uint8_t *)members->ranks, members->n, own, sizeof(own));
+    list_ranks(entry->ranks, entry->n, other, sizeof(other));
+    snprintf(text, WRING_TEXT_MAX,
+             "bucket '%s': its group is {%s} on rank %" PRIu32 " and {%s} on rank %" PRIu32
+             "; register it alike on all ranks",
+             wring_text_short(bucket->name, name), own, bucket->session->rank, other, rank);
+    return false;
+}
+
+/** Compare one bucket of ours with another rank's view of it. */
+static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const struct list *theirs,
+                           char *text)
+{
+    uint32_t me = bucket->session->rank;
+    const struct entry *entry = find(theirs, bucket->name);
+    char own[WRING_SIGNATURE_MAX], name[WRING_TEXT_SHORT];
+
+    if (entry == NULL) {
+        snprintf(text, WRING_TEXT_MAX, "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not",
+                 me, wring_text_short(bucket->name, name), rank);
+        return false;
+    }
+    signature_write(bucket, own);
+    if (!wring_signature_compare(bucket->name, (struct wring_signed_by){own, me},
+                                 (struct wring_signed_by){entry->signature, rank}, text,
+                                 WRING_TEXT_MAX) ||
+        !compare_group(bucket, rank, entry, text))
+        return false;
+    set_abilities(bucket, entry->abilities);
+    return true;
+}
+
+static bool compare_with(struct wring_session *session, uint32_t rank, const struct list *theirs,
+                         char *text)
+{
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (wring_members_find(&at->group->members, rank) < at->group->members.n &&
+            !compare_bucket(at, rank, theirs, text))
+            return false;
+    for (uint32_t i = 0; i < theirs->n; i++) {
+        const struct wring_bucket *at = session->buckets;
+        while (at != NULL && strcmp(at->name, theirs->entries[i].name) != 0)
+            at = at->next;
+        if (at == NULL && has_rank(&theirs->entries[i], session->rank)) {
+            char name[WRING_TEXT_SHORT];
+            snprintf(text, WRING_TEXT_MAX,
+                     "rank %" PRIu32 " has bucket '%s', rank %" PRIu32 " has not", rank,
+                     wring_text_short(theirs->entries[i].name, name), session->rank);
+            return false;
+        }
+    }
+    return true;
+}
+
+/** What members can map is known once they are connected: that may be by another device than both
+ *  have chosen. */
+static enum wring_status reach_members(struct wring_session *session)
+{
+    enum wring_status status = WRING_OK;
+    for (const struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next)
+        status = wring_session_reach(session, &at->group->members);
+    return status;
+}
+
+enum wring_status wring_commit_compare(struct wring_session *session)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+    char text[WRING_TEXT_MAX] = "";
+
+    enum wring_status status = reach_members(session);
+    if (status != WRING_OK)
+        return status;
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        at->placed = at->mapped = true;
+        set_abilities(at, abilities_of(at));
+    }
+    write_own(session, &writer);
+    status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < session->size && status == WRING_OK; i++) {
+        struct list list;
+        if (i == session->rank)
+            continue;
+        status = read_list(wring_blobs_reader(&blobs, i), &list);
+        if (status != WRING_OK)
+            break;
+        if (!compare_with(session, i, &list, text))
+            status = WRING_ERR_MISMATCH;
+        free(list.entries);
+    }
+    wring_blobs_finish(&blobs);
+    return wring_session_agree(session, status, text);
+}
+
+/* ---- commit ---- */
 
 void wring_commit_undo(struct wring_session *session)
 {

@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The steps of a commit. */
-#ifndef WRING_RUNTIME_COMMIT_H
-#define WRING_RUNTIME_COMMIT_H
+#ifndef WRING_RUNTIME_COMMIT_COMMIT_H
+#define WRING_RUNTIME_COMMIT_COMMIT_H
 
 #include "runtime/bucket.h"
+#include "runtime/group/group.h"
 #include "runtime/session/session.h"
+
+/* What all ranks must mean alike by a bucket, as text that they compare. */
+
+#define WRING_SIGNATURE_MAX 768
+
+/** One side of a comparison: a signature and whose it is. */
+struct wring_signed_by {
+    const char *signature;
+    uint32_t rank;
+};
+
+/**
+ * Say in one line which field differs, its values on both ranks, and what to do about it.
+ *
+ * @param text  out, [bytes]; written only where the signatures differ
+ * @return true where they are the same
+ */
+bool wring_signature_compare(const char *bucket, struct wring_signed_by ours,
+                             struct wring_signed_by theirs, char *text, size_t bytes);
 
 /**
  * First half of a commit: everyone's list of buckets is compared, and what depends on all members

@@ -1,27 +1,267 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of ranks: made by their members, and freed. */
-#include "runtime/group/group_inside.h"
+#include "runtime/group/group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-
-#include "runtime/commit/legs.h"
-#include "runtime/group/group_nodes.h"
-#include "runtime/group/immediate_kept.h"
+#include "runtime/commit/hierarchy_phases.h"
+#include "runtime/group/abort.h"
+#include "runtime/group/immediate_select.h"
 #include "runtime/request.h"
 #include "runtime/result.h"
+#include "runtime/session/executor.h"
+#include "runtime/session/session.h"
 #include "runtime/stats.h"
 #include "transport/message/message.h"
+#include "transport/slot_pool.h"
 
 #define WRING_MODULE "group"
+
+/* what immediate calls depend on besides their arguments */
+static const char *const settings[] = {"WRING_CHUNK_BYTES", "WRING_FLAT_BYTES", "WRING_WINDOW",
+                                       "the session's seed"};
+
+/** Our settings that members need alike. */
+static struct wring_terms group_terms(const struct wring_session *session)
+{
+    _Static_assert(sizeof(settings) / sizeof(settings[0]) == WRING_FORMATION_TERMS, "all of them");
+    const struct wring_config *config = &session->config;
+    return (struct wring_terms){
+        .rank = session->rank,
+        .values = {config->chunk_bytes, config->flat_bytes, config->window, session->seed}};
+}
+
+/** A line on settings that differ. @param text out, [WRING_TEXT_MAX] */
+static void group_describe_mismatch(const struct wring_formation_word *word, char *text)
+{
+    const struct wring_terms *first = &word->first, *last = &word->last;
+    uint32_t i = wring_formation_differs(word);
+
+    snprintf(text, WRING_TEXT_MAX,
+             "%s is %" PRIu64 " on rank %" PRIu32 " and %" PRIu64 " on rank %" PRIu32
+             "; immediate calls need it alike",
+             settings[i], first->values[i], first->rank, last->values[i], last->rank);
+}
+
+/* ---- channels ---- */
+
+/* The channels that the immediate calls of a group share, and its board. */
+
+#define SEND_TASKS 8
+#define STAGE_TASKS 4
+
+/** Bytes of what is flat, at most; 0: no members can map each other's memory. */
+static size_t board_room(const struct wring_group *group)
+{
+    bool fits = group->members.n > 1 && group->members.n <= WRING_REDUCTION_RUNS;
+    uint64_t most = group->session->config.flat_bytes;
+    return !fits ? 0 : most > 0 ? (size_t)most : 1;
+}
+
+/** Is it a group for boards, and could we map the memory of all other members? They may be able to
+ *  map less. What it says is final once they are connected. */
+static bool group_may_map(const struct wring_group *group)
+{
+    const struct wring_fabric *fabric = group->session->fabric;
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        const struct wring_peer *peer = &fabric->peers[group->ranks[i]];
+        if (i != group->members.me && !fabric->devices[peer->device].caps.remote_map)
+            return false;
+    }
+    return board_room(group) > 0;
+}
+
+static void list_board(struct wring_pairs *pairs)
+{
+    struct wring_group *group = pairs->owner;
+    wring_stats_list(group->session, group->collective.mapped);
+}
+
+static void on_ceased(struct wring_pairs *pairs, uint32_t rank)
+{
+    wring_group_cease(pairs->owner, rank);
+}
+
+static enum wring_status make_channel(struct wring_group *group, struct wring_channel *channel,
+                                      uint32_t window)
+{
+    struct wring_session *session = group->session;
+    enum wring_status status = wring_channel_init(channel, session->fabric, group->members, window,
+                                                  group->collective.slot_bytes, NULL);
+    if (status != WRING_OK)
+        return status;
+    channel->owner = &group->collective;
+    return wring_channel_use_pool(channel, session->engine->pool);
+}
+
+/**
+ * Make its channels, the collective that runs over them, and what its pairs are made of. The engine
+ * is locked. Errors: WRING_ERR_NO_MEMORY; what was made is left for wring_group_free().
+ */
+static enum wring_status group_make_channels(struct wring_group *group)
+{
+    struct wring_session *session = group->session;
+    uint32_t n = group->members.n;
+    uint32_t window = wring_channel_window(session->config.window, WRING_TAGGED_WINDOW_MAX);
+    size_t slot_bytes = (size_t)session->config.chunk_bytes;
+
+    group->collective = (struct wring_collective){
+        .engine = session->engine,
+        .cease = &group->cease,
+        .label = wring_trace_label(session->trace, "immediate"),
+        .members = group->members,
+        .seed = session->seed,
+        .scatter = &group->scatter,
+        .gather = &group->gather,
+        .calls = &group->calls,
+        .send_tasks = SEND_TASKS,
+        .reduce_tasks = STAGE_TASKS,
+        .decode_tasks = SEND_TASKS,
+        .slot_bytes = slot_bytes,
+        .slots = &group->sources,
+        .owner = group,
+    };
+    group->pairs.engine = session->engine;
+    group->pairs.collective = &group->collective;
+    group->pairs.board_room = board_room(group);
+    group->pairs.made_board = list_board;
+    group->pairs.ceased = on_ceased;
+    group->pairs.cease = &group->cease;
+    group->pairs.owner = group;
+    enum wring_status status = make_channel(group, &group->scatter, window);
+    if (status == WRING_OK)
+        status = make_channel(group, &group->gather, window);
+    if (status == WRING_OK)
+        status = wring_collective_prepare(&group->collective);
+    if (status == WRING_OK)
+        status = wring_pairs_add(&group->pairs);
+    if (status == WRING_OK)
+        status = wring_session_reserve(session,
+                                       wring_job_reserve_elems(wring_geometry_most(slot_bytes), n));
+    return status;
+}
+
+static enum wring_status make_sources(struct wring_group *group)
+{
+    size_t bytes = wring_collective_slot_memory(&group->collective);
+    enum wring_status status =
+        wring_block_alloc_source(group->session->fabric, bytes, &group->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&group->sources);
+    if (status == WRING_OK)
+        wring_collective_give_slots(&group->collective, group->sources.memory.base);
+    return status;
+}
+
+/** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
+static bool uses_sources(const struct wring_work *work)
+{
+    return work->codec != NULL || work->in_staged || work->out_staged ||
+           work->algorithm == WRING_REDUCE_TWO_SHOT;
+}
+
+enum wring_status wring_group_need_sources(struct wring_group *group, const struct wring_work *work)
+{
+    struct wring_progress *progress = group->session->progress;
+    enum wring_status status = WRING_OK;
+
+    if (!uses_sources(work) || group->members.n == 1 ||
+        atomic_load_explicit(&group->has_sources, memory_order_acquire))
+        return WRING_OK;
+    wring_progress_lock(progress);
+    if (!atomic_load_explicit(&group->has_sources, memory_order_relaxed))
+        status = make_sources(group);
+    atomic_store_explicit(&group->has_sources, status == WRING_OK, memory_order_release);
+    wring_progress_unlock(progress);
+    return status;
+}
+
+/* ---- nodes ---- */
+
+static uint32_t node_of(const struct wring_group *group, uint32_t member)
+{
+    return group->session->fabric->peers[group->ranks[member]].node;
+}
+
+/** How many of the first `end` members are on a member's node. */
+static uint32_t count_alike(const struct wring_group *group, uint32_t member, uint32_t end)
+{
+    uint32_t alike = 0;
+    for (uint32_t i = 0; i < end; i++)
+        alike += node_of(group, i) == node_of(group, member);
+    return alike;
+}
+
+struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group)
+{
+    struct wring_group_nodes nodes = {.least = UINT32_MAX};
+
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        if (count_alike(group, i, i) > 0)
+            continue; /* not the first of its node */
+        uint32_t alike = count_alike(group, i, group->members.n);
+        nodes.n++;
+        if (alike < nodes.least) {
+            nodes.least = alike;
+            nodes.least_rank = group->ranks[i];
+        }
+        if (alike > nodes.most) {
+            nodes.most = alike;
+            nodes.most_rank = group->ranks[i];
+        }
+    }
+    return nodes;
+}
+
+/** Does a member belong to the subgroup that we are in: that of our node, or of our place? */
+static bool is_with_us(const struct wring_group *group, uint32_t member, bool across)
+{
+    uint32_t me = group->members.me;
+    if (!across)
+        return node_of(group, member) == node_of(group, me);
+    return count_alike(group, member, member) == count_alike(group, me, me);
+}
+
+static enum wring_status group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out);
+
+static enum wring_status make_subgroup(struct wring_group *group, bool across,
+                                       struct wring_group **out)
+{
+    uint32_t *ranks = malloc(group->members.n * sizeof(*ranks)), n = 0;
+
+    if (ranks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < group->members.n; i++)
+        if (is_with_us(group, i, across))
+            ranks[n++] = group->ranks[i];
+    enum wring_status status = group_new(group->session, ranks, n, out);
+    free(ranks);
+    return status;
+}
+
+enum wring_status wring_group_split(struct wring_group *group)
+{
+    enum wring_status status = WRING_OK;
+
+    if (group->node == NULL)
+        status = make_subgroup(group, false, &group->node);
+    if (status == WRING_OK && group->across == NULL)
+        status = make_subgroup(group, true, &group->across);
+    return status;
+}
+
+/* ---- group ---- */
+
 #define WORLD_GENERATION 1                  /* of the group of all ranks: the first */
 #define MESSAGES_SPREAD 0x9E3779B97F4A7C15u /* odd: generations of a key have ids of their own */
 
-enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                  struct wring_group **out)
+/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
+static enum wring_status group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                   struct wring_group **out)
 {
     struct wring_group *group = calloc(1, sizeof(*group));
     if (group == NULL)
@@ -101,7 +341,7 @@ static void log_ending(const struct forming *forming, enum wring_status status)
     if (status == WRING_ERR_TIMEOUT) {
         log_absent(forming);
     } else if (status == WRING_ERR_MISMATCH) {
-        wring_group_describe_mismatch(&forming->formation.word, text);
+        group_describe_mismatch(&forming->formation.word, text);
         wring_error(log, "%s", text);
     } else if (status == WRING_ERR_BUSY) {
         wring_error(log,
@@ -117,8 +357,8 @@ static void log_ending(const struct forming *forming, enum wring_status status)
 static struct wring_formation_word own_word(const struct wring_group *group)
 {
     struct wring_formation_word word = {
-        .mapped = wring_group_may_map(group),
-        .first = wring_group_terms(group->session),
+        .mapped = group_may_map(group),
+        .first = group_terms(group->session),
     };
     word.last = word.first;
     return word;
@@ -131,7 +371,7 @@ static enum wring_status begin_forming(struct wring_group *group, struct forming
     enum wring_status failed = wring_session_check(session);
     if (failed != WRING_OK)
         return failed;
-    enum wring_status made = wring_group_make_channels(group);
+    enum wring_status made = group_make_channels(group);
     struct wring_formation_word own = own_word(group);
     own.status = made;
     return wring_formation_begin(&session->engine->formations, &forming->formation, &own,
@@ -173,7 +413,7 @@ static enum wring_status end_forming(struct wring_group *group, struct forming *
 static enum wring_status settle_maps(struct wring_group *group, struct forming *forming,
                                      uint64_t deadline_ns)
 {
-    if (!wring_group_may_map(group))
+    if (!group_may_map(group))
         return WRING_OK;
     return wring_session_reach_by(group->session, &group->members, deadline_ns,
                                   &forming->formation.blamed);
@@ -185,7 +425,7 @@ static enum wring_status form(struct wring_session *session, const uint32_t *ran
 {
     uint64_t deadline_ns = wring_deadline_in(forming->timeout_ns);
     struct wring_group *group;
-    enum wring_status status = wring_group_new(session, ranks, n, &group);
+    enum wring_status status = group_new(session, ranks, n, &group);
     if (status != WRING_OK)
         return status;
     forming->session = session;
@@ -219,8 +459,16 @@ static void free_locked(struct wring_group *group)
     wring_progress_unlock(session->progress);
 }
 
-enum wring_status wring_group_form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   uint64_t tag, uint64_t timeout_ns, struct wring_group **out)
+/**
+ * Make a group with its other members, and list it.
+ *
+ * @param ranks  [n] of the session, in the order of the members; ours among them, none twice
+ * Threads: safe. Errors: WRING_ERR_TIMEOUT, WRING_ERR_MISMATCH, WRING_ERR_BUSY (one of the same
+ * members and tag is being made), WRING_ERR_NO_MEMORY, WRING_ERR_PEER, WRING_ERR_CLOSED; logged.
+ */
+static enum wring_status group_form(struct wring_session *session, const uint32_t *ranks,
+                                    uint32_t n, uint64_t tag, uint64_t timeout_ns,
+                                    struct wring_group **out)
 {
     struct forming forming = {.formation = {.tag = tag}, .timeout_ns = timeout_ns};
     struct wring_group *group = NULL;
@@ -280,7 +528,7 @@ static enum wring_status exchange_words(struct wring_session *session,
 /** As for any other group, but that all ranks are asked. */
 static enum wring_status settle_maps_of_all(struct wring_group *group)
 {
-    uint8_t own = wring_group_may_map(group);
+    uint8_t own = group_may_map(group);
     struct wring_blobs blobs;
     enum wring_status status = wring_session_exchange(group->session, &own, 1, &blobs);
     if (status != WRING_OK)
@@ -301,7 +549,7 @@ static enum wring_status make_world(struct wring_group *group)
     enum wring_status status = wring_group_key_make(&group->members, 0, &group->pairs.key);
 
     if (status == WRING_OK)
-        status = wring_group_make_channels(group);
+        status = group_make_channels(group);
     status = wring_session_agree(session, status, "");
     if (status != WRING_OK)
         return status;
@@ -310,7 +558,7 @@ static enum wring_status make_world(struct wring_group *group)
     if (status != WRING_OK)
         return status;
     if (wring_formation_differs(&word) < WRING_FORMATION_TERMS)
-        wring_group_describe_mismatch(&word, group->unfit);
+        group_describe_mismatch(&word, group->unfit);
     session->engine->formations.generation = WORLD_GENERATION;
     word.generation = WORLD_GENERATION;
     group->flat_untold = is_flat_untold(group);
@@ -325,7 +573,7 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < session->size; i++)
         ranks[i] = i;
-    enum wring_status status = wring_group_new(session, ranks, session->size, &group);
+    enum wring_status status = group_new(session, ranks, session->size, &group);
     free(ranks);
     if (status != WRING_OK)
         return status;
@@ -417,7 +665,7 @@ static enum wring_status create(struct wring_group *parent, const uint32_t *rank
     if (named == NULL)
         return status;
     if (n <= parent->members.n && name_ranks(parent, ranks, n, named)) {
-        status = wring_group_form(session, named, n, tag, timeout_ns, out);
+        status = group_form(session, named, n, tag, timeout_ns, out);
     } else {
         wring_error(&session->log, "a group needs members of its parent, each once, and the caller "
                                    "among them");

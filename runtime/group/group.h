@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A group of ranks, and what its immediate calls run on. */
-#ifndef WRING_RUNTIME_GROUP_H
-#define WRING_RUNTIME_GROUP_H
+#ifndef WRING_RUNTIME_GROUP_GROUP_H
+#define WRING_RUNTIME_GROUP_GROUP_H
 
 #include <pthread.h>
 
+#include "runtime/session/session.h"
 #include "transport/collective/collective.h"
 #include "transport/pairs.h"
 #include <wring/wring.h>
@@ -17,7 +18,7 @@ struct wring_group {
     struct wring_group *next;
     uint32_t *ranks;
     struct wring_members members;
-    struct wring_group *node, *across; /* group_nodes.h; NULL: nobody has asked */
+    struct wring_group *node, *across; /* group/group.h; NULL: nobody has asked */
     bool told_flat;                    /* that its nodes are not equal was logged */
     bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
                          say so with the first that would gain */
@@ -38,27 +39,14 @@ struct wring_group {
     struct wring_request *held;              /* not waited for; newest first; under mutex */
     bool unwanted;                           /* goes as soon as nobody uses it any more */
     struct wring_codec *codecs[8];           /* of earlier calls, by spec; under mutex */
-    _Atomic(struct wring_work *) kept[WRING_GROUP_KEPT]; /* of earlier calls: immediate_kept.h */
+    _Atomic(struct wring_work *)
+        kept[WRING_GROUP_KEPT]; /* of earlier calls: group/immediate_select.h */
     pthread_mutex_t mutex;
 };
 
 /** The providers that reach a group's members: "shm", or "shm,tcp" where they differ.
  *  @param text out, [bytes] */
 void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes);
-
-/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
-enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                  struct wring_group **out);
-
-/**
- * Make a group with its other members, and list it.
- *
- * @param ranks  [n] of the session, in the order of the members; ours among them, none twice
- * Threads: safe. Errors: WRING_ERR_TIMEOUT, WRING_ERR_MISMATCH, WRING_ERR_BUSY (one of the same
- * members and tag is being made), WRING_ERR_NO_MEMORY, WRING_ERR_PEER, WRING_ERR_CLOSED; logged.
- */
-enum wring_status wring_group_form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   uint64_t tag, uint64_t timeout_ns, struct wring_group **out);
 
 /** That of all ranks, as the session opens and nobody drives its engine: settings that differ leave
  *  a group in which no call can be made. Errors: those of wring_session_exchange() and _reach(). */
@@ -75,5 +63,29 @@ enum wring_status wring_group_need_sources(struct wring_group *group,
 
 /** The engine is locked. */
 void wring_group_free(struct wring_group *group);
+
+/* Which of a group's members share a node: hosts as they were told apart when the session opened.
+ */
+
+struct wring_group_nodes {
+    uint32_t n;
+    uint32_t least, most;           /* members in one of them */
+    uint32_t least_rank, most_rank; /* the first rank there */
+};
+
+struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group);
+
+/** Two or more, of equally many members, two or more: what hierarchical schemes are for. */
+static inline bool wring_group_nodes_fit(const struct wring_group_nodes *nodes)
+{
+    return nodes->n > 1 && nodes->least > 1 && nodes->least == nodes->most;
+}
+
+/**
+ * Fill in group->node, the members of our node, and group->across, those that stand in the same
+ * place as we on every node; nodes have equally many. They have ranks, and nothing to make calls
+ * with. Once is enough. Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_group_split(struct wring_group *group);
 
 #endif

@@ -5,10 +5,9 @@
 
 #include "compress/reduce.h"
 #include "runtime/buffer.h"
-#include "runtime/group/immediate_kept.h"
 #include "runtime/group/immediate_select.h"
 #include "runtime/request.h"
-#include "runtime/sized.h"
+#include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "group"
 

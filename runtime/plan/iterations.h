@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What iterations of a job are that posts committed buckets: who plans while the job runs counts
- * and times them (autoplan.h), and so does who records them (recorder.h).
+ * and times them (autotune/autotune.h), and so does who records them (recorder.h).
  *
  * An iteration is over when every bucket that takes part has been posted and seen to end. Computing
  * is the time that is not spent in posts and waits, from the end of one iteration on.

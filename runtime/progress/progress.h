@@ -6,8 +6,8 @@
  * sleeps without it. A caller that waits asks the thread to stand back, drives by itself, and
  * hands back when it is done; so short exchanges never cross threads.
  */
-#ifndef WRING_RUNTIME_PROGRESS_H
-#define WRING_RUNTIME_PROGRESS_H
+#ifndef WRING_RUNTIME_PROGRESS_PROGRESS_H
+#define WRING_RUNTIME_PROGRESS_PROGRESS_H
 
 #include "runtime/progress/completions.h"
 #include "transport/engine.h"

@@ -1,36 +1,195 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a session is told: the environment, then the settings, then the fields of params. */
 #include "runtime/session/session.h"
-#include "runtime/buffer.h"
-#include "runtime/commit/commit.h"
 
-#include "planner/files/plan.h"
-#include "runtime/commit/trials.h"
-#include "runtime/plan/autoplan.h"
-#include "runtime/plan/joined.h"
-#include "runtime/plan/plan_open.h"
-#include "runtime/plan/recorder.h"
-#include "runtime/result.h"
-#include "runtime/session/session_commit.h"
-#include "runtime/session/session_executor.h"
-#include "runtime/sized.h"
-#include "runtime/trace_file.h"
-
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "planner/files/plan.h"
+#include "runtime/autotune/autotune.h"
+#include "runtime/buffer.h"
+#include "runtime/commit/codec_bypass.h"
+#include "runtime/commit/commit.h"
+#include "runtime/plan/bucket_fusion.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/recorder.h"
+#include "runtime/result.h"
+#include "runtime/session/commit.h"
+#include "runtime/session/executor.h"
+#include "runtime/trace_file.h"
+#include "runtime/versioned_struct.h"
+#include "transport/bootstrap/job_key.h"
 #include "transport/message/message.h"
 #include "transport/slot_pool.h"
 #include "transport/wait_policy.h"
+#include <wring/codec.h>
 
 #define WRING_MODULE "session"
+
+static enum wring_status apply_settings(struct wring_session *session,
+                                        const struct wring_session_params *params)
+{
+    char name[64];
+    for (const char *const *at = params->settings; at != NULL && *at != NULL; at++) {
+        const char *equals = strchr(*at, '=');
+        size_t length = equals != NULL ? (size_t)(equals - *at) : sizeof(name);
+        if (length >= sizeof(name)) {
+            wring_error(&session->log, "setting '%s': needs WRING_NAME=value", *at);
+            return WRING_ERR_INVALID;
+        }
+        memcpy(name, *at, length);
+        name[length] = '\0';
+        enum wring_status status =
+            wring_config_set(&session->config, &session->log, name, equals + 1);
+        if (status != WRING_OK)
+            return status;
+    }
+    return WRING_OK;
+}
+
+/** A field of params counts as its variable does. */
+static enum wring_status apply_field(struct wring_session *session, const char *variable,
+                                     const char *value)
+{
+    if (value == NULL)
+        return WRING_OK;
+    return wring_config_set(&session->config, &session->log, variable, value);
+}
+
+static enum wring_status apply_params(struct wring_session *session,
+                                      const struct wring_session_params *params)
+{
+    struct wring_config *config = &session->config;
+    enum wring_status status = apply_field(session, "WRING_PROVIDER", params->provider);
+    if (status == WRING_OK)
+        status = apply_field(session, "WRING_ROOT", params->root);
+    if (status == WRING_OK)
+        status = wring_job_key_read(&session->log, params->key, config);
+    if (params->root_fd > 0)
+        config->root_fd = params->root_fd;
+    if (params->size > 0) {
+        config->rank = params->rank;
+        config->size = params->size;
+    }
+    return status;
+}
+
+static enum wring_status check_codecs(const struct wring_session *session,
+                                      const struct wring_session_params *params)
+{
+    char why[WRING_TEXT_MAX];
+    enum wring_status status = wring_codec_check_own(params->codecs, why, sizeof(why));
+
+    if (status != WRING_OK)
+        wring_error(&session->log, "%s", why);
+    return status;
+}
+
+/** Rank, size and settings: the environment's, then those of params. Errors: WRING_ERR_INVALID. */
+static enum wring_status session_configure(struct wring_session *session,
+                                           const struct wring_session_params *params)
+{
+    struct wring_config *config = &session->config;
+    session->root_fd = params->root_fd > 0 ? params->root_fd : -1;
+    enum wring_status status = wring_config_load(config, &session->log);
+    if (status == WRING_OK)
+        status = apply_settings(session, params);
+    if (status != WRING_OK)
+        return status;
+    session->log.level = wring_config_log_level(config);
+    status = check_codecs(session, params);
+    if (status == WRING_OK)
+        status = apply_params(session, params);
+    if (status != WRING_OK)
+        return status;
+    if (params->bootstrap != NULL)
+        session->launched = (struct wring_launched){
+            .name = params->bootstrap->ops->name,
+            .rank = params->bootstrap->rank,
+            .size = params->bootstrap->size,
+            .local_rank = -1,
+            .local_size = -1,
+        };
+    else
+        status = wring_launcher_find(config, &session->log, &session->launched);
+    session->rank = session->launched.rank;
+    session->size = session->launched.size;
+    session->seed = params->seed;
+    session->codecs = params->codecs;
+    return status;
+}
+
+/* ---- fd ---- */
+
+/* A session in an event loop of the application's. */
+
+int wring_session_fd(struct wring_session *session)
+{
+    int fd = -1;
+    if (wring_session_enter(session) != WRING_OK)
+        return -1;
+    wring_progress_lock(session->progress);
+    enum wring_status status = wring_progress_watch(session->progress, &fd);
+    wring_progress_unlock(session->progress);
+    wring_session_leave(session, status);
+    return status == WRING_OK ? fd : -1;
+}
+
+enum wring_status wring_session_progress(struct wring_session *session)
+{
+    enum wring_status status = wring_session_enter(session);
+    if (status != WRING_OK)
+        return status;
+    wring_progress_serve(session->progress);
+    return wring_session_leave(session, wring_session_check(session));
+}
+
+uint64_t wring_session_next_ns(struct wring_session *session)
+{
+    if (wring_session_enter(session) != WRING_OK)
+        return 0;
+    uint64_t next_ns = wring_progress_next_ns(session->progress);
+    wring_session_leave(session, WRING_OK);
+    return next_ns;
+}
+
+/* ---- abort ---- */
+
+/* All that a session has under way ends now, on every rank, whoever waits for it. */
+
+static enum wring_status abort_all(struct wring_session *session)
+{
+    struct wring_engine *engine = session->engine;
+
+    wring_progress_lock(session->progress);
+    wring_fabric_fail(session->fabric, WRING_ERR_CANCELLED, (int32_t)session->rank,
+                      "rank %" PRIu32 " aborted the session by wring_session_abort()",
+                      session->rank);
+    wring_engine_poll(engine); /* peers are told, and what no job uses ends */
+    wring_progress_unlock(session->progress);
+    wring_session_call_back(session);
+    return WRING_OK;
+}
+
+enum wring_status wring_session_abort(struct wring_session *session)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, abort_all(session));
+}
+
+/* ---- session ---- */
 
 static enum wring_status open_session(struct wring_session *session,
                                       const struct wring_session_params *params)
 {
-    enum wring_status status = wring_session_configure(session, params);
+    enum wring_status status = session_configure(session, params);
     if (status == WRING_OK)
         status = wring_plan_open(session);
     if (status == WRING_OK)

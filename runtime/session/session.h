@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A session: what it was told, what it runs on, and how its ranks agree outside of steps. */
-#ifndef WRING_RUNTIME_SESSION_H
-#define WRING_RUNTIME_SESSION_H
+#ifndef WRING_RUNTIME_SESSION_SESSION_H
+#define WRING_RUNTIME_SESSION_SESSION_H
 
 #include <pthread.h>
 
 #include "base/config.h"
 #include "base/forked.h"
-#include "runtime/buffer_index.h"
+#include "runtime/buffer.h"
 #include "runtime/progress/progress.h"
 #include "runtime/session/callers.h"
 #include "transport/bootstrap/launcher.h"
@@ -80,10 +80,6 @@ struct wring_session {
     pthread_mutex_t mapped_mutex; /* of the list; statistics look there from any thread */
     struct wring_mapped *mapped;  /* of all buckets and groups that are */
 };
-
-/** Rank, size and settings: the environment's, then those of params. Errors: WRING_ERR_INVALID. */
-enum wring_status wring_session_configure(struct wring_session *session,
-                                          const struct wring_session_params *params);
 
 /** Find the other ranks: make the bootstrap, or take the one of params. */
 enum wring_status wring_session_meet(struct wring_session *session,

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "planner/files/plan.h"
-#include "runtime/plan/joined.h"
-#include "runtime/residual.h"
+#include "runtime/codec_states.h"
+#include "runtime/plan/bucket_fusion.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "transport/providers/fault/inside.h"

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "runtime/plan/autoplan.h"
+#include "runtime/autotune/autotune.h"
 #include "tests/lib/lines.h"
 
 #define STORY_RANKS_MAX 3

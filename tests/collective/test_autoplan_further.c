@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/autoplan_further.h"
+#include "runtime/autotune/extra_settings.h"
 #include "tests/lib/test.h"
 
 #define KIB ((uint64_t)1 << 10)

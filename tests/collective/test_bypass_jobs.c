@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/commit/bypass.h"
+#include "runtime/commit/codec_bypass.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 

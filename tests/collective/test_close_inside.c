@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "runtime/plan/joined.h"
+#include "runtime/plan/bucket_fusion.h"
 #include "runtime/session/session.h"
 #include "tests/collective/planned_tensors.h"
 #include "tests/lib/ranks.h"

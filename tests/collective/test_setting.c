@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/commit/commit.h"
-#include "runtime/session/session_executor.h"
+#include "runtime/session/executor.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 

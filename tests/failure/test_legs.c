@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "runtime/commit/legs.h"
+#include "runtime/commit/hierarchy_phases.h"
 #include "tests/failure/failing_job.h"
 #include "tests/lib/test.h"
 

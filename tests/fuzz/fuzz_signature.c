@@ -3,7 +3,7 @@
  * What two ranks say of a bucket, compared: alike in both directions, and told in one text that
  * ends where it should. Input: the two signatures, with a NUL between.
  */
-#include "runtime/commit/commit_signature.h"
+#include "runtime/commit/commit.h"
 #include "tests/fuzz/fuzz.h"
 
 #define TEXT_BYTES 160

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of an arena never overlap, whatever is taken and given back, and say what is stale. */
-#include "runtime/arena.h"
+#include "runtime/buffer.h"
 
 #include <string.h>
 

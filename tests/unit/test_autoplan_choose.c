@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which way a job that plans for itself tries next, and which one it keeps. */
-#include "runtime/plan/autoplan.h"
+#include "runtime/autotune/autotune.h"
 #include "tests/lib/test.h"
 
 #define LOOKS_MAX 16

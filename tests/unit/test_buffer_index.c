@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory that holds an address is found, among pieces that lie apart, nested or across. */
-#include "runtime/buffer_index.h"
+#include "runtime/buffer.h"
 
 #include "tests/lib/test.h"
 

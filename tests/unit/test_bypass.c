@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a codec gains time, by measurements that are made up. */
-#include "runtime/commit/bypass.h"
+#include "runtime/commit/codec_bypass.h"
 #include "tests/lib/test.h"
 
 #define US 1000

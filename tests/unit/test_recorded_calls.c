@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an iteration of calls is. */
-#include "runtime/plan/recorded_calls.h"
+#include "runtime/plan/recorder.h"
 
 #include <math.h>
 #include <stdio.h>

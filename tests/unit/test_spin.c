@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long who waits goes on looking before it sleeps: the session's thread, and a caller. */
 #include "base/clock.h"
-#include "runtime/progress/progress_state.h"
+#include "runtime/progress/state.h"
 #include "tests/lib/test.h"
 #include "transport/fabric.h"
 

@@ -11,8 +11,8 @@
 #include "planner/files/profile.h"
 #include "planner/fit.h"
 #include "planner/model/settings.h"
-#include "runtime/plan/job_machine.h"
-#include "runtime/plan/measure_ways.h"
+#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/machine.h"
 #include "tools/rank_faults.h"
 #include <wring/codec.h>
 #include <wring/wring.h>

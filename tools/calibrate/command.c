@@ -8,7 +8,7 @@
 
 #include "base/config.h"
 #include "offload/cores.h"
-#include "runtime/session/session_executor.h"
+#include "runtime/session/executor.h"
 #include "tools/bench/bench.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"

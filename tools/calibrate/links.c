@@ -414,7 +414,7 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
 
 /* ---- ways ---- */
 
-/* What whole exchanges take: runtime/plan/measure_ways.h, for what the profile wants. */
+/* What whole exchanges take: runtime/plan/exchange_bench.h, for what the profile wants. */
 
 #define WAY_ROUNDS_MIN 9
 

@@ -8,7 +8,7 @@
 
 #include "planner/files/tensor_trace.h"
 #include "planner/fit.h"
-#include "runtime/plan/autoplan.h"
+#include "runtime/autotune/autotune.h"
 #include "tools/bench/bench.h"
 #include "tools/rank_faults.h"
 #include <wring/wring.h>

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * WRING_PLAN=auto: a session that plans for itself while the job runs.
+ *
+ *     commit      a profile: from the cache if its exchanges still take what it says, else measured
+ *     record      a few iterations as registered: when buckets are posted, how long it all takes
+ *     try         each of a few plans for as many iterations, then those that are near in turn
+ *     keep        the best one, or none where none is better; from time to time all ranks look
+ *                 whether iterations still take as long, and begin anew where they do not
+ *
+ * What an iteration is, and which buckets take part, iterations.h says; other buckets travel as
+ * registered. The first post of an iteration is where ranks agree and buckets change their ways:
+ * after as many iterations on all ranks, so that nothing has to be said in between.
+ */
+#ifndef WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
+#define WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
+
+#include "planner/files/profile.h"
+#include "runtime/autotune/tunables.h"
+#include "runtime/bucket.h"
+#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/iterations.h"
+#include "runtime/plan/machine.h"
+#include "runtime/session/session.h"
+
+#define WRING_AUTOPLAN_WAYS_MAX 5
+#define WRING_AUTOPLAN_LOOKS 3 /* at a way, at most */
+
+/** A plan, or how buckets were registered, and what iterations take so. */
+struct wring_autoplan_way {
+    struct wring_plan *plan;                  /* NULL: as registered */
+    char name[64];                            /* "the plan", "none alone" */
+    double predicted_us;                      /* NAN: nothing was */
+    double measured_us[WRING_AUTOPLAN_LOOKS]; /* medians of the slowest rank */
+    uint32_t measured;
+    double compute_us; /* of them in computing */
+};
+
+enum wring_autoplan_stage {
+    WRING_AUTOPLAN_RECORD,
+    WRING_AUTOPLAN_TRY,
+    WRING_AUTOPLAN_KEEP,
+    WRING_AUTOPLAN_OFF,
+};
+
+struct wring_autoplan {
+    struct wring_session *session;
+    struct wring_iterations iterations; /* its mutex is that of all of this */
+    enum wring_autoplan_stage stage;
+    double *ready_us;  /* [iterations.n] of the slowest rank, while ranks meet */
+    uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
+    struct wring_job_machine machine;
+    struct wring_autoplan_leeway leeway;
+    struct wring_profile *profile;    /* rank 0's */
+    struct wring_profile_aside aside; /* its ways of other settings than the configured one, while
+                                         that one's are measured */
+    bool known;                       /* ranks have found one, for this question */
+    bool measure;                     /* the next commit is to measure anew, whatever there is */
+
+    uint32_t n_ways, at; /* the first is as registered; which one is in force */
+    struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
+    uint32_t in_turn;                /* a bit for each way that has further looks */
+    uint32_t first;                  /* of these; before, of all */
+    double kept_us, kept_compute_us; /* what iterations took when it was settled */
+    double without_us;               /* and what they took as registered */
+    uint32_t worse;                  /* looks in a row that found more than that */
+    uint32_t busy;                   /* meetings in a row at which something was under way */
+    uint64_t spent_ns;               /* rank 0: by measuring and planning, the last time */
+    uint64_t settled_ns;             /* rank 0: when that was over */
+};
+
+/** Does the session plan for itself? Make what that needs. Errors: WRING_ERR_NO_MEMORY, INVALID
+ *  (WRING_PLAN_CODECS; logged). */
+enum wring_status wring_autoplan_open(struct wring_session *session);
+void wring_autoplan_close(struct wring_session *session);
+
+/** A commit of the application begins, no bucket is joined: who takes part? A plan for others is
+ *  dropped. Local. */
+enum wring_status wring_autoplan_begin(struct wring_session *session);
+
+/** Buckets are compared: find a profile, together. Collective. */
+enum wring_status wring_autoplan_prepare(struct wring_session *session);
+
+/** What came of it. */
+struct wring_autoplan_report {
+    bool settled;                             /* a plan is kept, or none */
+    bool planned;                             /* it is a plan */
+    double with_us, without_us, predicted_us; /* iterations; NAN: not known */
+    uint32_t groups;
+    char name[64];
+};
+void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out);
+
+/* ---- between the files of it ---- */
+
+/** Ranks meet at an iteration's end. Under the mutex. */
+enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
+
+/** By all looks so far: which way is next? @param way  out. @return it is not tried, but stays */
+bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
+
+/** What iterations take in a way, by the look that speaks for all: beside as registered it was in
+ *  the middle then, or the later one of two. @param without_us  out: as registered, then */
+double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us);
+
+/** The same, told to all ranks by rank 0. Collective. Errors: those of thinking, and of an
+ * exchange. */
+enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early);
+
+/** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
+ *  NO_MEMORY. */
+enum wring_status wring_autoplan_listed(const struct wring_session *session,
+                                        struct wring_measure_codecs *out);
+
+/** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
+ * NO_MEMORY. */
+enum wring_status wring_autoplan_codecs(const struct wring_session *session,
+                                        const struct wring_autoplan *autoplan,
+                                        struct wring_measure_codecs *out);
+
+/** There is none any more; NULL is fine. */
+void wring_autoplan_forget_profile(struct wring_autoplan *autoplan);
+
+/** Put the profile into the cache; what goes wrong is warned of. */
+void wring_autoplan_save(const struct wring_autoplan *autoplan);
+
+/** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
+void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
+
+/** Destroy all plans but what was registered. */
+void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs that a job which plans for itself may take. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "planner/files/plan.h"
+#include "planner/search/search.h"
+#include "runtime/autotune/autotune.h"
+#include "runtime/autotune/planner_input.h"
+#include "runtime/plan/recorder.h"
+
+#define WRING_MODULE "plan"
+
+/** @return the list as it was where it has that one already */
+static enum wring_status add_codec(const struct wring_session *session, const char *spec,
+                                   struct wring_measure_codecs *out)
+{
+    struct wring_codec *codec;
+    char why[WRING_TEXT_MAX];
+    enum wring_status status =
+        wring_codec_create(spec, session->config.cpu, session->codecs, why, sizeof(why), &codec);
+
+    if (status != WRING_OK) {
+        wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);
+        return status;
+    }
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    bool known = (info->flags & WRING_CODEC_RAW) != 0;
+    for (uint32_t i = 0; i < out->n; i++)
+        known = known || strcmp(out->specs[i], info->spec) == 0;
+    if (!known && out->n < WRING_MEASURE_CODECS_MAX - 1) /* none is one, too */
+        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
+    wring_codec_destroy(codec);
+    return WRING_OK;
+}
+
+enum wring_status wring_autoplan_listed(const struct wring_session *session,
+                                        struct wring_measure_codecs *out)
+{
+    const char *list = session->config.plan_codecs;
+    const char *rest = list[0] != '\0' ? list : NULL;
+    enum wring_status status = WRING_OK;
+    struct wring_list_item item;
+
+    out->n = 0;
+    while (status == WRING_OK && wring_list_next(&rest, &item)) {
+        char spec[WRING_CONFIG_TEXT];
+        if (item.length == 0) {
+            wring_error(&session->log,
+                        "WRING_PLAN_CODECS=%s: nothing stands before or after a comma", list);
+            return WRING_ERR_INVALID;
+        }
+        snprintf(spec, sizeof(spec), "%.*s", (int)item.length, item.text);
+        status = add_codec(session, spec, out);
+    }
+    return status;
+}
+
+enum wring_status wring_autoplan_codecs(const struct wring_session *session,
+                                        const struct wring_autoplan *autoplan,
+                                        struct wring_measure_codecs *out)
+{
+    enum wring_status status = wring_autoplan_listed(session, out);
+    for (uint32_t i = 0; i < autoplan->iterations.n && status == WRING_OK; i++)
+        status = add_codec(
+            session, wring_codec_info(autoplan->iterations.tensors[i].bucket->codec)->spec, out);
+    return status;
+}
+
+/* ---- think ---- */
+
+/* What is worth a try: rank 0 has what was recorded and a profile, and asks the planner. */
+
+#define WRING_MODULE "plan"
+#define BUDGET_NS                                                                  \
+    (100 * 1000000ull) /* of all searches; models of hundreds of tensors take less \
+                        */
+#define WORTH_IT \
+    0.95 /* of the time as configured: another setting has to promise more than noise */
+
+/** What the planner says of one setting. */
+struct answer {
+    struct wring_autoplan_model made;
+    struct wring_found found;
+};
+
+/** The question, and what becomes of it. */
+struct thought {
+    struct wring_autoplan *autoplan;
+    struct wring_autoplan_question question;
+    struct wring_settings *settings;
+    struct answer configured, best; /* the latter of other settings; without a model: there is none
+                                     */
+    struct wring_grouping grouping;
+    uint64_t took_ns; /* by searches */
+};
+
+/* ---- ways ---- */
+
+/** What is as configured is said in the same words. */
+static void name_executor(const struct wring_autoplan *autoplan,
+                          const struct wring_cost_model *model, struct wring_plan *plan)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+
+    if (model->settled && model->setting.cores == leeway->setting.cores)
+        snprintf(plan->executor, sizeof(plan->executor), "%.63s", leeway->executor);
+}
+
+static enum wring_status add_way(struct thought *thought, const struct wring_cost_model *model,
+                                 const struct wring_grouping *grouping, const char *name)
+{
+    struct wring_autoplan *autoplan = thought->autoplan;
+    struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    const struct wring_autoplan_question *question = &thought->question;
+
+    *way = (struct wring_autoplan_way){.plan = NULL};
+    enum wring_status status =
+        wring_plan_create(model, &question->trace, &question->profile, grouping, &way->plan);
+    if (status != WRING_OK)
+        return status;
+    name_executor(autoplan, model, way->plan);
+    snprintf(way->name, sizeof(way->name), "%s", name);
+    way->predicted_us = way->plan->iteration_us;
+    autoplan->n_ways++;
+    return WRING_OK;
+}
+
+/* ---- settings ---- */
+
+static void finish(struct answer *answer)
+{
+    wring_grouping_finish(&answer->found.grouping);
+    wring_autoplan_model_finish(&answer->made);
+    *answer = (struct answer){.found.time_us = INFINITY};
+}
+
+/** @param left  settings to be looked at, this one among them */
+static enum wring_status ask(struct thought *thought, const struct wring_setting *setting,
+                             uint32_t left, struct answer *out)
+{
+    uint64_t rest_ns = thought->took_ns < BUDGET_NS ? BUDGET_NS - thought->took_ns : 0;
+    struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
+
+    *out = (struct answer){.found.time_us = INFINITY};
+    enum wring_status status = wring_autoplan_model_init(&thought->question, setting, &out->made);
+    if (status != WRING_OK)
+        return status;
+    params.offload = out->made.model->offload;
+    params.on_device = out->made.model->on_device;
+    params.uncompressed = out->made.model->raw;
+    status = wring_search_run(&out->made.model->problem, &params, &out->found);
+    thought->took_ns += status == WRING_OK ? out->found.took_ns : 0;
+    return status;
+}
+
+/** The best plan as configured, and the best one with another setting. */
+static enum wring_status ask_all(struct thought *thought)
+{
+    const struct wring_settings *settings = thought->settings;
+    const struct wring_setting *configured = settings->n > 0 ? settings->list : NULL;
+    uint32_t n = settings->n > 0 ? settings->n : 1;
+    enum wring_status status = ask(thought, configured, n, &thought->configured);
+
+    for (uint32_t i = 1; i < n && status == WRING_OK; i++) {
+        struct answer other;
+        status = ask(thought, &settings->list[i], n - i, &other);
+        if (status == WRING_OK && other.found.time_us < thought->best.found.time_us) {
+            struct answer worse = thought->best;
+            thought->best = other;
+            other = worse;
+        }
+        finish(&other);
+    }
+    return status;
+}
+
+/** The plan; where another setting promises to be faster, that of the configured one beside it:
+ * what pinned cores take from the application is in no profile. */
+static enum wring_status add_searched(struct thought *thought)
+{
+    const struct answer *configured = &thought->configured, *best = &thought->best;
+    enum wring_status status = ask_all(thought);
+
+    if (status != WRING_OK)
+        return status;
+    if (best->found.time_us >= WORTH_IT * configured->found.time_us)
+        return add_way(thought, configured->made.model, &configured->found.grouping, "the plan");
+    status = add_way(thought, best->made.model, &best->found.grouping, "the plan");
+    return status == WRING_OK ? add_way(thought, configured->made.model,
+                                        &configured->found.grouping, "the plan as configured")
+                              : status;
+}
+
+/* ---- plain ways, as configured ---- */
+
+/** Each bucket by itself, with an option where it may take it, else uncompressed. */
+static void set_apart(struct thought *thought, uint32_t option)
+{
+    const struct wring_autoplan_model *made = &thought->configured.made;
+    struct wring_grouping *grouping = &thought->grouping;
+
+    grouping->n = thought->question.trace.n;
+    for (uint32_t i = 0; i < grouping->n; i++) {
+        grouping->end[i] = i + 1;
+        grouping->option[i] = wring_autoplan_may_take(made, i, option) ? option : made->model->raw;
+    }
+}
+
+/** Is it what runs now? */
+static bool is_as_registered(const struct thought *thought, const char *spec)
+{
+    const struct wring_autoplan *autoplan = thought->autoplan;
+
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        if (strcmp(wring_bucket_spec(autoplan->iterations.tensors[i].bucket), spec) != 0)
+            return false;
+    return true;
+}
+
+static const char *spec_of(const struct thought *thought, uint32_t option)
+{
+    return wring_autoplan_spec_of(&thought->configured.made, option);
+}
+
+/** The option with which everything is done soonest, each by itself, but for what runs now. */
+static uint32_t find_best_apart(struct thought *thought)
+{
+    const struct wring_cost_model *model = thought->configured.made.model;
+    const struct wring_problem *problem = &model->problem;
+    uint32_t best = problem->n_options;
+    double least_us = INFINITY;
+
+    for (uint32_t o = 0; o < problem->n_options; o++) {
+        if (o == model->raw || is_as_registered(thought, spec_of(thought, o)))
+            continue;
+        set_apart(thought, o);
+        double us = wring_problem_time(problem, &thought->grouping);
+        if (us < least_us) {
+            least_us = us;
+            best = o;
+        }
+    }
+    return best;
+}
+
+/** Plain ways beside the plan: a model that errs does not stand between the job and them. */
+static enum wring_status add_plain(struct thought *thought)
+{
+    const struct wring_cost_model *model = thought->configured.made.model;
+    enum wring_status status = WRING_OK;
+    char name[64];
+
+    if (!is_as_registered(thought, "none")) {
+        set_apart(thought, model->raw);
+        status = add_way(thought, model, &thought->grouping, "each by itself, none");
+    }
+    uint32_t best = find_best_apart(thought);
+    if (status != WRING_OK || best == model->problem.n_options)
+        return status;
+    set_apart(thought, best);
+    snprintf(name, sizeof(name), "each by itself, %.40s", spec_of(thought, best));
+    return add_way(thought, model, &thought->grouping, name);
+}
+
+static enum wring_status think(struct thought *thought, bool early)
+{
+    enum wring_status status =
+        wring_autoplan_question_init(&thought->question, thought->autoplan, early);
+
+    if (status == WRING_OK && thought->autoplan->session->recorder != NULL)
+        wring_recorder_write(thought->autoplan->session->recorder, &thought->question.trace);
+    if (status == WRING_OK)
+        status = wring_autoplan_list_settings(&thought->question, thought->settings);
+    if (status == WRING_OK)
+        status = wring_grouping_init(&thought->grouping, thought->question.trace.n);
+    if (status == WRING_OK)
+        status = add_searched(thought);
+    return status == WRING_OK ? add_plain(thought) : status;
+}
+
+/** Ways that are worth a try, by what was recorded, in rank 0. The first, as registered, is there.
+ *  @param early  buckets cannot be merged. Errors: logged */
+static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool early)
+{
+    struct thought thought = {.autoplan = autoplan,
+                              .settings = calloc(1, sizeof(*thought.settings)),
+                              .configured.found.time_us = INFINITY,
+                              .best.found.time_us = INFINITY};
+
+    if (thought.settings == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = think(&thought, early);
+    if (early)
+        wring_info(&autoplan->session->log,
+                   "WRING_PLAN=auto: buckets are waited for before all are posted, so that none "
+                   "are merged");
+    wring_grouping_finish(&thought.grouping);
+    finish(&thought.configured);
+    finish(&thought.best);
+    wring_autoplan_question_finish(&thought.question);
+    free(thought.settings);
+    return status;
+}
+
+/* ---- ways ---- */
+
+/* What to try is rank 0's to say: it thinks, and the others hear its plans. */
+
+#define PLAN_BYTES_MAX (16u << 20)
+
+static void write_way(const struct wring_autoplan_way *way, struct wring_writer *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+
+    if (file == NULL || wring_plan_save(way->plan, file) != WRING_OK)
+        out->failed = true;
+    if (file != NULL && fclose(file) != 0)
+        out->failed = true;
+    wring_write_sized(out, way->name, strlen(way->name));
+    wring_write_sized(out, text, out->failed ? 0 : bytes);
+    free(text);
+}
+
+static enum wring_status read_way(struct wring_autoplan *autoplan, struct wring_reader *in)
+{
+    struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    size_t bytes;
+
+    *way = (struct wring_autoplan_way){.plan = NULL};
+    wring_read_text(in, way->name, sizeof(way->name));
+    const char *text = wring_read_sized(in, &bytes);
+    if (in->failed || bytes > PLAN_BYTES_MAX)
+        return WRING_ERR_FRAME;
+    enum wring_status status =
+        wring_plan_parse("rank 0's plan", text, bytes, &autoplan->session->log, &way->plan);
+    if (status != WRING_OK)
+        return status;
+    way->predicted_us = way->plan->iteration_us;
+    autoplan->n_ways++;
+    return WRING_OK;
+}
+
+static enum wring_status read_ways(struct wring_autoplan *autoplan, struct wring_reader in)
+{
+    enum wring_status status = (enum wring_status)wring_read_u32(&in);
+    uint32_t n = wring_read_u32(&in);
+
+    if (status != WRING_OK || in.failed)
+        return status != WRING_OK ? status : WRING_ERR_FRAME;
+    if (n == 0 || n > WRING_AUTOPLAN_WAYS_MAX)
+        return WRING_ERR_FRAME;
+    for (uint32_t i = 1; i < n && status == WRING_OK; i++)
+        status = read_way(autoplan, &in);
+    return status;
+}
+
+enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early)
+{
+    struct wring_session *session = autoplan->session;
+    enum wring_status status = WRING_OK;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    if (session->rank == 0) {
+        uint64_t began_ns = wring_now_ns();
+        status = autoplan_think(autoplan, early);
+        autoplan->spent_ns += wring_now_ns() - began_ns;
+        wring_write_u32(&writer, status);
+        wring_write_u32(&writer, autoplan->n_ways);
+        for (uint32_t i = 1; i < autoplan->n_ways && status == WRING_OK; i++)
+            write_way(&autoplan->ways[i], &writer);
+    }
+    enum wring_status exchanged = wring_session_exchange_writer(session, &writer, &blobs);
+    if (exchanged != WRING_OK)
+        return exchanged;
+    if (session->rank != 0)
+        status = read_ways(autoplan, wring_blobs_reader(&blobs, 0));
+    wring_blobs_finish(&blobs);
+    return wring_session_agree(session, status, NULL);
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks say of their last iterations when they meet. */
+#include "runtime/autotune/consensus.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/number.h"
+#include "planner/files/plan.h"
+#include "runtime/plan/bucket_fusion.h"
+
+#define WRING_MODULE "plan"
+#define ITERATION_MAX_US 1e12
+#define REPLAN_SHARE 20 /* times as long as planning took must pass until the next */
+
+static void write_number(struct wring_writer *out, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    wring_write_u64(out, bits);
+}
+
+static double read_number(struct wring_reader *in)
+{
+    uint64_t bits = wring_read_u64(in);
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    if (!(value >= 0 && value <= ITERATION_MAX_US))
+        in->failed = true;
+    return value;
+}
+
+/** Would buckets that change their ways now do so under somebody's hands? */
+static bool is_busy(const struct wring_autoplan *autoplan)
+{
+    struct wring_session *session = autoplan->session;
+    bool busy = false;
+
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        busy |= autoplan->iterations.tensors[i].pending; /* somebody may be about to wait for it */
+    if (busy)
+        return true;
+    wring_progress_lock(session->progress);
+    busy = !wring_engine_idle(session->engine);
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        busy |= !at->committed || at->dropped || wring_bucket_under_way(at);
+    for (const struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+        busy |= at->dropped || wring_bucket_under_way(at);
+    wring_progress_unlock(session->progress);
+    return busy;
+}
+
+/** Has rank 0 the time for planning anew? */
+static bool may_replan(const struct wring_autoplan *autoplan)
+{
+    return wring_now_ns() - autoplan->settled_ns > REPLAN_SHARE * autoplan->spent_ns;
+}
+
+static void write_report(struct wring_autoplan *autoplan, struct wring_writer *out)
+{
+    wring_write_u32(out, autoplan->stage);
+    wring_write_u32(out, autoplan->at);
+    wring_write_u32(out, is_busy(autoplan));
+    wring_write_u32(out, autoplan->iterations.early);
+    wring_write_u32(out, may_replan(autoplan));
+    write_number(out,
+                 wring_iterations_median(autoplan->iterations.took_us, WRING_ITERATIONS_TIMED));
+    write_number(out,
+                 wring_iterations_median(autoplan->iterations.compute_us, WRING_ITERATIONS_TIMED));
+    wring_write_u32(out, autoplan->iterations.n);
+    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
+        write_number(out, wring_iterations_median(autoplan->iterations.tensors[i].ready_us,
+                                                  WRING_ITERATIONS_TIMED));
+}
+
+/** The slowest rank's. @return false: not what it should be */
+static bool read_report(struct wring_autoplan *autoplan, struct wring_reader in, bool is_root,
+                        struct wring_autoplan_said *all)
+{
+    uint32_t stage = wring_read_u32(&in), at = wring_read_u32(&in);
+    uint32_t busy = wring_read_u32(&in), early = wring_read_u32(&in), may = wring_read_u32(&in);
+
+    all->busy |= busy;
+    all->early |= early;
+    all->may |= is_root ? may : 0;
+    all->us = fmax(all->us, read_number(&in));
+    all->compute_us = fmax(all->compute_us, read_number(&in));
+    if (wring_read_u32(&in) != autoplan->iterations.n)
+        return false;
+    for (uint32_t i = 0; i < autoplan->iterations.n && !in.failed; i++)
+        autoplan->ready_us[i] = fmax(autoplan->ready_us[i], read_number(&in));
+    return stage == all->stage && at == all->at && !in.failed;
+}
+
+/**
+ * Tell the others and hear them; the same comes out on all ranks, and autoplan->ready_us with it.
+ *
+ * Errors: WRING_ERR_MISMATCH (ranks are not at the same place), those of exchanges.
+ */
+static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
+                                       struct wring_autoplan_said *all)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    *all = (struct wring_autoplan_said){.stage = autoplan->stage, .at = autoplan->at};
+    memset(autoplan->ready_us, 0, autoplan->iterations.n * sizeof(*autoplan->ready_us));
+    write_report(autoplan, &writer);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < session->size; i++)
+        if (!read_report(autoplan, wring_blobs_reader(&blobs, i), i == 0, all))
+            status = WRING_ERR_MISMATCH;
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/* ---- meet ---- */
+
+/*
+ * Ranks meet after as many iterations, and tell each other what these took. All of them hear the
+ * same and so go on alike.
+ */
+
+#define BUSY_MAX 20  /* meetings in a row in which nothing can be changed */
+#define CHANGED 0.25 /* of an iteration's time, more or less than before */
+#define LOOKS_WORSE 2
+
+/* ---- changing ways ---- */
+
+/** Nothing more is tried; buckets travel as they do now. */
+static void give_up(struct wring_autoplan *autoplan, const char *why)
+{
+    autoplan->stage = WRING_AUTOPLAN_OFF;
+    autoplan->iterations.off = true;
+    if (autoplan->session->rank == 0)
+        wring_warn(&autoplan->session->log, "WRING_PLAN=auto gives up: %s", why);
+}
+
+static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way)
+{
+    struct wring_session *session = autoplan->session;
+
+    autoplan->at = way;
+    session->plan = autoplan->ways[way].plan;
+    enum wring_status status = session->recommit(session);
+    if (status != WRING_OK && session->plan != NULL && wring_session_check(session) == WRING_OK) {
+        give_up(autoplan, "a plan cannot be run; buckets travel as registered");
+        autoplan->at = 0;
+        session->plan = NULL;
+        status = session->recommit(session);
+    }
+    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
+    return status;
+}
+
+/** How many iterations until the next look; the same on all ranks. */
+static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us)
+{
+    double every_us = (double)autoplan->session->config.plan_every_ns / 1e3;
+    uint64_t least = WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED;
+    double iterations = us > 0 ? every_us / us : 0;
+
+    return iterations > 1e6 ? 1000000 : iterations > (double)least ? (uint64_t)iterations : least;
+}
+
+/** How the session is set for a plan; "" where it is as configured anyway. @param text out, [bytes]
+ */
+static void describe_setting(const struct wring_plan *plan, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (plan != NULL && plan->chunk_bytes != 0)
+        snprintf(text, bytes, ", executor %s, pieces of %" PRIu64 " bytes", plan->executor,
+                 plan->chunk_bytes);
+}
+
+static void say_none(const struct wring_autoplan *autoplan)
+{
+    double without_us, us = wring_autoplan_us(autoplan, 1, &without_us);
+    const char *name = autoplan->ways[1].name;
+
+    for (uint32_t i = 2; i < autoplan->n_ways; i++) {
+        double none_us, so_us = wring_autoplan_us(autoplan, i, &none_us);
+        if (so_us / none_us >= us / without_us)
+            continue;
+        us = so_us;
+        without_us = none_us;
+        name = autoplan->ways[i].name;
+    }
+    wring_warn(&autoplan->session->log,
+               "WRING_PLAN=auto: no plan is clearly faster: with the best one (%s) an iteration "
+               "took %.3f ms, without %.3f ms; buckets travel as registered again",
+               name, us / 1e3, without_us / 1e3);
+}
+
+static void say_result(const struct wring_autoplan *autoplan)
+{
+    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    const struct wring_log *log = &autoplan->session->log;
+    char setting[128];
+
+    if (autoplan->session->rank != 0)
+        return;
+    if (autoplan->n_ways == 1) {
+        wring_info(log, "WRING_PLAN=auto: there is no plan to try; buckets travel as registered");
+        return;
+    }
+    if (way->plan == NULL) {
+        say_none(autoplan);
+        return;
+    }
+    describe_setting(way->plan, setting, sizeof(setting));
+    wring_info(log,
+               "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
+               " buckets%s: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
+               "predicted",
+               way->name, way->plan->n_groups, autoplan->iterations.n, setting,
+               autoplan->kept_us / 1e3, autoplan->without_us / 1e3, way->predicted_us / 1e3);
+    if (fabs(way->predicted_us - autoplan->kept_us) > CHANGED * autoplan->kept_us)
+        wring_warn(log,
+                   "WRING_PLAN=auto: the prediction is off by %+.0f %%: the profile does not tell "
+                   "what this job's iterations take",
+                   (way->predicted_us / autoplan->kept_us - 1) * 100);
+}
+
+/** The question is answered. */
+static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
+{
+    enum wring_status status = way != autoplan->at ? change_to(autoplan, way) : WRING_OK;
+
+    if (autoplan->stage == WRING_AUTOPLAN_OFF)
+        return status;
+    autoplan->stage = WRING_AUTOPLAN_KEEP;
+    autoplan->kept_us = wring_autoplan_us(autoplan, way, &autoplan->without_us);
+    autoplan->kept_compute_us = autoplan->ways[way].compute_us;
+    autoplan->worse = 0;
+    autoplan->settled_ns = wring_now_ns();
+    autoplan->iterations.due =
+        autoplan->iterations.iteration + until_next_look(autoplan, autoplan->kept_us);
+    say_result(autoplan);
+    if (autoplan->session->rank == 0)
+        wring_autoplan_save_plan(autoplan);
+    return status;
+}
+
+/* ---- the stages ---- */
+
+static enum wring_status end_record(struct wring_autoplan *autoplan,
+                                    const struct wring_autoplan_said *report)
+{
+    autoplan->n_ways = 1;
+    autoplan->ways[0] = (struct wring_autoplan_way){.name = "as registered",
+                                                    .predicted_us = NAN,
+                                                    .measured_us = {report->us},
+                                                    .compute_us = report->compute_us,
+                                                    .measured = 1};
+    enum wring_status status = wring_autoplan_find_ways(autoplan, report->early);
+    if (status != WRING_OK && wring_session_check(autoplan->session) == WRING_OK) {
+        give_up(autoplan, "no plan could be made");
+        return WRING_OK;
+    }
+    if (status != WRING_OK)
+        return status;
+    if (autoplan->n_ways == 1)
+        return settle(autoplan, 0);
+    autoplan->stage = WRING_AUTOPLAN_TRY;
+    return change_to(autoplan, 1);
+}
+
+static void say_tried(const struct wring_autoplan *autoplan, double us)
+{
+    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    char predicted[64] = "", setting[128];
+
+    if (autoplan->session->rank != 0)
+        return;
+    if (isfinite(way->predicted_us))
+        wring_number_print(predicted, sizeof(predicted), ", and %.3f ms were predicted",
+                           way->predicted_us / 1e3);
+    describe_setting(way->plan, setting, sizeof(setting));
+    wring_info(&autoplan->session->log,
+               "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,
+               way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n, setting, us / 1e3,
+               predicted);
+}
+
+static enum wring_status end_try(struct wring_autoplan *autoplan,
+                                 const struct wring_autoplan_said *report)
+{
+    struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    uint32_t next;
+
+    way->measured_us[way->measured++] = report->us;
+    way->compute_us = report->compute_us;
+    say_tried(autoplan, report->us);
+    return wring_autoplan_choose(autoplan, &next) ? settle(autoplan, next)
+                                                  : change_to(autoplan, next);
+}
+
+/** Links are not what they were: from the beginning. */
+static enum wring_status begin_anew(struct wring_autoplan *autoplan, double us)
+{
+    if (autoplan->session->rank == 0)
+        wring_warn(&autoplan->session->log,
+                   "WRING_PLAN=auto: an iteration takes %.3f ms, and took %.3f ms when the plan "
+                   "was chosen: exchanges are measured and planned anew",
+                   us / 1e3, autoplan->kept_us / 1e3);
+    wring_autoplan_forget_ways(autoplan);
+    autoplan->stage = WRING_AUTOPLAN_RECORD;
+    autoplan->measure = true;
+    enum wring_status status = autoplan->session->recommit(autoplan->session);
+    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
+    return status;
+}
+
+/** What computing takes longer than before is not the links' fault. */
+static enum wring_status look(struct wring_autoplan *autoplan,
+                              const struct wring_autoplan_said *report)
+{
+    double more_us =
+        report->us - autoplan->kept_us - (report->compute_us - autoplan->kept_compute_us);
+
+    autoplan->worse = fabs(more_us) > CHANGED * autoplan->kept_us ? autoplan->worse + 1 : 0;
+    if (autoplan->worse >= LOOKS_WORSE && report->may)
+        return begin_anew(autoplan, report->us);
+    autoplan->iterations.due =
+        autoplan->iterations.iteration +
+        (autoplan->worse > 0 ? WRING_ITERATIONS_TIMED : until_next_look(autoplan, report->us));
+    return WRING_OK;
+}
+
+static enum wring_status go_on(struct wring_autoplan *autoplan,
+                               const struct wring_autoplan_said *report)
+{
+    if (report->busy) { /* somewhere: buckets cannot change their ways, perhaps later */
+        autoplan->iterations.due = autoplan->iterations.iteration + WRING_ITERATIONS_TIMED;
+        if (++autoplan->busy == BUSY_MAX)
+            give_up(autoplan, "something is always under way where an iteration ends");
+        return WRING_OK;
+    }
+    autoplan->busy = 0;
+    switch (autoplan->stage) {
+    case WRING_AUTOPLAN_RECORD:
+        return end_record(autoplan, report);
+    case WRING_AUTOPLAN_TRY:
+        return end_try(autoplan, report);
+    case WRING_AUTOPLAN_KEEP:
+        return look(autoplan, report);
+    case WRING_AUTOPLAN_OFF:
+        return WRING_OK;
+    }
+    return WRING_OK;
+}
+
+enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan)
+{
+    struct wring_autoplan_said report;
+    enum wring_status status = autoplan_hear(autoplan, &report);
+
+    if (status == WRING_OK)
+        return go_on(autoplan, &report);
+    if (status != WRING_ERR_MISMATCH)
+        return status;
+    give_up(autoplan, "ranks do not post their buckets alike");
+    return WRING_OK;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/autotune/extra_settings.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "planner/files/profile.h"
+#include "planner/model/exchange.h"
+#include "runtime/autotune/profile_gaps.h"
+
+#define WRING_MODULE "plan"
+#define PIECES 4      /* of the largest bucket as configured, at least */
+#define PIECE_TIMES 4 /* as large as the configured ones, or that part of it */
+#define SHARE 8       /* of the configured one's time, for each setting */
+#define CORES_MOST 4  /* that are tried beside one */
+#define ROUNDS_MIN 3
+
+/** What is asked while settings are looked for. */
+struct asking {
+    const struct wring_autoplan *autoplan;
+    const struct wring_measure_codecs *codecs;
+    const struct wring_measure_params *params;
+    struct wring_autoplan_furthers *out;
+};
+
+/* ---- what is worth it ---- */
+
+static uint32_t last_size(const struct wring_autoplan *autoplan)
+{
+    uint64_t bytes = PIECES * autoplan->leeway.setting.chunk_bytes;
+    uint32_t size = 0;
+
+    while (size + 1 < WRING_MEASURE_SIZES && wring_measure_size(size) * sizeof(float) < bytes)
+        size++;
+    return size;
+}
+
+uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan)
+{
+    return wring_measure_size(last_size(autoplan));
+}
+
+static bool lacks(const struct wring_autoplan *autoplan, const char *spec,
+                  const struct wring_setting *setting)
+{
+    const struct wring_profile *profile = autoplan->profile;
+    uint32_t ranks = autoplan->session->size;
+
+    if (strcmp(spec, "none") == 0)
+        return wring_profile_way_at(profile, spec, "auto", ranks, setting) == NULL;
+    return wring_profile_way_at(profile, spec, "divisible", ranks, setting) == NULL &&
+           wring_profile_way_at(profile, spec, "indivisible", ranks, setting) == NULL;
+}
+
+static void list_lacking(const struct asking *asking, const struct wring_setting *setting,
+                         struct wring_measure_codecs *out)
+{
+    out->n = 0;
+    if (lacks(asking->autoplan, "none", setting))
+        memcpy(out->specs[out->n++], "none", sizeof("none"));
+    for (uint32_t i = 0; i < asking->codecs->n; i++)
+        if (lacks(asking->autoplan, asking->codecs->specs[i], setting))
+            memcpy(out->specs[out->n++], asking->codecs->specs[i], WRING_CODEC_SPEC_MAX);
+}
+
+static bool is_configured(const struct wring_autoplan *autoplan,
+                          const struct wring_profile_way *way)
+{
+    const struct wring_setting setting = wring_profile_way_setting(way);
+
+    return way->ranks == autoplan->session->size &&
+           setting.cores == autoplan->leeway.setting.cores &&
+           setting.chunk_bytes == autoplan->leeway.setting.chunk_bytes;
+}
+
+/** What a round takes as configured, of all sizes up to the last, two buckets in each backlog. */
+static double round_us(const struct asking *asking, const struct wring_measure_codecs *codecs,
+                       uint32_t last)
+{
+    const struct wring_profile *profile = asking->autoplan->profile;
+    double us = 0;
+
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        if (!is_configured(asking->autoplan, way) || !wring_measure_has(codecs, way->codec))
+            continue;
+        for (uint32_t size = 0; size <= last; size++) {
+            double elems = (double)wring_measure_size(size);
+            us += 2 * wring_cost_at(&way->solo.us, elems) + wring_cost_at(&way->busy.us, elems);
+        }
+    }
+    return us;
+}
+
+/** Does an exchange with a codec keep its processor at work? */
+static bool any_works(const struct asking *asking)
+{
+    const struct wring_profile *profile = asking->autoplan->profile;
+    bool any = false;
+
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        double elems = (double)way->max_elems;
+        any = any || (is_configured(asking->autoplan, way) &&
+                      wring_measure_has(asking->codecs, way->codec) &&
+                      wring_cost_at(&way->cpu.us, elems) >=
+                          WRING_AT_WORK * wring_cost_at(&way->busy.us, elems));
+    }
+    return any;
+}
+
+/** Why it is not worth measuring; NULL: it is. */
+static const char *find_objection(const struct asking *asking,
+                                  const struct wring_autoplan_further *further)
+{
+    const struct wring_measure_params *params = asking->params;
+    uint32_t last = last_size(asking->autoplan);
+
+    if (further->setting.cores > 0 && asking->codecs->n == 0)
+        return "no codec may be used";
+    if (further->setting.cores > 0 && !any_works(asking))
+        return "exchanges with codecs wait for their links";
+    if (wring_measure_size(last) > params->max_elems)
+        return "all buckets together have too few of them";
+    if (round_us(asking, &further->codecs, last) >
+        wring_measure_limit_us(params->budget_ns / SHARE))
+        return "it would take too long for WRING_PLAN_SECONDS";
+    return NULL;
+}
+
+static void offer(const struct asking *asking, uint32_t cores, uint64_t chunk_bytes)
+{
+    struct wring_autoplan_further *further = &asking->out->list[asking->out->n];
+    const char *objection;
+
+    *further = (struct wring_autoplan_further){.setting = {cores, chunk_bytes}};
+    list_lacking(asking, &further->setting, &further->codecs);
+    if (further->codecs.n == 0)
+        return;
+    objection = find_objection(asking, further);
+    if (objection == NULL)
+        asking->out->n++;
+    else
+        wring_info(&asking->autoplan->session->log,
+                   "WRING_PLAN=auto: pieces of %" PRIu64 " bytes with %" PRIu32
+                   " pinned cores are not measured: %s",
+                   chunk_bytes, cores, objection);
+}
+
+void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
+                                 const struct wring_measure_codecs *codecs,
+                                 const struct wring_measure_params *params,
+                                 struct wring_autoplan_furthers *out)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    const struct wring_setting *setting = &leeway->setting;
+    const struct asking asking = {autoplan, codecs, params, out};
+
+    out->n = 0;
+    if (leeway->pieces) {
+        offer(&asking, setting->cores, setting->chunk_bytes / PIECE_TIMES);
+        offer(&asking, setting->cores, setting->chunk_bytes * PIECE_TIMES);
+    }
+    if (leeway->cores > 0)
+        offer(&asking, 1, setting->chunk_bytes);
+    if (leeway->cores > 1)
+        offer(&asking, leeway->cores < CORES_MOST ? leeway->cores : CORES_MOST,
+              setting->chunk_bytes);
+}
+
+/* ---- measuring ---- */
+
+/** Rank 0's list is everybody's. */
+static enum wring_status hear(struct wring_session *session, struct wring_autoplan_furthers *list)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u32(&writer, list->n);
+    for (uint32_t i = 0; i < list->n; i++) {
+        wring_write_u32(&writer, list->list[i].setting.cores);
+        wring_write_u64(&writer, list->list[i].setting.chunk_bytes);
+        wring_autoplan_write_codecs(&list->list[i].codecs, &writer);
+    }
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    struct wring_reader in = wring_blobs_reader(&blobs, 0);
+    list->n = wring_read_u32(&in);
+    for (uint32_t i = 0; i < list->n && i < WRING_AUTOPLAN_FURTHER_MAX; i++) {
+        list->list[i].setting.cores = wring_read_u32(&in);
+        list->list[i].setting.chunk_bytes = wring_read_u64(&in);
+        wring_autoplan_read_codecs(&in, &list->list[i].codecs);
+    }
+    if (in.failed || list->n > WRING_AUTOPLAN_FURTHER_MAX)
+        status = WRING_ERR_FRAME;
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** The session is set so, and the profile has that setting's ways alone; then both have all again.
+ */
+static enum wring_status measure_one(struct wring_autoplan *autoplan,
+                                     const struct wring_measure_params *how,
+                                     const struct wring_autoplan_further *further)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_measure_params params = *how;
+    struct wring_profile_aside aside = {0};
+    enum wring_status status = wring_autoplan_set(autoplan, &further->setting);
+
+    params.codecs = further->codecs;
+    params.max_elems = wring_autoplan_further_elems(autoplan);
+    params.budget_ns = how->budget_ns / SHARE;
+    params.rounds_min = ROUNDS_MIN;
+    if (session->rank == 0 && status == WRING_OK)
+        status = wring_profile_set_aside(autoplan->profile, &further->setting, &aside);
+    status = wring_session_agree(session, status, "");
+    if (status == WRING_OK)
+        status = wring_measure_ways(session, &params, autoplan->profile, NULL);
+    if (aside.ways == NULL)
+        return status;
+    enum wring_status back = wring_profile_bring_back(autoplan->profile, &further->setting, &aside);
+    free(aside.ways);
+    return status == WRING_OK ? back : status;
+}
+
+static void say_why(const struct wring_autoplan *autoplan)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    const struct wring_log *log = &autoplan->session->log;
+
+    if (leeway->cores_why != NULL)
+        wring_info(log, "WRING_PLAN=auto: pinned cores are as configured: %s", leeway->cores_why);
+    if (leeway->pieces_why != NULL)
+        wring_info(log, "WRING_PLAN=auto: pieces are as large as configured: %s",
+                   leeway->pieces_why);
+}
+
+enum wring_status wring_autoplan_measure_further(struct wring_autoplan *autoplan,
+                                                 const struct wring_measure_codecs *codecs,
+                                                 const struct wring_measure_params *params,
+                                                 uint32_t *out)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_autoplan_furthers list = {.n = 0};
+    uint32_t measured = 0;
+
+    if (session->rank == 0) {
+        wring_autoplan_find_further(autoplan, codecs, params, &list);
+        say_why(autoplan);
+    }
+    enum wring_status status = hear(session, &list);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < list.n && status == WRING_OK; i++) {
+        status = wring_session_agree(session, measure_one(autoplan, params, &list.list[i]), "");
+        measured += status == WRING_OK;
+    }
+    if (wring_session_check(session) != WRING_OK)
+        return wring_session_check(session);
+    if (status != WRING_OK && session->rank == 0)
+        wring_warn(&session->log, "WRING_PLAN=auto: pinned cores and pieces of other sizes cannot "
+                                  "be measured here, so both are as configured");
+    status = wring_session_agree(session, wring_autoplan_settle(session), "");
+    if (status == WRING_OK)
+        *out = measured;
+    return status;
+}

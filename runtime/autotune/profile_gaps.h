@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a profile lacks of what this job's buckets may take. */
+#ifndef WRING_RUNTIME_AUTOTUNE_PROFILE_GAPS_H
+#define WRING_RUNTIME_AUTOTUNE_PROFILE_GAPS_H
+
+#include "runtime/autotune/autotune.h"
+
+struct wring_autoplan_missing {
+    struct wring_measure_codecs codecs; /* of which it knows nothing */
+    struct wring_measure_codecs larger; /* of which it knows too small buckets only */
+    uint32_t first;                     /* of their sizes: the largest that all of them know */
+};
+
+/**
+ * Find it, in rank 0, whose profile has nothing but ways of the configured setting.
+ *
+ * Larger buckets are worth measuring as far as groups of this job may have so many elements, and
+ * where a round of them takes no longer than measuring lets one take: what was left out for its
+ * time is not missing.
+ *
+ * @param codecs  that may be used beside none
+ * @param params  how it would be measured: max_elems, budget_ns
+ * @param out     no codec, where nothing is missing; without a profile all codecs, and none
+ */
+void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
+                                 const struct wring_measure_codecs *codecs,
+                                 const struct wring_measure_params *params,
+                                 struct wring_autoplan_missing *out);
+
+/** Codecs to the other ranks, or from one. Errors: as reading fails, in->failed. */
+void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
+                                 struct wring_writer *out);
+void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out);
+
+/** Say it to the other ranks, or hear it. Errors: as reading fails, in->failed. */
+void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,
+                                  struct wring_writer *out);
+void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_missing *out);
+
+/* Measuring what a job's profile lacks. */
+
+/**
+ * What is missing is measured with the session as it is configured, then other settings are as far
+ * as they are worth it; all of it is added to rank 0's profile, which is kept for other jobs, too.
+ * Collective. The profile has ways of the configured setting alone before, and all after it.
+ *
+ * @param codecs   that may be used beside none
+ * @param missing  nothing, where the profile lacks nothing of the configured setting; without a
+ *                 profile there is one then
+ * Errors: those of measuring, and WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
+                                         const struct wring_measure_codecs *codecs,
+                                         const struct wring_measure_params *params,
+                                         const struct wring_autoplan_missing *missing);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is kept between jobs: profiles, one for each machine, way of starting and version; and a
+ * plan, for who asks for it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/draft.h"
+#include "planner/files/plan.h"
+#include "runtime/autotune/autotune.h"
+#include "runtime/autotune/profile_gaps.h"
+
+#define WRING_MODULE "plan"
+#define PATH_BYTES 4096
+
+/** The folder. @return false: nothing is kept */
+static bool find_folder(const struct wring_config *config, char *path, size_t bytes)
+{
+    const char *xdg = wring_config_foreign("XDG_CACHE_HOME"), *home = wring_config_foreign("HOME");
+
+    if (strcmp(config->cache, "off") == 0)
+        return false;
+    if (config->cache[0] != '\0')
+        return (size_t)snprintf(path, bytes, "%s", config->cache) < bytes;
+    if (xdg != NULL && xdg[0] == '/')
+        return (size_t)snprintf(path, bytes, "%s/wring", xdg) < bytes;
+    return home != NULL && home[0] == '/' &&
+           (size_t)snprintf(path, bytes, "%s/.cache/wring", home) < bytes;
+}
+
+/** A file's name tells machines apart, and how codecs run and pieces are cut as configured; what is
+ *  in it is compared again. */
+static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t bytes)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    char folder[PATH_BYTES], text[sizeof(autoplan->machine.text) + WRING_CONFIG_TEXT + 32];
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+
+    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autoplan->machine.text, leeway->executor,
+             leeway->chunk_bytes);
+    for (const char *at = text; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
+           (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
+}
+
+/** The cache's profile of this machine; NULL: there is none that can be used. */
+static struct wring_profile *autoplan_load(const struct wring_autoplan *autoplan)
+{
+    const struct wring_log *log = &autoplan->session->log;
+    struct wring_log heard = *log;
+    struct wring_profile *profile = NULL;
+    char path[PATH_BYTES + 64];
+
+    if (!find_file(autoplan, path, sizeof(path)) || access(path, F_OK) != 0)
+        return NULL;
+    enum wring_status status = wring_profile_load(path, &heard, &profile);
+    if (status == WRING_OK)
+        status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
+    if (status == WRING_OK) {
+        wring_profile_label_ways(profile,
+                                 &autoplan->leeway.setting); /* older files do not say it */
+        return profile;
+    }
+    wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
+    wring_profile_destroy(profile);
+    return NULL;
+}
+
+/** All folders of a path. */
+static bool make_folders(char *path)
+{
+    for (char *at = path + 1; *at != '\0'; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        bool there = mkdir(path, 0700) == 0 || errno == EEXIST;
+        *at = '/';
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+static bool write_profile(const struct wring_profile *profile, const char *path)
+{
+    struct wring_draft draft;
+
+    return wring_draft_open(&draft, path, 0600) &&
+           wring_draft_close(&draft, path, wring_profile_save(profile, draft.file) == WRING_OK);
+}
+
+static bool write_plan(const struct wring_plan *plan, const char *path)
+{
+    struct wring_draft draft;
+
+    return wring_draft_open(&draft, path, 0644) &&
+           wring_draft_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
+}
+
+void wring_autoplan_save(const struct wring_autoplan *autoplan)
+{
+    char path[PATH_BYTES + 64];
+
+    if (!find_file(autoplan, path, sizeof(path)))
+        return;
+    if (!make_folders(path) || !write_profile(autoplan->profile, path))
+        wring_warn(&autoplan->session->log,
+                   "WRING_PLAN=auto: %s cannot be written (%s): the next job measures again", path,
+                   strerror(errno));
+}
+
+void wring_autoplan_save_plan(const struct wring_autoplan *autoplan)
+{
+    const struct wring_plan *plan = autoplan->ways[autoplan->at].plan;
+    const struct wring_log *log = &autoplan->session->log;
+    const char *path = autoplan->session->config.plan_save;
+
+    if (path[0] == '\0')
+        return;
+    if (plan == NULL)
+        wring_warn(log, "WRING_PLAN_SAVE=%s: no plan is kept, so none is written", path);
+    else if (!write_plan(plan, path))
+        wring_warn(log, "WRING_PLAN_SAVE=%s: the plan cannot be written: %s", path,
+                   strerror(errno));
+    else
+        wring_info(log, "WRING_PLAN_SAVE=%s: the plan is written", path);
+}
+
+/* ---- prepare ---- */
+
+/*
+ * Where the profile comes from. Rank 0 has it: of the cache, if a few exchanges still take what it
+ * says, else of measuring, in which all ranks take part.
+ */
+
+#define ROUNDS_MIN 3
+#define STILL 2.0 /* times what a kept profile says, or that part of it */
+
+/** What rank 0 wants all to do. */
+enum word {
+    NOTHING,
+    PROBE,
+    MEASURE,
+    WORDS
+};
+
+struct order {
+    enum word word;
+    struct wring_autoplan_missing missing; /* to be measured, if anything is */
+};
+
+/* ---- what rank 0 says ---- */
+
+/** Rank 0's word is everybody's. */
+static enum wring_status hear(struct wring_session *session, struct order *order)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u32(&writer, (uint32_t)order->word);
+    wring_autoplan_write_missing(&order->missing, &writer);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    struct wring_reader in = wring_blobs_reader(&blobs, 0);
+    uint32_t word = wring_read_u32(&in);
+    wring_autoplan_read_missing(&in, &order->missing);
+    if (in.failed || word >= WORDS)
+        status = WRING_ERR_FRAME;
+    order->word = (enum word)word;
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+void wring_autoplan_forget_profile(struct wring_autoplan *autoplan)
+{
+    wring_profile_destroy(autoplan->profile);
+    free(autoplan->aside.ways);
+    autoplan->profile = NULL;
+    autoplan->aside = (struct wring_profile_aside){0};
+}
+
+static bool is_anything(const struct wring_autoplan_missing *missing)
+{
+    return missing->codecs.n > 0 || missing->larger.n > 0;
+}
+
+/** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
+ *  configured setting. */
+static enum wring_status decide(struct wring_autoplan *autoplan,
+                                const struct wring_measure_codecs *codecs,
+                                const struct wring_measure_params *params, struct order *order)
+{
+    const struct wring_measure_codecs *unknown = &order->missing.codecs;
+    enum wring_status status = WRING_OK;
+
+    if (autoplan->measure)
+        wring_autoplan_forget_profile(autoplan);
+    else if (autoplan->profile == NULL)
+        autoplan->profile = autoplan_load(autoplan);
+    if (autoplan->profile != NULL)
+        status =
+            wring_profile_set_aside(autoplan->profile, &autoplan->leeway.setting, &autoplan->aside);
+    if (status != WRING_OK)
+        return status;
+    wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
+    bool raw = unknown->n == 0 || strcmp(unknown->specs[0], "none") != 0;
+    order->word = autoplan->profile != NULL && raw ? PROBE : MEASURE;
+    return WRING_OK;
+}
+
+/** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? What else
+ *  the machine does makes most exchanges slower, but a slower link makes all of them so. */
+static void judge(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
+                  const struct wring_measure_params *params,
+                  const struct wring_measure_glance *seen, struct order *order)
+{
+    const struct wring_session *session = autoplan->session;
+    const struct wring_profile_way *kept =
+        wring_profile_way(autoplan->profile, "none", "auto", session->size);
+    double kept_us = wring_cost_at(&kept->solo.us, seen->elems);
+
+    if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
+        wring_info(&session->log,
+                   "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
+                   "takes %.2f times what the kept profile says (%.2f at least), so all is "
+                   "measured anew",
+                   seen->elems, seen->median_us / kept_us, seen->least_us / kept_us);
+        wring_autoplan_forget_profile(autoplan);
+        wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
+    }
+    order->word = is_anything(&order->missing) ? MEASURE : NOTHING;
+}
+
+static enum wring_status probe(struct wring_autoplan *autoplan,
+                               const struct wring_measure_codecs *codecs,
+                               const struct wring_measure_params *params, struct order *order)
+{
+    struct wring_measure_glance seen;
+    enum wring_status status = wring_measure_probe(autoplan->session, params, &seen);
+
+    if (status != WRING_OK)
+        return status;
+    if (autoplan->session->rank == 0)
+        judge(autoplan, codecs, params, &seen, order);
+    return hear(autoplan->session, order);
+}
+
+/* ---- all of it ---- */
+
+/** What all ranks have memory and time for: the least of each. */
+static enum wring_status agree_on_limits(struct wring_session *session, uint32_t n_codecs,
+                                         struct wring_measure_params *params)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u64(&writer,
+                    wring_measure_fit_memory(params->max_elems, n_codecs, params->ranks_per_node));
+    wring_write_u64(&writer, params->budget_ns);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < session->size; i++) {
+        struct wring_reader in = wring_blobs_reader(&blobs, i);
+        uint64_t max_elems = wring_read_u64(&in), budget_ns = wring_read_u64(&in);
+        if (in.failed)
+            status = WRING_ERR_FRAME;
+        params->max_elems = max_elems < params->max_elems ? max_elems : params->max_elems;
+        params->budget_ns = budget_ns < params->budget_ns ? budget_ns : params->budget_ns;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+static enum wring_status find_profile(struct wring_autoplan *autoplan)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_measure_params params = {
+        .cores = autoplan->machine.cores,
+        .ranks_per_node = autoplan->machine.ranks_per_node,
+        .budget_ns = session->config.plan_seconds_ns,
+        .rounds_min = ROUNDS_MIN,
+        .flat = true,
+        .placed = autoplan->iterations.tensors[0].bucket->placed,
+    };
+    struct wring_measure_codecs codecs;
+    struct order order = {.word = NOTHING};
+    enum wring_status status =
+        wring_session_agree(session, wring_autoplan_codecs(session, autoplan, &codecs), NULL);
+
+    for (uint32_t i = 0; i < autoplan->iterations.n;
+         i++) /* up to the first size that is as large as all */
+        params.max_elems += 4 * autoplan->iterations.tensors[i].bucket->elems;
+    params.max_elems--;
+    if (status == WRING_OK)
+        status = agree_on_limits(session, codecs.n + 1, &params);
+    if (status == WRING_OK) {
+        if (session->rank == 0)
+            status = decide(autoplan, &codecs, &params, &order);
+        status = wring_session_agree(session, status, "");
+    }
+    if (status == WRING_OK)
+        status = hear(session, &order);
+    if (status == WRING_OK && order.word == PROBE)
+        status = probe(autoplan, &codecs, &params, &order);
+    if (status == WRING_OK)
+        status = wring_autoplan_measure(autoplan, &codecs, &params, &order.missing);
+    return status;
+}
+
+enum wring_status wring_autoplan_prepare(struct wring_session *session)
+{
+    struct wring_autoplan *autoplan = session->autoplan;
+
+    if (autoplan == NULL || (autoplan->known && !autoplan->measure))
+        return WRING_OK;
+    if (session->size == 1 || autoplan->iterations.n == 0) {
+        autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
+        autoplan->iterations.off = true;
+        return WRING_OK;
+    }
+    enum wring_status status = wring_job_machine_find(session, &autoplan->machine, NULL);
+    if (status == WRING_OK)
+        status = wring_autoplan_agree_on_leeway(autoplan);
+    if (status == WRING_OK)
+        status = find_profile(autoplan);
+    if (status != WRING_OK)
+        wring_autoplan_forget_profile(autoplan);
+    autoplan->known = status == WRING_OK;
+    autoplan->measure = false;
+    return status;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/autotune/tunables.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/files/plan.h"
+#include "runtime/autotune/autotune.h"
+#include "runtime/session/executor.h"
+
+/** What one rank was configured to. */
+struct heard {
+    char executor[WRING_CONFIG_TEXT];
+    uint64_t chunk_bytes;
+    bool executor_given, pieces_given;
+};
+
+void wring_autoplan_note_leeway(struct wring_autoplan *autoplan)
+{
+    const struct wring_config *config = &autoplan->session->config;
+    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+
+    *leeway = (struct wring_autoplan_leeway){.chunk_bytes = config->chunk_bytes};
+    memcpy(leeway->executor, config->executor, sizeof(leeway->executor));
+}
+
+/* ---- what all ranks were told ---- */
+
+static void write_own(const struct wring_autoplan *autoplan, struct wring_writer *out)
+{
+    const struct wring_config *config = &autoplan->session->config;
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+
+    wring_write_sized(out, leeway->executor, strlen(leeway->executor));
+    wring_write_u64(out, leeway->chunk_bytes);
+    wring_write_u32(out, wring_config_given(config, "WRING_EXECUTOR"));
+    wring_write_u32(out, wring_config_given(config, "WRING_CHUNK_BYTES"));
+}
+
+static bool read_one(struct wring_reader in, struct heard *out)
+{
+    wring_read_text(&in, out->executor, sizeof(out->executor));
+    out->chunk_bytes = wring_read_u64(&in);
+    out->executor_given = wring_read_u32(&in) != 0;
+    out->pieces_given = wring_read_u32(&in) != 0;
+    return !in.failed;
+}
+
+/** What any rank was given, and whether all have the same. @param all  out */
+static enum wring_status read_all(const struct wring_session *session,
+                                  const struct wring_blobs *blobs, struct heard *all, bool *alike)
+{
+    struct heard one = {.chunk_bytes = 0};
+
+    *alike = true;
+    for (uint32_t i = 0; i < session->size; i++) {
+        if (!read_one(wring_blobs_reader(blobs, i), &one))
+            return WRING_ERR_FRAME;
+        if (i == 0)
+            *all = one;
+        *alike = *alike && strcmp(one.executor, all->executor) == 0 &&
+                 one.chunk_bytes == all->chunk_bytes;
+        all->executor_given = all->executor_given || one.executor_given;
+        all->pieces_given = all->pieces_given || one.pieces_given;
+    }
+    return WRING_OK;
+}
+
+static void decide(struct wring_autoplan *autoplan, const struct heard *all, bool alike)
+{
+    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    uint32_t own = autoplan->machine.own_cores, counted;
+    bool told = alike && wring_executor_count_cores(all->executor, &counted);
+
+    leeway->setting = (struct wring_setting){0};
+    leeway->cores = 0;
+    leeway->pieces = told && !all->pieces_given;
+    leeway->pieces_why = leeway->pieces ? NULL
+                         : told         ? "WRING_CHUNK_BYTES is set"
+                                        : "WRING_EXECUTOR says which cores, or differs";
+    if (told)
+        leeway->setting = (struct wring_setting){counted, all->chunk_bytes};
+    if (!told || all->executor_given)
+        leeway->cores_why = "WRING_EXECUTOR is set";
+    else if (own == 0)
+        leeway->cores_why = "ranks of a host share their cores: bind each to its own";
+    else if (own == 1)
+        leeway->cores_why = "a rank has one core, and none to spare";
+    else {
+        leeway->cores_why = NULL;
+        leeway->cores = own - 1;
+    }
+}
+
+enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan)
+{
+    struct wring_session *session = autoplan->session;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+    struct heard all = {.chunk_bytes = 0};
+    bool alike;
+
+    write_own(autoplan, &writer);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    status = read_all(session, &blobs, &all, &alike);
+    wring_blobs_finish(&blobs);
+    if (status == WRING_OK)
+        decide(autoplan, &all, alike);
+    return status;
+}
+
+bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
+                             const struct wring_setting *setting)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    bool cores = setting->cores == leeway->setting.cores || setting->cores <= leeway->cores;
+    bool pieces = setting->chunk_bytes == leeway->setting.chunk_bytes || leeway->pieces;
+
+    return leeway->setting.chunk_bytes != 0 && cores && pieces;
+}
+
+/* ---- the session ---- */
+
+enum wring_status wring_autoplan_set(struct wring_autoplan *autoplan,
+                                     const struct wring_setting *setting)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    char executor[WRING_CONFIG_TEXT];
+
+    if (setting->cores == leeway->setting.cores)
+        snprintf(executor, sizeof(executor), "%s", leeway->executor);
+    else if (setting->cores > 0)
+        snprintf(executor, sizeof(executor), "pool:%" PRIu32, setting->cores);
+    else
+        snprintf(executor, sizeof(executor), "inline");
+    return wring_session_settle(autoplan->session, executor, setting->chunk_bytes);
+}
+
+enum wring_status wring_autoplan_settle(struct wring_session *session)
+{
+    const struct wring_plan *plan = session->plan;
+
+    if (session->autoplan == NULL)
+        return WRING_OK;
+    const struct wring_autoplan_leeway *leeway = &session->autoplan->leeway;
+    bool has_executor = plan != NULL && plan->executor[0] != '\0';
+    bool has_pieces = plan != NULL && plan->chunk_bytes != 0;
+    return wring_session_settle(session, has_executor ? plan->executor : leeway->executor,
+                                has_pieces ? plan->chunk_bytes : leeway->chunk_bytes);
+}

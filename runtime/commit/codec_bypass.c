@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/commit/codec_bypass.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "runtime/commit/commit.h"
+
+#define WRING_MODULE "commit"
+#define GAIN_MIN 0.15    /* of the time without */
+#define GAIN_MIN_NS 5000 /* and no less than this: about what it takes to wake a thread */
+
+/** On the line through two points. */
+static double between(const struct wring_curve *curve, uint32_t a, uint32_t b, uint64_t bytes)
+{
+    double from = (double)curve->points[a].bytes, to = (double)curve->points[b].bytes;
+    double low = (double)curve->points[a].ns, high = (double)curve->points[b].ns;
+    return low + (high - low) * ((double)bytes - from) / (to - from);
+}
+
+uint64_t wring_curve_at(const struct wring_curve *curve, uint64_t bytes)
+{
+    uint32_t i = 0;
+    while (i < curve->n && curve->points[i].bytes < bytes)
+        i++;
+    if (i == 0)
+        return curve->points[0].ns;
+    if (i < curve->n)
+        return (uint64_t)between(curve, i - 1, i, bytes);
+    uint64_t last = curve->points[i - 1].ns;
+    double more = i > 1 ? between(curve, i - 2, i - 1, bytes)
+                        : (double)last * ((double)bytes / (double)curve->points[0].bytes);
+    return more > (double)last ? (uint64_t)more : last;
+}
+
+struct wring_choice wring_bypass_choose(const struct wring_curve *with,
+                                        const struct wring_curve *without, uint64_t bytes)
+{
+    struct wring_choice choice = {
+        .with_ns = wring_curve_at(with, bytes),
+        .without_ns = wring_curve_at(without, bytes),
+    };
+    double most = (1 - GAIN_MIN) * (double)choice.without_ns;
+    choice.bypass =
+        (double)choice.with_ns > most || choice.with_ns + GAIN_MIN_NS > choice.without_ns;
+    return choice;
+}
+
+/* ---- trial bench ---- */
+
+static const uint64_t sizes[WRING_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
+
+static uint64_t size_of(const struct wring_tried *tried, uint32_t i)
+{
+    return sizes[i] < tried->wanted ? sizes[i] : tried->wanted;
+}
+
+static enum wring_status list_trials(struct wring_trial_bench *bench)
+{
+    uint32_t n = 0;
+    for (const struct wring_tried *at = bench->session->tried; at != NULL; at = at->next)
+        n += at->fresh;
+    bench->trials = calloc(n + 1, sizeof(*bench->trials));
+    if (bench->trials == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (struct wring_tried *at = bench->session->tried; at != NULL; at = at->next)
+        if (at->fresh)
+            bench->trials[bench->n++].tried = at;
+    return WRING_OK;
+}
+
+static enum wring_status make_memory(struct wring_trial_bench *bench)
+{
+    bool placed = false, foreign = false;
+    uint32_t random = 1;
+
+    for (uint32_t i = 0; i < bench->n; i++) {
+        const struct wring_tried *tried = bench->trials[i].tried;
+        uint64_t bytes = size_of(tried, WRING_CURVE_POINTS - 1);
+        bench->bytes = bytes > bench->bytes ? bytes : bench->bytes;
+        placed |= tried->placed;
+        foreign |= !tried->placed;
+    }
+    if (bench->n == 0)
+        return WRING_OK;
+    bench->source = malloc(bench->bytes);
+    if (bench->source == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint64_t i = 0; i < bench->bytes / sizeof(float); i++) {
+        random = random * 1664525 + 1013904223; /* any numbers but equal ones */
+        bench->source[i] = (float)(int32_t)random * 0x1p-31f;
+    }
+    if (foreign && (bench->foreign = malloc(bench->bytes)) == NULL)
+        return WRING_ERR_NO_MEMORY;
+    return placed ? wring_buffer_alloc(bench->session, bench->bytes, &bench->placed) : WRING_OK;
+}
+
+/** The same on all members, and no other's: by the group, the way and the size. */
+static void name_bucket(const struct wring_tried *tried, const char *what, char *name)
+{
+    const struct wring_members *members = &tried->group->members;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    char way[WRING_CODEC_SPEC_MAX + WRING_EXECUTOR_TEXT + 16];
+
+    snprintf(way, sizeof(way), "%s %d %d %s", tried->spec, (int)tried->scheme, tried->placed,
+             tried->executor);
+    for (uint32_t i = 0; i < members->n; i++)
+        hash = (hash ^ members->ranks[i]) * 0x100000001b3u;
+    for (const char *at = way; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    snprintf(name, WRING_NAME_MAX, "trial %016" PRIx64 " %.20s", hash, what);
+}
+
+static enum wring_status register_sizes(struct wring_trial_bench *bench, struct wring_trial *trial)
+{
+    struct wring_tried *tried = trial->tried;
+    enum wring_status status = WRING_OK;
+    char name[WRING_NAME_MAX], what[24];
+
+    for (uint32_t i = 0; i < WRING_CURVE_POINTS && status == WRING_OK; i++) {
+        if (i > 0 && size_of(tried, i) == size_of(tried, i - 1))
+            break;
+        snprintf(what, sizeof(what), "%" PRIu64, size_of(tried, i));
+        name_bucket(tried, what, name);
+        struct wring_bucket_params params = {
+            .name = name,
+            .data = tried->placed ? bench->placed : bench->foreign,
+            .elems = size_of(tried, i) / sizeof(float),
+            .codec = tried->spec,
+            .scheme = tried->scheme,
+            .group = tried->group,
+            .executor = tried->executor,
+        };
+        status = wring_bucket_register(bench->session, &params, &trial->buckets[i]);
+        trial->n = i + 1;
+    }
+    return status;
+}
+
+static enum wring_status register_all(struct wring_trial_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+    char name[WRING_NAME_MAX];
+
+    for (uint32_t i = 0; i < bench->n && status == WRING_OK; i++) {
+        struct wring_trial *trial = &bench->trials[i];
+        name_bucket(trial->tried, "slowest", name);
+        struct wring_bucket_params params = {
+            .name = name,
+            .data = &bench->ns,
+            .elems = 1,
+            .dtype = WRING_F64,
+            .op = WRING_MAX,
+            .group = trial->tried->group,
+        };
+        status = wring_bucket_register(bench->session, &params, &trial->slowest);
+        if (status == WRING_OK)
+            status = register_sizes(bench, trial);
+    }
+    return status;
+}
+
+/**
+ * Register the buckets of all that are fresh in the session's list, which has no others meanwhile.
+ * Local. Errors: WRING_ERR_NO_MEMORY and those of a registration; finish it then, too.
+ */
+static enum wring_status trial_bench_init(struct wring_trial_bench *bench)
+{
+    enum wring_status status = list_trials(bench);
+    if (status == WRING_OK)
+        status = make_memory(bench);
+    return status == WRING_OK ? register_all(bench) : status;
+}
+
+/** The session is as it was before. */
+static void trial_bench_finish(struct wring_trial_bench *bench)
+{
+    struct wring_session *session = bench->session;
+    wring_commit_forget_passing(session, bench->real);
+    wring_buffer_free(session, bench->placed);
+    free(bench->foreign);
+    free(bench->source);
+    free(bench->trials);
+}
+
+/* ---- trials ---- */
+
+#define STEPS_MAX 50
+#define STEPS_MIN 5
+#define TURNS 2
+#define ENOUGH_NS (3 * WRING_NS_PER_MS)   /* of steps of one size in a turn */
+#define SHORT_NS (50 * WRING_NS_PER_MS)   /* longer steps have one turn: a disturbance is less */
+#define PLENTY_NS (100 * WRING_NS_PER_MS) /* fewer than STEPS_MIN are enough */
+#define SLOPE_NS (4 * WRING_NS_PER_MS)    /* more than latency: larger sizes tell nothing new */
+
+static enum wring_status step(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post_inside(bucket);
+    return status == WRING_OK ? wring_bucket_wait_inside(bucket, WRING_FOREVER) : status;
+}
+
+/** What the slowest member took, and a barrier. @param ns  in, ours; out */
+static enum wring_status agree_on_time(struct wring_trial_bench *bench, struct wring_trial *trial,
+                                       uint64_t *ns)
+{
+    bench->ns = (double)*ns;
+    enum wring_status status = step(trial->slowest);
+    *ns = (uint64_t)bench->ns;
+    return status;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+/**
+ * A few steps of one size; all members stop after the same one.
+ * @param ns  out, what most of them took: the best are further from it with a codec, whose ranks
+ *            wait for each other
+ */
+static enum wring_status time_size(struct wring_trial_bench *bench, struct wring_trial *trial,
+                                   uint32_t size, uint64_t *ns)
+{
+    struct wring_bucket *bucket = trial->buckets[size];
+    uint64_t all[STEPS_MAX], total = 0, took = 0;
+    enum wring_status status = WRING_OK;
+    uint32_t n = 0;
+
+    while (n < STEPS_MAX && status == WRING_OK) {
+        memcpy(bucket->data, bench->source, wring_bucket_bytes(bucket));
+        status = agree_on_time(bench, trial, &took); /* so that all begin together */
+        uint64_t began = wring_now_ns();
+        if (status == WRING_OK)
+            status = step(bucket);
+        took = wring_now_ns() - began;
+        if (status == WRING_OK)
+            status = agree_on_time(bench, trial, &took);
+        all[n++] = took;
+        total += took;
+        if (total >= PLENTY_NS || (n >= STEPS_MIN && total >= ENOUGH_NS))
+            break;
+    }
+    qsort(all, n, sizeof(*all), compare_times);
+    *ns = all[(n - 1) / 2];
+    return status;
+}
+
+/** The first turn of one way: its sizes, as far as they tell something new. */
+static enum wring_status time_sizes(struct wring_trial_bench *bench, struct wring_trial *trial)
+{
+    struct wring_curve *curve = &trial->curve;
+    enum wring_status status = WRING_OK;
+
+    while (curve->n < trial->n && status == WRING_OK) {
+        uint32_t size = curve->n++;
+        curve->points[size].bytes = wring_bucket_bytes(trial->buckets[size]);
+        status = time_size(bench, trial, size, &curve->points[size].ns);
+        if (curve->points[size].ns > curve->points[0].ns + SLOPE_NS)
+            break;
+    }
+    return status;
+}
+
+/** A further turn: what is disturbed, is so for a while, and looks longer than it is. */
+static enum wring_status time_again(struct wring_trial_bench *bench, struct wring_trial *trial)
+{
+    struct wring_curve *curve = &trial->curve;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t size = 0; size < curve->n && status == WRING_OK; size++) {
+        uint64_t ns = curve->points[size].ns;
+        if (ns < SHORT_NS)
+            status = time_size(bench, trial, size, &ns);
+        if (ns < curve->points[size].ns)
+            curve->points[size].ns = ns;
+    }
+    return status;
+}
+
+/** All ways take turns. */
+static enum wring_status time_all(struct wring_trial_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+    for (uint32_t turn = 0; turn < TURNS; turn++)
+        for (uint32_t i = 0; i < bench->n && status == WRING_OK; i++)
+            status = turn == 0 ? time_sizes(bench, &bench->trials[i])
+                               : time_again(bench, &bench->trials[i]);
+    return status;
+}
+
+/** Register, connect, run; each of it on all ranks or on none. */
+static enum wring_status try_all(struct wring_trial_bench *bench)
+{
+    struct wring_session *session = bench->session;
+    enum wring_status status = wring_commit_passing(session, trial_bench_init(bench));
+    if (status == WRING_OK)
+        status = wring_session_agree(session, time_all(bench), "");
+    return status;
+}
+
+static void take_over(const struct wring_trial_bench *bench)
+{
+    for (uint32_t i = 0; i < bench->n; i++) {
+        struct wring_trial *trial = &bench->trials[i];
+        trial->tried->curve = trial->curve;
+        trial->tried->measured = trial->tried->wanted;
+        trial->tried->fresh = false;
+    }
+}
+
+/**
+ * Measure all that are fresh in the session's list. Collective: a rank has the fresh ones of its
+ * groups, perhaps none, and all lists are in one order. The session's channels are gone; what it
+ * has of buckets is left alone.
+ *
+ * Each takes a few steps of 4 KiB, 64 KiB, 1 MiB and 8 MiB, the largest no larger than `wanted`,
+ * and ends early once a step takes milliseconds. The time of a step is that of its slowest rank,
+ * and of a few the median counts. All ways have two turns at steps of less than 50 ms, and the
+ * lower median is taken: who was disturbed in one turn is not left out for it.
+ *
+ * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
+ */
+static enum wring_status trials_run(struct wring_session *session)
+{
+    struct wring_trial_bench bench = {.session = session, .real = session->buckets};
+    uint64_t began = wring_now_ns();
+
+    session->buckets = NULL;
+    enum wring_status status = try_all(&bench);
+    if (status == WRING_OK)
+        take_over(&bench);
+    wring_debug(&session->log, "trials of %" PRIu32 " ways took %.1f ms", bench.n,
+                (double)(wring_now_ns() - began) / 1e6);
+    trial_bench_finish(&bench);
+    return status;
+}
+
+void wring_trials_forget(struct wring_session *session)
+{
+    while (session->tried != NULL) {
+        struct wring_tried *tried = session->tried;
+        session->tried = tried->next;
+        free(tried->ranks);
+        free(tried);
+    }
+}
+
+/* ---- choose ---- */
+
+/*
+ * Which buckets' codecs run. Trials tell how long steps take with and without, in this group, over
+ * this link, on these cores; wring_bypass_choose() is the rule. All members of a group measured the
+ * same and so decide alike.
+ */
+
+static bool is_raw(const struct wring_bucket *bucket)
+{
+    return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
+}
+
+/** Is there anything to choose? Not where a step would mean another thing without the codec. */
+static bool has_choice(const struct wring_bucket *bucket)
+{
+    return !is_raw(bucket) && !(wring_codec_info(bucket->codec)->flags & WRING_CODEC_ALTERS) &&
+           bucket->elems > 0 && bucket->group->members.n > 1 &&
+           bucket->whole == NULL; /* legs do as their bucket */
+}
+
+/** A bucket's way, with its codec or another. */
+static struct wring_tried way_of(const struct wring_bucket *bucket, const char *spec)
+{
+    struct wring_tried way = {
+        .ranks = bucket->group->ranks,
+        .n = bucket->group->members.n,
+        .group = bucket->group,
+        .scheme = bucket->scheme,
+        .placed = bucket->placed,
+        .wanted = wring_bucket_bytes(bucket),
+        .fresh = true, /* until it is found */
+    };
+    strncpy(way.spec, spec, sizeof(way.spec) - 1);
+    memcpy(way.executor, bucket->executor, sizeof(way.executor));
+    return way;
+}
+
+/** The order of trials: by the ranks first, the same for all who meet in several groups. */
+static int compare_ways(const struct wring_tried *a, const struct wring_tried *b)
+{
+    for (uint32_t i = 0; i < a->n && i < b->n; i++)
+        if (a->ranks[i] != b->ranks[i])
+            return a->ranks[i] < b->ranks[i] ? -1 : 1;
+    if (a->n != b->n)
+        return a->n < b->n ? -1 : 1;
+    if (a->scheme != b->scheme)
+        return a->scheme < b->scheme ? -1 : 1;
+    if (a->placed != b->placed)
+        return a->placed < b->placed ? -1 : 1;
+    int executors = strcmp(a->executor, b->executor);
+    return executors != 0 ? executors : strcmp(a->spec, b->spec);
+}
+
+/** The place in the list where such a way is, or belongs. */
+static struct wring_tried **place_of(struct wring_session *session, const struct wring_tried *way)
+{
+    struct wring_tried **at = &session->tried;
+    while (*at != NULL && compare_ways(*at, way) < 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static struct wring_tried *find(struct wring_session *session, const struct wring_tried *way)
+{
+    struct wring_tried *at = *place_of(session, way);
+    return at != NULL && compare_ways(at, way) == 0 ? at : NULL;
+}
+
+/** Have a way measured, up to its size, unless it is. */
+static enum wring_status want(struct wring_session *session, const struct wring_tried *way)
+{
+    struct wring_tried *known = find(session, way);
+    if (known != NULL) {
+        known->group = way->group;
+        known->wanted = way->wanted > known->wanted ? way->wanted : known->wanted;
+        known->fresh = known->wanted > known->measured;
+        return WRING_OK;
+    }
+    struct wring_tried *tried = malloc(sizeof(*tried));
+    uint32_t *ranks = malloc(way->n * sizeof(*ranks));
+    if (tried == NULL || ranks == NULL) {
+        free(tried);
+        free(ranks);
+        return WRING_ERR_NO_MEMORY;
+    }
+    memcpy(ranks, way->ranks, way->n * sizeof(*ranks));
+    struct wring_tried **place = place_of(session, way);
+    *tried = *way;
+    tried->ranks = ranks;
+    tried->next = *place;
+    *place = tried;
+    return WRING_OK;
+}
+
+/** All that is to be measured for the buckets as they are now. @param any out: is anything? */
+static enum wring_status want_all(struct wring_session *session, bool *any)
+{
+    *any = false;
+    for (struct wring_tried *at = session->tried; at != NULL; at = at->next) {
+        at->wanted = 0;
+        at->fresh = false;
+    }
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        if (!has_choice(at))
+            continue;
+        struct wring_tried with = way_of(at, wring_codec_info(at->codec)->spec);
+        struct wring_tried without = way_of(at, "none");
+        with.wanted = at->elems * sizeof(float);
+        enum wring_status status = want(session, &with);
+        if (status == WRING_OK)
+            status = want(session, &without);
+        if (status != WRING_OK)
+            return status;
+    }
+    for (const struct wring_tried *at = session->tried; at != NULL; at = at->next)
+        *any |= at->fresh;
+    return WRING_OK;
+}
+
+/** Trials are for all ranks, or for none. @param any in, ours; out */
+static enum wring_status agree_on_any(struct wring_session *session, bool *any)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u32(&writer, *any);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < session->size; i++) {
+        struct wring_reader reader = wring_blobs_reader(&blobs, i);
+        uint32_t theirs = wring_read_u32(&reader);
+        *any |= theirs != 0;
+        if (!reader.failed && theirs <= 1)
+            continue;
+        wring_error(&session->log, "rank %" PRIu32 " does not say whether it has trials to make",
+                    i);
+        status = WRING_ERR_FRAME;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** Trials are of float32, as which codecs see all elements: what a step takes of the bucket's bytes
+ *  if it has fewer of them for as many elements. */
+static struct wring_curve curve_of(const struct wring_tried *tried,
+                                   const struct wring_bucket *bucket)
+{
+    struct wring_curve curve = tried->curve;
+    for (uint32_t i = 0; i < curve.n; i++)
+        curve.points[i].bytes =
+            curve.points[i].bytes * wring_dtype_bytes(bucket->dtype) / sizeof(float);
+    return curve;
+}
+
+static void choose(struct wring_session *session, struct wring_bucket *bucket)
+{
+    struct wring_tried with = way_of(bucket, wring_codec_info(bucket->codec)->spec);
+    struct wring_tried without = way_of(bucket, "none");
+    struct wring_choice *choice = &bucket->choice;
+
+    const struct wring_curve coded = curve_of(find(session, &with), bucket);
+    *choice =
+        wring_bypass_choose(&coded, &find(session, &without)->curve, wring_bucket_bytes(bucket));
+    wring_info(&session->log,
+               "bucket '%s', %zu bytes: codec %s %s: a step is expected to take %.1f us with it, "
+               "%.1f us without",
+               bucket->name, wring_bucket_bytes(bucket), with.spec,
+               choice->bypass ? "is left out" : "runs", (double)choice->with_ns / 1e3,
+               (double)choice->without_ns / 1e3);
+}
+
+enum wring_status wring_commit_choose(struct wring_session *session)
+{
+    const char *how = session->plan == NULL ? session->config.bypass : "never";
+    enum wring_status status = WRING_OK;
+    bool any = false;
+
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        at->choice = (struct wring_choice){.bypass = has_choice(at) && strcmp(how, "always") == 0};
+    if (strcmp(how, "auto") == 0)
+        status = want_all(session, &any);
+    status = wring_session_agree(session, status, "");
+    if (status == WRING_OK)
+        status = agree_on_any(session, &any);
+    if (status == WRING_OK && any)
+        status = trials_run(session);
+    if (status != WRING_OK || strcmp(how, "auto") != 0)
+        return status;
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (has_choice(at))
+            choose(session, at);
+    return WRING_OK;
+}

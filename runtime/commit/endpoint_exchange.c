@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where each rank's ends of the channels are: told to all, and read from what they told. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/buffer.h"
+#include "runtime/commit/commit.h"
+#include "runtime/group/group.h"
+#include "transport/memory.h"
+
+/** Where memory lies in our slots. @param at  NULL: there is none */
+static uint64_t offset_of(const struct wring_session *session, const void *at)
+{
+    const uint8_t *base = session->slots.memory.base;
+    return at != NULL ? (uint64_t)((const uint8_t *)at - base) : 0;
+}
+
+/** What concerns all members: the slots that others fill, or the board that they read. */
+static const void *inbox_of(const struct wring_bucket *bucket)
+{
+    const struct wring_mapped *mapped = bucket->collective.mapped;
+    if (mapped != NULL)
+        return mapped->own;
+    return bucket->gather.placed ? NULL : bucket->gather.memory;
+}
+
+static const struct wring_bucket *owner_of(const struct wring_bucket *bucket)
+{
+    return bucket->whole != NULL ? bucket->whole : bucket;
+}
+
+/** Has it keys of its own, or those of the bucket that it is a leg of? */
+static bool is_alone(const struct wring_bucket *bucket)
+{
+    const struct wring_bucket *owner = owner_of(bucket);
+    return (bucket->block == &owner->borrowed || owner->keys.fabric != NULL) &&
+           wring_block_complete(bucket->block);
+}
+
+void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
+{
+    uint32_t n_buffers = 0;
+    wring_block_export(&session->slots, NULL, out);
+    pthread_mutex_lock(&session->buffers_mutex);
+    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
+        n_buffers += wring_block_complete(&at->block);
+    wring_write_u32(out, n_buffers);
+    for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
+        if (wring_block_complete(&at->block)) /* others are not put into */
+            wring_block_export(&at->block, NULL, out);
+
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        wring_write_sized(out, at->name, strlen(at->name));
+        wring_channel_write_name(&at->scatter, out);
+        wring_channel_write_name(&at->gather, out);
+        wring_write_u64(out, offset_of(session, at->scatter.memory));
+        wring_write_u64(out, offset_of(session, inbox_of(at)));
+        wring_write_u32(out, at->shape.window);
+        /* where a sum is placed: in which buffer (n_buffers: memory that has keys of its own) */
+        uint32_t buffer = 0;
+        for (struct wring_buffer *b = session->buffers; b != NULL && &b->block != at->block;
+             b = b->next)
+            buffer += wring_block_complete(&b->block);
+        uint64_t offset = at->block != NULL
+                              ? (uint64_t)((uint8_t *)at->data - (uint8_t *)at->block->memory.base)
+                              : 0;
+        wring_write_u32(out, buffer);
+        wring_write_u64(out, offset);
+        wring_write_u32(out, is_alone(at));
+        if (is_alone(at))
+            wring_block_export(at->block, &owner_of(at)->keys, out);
+    }
+    pthread_mutex_unlock(&session->buffers_mutex);
+}
+
+static enum wring_status import(struct wring_session *session, struct wring_peer *peer,
+                                struct wring_reader *in, struct wring_remote **out)
+{
+    return wring_imports_add(&session->imports, session->fabric, peer, in, out);
+}
+
+/** A peer's slots, and where this process has them; NULL where they are out of its reach. */
+struct slots {
+    struct wring_remote *remote;
+    uint8_t *mapped;
+};
+
+static enum wring_status import_slots(struct wring_session *session, struct wring_peer *peer,
+                                      struct wring_reader *in, struct slots *out)
+{
+    enum wring_status status = import(session, peer, in, &out->remote);
+    void *mapped = NULL;
+
+    if (status == WRING_OK && session->fabric->devices[peer->device].caps.remote_map)
+        status = out->remote->conn->provider->ops->remote_map(out->remote, &mapped);
+    out->mapped = mapped;
+    return status;
+}
+
+/** Where one peer's ends of a bucket's channels are. */
+struct place {
+    struct wring_channel_name scatter, gather;
+    uint32_t buffer;
+    uint32_t window; /* of both */
+    uint64_t scatter_offset, gather_offset, data_offset;
+    struct slots slots;
+    struct wring_remote *data; /* NULL if the peer registered none by itself */
+};
+
+/** A pointer to a member's data, if it has so much there. */
+static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
+                                  uint8_t **out)
+{
+    const struct wring_remote *data = place->data;
+    size_t bytes = wring_bucket_bytes(bucket);
+    void *base;
+
+    if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
+        place->data_offset % wring_dtype_align(bucket->dtype) != 0)
+        return WRING_ERR_FRAME;
+    enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
+    if (status == WRING_OK)
+        *out = (uint8_t *)base + place->data_offset;
+    return status;
+}
+
+/** Its board, and in place its data. */
+static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t member,
+                                       const struct place *place)
+{
+    struct wring_mapped *mapped = bucket->collective.mapped;
+    uint8_t *data;
+    enum wring_status status =
+        wring_mapped_connect(mapped, member, place->slots.remote, place->gather_offset);
+
+    if (status != WRING_OK || !wring_algorithm_is_direct(bucket->shape.algorithm))
+        return status;
+    status = place->data != NULL ? map_data(bucket, place, &data) : WRING_ERR_FRAME;
+    if (status == WRING_OK)
+        wring_mapped_place(mapped, member, data);
+    return status;
+}
+
+/** Slots that this rank fills itself: their pages shall be mapped before a step needs them. Where
+ *  that cannot be, the step maps them. */
+static void map_slots(const struct place *place, uint64_t offset, size_t bytes)
+{
+    size_t inside = offset % (size_t)sysconf(_SC_PAGESIZE);
+
+    if (place->slots.mapped == NULL || offset > place->slots.remote->bytes ||
+        bytes > place->slots.remote->bytes - offset)
+        return; /* the first put is told */
+    wring_memory_populate(&(struct wring_memory){.base = place->slots.mapped + offset - inside,
+                                                 .bytes = bytes + inside});
+}
+
+/** @param offset  of the channel in the peer's slots */
+static void set_slots(struct wring_channel *channel, uint32_t member, const struct place *place,
+                      uint64_t offset)
+{
+    size_t bytes = wring_channel_memory(1, place->window, channel->slot_bytes);
+    struct wring_channel_out *out = &channel->out[member];
+
+    wring_channel_set_window(channel, member, place->window);
+    out->remote = place->slots.remote;
+    out->offset = offset + bytes * channel->members.me;
+    map_slots(place, out->offset, bytes);
+}
+
+static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
+{
+    if (bucket->collective.scatter != NULL) {
+        bucket->scatter.out[member].name = place->scatter;
+        set_slots(&bucket->scatter, member, place, place->scatter_offset);
+    }
+    if (bucket->collective.gather == NULL)
+        return;
+    struct wring_channel_out *out = &bucket->gather.out[member];
+    out->name = place->gather;
+    if (!bucket->gather.placed) {
+        set_slots(&bucket->gather, member, place, place->gather_offset);
+        return;
+    }
+    out->remote = place->data;
+    out->offset = place->data_offset;
+}
+
+static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
+                                    struct wring_reader *in, const struct slots *slots,
+                                    struct wring_remote **buffers, uint32_t n_buffers)
+{
+    char name[WRING_NAME_MAX];
+    struct place place = {.slots = *slots};
+
+    wring_read_text(in, name, sizeof(name));
+    place.scatter = wring_channel_read_name(in);
+    place.gather = wring_channel_read_name(in);
+    place.scatter_offset = wring_read_u64(in);
+    place.gather_offset = wring_read_u64(in);
+    place.window = wring_read_u32(in);
+    place.buffer = wring_read_u32(in);
+    place.data_offset = wring_read_u64(in);
+    if (wring_read_u32(in) != 0) {
+        enum wring_status status = import(session, peer, in, &place.data);
+        if (status != WRING_OK)
+            return status;
+    } else if (place.buffer < n_buffers) {
+        place.data = buffers[place.buffer];
+    }
+    if (in->failed || place.window > WRING_WINDOW_MAX || (place.window & (place.window - 1)) != 0)
+        return WRING_ERR_FRAME;
+
+    struct wring_bucket *bucket = wring_bucket_find_exchanged(session, name);
+    uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
+    if (bucket == NULL || member == bucket->group->members.n)
+        return WRING_OK; /* a bucket of a group that we are not in */
+    if (bucket->collective.mapped != NULL)
+        return connect_board(bucket, member, &place);
+    if (bucket->gather.placed && place.data == NULL)
+        return WRING_ERR_FRAME;
+    set_places(bucket, member, &place);
+    if (!wring_algorithm_is_direct(bucket->shape.algorithm))
+        return WRING_OK;
+    return map_data(bucket, &place, &bucket->gather.out[member].mapped);
+}
+
+enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,
+                                           struct wring_reader in)
+{
+    struct slots slots;
+    enum wring_status status = import_slots(session, peer, &in, &slots);
+    if (status != WRING_OK)
+        return status;
+    uint32_t n_buffers = wring_read_u32(&in);
+    if (n_buffers > in.bytes)
+        return WRING_ERR_FRAME;
+    struct wring_remote **buffers = calloc(n_buffers + 1, sizeof(*buffers));
+    if (buffers == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n_buffers && status == WRING_OK; i++)
+        status = import(session, peer, &in, &buffers[i]);
+    while (status == WRING_OK && in.bytes > 0 && !in.failed)
+        status = read_place(session, peer, &in, &slots, buffers, n_buffers);
+    free(buffers);
+    return in.failed ? WRING_ERR_FRAME : status;
+}

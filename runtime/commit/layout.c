@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The channels and slots that each bucket's exchange runs on. */
+#include "runtime/commit/layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "compress/codec.h"
+#include "runtime/codec_states.h"
+#include "runtime/commit/commit.h"
+#include "runtime/commit/hierarchy_phases.h"
+#include "runtime/group/group.h"
+#include "runtime/session/executor.h"
+#include "runtime/session/session.h"
+#include "runtime/stats.h"
+
+#define WRING_MODULE "commit"
+#define SEND_TASKS_MAX 16
+#define LEAST_WINDOW 2
+#define STAGE_TASKS 4
+#define SMALL_WINDOW 16
+#define SMALL_BYTES (512u << 10) /* of slots for one member */
+
+static uint32_t at_most(uint64_t value, uint32_t limit)
+{
+    return value < limit ? (uint32_t)value : limit;
+}
+
+static bool is_raw(const struct wring_bucket *bucket)
+{
+    return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
+}
+
+struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw)
+{
+    static const enum wring_call_kind kinds[] = {
+        [WRING_LEG_IN] = WRING_CALL_REDUCE_SCATTER,
+        [WRING_LEG_ACROSS] = WRING_CALL_ALLREDUCE,
+        [WRING_LEG_OUT] = WRING_CALL_ALLGATHER,
+    };
+    struct wring_group_nodes nodes = {.n = 0};
+
+    if (wring_scheme_is_hierarchical(bucket->scheme)) /* others have no use for them */
+        nodes = wring_group_count_nodes(bucket->group);
+    return (struct wring_operation){
+        .kind = bucket->whole != NULL ? kinds[bucket->leg] : WRING_CALL_ALLREDUCE,
+        .dtype = bucket->dtype,
+        .op = bucket->op,
+        .elems = bucket->elems,
+        .elem_bytes = (uint32_t)wring_dtype_bytes(bucket->dtype),
+        .members = bucket->group->members.n,
+        .nodes = nodes.n,
+        .node_members = nodes.least == nodes.most ? nodes.least : 0,
+        .scheme = bucket->scheme,
+        .code = raw ? NULL : wring_codec_info(bucket->codec),
+    };
+}
+
+/** Does the first other member's provider copy what is put? */
+static bool puts_copy(const struct wring_bucket *bucket)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+
+    if (members->n == 1)
+        return false;
+    uint32_t other = members->ranks[members->me == 0];
+    return fabric->devices[fabric->peers[other].device].caps.local_any;
+}
+
+/** Of a leg the engine sees to all: it has no board. */
+static struct wring_reach reach_of(const struct wring_bucket *bucket, uint64_t piece_elems)
+{
+    const struct wring_config *config = &bucket->session->config;
+
+    return (struct wring_reach){
+        .eager_bytes = config->flat_bytes,
+        .chunk_bytes = config->chunk_bytes,
+        .piece_elems = piece_elems,
+        .placeable = bucket->placed,
+        .mappable = bucket->mapped,
+        .boards = bucket->mapped && bucket->whole == NULL && bucket->elems > 0,
+        .copies = puts_copy(bucket),
+    };
+}
+
+/** Room for a piece, be it one of a round's statistics. */
+static size_t with_rounds(const struct wring_bucket *bucket, size_t slot_bytes)
+{
+    const struct wring_bucket *whole = bucket->whole != NULL ? bucket->whole : bucket;
+    const struct wring_codec_context context = {
+        .ranks = bucket->group->members.n,
+        .element = bucket->first,
+        .first = bucket->first,
+        .elems = bucket->elems,
+        .rows = whole->rows,
+        .columns = whole->columns,
+    };
+    size_t bytes = wring_coding_piece_bytes(bucket->codec, &context);
+    return bytes > slot_bytes ? bytes : slot_bytes;
+}
+
+/** How many pieces, how large, and room for how many of them: of what moves whole, or in shards. */
+static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
+{
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
+    const struct wring_config *config = &bucket->session->config;
+    struct wring_span span = {0, bucket->elems};
+    if (shards)
+        span = wring_geometry_shard(&shape->geometry, 0); /* none is larger */
+    uint64_t pieces = wring_geometry_chunks(&shape->geometry, span);
+    struct wring_span piece = wring_geometry_chunk(&shape->geometry, span, 0);
+
+    if (pieces > 0)
+        shape->slot_bytes = shape->raw ? wring_geometry_bytes(&shape->geometry, piece)
+                                       : wring_codec_bound(bucket->codec, piece.end - piece.begin);
+    if (!shape->raw)
+        shape->slot_bytes = with_rounds(bucket, shape->slot_bytes);
+    if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
+        shape->slot_bytes = WRING_BOARD_ALIGN; /* a word has no bytes */
+    shape->window = wring_channel_window(config->window, pieces + 1);
+    while (shape->window < SMALL_WINDOW && shape->window * shape->slot_bytes < SMALL_BYTES)
+        shape->window *= 2; /* room costs little here, and credits come back in batches of half */
+
+    uint64_t peers = bucket->group->members.n - 1;
+    shape->send_tasks =
+        parts->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, STAGE_TASKS);
+    shape->reduce_tasks = parts->order != WRING_ORDER_NONE ? at_most(pieces, STAGE_TASKS) : 0;
+    shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
+}
+
+/** An exchange over channels of its own. @param raw  without its codec, if it has one */
+static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool raw)
+{
+    struct wring_operation operation = wring_shape_operation(bucket, raw);
+    bool leg = operation.kind != WRING_CALL_ALLREDUCE;
+    struct wring_shape shape = {.raw = raw};
+
+    shape.geometry =
+        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members,
+                            raw ? NULL : bucket->codec, bucket->session->config.chunk_bytes);
+    if (leg) /* raw, and cut where codes may be */
+        shape.geometry.grain = wring_geometry_grain(bucket->elems, bucket->codec);
+    struct wring_reach reach = reach_of(bucket, shape.geometry.chunk_elems);
+    shape.algorithm = wring_algorithm_select(&operation, &reach);
+    size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
+    return shape;
+}
+
+static void choose(struct wring_bucket *bucket)
+{
+    const struct wring_bucket *chosen = bucket->whole != NULL ? bucket->whole : bucket;
+    bool within = bucket->whole != NULL && bucket->leg != WRING_LEG_ACROSS;
+
+    bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || is_raw(bucket));
+}
+
+/** Of one that goes by legs: what it shows of itself is what goes between nodes. */
+static void choose_whole(struct wring_bucket *bucket)
+{
+    const struct wring_shape *across = &wring_leg_bucket(bucket, 0, WRING_LEG_ACROSS)->shape;
+
+    bucket->shape = (struct wring_shape){
+        .algorithm = WRING_ALLREDUCE_HIERARCHICAL,
+        .raw = across->raw,
+        .geometry = across->geometry,
+    };
+}
+
+/** Settle those of all buckets, by what all ranks have agreed on and whether their codecs run. */
+static void shapes_choose(struct wring_session *session)
+{
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->levels == NULL)
+            choose(at);
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->levels != NULL)
+            choose_whole(at);
+}
+
+/** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
+static uint64_t slots_of(const struct wring_bucket *bucket, uint32_t widest)
+{
+    const struct wring_shape *shape = &bucket->shape;
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
+    uint32_t channels =
+        parts->scatters + (parts->gathers && !wring_algorithm_places(shape->algorithm));
+    uint32_t window = shape->window < widest ? shape->window : widest;
+
+    return channels *
+           (uint64_t)wring_channel_memory(bucket->group->members.n, window, shape->slot_bytes);
+}
+
+static uint64_t slots_of_all(const struct wring_session *session, uint32_t widest)
+{
+    uint64_t bytes = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        bytes += slots_of(at, widest);
+    return bytes;
+}
+
+/**
+ * Have slots of all buckets take no more than WRING_SLOT_BYTES: windows shrink, the widest ones
+ * first, down to two slots. Each rank does so by itself, as each tells its own windows.
+ * Errors: WRING_ERR_NO_MEMORY, logged with the figure: they do not fit even so.
+ */
+static enum wring_status shapes_fit(struct wring_session *session)
+{
+    uint64_t most = session->config.slot_bytes;
+    uint32_t widest = WRING_WINDOW_MAX;
+
+    while (widest > LEAST_WINDOW && slots_of_all(session, widest) > most)
+        widest /= 2;
+    uint64_t bytes = slots_of_all(session, widest);
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->shape.window > widest)
+            at->shape.window = widest;
+    if (bytes <= most)
+        return WRING_OK;
+    wring_error(&session->log,
+                "buckets need %" PRIu64 " bytes of slots at least, and WRING_SLOT_BYTES is %" PRIu64
+                ": raise it, or lower WRING_CHUNK_BYTES",
+                bytes, most);
+    return WRING_ERR_NO_MEMORY;
+}
+
+/** Of a bucket without legs. @return whether there are any */
+static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out)
+{
+    struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
+
+    if (!wring_algorithm_encodes_sums(&operation))
+        return false;
+    struct wring_geometry geometry =
+        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,
+                            bucket->session->config.chunk_bytes);
+    struct wring_span shard = wring_geometry_shard(&geometry, bucket->group->members.me);
+    *out = (struct wring_span){bucket->first + shard.begin, bucket->first + shard.end};
+    return true;
+}
+
+/**
+ * The elements whose sums we would encode again, if the codec runs.
+ * @param spans  out, [WRING_SLICES_MAX], rising, of the bucket's elements
+ * @return how many
+ */
+static uint32_t shape_find_owned(const struct wring_bucket *bucket, struct wring_span *spans)
+{
+    uint32_t n = 0;
+
+    if (bucket->levels == NULL)
+        return bucket->whole == NULL && find_owned(bucket, &spans[0]);
+    for (uint32_t i = 0; i < bucket->levels->n; i++)
+        n += find_owned(wring_leg_bucket(bucket, i, WRING_LEG_ACROSS), &spans[n]);
+    return n;
+}
+
+/* ---- layout ---- */
+
+#define ALIGN WRING_BOARD_ALIGN
+
+/** Of what is shown on a board. */
+static size_t board_room(const struct wring_bucket *bucket)
+{
+    return wring_algorithm_is_direct(bucket->shape.algorithm) ? 1 : wring_bucket_bytes(bucket);
+}
+
+static size_t channel_bytes(const struct wring_bucket *bucket)
+{
+    const struct wring_shape *shape = &bucket->shape;
+    return wring_channel_memory(bucket->group->members.n, shape->window, shape->slot_bytes);
+}
+
+/** What a leg's steps are called in the trace. */
+static uint32_t label_leg(const struct wring_bucket *leg)
+{
+    static const char *const words[] = {"into the node's sum", "between nodes", "within the node"};
+    char label[WRING_NAME_MAX + 32];
+
+    snprintf(label, sizeof(label), "%s: %s", leg->whole->name, words[leg->leg]);
+    return wring_trace_label(leg->session->trace, label);
+}
+
+/** An average is divided once, where the nodes' sums are added; of 16-bit floats each sum is,
+ *  where it is in float32 still: a node's might not fit. */
+static void fill_op(const struct wring_bucket *leg, struct wring_work *work)
+{
+    bool short_type = leg->dtype == WRING_F16 || leg->dtype == WRING_BF16;
+
+    if (leg->op != WRING_AVG || short_type)
+        return;
+    if (leg->leg == WRING_LEG_IN)
+        work->op = WRING_SUM;
+    else
+        work->ranks = leg->whole->group->members.n;
+}
+
+/** What a leg has of the bucket that it is of. */
+static void fill_leg(struct wring_bucket *leg)
+{
+    struct wring_collective *collective = &leg->collective;
+    const struct wring_bucket *whole = leg->whole;
+
+    collective->whole = &leg->whole->collective;
+    collective->cease = &whole->group->cease;
+    collective->first = leg->first;
+    collective->rows = whole->rows;
+    collective->columns = whole->columns;
+    collective->bucket = wring_bucket_id(whole->name);
+    collective->label = label_leg(leg);
+    collective->finished = wring_leg_finished;
+    if (whole->residual != NULL && collective->work.codec != NULL)
+        collective->residual = whole->residual + leg->first;
+    if (whole->states != NULL && collective->work.codec != NULL)
+        collective->states = whole->states->now;
+    fill_op(leg, &collective->work);
+}
+
+/** May peers be sent what is contributed from where it lies, and none reads it at the result's? */
+static bool can_read_source(const struct wring_bucket *bucket)
+{
+    enum wring_algorithm algorithm = bucket->shape.algorithm;
+    return bucket->source != NULL && !bucket->multiplies && bucket->levels == NULL &&
+           bucket->group->members.n > 1 && !wring_algorithm_has_board(algorithm) &&
+           !wring_algorithm_is_direct(algorithm) &&
+           wring_block_sendable(bucket->session->fabric, NULL);
+}
+
+static void fill_collective(struct wring_bucket *bucket)
+{
+    struct wring_session *session = bucket->session;
+    const struct wring_shape *shape = &bucket->shape;
+    const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
+    bool staged = shape->raw && !wring_algorithm_has_board(shape->algorithm) &&
+                  !wring_block_sendable(session->fabric, bucket->block);
+    bucket->collective = (struct wring_collective){
+        .engine = session->engine,
+        .cease = &bucket->group->cease,
+        .lane = bucket->lane,
+        .members = bucket->group->members,
+        .bucket = wring_bucket_id(bucket->name),
+        .label = wring_trace_label(session->trace, bucket->name),
+        .name = bucket->whole != NULL ? bucket->whole->name : bucket->name,
+        .seed = session->seed,
+        .rows = bucket->rows,
+        .columns = bucket->columns,
+        .priority = bucket->priority,
+        .scatter = parts->scatters ? &bucket->scatter : NULL,
+        .gather = parts->gathers ? &bucket->gather : NULL,
+        .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
+        .residual = shape->raw ? NULL : bucket->residual,
+        .states = bucket->states != NULL ? bucket->states->now : NULL,
+        .residual_place = bucket->lane->executor->home,
+        .send_tasks = shape->send_tasks,
+        .reduce_tasks = shape->reduce_tasks,
+        .decode_tasks = shape->decode_tasks,
+        .slot_bytes = shape->raw && !staged ? 0 : shape->slot_bytes,
+        .slots = &session->sources,
+        .work = {.algorithm = shape->algorithm,
+                 .ops = parts->ops,
+                 .geometry = shape->geometry,
+                 .codec = shape->raw ? NULL : bucket->codec,
+                 .dtype = bucket->dtype,
+                 .op = bucket->op,
+                 .place = bucket->place,
+                 .in = bucket->data,
+                 .out = bucket->data,
+                 .in_block = bucket->block,
+                 .out_block = bucket->block,
+                 .root = WRING_EVERYBODY,
+                 .to_all = true,
+                 .in_staged = staged,
+                 .out_staged = staged},
+        .step = bucket->collective.step,
+        .cost = bucket->collective.cost,
+        .measured = bucket->collective.measured,
+    };
+    bucket->reads_source = can_read_source(bucket);
+    bucket->collective.measured.every = (uint64_t)session->config.stats_every;
+    bucket->collective.finished = wring_bucket_finished;
+    bucket->collective.owner = bucket;
+    bucket->collective.watched = wring_bucket_is_watched(bucket);
+    if (bucket->whole != NULL)
+        fill_leg(bucket);
+}
+
+/**
+ * Where each bucket's channels lie in the session's slots, and its send slots in the sources.
+ * @param sources out, bytes of these @return bytes of the slots
+ */
+static size_t plan_memory(struct wring_session *session, size_t *sources)
+{
+    size_t total = 0;
+    *sources = 0;
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        fill_collective(at);
+        at->n_owned = shape_find_owned(at, at->owned);
+        wring_residual_settle(at);
+        at->idle = wring_residual_is_idle(at);
+        total = (total + ALIGN - 1) / ALIGN * ALIGN;
+        at->memory_offset = total;
+        if (wring_algorithm_has_board(at->shape.algorithm))
+            total += wring_mapped_memory(board_room(at));
+        if (at->collective.scatter != NULL)
+            total += channel_bytes(at);
+        if (at->collective.gather != NULL && !wring_algorithm_places(at->shape.algorithm))
+            total += channel_bytes(at);
+        at->sources_offset = *sources;
+        *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return total;
+}
+
+static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_channel *channel,
+                                      uint32_t window, size_t slot_bytes, uint8_t **memory)
+{
+    struct wring_session *session = bucket->session;
+    enum wring_status status = wring_channel_init(channel, session->fabric, bucket->group->members,
+                                                  window, window > 0 ? slot_bytes : 0, *memory);
+    if (status != WRING_OK)
+        return status;
+    channel->owner = &bucket->collective;
+    *memory += wring_channel_memory(bucket->group->members.n, window, slot_bytes);
+    return wring_engine_add_channel(session->engine, channel);
+}
+
+/** Members put sums into its data. Legs share the keys of their bucket. */
+static enum wring_status make_keys(struct wring_bucket *bucket)
+{
+    struct wring_bucket *owner = bucket->whole != NULL ? bucket->whole : bucket;
+
+    if (bucket->block == NULL || owner->keys.fabric != NULL)
+        return WRING_OK;
+    return wring_block_add_keys(bucket->block, &owner->keys);
+}
+
+static enum wring_status make_bucket(struct wring_bucket *bucket)
+{
+    const struct wring_shape *shape = &bucket->shape;
+    struct wring_collective *collective = &bucket->collective;
+    bool board = wring_algorithm_has_board(shape->algorithm);
+    uint8_t *memory = (uint8_t *)bucket->session->slots.memory.base + bucket->memory_offset;
+    enum wring_status status = WRING_OK;
+
+    if (board)
+        status = wring_mapped_create(collective->members, board_room(bucket), memory,
+                                     &collective->mapped);
+    if (collective->scatter != NULL)
+        status = make_channel(bucket, &bucket->scatter, shape->window, shape->slot_bytes, &memory);
+    if (status == WRING_OK && collective->gather != NULL)
+        status = make_channel(bucket, &bucket->gather,
+                              wring_algorithm_places(shape->algorithm) ? 0 : shape->window,
+                              shape->slot_bytes, &memory);
+    if (status == WRING_OK && bucket->gather.placed)
+        status = make_keys(bucket);
+    collective->slots_base =
+        collective->slot_bytes > 0
+            ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset
+            : NULL;
+    if (status == WRING_OK)
+        status = wring_collective_prepare(collective);
+    if (status == WRING_OK && bucket->levels == NULL)
+        status = wring_coding_create(collective, &collective->work, &collective->work.coding);
+    if (status == WRING_OK && board) {
+        wring_mapped_prepare(collective);
+        wring_stats_list(bucket->session, collective->mapped);
+    }
+    return status;
+}
+
+static enum wring_status alloc_slots(struct wring_session *session)
+{
+    shapes_choose(session);
+    enum wring_status status = shapes_fit(session);
+    if (status != WRING_OK)
+        return status;
+    size_t sources, slots = plan_memory(session, &sources);
+
+    status = wring_block_alloc(session->fabric, slots, &session->slots);
+    if (status == WRING_OK && sources > 0)
+        status = wring_block_alloc_source(session->fabric, sources, &session->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&session->slots);
+    return status == WRING_OK ? wring_block_populate(&session->sources) : status;
+}
+
+enum wring_status wring_commit_make(struct wring_session *session)
+{
+    uint64_t most = 0;
+    enum wring_status status = alloc_slots(session);
+
+    for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next) {
+        uint64_t piece = at->collective.work.geometry.chunk_elems;
+        piece = wring_job_reserve_elems(piece < at->elems ? piece : at->elems,
+                                        at->collective.work.codec != NULL ? at->collective.members.n
+                                                                          : 1);
+        most = piece > most ? piece : most;
+        status = make_bucket(at);
+    }
+    if (status == WRING_OK)
+        status = wring_session_reserve(session, most);
+    return status;
+}

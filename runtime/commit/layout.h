@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a bucket's exchange looks like, before anything is allocated for it: settled once in a
+ * commit and kept in the bucket. */
+#ifndef WRING_RUNTIME_COMMIT_LAYOUT_H
+#define WRING_RUNTIME_COMMIT_LAYOUT_H
+
+#include "transport/collective/collective.h"
+
+struct wring_bucket;
+struct wring_session;
+
+struct wring_shape {
+    enum wring_algorithm algorithm;
+    bool raw;
+    struct wring_geometry geometry;
+    size_t slot_bytes;
+    uint32_t window;
+    uint32_t send_tasks, reduce_tasks, decode_tasks;
+};
+
+/** What a bucket is to transport/collective/algorithm_select.h. @param raw  without its codec */
+struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw);
+
+#endif

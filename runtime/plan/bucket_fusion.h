@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Buckets that travel as one, because a plan says so. A carrier, which the application does not
+ * see, has their elements one after another; it is posted with the last of them, and each takes
+ * its part back when it is tested or waited for. Where they lie one after another in memory
+ * already, nothing is copied.
+ */
+#ifndef WRING_RUNTIME_PLAN_BUCKET_FUSION_H
+#define WRING_RUNTIME_PLAN_BUCKET_FUSION_H
+
+#include "runtime/bucket.h"
+
+struct wring_joined {
+    struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */
+    struct wring_bucket **members; /* [n], in the carrier's order */
+    uint32_t n;
+    atomic_ullong posted; /* members, since they were joined: n for each step */
+    atomic_ullong step;   /* how often the carrier was posted; written last by whoever posts it */
+    atomic_int refused;   /* why its last post began no step; WRING_OK: it did */
+    atomic_bool turn;     /* a thread looks after a carrier that goes past the engine */
+    bool in_place;
+    bool owns_data; /* the carrier's memory is a buffer of its own */
+};
+
+/** How a carrier travels. */
+struct wring_joined_way {
+    const char *name;  /* of the carrier: unique, equal on all ranks */
+    const char *codec; /* spec */
+    enum wring_scheme scheme;
+    int32_t priority;
+    const char *executor; /* who runs its jobs; NULL: as the members say, who agree */
+};
+
+/**
+ * Join buckets, which leave the session's list for one carrier that comes in their place. What
+ * residuals hold goes with them. Before a commit; nothing is under way.
+ *
+ * @param members  [n], in the order of their elements; dtype, operation and group are equal
+ *
+ * Errors: WRING_ERR_UNSUPPORTED (the codec, for what they are), WRING_ERR_INVALID (codec and
+ * scheme), WRING_ERR_NO_MEMORY. The list is as it was then.
+ */
+enum wring_status wring_join(struct wring_session *session, struct wring_bucket *const *members,
+                             uint32_t n, const struct wring_joined_way *way);
+
+/** Part all that were joined: the list is as it was, what residuals hold is each bucket's own. */
+enum wring_status wring_part_all(struct wring_session *session);
+
+/** Before its callback: what a bucket that travels with others has in the carrier is in its data.
+ */
+void wring_joined_settle(struct wring_completion *completion);
+
+/** The session is closed: those whose mates were never posted hear of that. */
+void wring_joined_end_unsent(struct wring_session *session);
+
+/** The steps of a bucket that travels with others. Threads: members may be posted, tested and
+ * waited for from different ones. */
+extern const struct wring_bucket_ops wring_bucket_joined;
+
+#endif

@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ways there are to measure, and the buckets that it takes. */
+#include "runtime/plan/exchange_bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "compress/kernels/streaming.h"
+#include "planner/fit.h"
+#include "runtime/commit/commit.h"
+#include "runtime/group/group.h"
+
+#define WRING_MODULE "plan"
+
+uint32_t wring_measure_batch(uint32_t size)
+{
+    static const uint32_t batches[WRING_MEASURE_SIZES] = {16, 16, 16, 16, 8, 4, 3, 2};
+    return batches[size];
+}
+
+/* ---- what is measured ---- */
+
+static void add_way(struct wring_measure_bench *bench, uint32_t codec, enum wring_scheme scheme)
+{
+    struct wring_measure_way *way = &bench->ways[bench->n++];
+
+    way->codec = codec;
+    way->scheme = scheme;
+    way->n = bench->first;
+}
+
+/** Are there nodes that hierarchical schemes are made for, and is that wanted? */
+static bool has_nodes(const struct wring_measure_bench *bench)
+{
+    struct wring_group_nodes nodes = wring_group_count_nodes(bench->session->world);
+    return !bench->params->flat && wring_group_nodes_fit(&nodes);
+}
+
+/** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
+static void add_schemes(struct wring_measure_bench *bench, uint32_t codec, bool divisible,
+                        bool indivisible)
+{
+    uint32_t hierarchical = has_nodes(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
+
+    for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
+        if (divisible)
+            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_DIVISIBLE));
+        if (indivisible)
+            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_INDIVISIBLE));
+    }
+}
+
+/** Of none: between nodes it chooses for itself, whatever it does between all ranks. */
+static void add_raw(struct wring_measure_bench *bench, uint32_t codec)
+{
+    if (bench->params->every_scheme) {
+        add_way(bench, codec, WRING_SCHEME_DIVISIBLE);
+        add_way(bench, codec, WRING_SCHEME_INDIVISIBLE);
+    } else {
+        add_way(bench, codec, WRING_SCHEME_AUTO);
+    }
+    if (has_nodes(bench))
+        add_way(bench, codec, WRING_SCHEME_HIERARCHICAL);
+}
+
+/** The schemes that there are for a codec. */
+static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t codec)
+{
+    const struct wring_measure_params *params = bench->params;
+    struct wring_codec *made;
+    enum wring_status status =
+        wring_codec_create(params->codecs.specs[codec], bench->session->config.cpu,
+                           bench->session->codecs, NULL, 0, &made);
+
+    if (status != WRING_OK)
+        return status;
+    const struct wring_codec_info *info = wring_codec_info(made);
+    if (info->flags & WRING_CODEC_RAW)
+        add_raw(bench, codec);
+    else
+        add_schemes(bench, codec, info->unit != 0, (info->flags & WRING_CODEC_TWO_WAYS) == 0);
+    wring_codec_destroy(made);
+    return WRING_OK;
+}
+
+uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_t ranks_per_node)
+{
+    uint64_t room = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    uint64_t per_elem = (3 + 2 * 3 * (uint64_t)n_codecs) * sizeof(float);
+    uint64_t largest = wring_measure_size(WRING_MEASURE_SIZES - 1);
+
+    max_elems = max_elems < largest ? max_elems : largest;
+    while (max_elems > 1024 && max_elems * per_elem > room / ranks_per_node)
+        max_elems /= 4;
+    return max_elems;
+}
+
+static void choose_sizes(struct wring_measure_bench *bench)
+{
+    const struct wring_measure_params *params = bench->params;
+    uint64_t most =
+        wring_measure_fit_memory(params->max_elems, params->codecs.n, params->ranks_per_node);
+
+    bench->sizes = bench->first + 2;
+    while (bench->sizes < WRING_MEASURE_SIZES && wring_measure_size(bench->sizes) <= most)
+        bench->sizes++;
+}
+
+/** What all ranks can do and want: the least of each. */
+static enum wring_status agree_on_limits(struct wring_measure_bench *bench)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    bench->budget_ns = bench->params->budget_ns;
+    wring_write_u32(&writer, bench->sizes);
+    wring_write_u64(&writer, bench->budget_ns);
+    enum wring_status status = wring_session_exchange_writer(bench->session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < bench->session->size; i++) {
+        struct wring_reader in = wring_blobs_reader(&blobs, i);
+        uint32_t sizes = wring_read_u32(&in);
+        uint64_t budget_ns = wring_read_u64(&in);
+        if (in.failed || sizes <= bench->first)
+            status = WRING_ERR_FRAME;
+        bench->sizes = sizes < bench->sizes ? sizes : bench->sizes;
+        bench->budget_ns = budget_ns < bench->budget_ns ? budget_ns : bench->budget_ns;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/* ---- memory and buckets ---- */
+
+/** Bell-shaped, as gradients are: the sum of four dice. */
+static void fill(float *data, uint64_t elems, uint32_t rank)
+{
+    uint64_t random = rank + 1;
+
+    for (uint64_t i = 0; i < elems; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t dice = (random >> 16 & 0xfff) + (random >> 28 & 0xfff) + (random >> 40 & 0xfff) +
+                        (random >> 52 & 0xfff);
+        data[i] = (float)((int)dice - 2 * 0xfff) * 0x1p-13f;
+    }
+}
+
+/** The ranks of a node fill a last cache together. */
+static size_t cold_bytes(const struct wring_measure_bench *bench)
+{
+    size_t bytes = WRING_MEASURE_LAST_BYTES / bench->params->ranks_per_node;
+
+    return bytes > WRING_MEASURE_OWN_BYTES ? bytes : WRING_MEASURE_OWN_BYTES;
+}
+
+static enum wring_status make_memory(struct wring_measure_bench *bench)
+{
+    uint64_t elems = wring_measure_size(bench->sizes - 1), all = 0;
+
+    for (uint32_t size = bench->first; size < bench->sizes; size++)
+        if (all < wring_measure_batch(size) * wring_measure_size(size))
+            all = wring_measure_batch(size) * wring_measure_size(size);
+    bench->source = malloc(elems * sizeof(float));
+    bench->cold_words = cold_bytes(bench) / sizeof(*bench->cold);
+    bench->cold = calloc(bench->cold_words, sizeof(*bench->cold));
+    if (bench->source == NULL || bench->cold == NULL)
+        return WRING_ERR_NO_MEMORY;
+    fill(bench->source, elems, bench->session->rank);
+    if (bench->params->placed)
+        return wring_buffer_alloc(bench->session, all * sizeof(float), (void **)&bench->data);
+    bench->data = malloc(all * sizeof(float));
+    return bench->data != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+static enum wring_status register_numbers(struct wring_measure_bench *bench)
+{
+    struct wring_bucket_params params = {.name = "measure.slowest",
+                                         .data = bench->words,
+                                         .elems = WRING_MEASURE_WORDS,
+                                         .dtype = WRING_F64,
+                                         .op = WRING_MAX};
+    enum wring_status status = wring_bucket_register(bench->session, &params, &bench->words_bucket);
+
+    if (status != WRING_OK)
+        return status;
+    params = (struct wring_bucket_params){.name = "measure.mean",
+                                          .data = &bench->mean,
+                                          .elems = 1,
+                                          .dtype = WRING_F64,
+                                          .op = WRING_AVG};
+    return wring_bucket_register(bench->session, &params, &bench->mean_bucket);
+}
+
+static enum wring_status register_bucket(struct wring_measure_bench *bench, uint32_t codec,
+                                         enum wring_scheme scheme, uint32_t size, uint32_t k,
+                                         struct wring_bucket **out)
+{
+    char name[WRING_NAME_MAX];
+    const struct wring_bucket_params params = {.name = name,
+                                               .data = bench->data + k * wring_measure_size(size),
+                                               .elems = wring_measure_size(size),
+                                               .codec = bench->params->codecs.specs[codec],
+                                               .scheme = scheme};
+
+    snprintf(name, sizeof(name), "measure.%u.%d.%u.%u", codec, scheme, size, k);
+    return wring_bucket_register(bench->session, &params, out);
+}
+
+static enum wring_status register_way(struct wring_measure_bench *bench,
+                                      struct wring_measure_way *way)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t size = bench->first; size < bench->sizes; size++)
+        for (uint32_t k = 0; k < wring_measure_batch(size) && status == WRING_OK; k++)
+            status =
+                register_bucket(bench, way->codec, way->scheme, size, k, &way->buckets[size][k]);
+    return status;
+}
+
+/** Buckets that are asked what "auto" is of them. */
+static enum wring_status register_asked(struct wring_measure_bench *bench, uint32_t codec)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t size = bench->first; size < bench->sizes && status == WRING_OK; size++)
+        status =
+            register_bucket(bench, codec, WRING_SCHEME_AUTO, size, 0, &bench->asked[codec][size]);
+    return status;
+}
+
+static enum wring_status ask(struct wring_measure_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t codec = 0; codec < bench->params->codecs.n; codec++)
+        for (uint32_t size = bench->first; size < bench->sizes && status == WRING_OK; size++) {
+            struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+            status = wring_bucket_stats(bench->asked[codec][size], &stats);
+            bench->auto_is[codec][size] = strcmp(stats.scheme, "indivisible") == 0
+                                              ? WRING_SCHEME_INDIVISIBLE
+                                              : WRING_SCHEME_DIVISIBLE;
+        }
+    return status;
+}
+
+static enum wring_status register_all(struct wring_measure_bench *bench)
+{
+    const struct wring_measure_params *params = bench->params;
+    enum wring_status status = make_memory(bench);
+
+    if (status == WRING_OK)
+        status = register_numbers(bench);
+    for (uint32_t i = 0; i < params->codecs.n && status == WRING_OK; i++) {
+        status = add_ways(bench, i);
+        if (status == WRING_OK && params->every_scheme)
+            status = register_asked(bench, i);
+    }
+    for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
+        status = register_way(bench, &bench->ways[w]);
+    return status;
+}
+
+/** Agree with the others on what is measured, register the ways' buckets and connect them.
+ *  Collective. Errors: those of a commit. */
+static enum wring_status measure_prepare(struct wring_measure_bench *bench)
+{
+    choose_sizes(bench);
+    enum wring_status status = agree_on_limits(bench);
+    if (status == WRING_OK) /* each of it on all ranks or on none */
+        status = wring_commit_passing(bench->session, register_all(bench));
+    return status == WRING_OK && bench->params->every_scheme ? ask(bench) : status;
+}
+
+/** The session is as it was before. NULL members are fine. */
+static void measure_clear(struct wring_measure_bench *bench)
+{
+    wring_commit_forget_passing(bench->session, bench->real);
+    if (bench->params->placed)
+        wring_buffer_free(bench->session, bench->data);
+    else
+        free(bench->data);
+    free(bench->source);
+    free(bench->cold);
+}
+
+/* ---- measure sample ---- */
+
+/* One sample of an exchange, and what is looked up of all of them. */
+
+#define BEATEN 1.3      /* times as long as the other scheme */
+#define LINE_WORDS 8    /* of 8 bytes */
+#define EXCHANGES 4.0   /* of a way and size, in a round: one and many, small sizes once more */
+#define COLD_SHARE 0.25 /* of the time may go into making caches cold */
+
+/** What one exchange took this rank. */
+struct taken {
+    double us, cpu_us; /* of all the process's threads: those of wring, and this one, which waits */
+};
+
+static enum wring_status step(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post_inside(bucket);
+
+    return status == WRING_OK ? wring_bucket_wait_inside(bucket, WRING_FOREVER) : status;
+}
+
+/** The first k at once. Where one cannot be posted, those before it end all the same: their memory
+ *  is the bench's. */
+static enum wring_status step_all(struct wring_bucket *const *buckets, uint32_t k)
+{
+    enum wring_status status = WRING_OK;
+    uint32_t posted = 0;
+
+    while (posted < k && (status = wring_bucket_post_inside(buckets[posted])) == WRING_OK)
+        posted++;
+    for (uint32_t i = 0; i < posted; i++) {
+        enum wring_status ended = wring_bucket_wait_inside(buckets[i], WRING_FOREVER);
+        status = status == WRING_OK ? ended : status;
+    }
+    return status;
+}
+
+/**
+ * As in a backlog that is longer than any cache: other data, on other pages, have passed through
+ * the core's own caches, and the last one holds what has been written and is still to go to memory.
+ * Else an exchange that fits in there leaves its sums for others to write back.
+ */
+static void cool_down(const struct wring_measure_bench *bench)
+{
+    for (size_t word = 0; word < bench->cold_words; word += LINE_WORDS)
+        ++*(volatile uint64_t *)&bench->cold[word];
+}
+
+/** Before each exchange as much is written as a last cache holds, or less where a round has no time
+ *  for that. Once limit_us is known. */
+static void measure_fit_cold(struct wring_measure_bench *bench)
+{
+    double samples = EXCHANGES * bench->n * (double)(bench->sizes - bench->first);
+
+    cool_down(bench); /* its pages are there from now on */
+    uint64_t began = wring_now_ns();
+    cool_down(bench);
+    double us = (double)(wring_now_ns() - began) / 1e3;
+    size_t own = WRING_MEASURE_OWN_BYTES / sizeof(*bench->cold);
+    for (; us > bench->limit_us * COLD_SHARE / samples && bench->cold_words > own; us /= 2)
+        bench->cold_words /= 2;
+}
+
+/**
+ * The first k buckets of a size at once, all ranks beginning together. Their data are in memory
+ * alone, where the processor has stores past its caches: of a model's gradients caches hold little,
+ * and never those that travel first.
+ */
+static enum wring_status exchange(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                  uint32_t size, uint32_t k, struct taken *out)
+{
+    for (uint32_t i = 0; i < k; i++)
+        wring_streaming_copy(bench->data + i * wring_measure_size(size), bench->source,
+                             wring_measure_size(size) * sizeof(float));
+    cool_down(bench);
+    enum wring_status status = step(bench->mean_bucket); /* a barrier */
+    uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();
+    if (status == WRING_OK)
+        status = step_all(way->buckets[size], k);
+    out->us = (double)(wring_now_ns() - began) / 1e3;
+    out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
+    /* who shares a core with another writes nothing while that one is still at it */
+    return status == WRING_OK ? step(bench->mean_bucket) : status;
+}
+
+/** The largest of all ranks' words, and the mean of their means. */
+static enum wring_status tell(struct wring_measure_bench *bench, const struct taken *solo,
+                              const struct taken *all, double cpu_us)
+{
+    bench->words[WRING_MEASURE_WORD_SOLO] = solo->us;
+    bench->words[WRING_MEASURE_WORD_ALL] = all->us;
+    bench->words[WRING_MEASURE_WORD_ELAPSED] = (double)(wring_now_ns() - bench->began_ns) / 1e3;
+    bench->mean = cpu_us;
+    enum wring_status status = step(bench->words_bucket);
+    return status == WRING_OK ? step(bench->mean_bucket) : status;
+}
+
+/** One sample of each kind: times of the slowest rank, processor time as the mean of all.
+ *  @param took_us  out: of all of it, the same on all ranks */
+static enum wring_status measure_sample(struct wring_measure_bench *bench,
+                                        struct wring_measure_way *way, uint32_t size,
+                                        double *took_us)
+{
+    uint32_t k = way->batch[size], at = way->samples[size];
+    struct taken solo = {0}, all = {0};
+    enum wring_status status = exchange(bench, way, size, 1, &solo);
+
+    if (status == WRING_OK && k > 1)
+        status = exchange(bench, way, size, k, &all);
+    if (status == WRING_OK)
+        status = tell(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
+    if (status != WRING_OK)
+        return status;
+    double solo_us = bench->words[WRING_MEASURE_WORD_SOLO];
+    double all_us = bench->words[WRING_MEASURE_WORD_ALL];
+    bench->elapsed_us = bench->words[WRING_MEASURE_WORD_ELAPSED];
+    way->us[WRING_MEASURE_SOLO][size][at] = solo_us;
+    way->us[WRING_MEASURE_BUSY][size][at] =
+        k > 1 ? fmax(all_us - solo_us, WRING_MEASURE_LEAST_US) / (k - 1) : solo_us;
+    way->all_us[size][at] = k > 1 ? all_us : solo_us;
+    way->us[WRING_MEASURE_CPU][size][at] = fmax(bench->mean, WRING_MEASURE_LEAST_US);
+    way->samples[size]++;
+    *took_us = solo_us + all_us;
+    return WRING_OK;
+}
+
+/** @param value  ours. @param out  the mean of all ranks' */
+static enum wring_status find_mean(struct wring_measure_bench *bench, double value, double *out)
+{
+    bench->mean = value;
+    enum wring_status status = step(bench->mean_bucket);
+    *out = bench->mean;
+    return status;
+}
+
+/** Bytes, and codec work, as the buckets count them: the mean of all ranks. */
+static enum wring_status measure_count(struct wring_measure_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n && status == WRING_OK; size++) {
+            struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+            struct wring_measure_way *way = &bench->ways[w];
+            status = wring_bucket_stats(way->buckets[size][0], &stats);
+            double steps = stats.steps > 0 ? (double)stats.steps : 1;
+            if (status == WRING_OK)
+                status =
+                    find_mean(bench, (double)stats.wire_bytes_sent / steps, &way->wire_bytes[size]);
+            if (status == WRING_OK)
+                status =
+                    find_mean(bench, (double)stats.codec_ns / steps / 1e3, &way->codec_us[size]);
+        }
+    return status;
+}
+
+double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
+                            uint32_t size)
+{
+    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+    return wring_fit_look(&point).median;
+}
+
+/** Whether the codec's other scheme is so much faster, alone and in a backlog, that more samples of
+ *  this one would say nothing more; the same on all ranks. Sorts samples. */
+static bool measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                              uint32_t size)
+{
+    bool beaten = false;
+
+    for (uint32_t w = 0; w < bench->n; w++) {
+        struct wring_measure_way *other = &bench->ways[w];
+        if (other == way || other->codec != way->codec || size >= other->n ||
+            other->samples[size] == 0)
+            continue;
+        beaten |= wring_measure_median(way, WRING_MEASURE_SOLO, size) >
+                      BEATEN * wring_measure_median(other, WRING_MEASURE_SOLO, size) &&
+                  wring_measure_median(way, WRING_MEASURE_BUSY, size) >
+                      BEATEN * wring_measure_median(other, WRING_MEASURE_BUSY, size);
+    }
+    return beaten;
+}
+
+/** Is any of its medians in doubt? Sorts the samples. */
+static bool is_in_doubt(struct wring_measure_way *way, uint32_t size)
+{
+    bool doubtful = false;
+
+    for (int kind = 0; kind < WRING_MEASURE_KINDS; kind++) {
+        struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+        doubtful |= wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
+    }
+    return doubtful;
+}
+
+/** How many points, and of how many the median is in doubt; none of those that are beaten. What is
+ *  noisy, or in doubt in whatever kind, is to be measured again: beaten ones as well. Sorts
+ * samples.
+ */
+static struct wring_measure_noise measure_look(struct wring_measure_bench *bench)
+{
+    struct wring_measure_noise noise = {0};
+
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
+            struct wring_measure_way *way = &bench->ways[w];
+            way->again[size] = is_in_doubt(way, size);
+            if (way->beaten[size])
+                continue;
+            struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][size],
+                                            way->samples[size]};
+            struct wring_fit_look look = wring_fit_look(&point);
+            noise.points++;
+            noise.shaky += look.doubt > WRING_PROFILE_NOISE;
+            way->again[size] |= look.spread > WRING_PROFILE_NOISE;
+        }
+    return noise;
+}
+
+/* ---- measure ways ---- */
+
+#define SHORT_US 1000.0
+#define RARE_SIZE 6        /* from this on a size has its turn in every other round */
+#define ROUNDS_IN_BUDGET 6 /* of the longest ones */
+#define NOISY_SHARE 0.1    /* of the time is for what is noisy */
+#define RAW_SPENT 1.25     /* of it may be spent where raw exchanges are */
+#define SHOWN 3            /* samples by which a size can be beaten */
+#define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
+#define PROBE_ROUNDS 5
+
+double wring_measure_limit_us(uint64_t budget_ns)
+{
+    return (double)budget_ns / 1e3 / ROUNDS_IN_BUDGET;
+}
+
+/** How many of a size its share of a round is enough for: a backlog of two says what a further
+ *  bucket adds, too, and where a link takes that long it is by the bytes. */
+static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size, double solo_us)
+{
+    uint32_t most = wring_measure_batch(size);
+    double share = bench->limit_us / 4 / solo_us;
+
+    if (bench->alone)
+        return 1;
+    return share >= most ? most : share <= 2 ? 2 : (uint32_t)share;
+}
+
+/** What a round may take with that size in it: the least number of rounds fits into the time, where
+ *  each has all sizes. */
+static double round_limit_us(const struct wring_measure_bench *bench, uint32_t size)
+{
+    double rounds = size < RARE_SIZE ? bench->params->rounds_min : 0;
+
+    return bench->limit_us * ROUNDS_IN_BUDGET / fmax(rounds, ROUNDS_IN_BUDGET);
+}
+
+/** May a way have its next size? Time goes on by the bytes, and rounds must be short enough. */
+static bool may_grow(const struct wring_measure_bench *bench, const struct wring_measure_way *way,
+                     uint32_t size)
+{
+    if (size < bench->first + 2)
+        return true;
+    if (way->n != size)
+        return false;
+    double batches = (1.0 + wring_measure_batch(size)) / (1.0 + way->batch[size - 1]);
+    return bench->round_us + 4 * fmin(batches, 1) * way->took_us[size - 1] <=
+           round_limit_us(bench, size);
+}
+
+/** A size's first time: all memory is touched. */
+static enum wring_status begin_size(struct wring_measure_bench *bench,
+                                    struct wring_measure_way *way, uint32_t size)
+{
+    double solo_us;
+
+    way->batch[size] = 1;
+    enum wring_status status = measure_sample(bench, way, size, &solo_us);
+    if (status != WRING_OK)
+        return status;
+    way->batch[size] = fit_batch(bench, size, solo_us);
+    status = measure_sample(bench, way, size, &way->took_us[size]);
+    way->samples[size] = 0;
+    way->n++;
+    bench->round_us += way->took_us[size];
+    return status;
+}
+
+/** How large buckets can be is found out: the small ones first. */
+static enum wring_status warm_up(struct wring_measure_bench *bench)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t size = bench->first; size < bench->sizes; size++)
+        for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
+            if (may_grow(bench, &bench->ways[w], size))
+                status = begin_size(bench, &bench->ways[w], size);
+    return status;
+}
+
+/** One sample of each way that has that size. @param all  or only what is noisy, or in doubt */
+static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t size, bool all,
+                                  double *took_us)
+{
+    enum wring_status status = WRING_OK;
+    double us;
+
+    *took_us = 0;
+    for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
+        struct wring_measure_way *way = &bench->ways[w];
+        if (size >= way->n || !(all ? !way->beaten[size] : way->again[size]))
+            continue;
+        status = measure_sample(bench, way, size, &us);
+        *took_us += us;
+        if (way->samples[size] == SHOWN)
+            way->beaten[size] = measure_is_beaten(bench, way, size);
+    }
+    return status;
+}
+
+/**
+ * Sizes rise, and after each that takes long the short ones have another turn. Never twice in a
+ * row: what the caches hold of a bucket is then as little as between two iterations of training.
+ */
+static enum wring_status run_round(struct wring_measure_bench *bench, uint32_t round, bool all)
+{
+    uint32_t sizes = bench->sizes > RARE_SIZE && round % 2 != 0 ? RARE_SIZE : bench->sizes;
+    enum wring_status status = WRING_OK;
+    uint32_t end_short = bench->first;
+    double took_us, unused;
+
+    for (uint32_t size = bench->first; size < sizes && status == WRING_OK; size++) {
+        status = run_size(bench, size, all, &took_us);
+        if (took_us < bench->n * SHORT_US && end_short == size)
+            end_short++;
+        for (uint32_t i = bench->first; i < end_short && end_short <= size && status == WRING_OK;
+             i++)
+            status = run_size(bench, i, all, &unused);
+    }
+    return status;
+}
+
+/** @param share  of the budget that is over then */
+static enum wring_status run_rounds(struct wring_measure_bench *bench, uint32_t min, uint32_t max,
+                                    double share)
+{
+    const struct wring_measure_params *params = bench->params;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t round = 0; round < max && status == WRING_OK; round++) {
+        if (round >= min && bench->elapsed_us >= share * (double)bench->budget_ns / 1e3)
+            break;
+        if (params->tell != NULL)
+            params->tell(params->arg, round, false);
+        status = run_round(bench, round, true);
+    }
+    return status;
+}
+
+static bool any_again(const struct wring_measure_bench *bench)
+{
+    bool any = false;
+
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n; size++)
+            any = any || bench->ways[w].again[size];
+    return any;
+}
+
+/** Nothing but raw exchanges is measured again. */
+static void leave_coded(struct wring_measure_bench *bench)
+{
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (!wring_measure_is_raw(bench, &bench->ways[w]))
+            memset(bench->ways[w].again, 0, sizeof(bench->ways[w].again));
+}
+
+/** What is noisy or in doubt, by itself, until it is not or the time is over. Without raw exchanges
+ *  a profile is nothing, so these have some more. */
+static enum wring_status run_again(struct wring_measure_bench *bench,
+                                   struct wring_measure_noise *noise)
+{
+    const struct wring_measure_params *params = bench->params;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t round = 0; round < WRING_MEASURE_AGAIN_MAX && any_again(bench); round++) {
+        double spent = bench->elapsed_us * 1e3 / (double)bench->budget_ns;
+        if (round > 0 && spent >= 1)
+            leave_coded(bench);
+        if (spent >= RAW_SPENT || !any_again(bench))
+            break;
+        if (params->tell != NULL)
+            params->tell(params->arg, round, true);
+        status = run_round(bench, round, false);
+        if (status != WRING_OK)
+            break;
+        *noise = measure_look(bench);
+    }
+    return status;
+}
+
+static enum wring_status measure(struct wring_measure_bench *bench,
+                                 struct wring_measure_noise *noise)
+{
+    enum wring_status status = measure_prepare(bench);
+
+    if (status != WRING_OK)
+        return status;
+    bench->limit_us = wring_measure_limit_us(bench->budget_ns);
+    measure_fit_cold(bench);
+    status = warm_up(bench);
+    if (status == WRING_OK)
+        status =
+            run_rounds(bench, bench->params->rounds_min, WRING_MEASURE_ROUNDS_MAX, 1 - NOISY_SHARE);
+    if (status != WRING_OK)
+        return status;
+    *noise = measure_look(bench);
+    status = run_again(bench, noise);
+    return status == WRING_OK ? measure_count(bench) : status;
+}
+
+/** The session's own buckets are put aside. Collective. */
+static enum wring_status begin(struct wring_session *session,
+                               const struct wring_measure_params *params,
+                               struct wring_measure_bench **out)
+{
+    struct wring_measure_bench *bench = calloc(1, sizeof(*bench));
+    enum wring_status status =
+        wring_session_agree(session, bench != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
+
+    if (status != WRING_OK) {
+        free(bench);
+        return status;
+    }
+    bench->session = session;
+    bench->params = params;
+    bench->first = params->first;
+    bench->real = session->buckets;
+    bench->began_ns = wring_now_ns();
+    session->buckets = NULL;
+    *out = bench;
+    return WRING_OK;
+}
+
+enum wring_status wring_measure_ways(struct wring_session *session,
+                                     const struct wring_measure_params *params,
+                                     struct wring_profile *profile,
+                                     struct wring_measure_noise *noise)
+{
+    struct wring_measure_bench *bench;
+    struct wring_measure_noise unused;
+    enum wring_status status = begin(session, params, &bench);
+
+    if (status != WRING_OK)
+        return status;
+    status = measure(bench, noise != NULL ? noise : &unused);
+    measure_clear(bench);
+    wring_debug(&session->log, "%u ways of exchange were measured in %.1f ms", bench->n,
+                (double)(wring_now_ns() - bench->began_ns) / 1e6);
+    if (status == WRING_OK && profile != NULL)
+        status = wring_measured_put(bench, profile);
+    free(bench);
+    return wring_session_agree(session, status, "");
+}
+
+static enum wring_status probe(struct wring_measure_bench *bench)
+{
+    enum wring_status status = measure_prepare(bench);
+
+    if (status == WRING_OK)
+        status = warm_up(bench);
+    return status == WRING_OK ? run_rounds(bench, PROBE_ROUNDS, PROBE_ROUNDS, 1) : status;
+}
+
+enum wring_status wring_measure_probe(struct wring_session *session,
+                                      const struct wring_measure_params *params,
+                                      struct wring_measure_glance *out)
+{
+    struct wring_measure_params few = *params;
+    struct wring_measure_bench *bench;
+
+    few.codecs = (struct wring_measure_codecs){.n = 1, .specs = {"none"}};
+    few.every_scheme = false;
+    enum wring_status status = begin(session, &few, &bench);
+    if (status != WRING_OK)
+        return status;
+    bench->alone = true;
+    bench->first = params->max_elems >= wring_measure_size(PROBE_FIRST + 1) ? PROBE_FIRST : 0;
+    few.max_elems = wring_measure_size(bench->first + 1);
+    status = probe(bench);
+    measure_clear(bench);
+    status = wring_session_agree(session, status, "");
+    if (status == WRING_OK) {
+        struct wring_measure_way *way = &bench->ways[0];
+        double *us = way->us[WRING_MEASURE_SOLO][way->n - 1];
+        struct wring_fit_point point = {0, us, way->samples[way->n - 1]};
+        out->elems = (double)wring_measure_size(way->n - 1);
+        out->median_us = wring_fit_look(&point).median; /* which sorts them */
+        out->least_us = us[0];
+    }
+    free(bench);
+    return status;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a profile has already of what is measured. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/fit.h"
+#include "runtime/plan/exchange_bench.h"
+
+bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0)
+            return profile->codecs[i].at[WRING_PLACE_CPU].present;
+    return false;
+}
+
+bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                         bool every_scheme)
+{
+    bool raw = strcmp(spec, "none") == 0;
+
+    if (!raw && !wring_measure_has_coding(profile, spec))
+        return true;
+    if (raw || every_scheme)
+        return wring_profile_way(profile, spec, "auto", ranks) == NULL;
+    return wring_profile_way(profile, spec, "divisible", ranks) == NULL &&
+           wring_profile_way(profile, spec, "indivisible", ranks) == NULL;
+}
+
+double wring_measure_round_us(const struct wring_profile *profile, const char *spec, uint32_t ranks,
+                              uint32_t size, uint64_t *known)
+{
+    double us = 0;
+
+    *known = 0;
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        if (strcmp(way->codec, spec) != 0 || way->ranks != ranks)
+            continue;
+        *known = *known == 0 || way->max_elems < *known ? way->max_elems : *known;
+        for (uint32_t s = size; s < size + 2; s++) {
+            double elems = (double)wring_measure_size(s);
+            us += 2 * wring_cost_at(&way->solo.us, elems) + wring_cost_at(&way->busy.us, elems);
+        }
+    }
+    return us;
+}
+
+/* ---- measured backlog ---- */
+
+/* What a further bucket takes, from the samples of backlogs: none is long enough to show it. */
+
+#define MANY 16               /* pieces */
+#define SHARED 0.75           /* of a processor: who has less shares it */
+#define LONG_BYTES (16 << 20) /* that no credit for bursts is enough for */
+#define LINKS_SHARE 0.75      /* of what a bucket takes: it is the link that takes it */
+
+/** What a byte takes on a link that is used for long: as the link's own measurement says, or as a
+ *  backlog of the largest raw buckets has shown, if that was less. */
+static double sustained_us(struct wring_measure_bench *bench, const struct wring_profile_link *link)
+{
+    double least_us = link->us.slope;
+
+    for (uint32_t w = 0; w < bench->n; w++) {
+        struct wring_measure_way *way = &bench->ways[w];
+        uint32_t last = way->n - 1;
+        if (!wring_measure_is_raw(bench, way) ||
+            way->batch[last] * way->wire_bytes[last] < LONG_BYTES)
+            continue;
+        struct wring_fit_point all = {0, way->all_us[last], way->samples[last]};
+        least_us =
+            fmin(least_us, wring_fit_look(&all).median / way->batch[last] / way->wire_bytes[last]);
+    }
+    return least_us;
+}
+
+/** The link that all bytes pass: that of one rank per node. NULL: there is none */
+static const struct wring_profile_link *find_link(const struct wring_profile *profile)
+{
+    const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
+
+    return profile->ranks_per_node == 1 && link->present ? link : NULL;
+}
+
+/**
+ * What a link lets through at first may be more than it sustains: queues are empty, and credit for
+ * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
+ * the largest ones have shown.
+ */
+static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
+{
+    const struct wring_profile_link *link = find_link(profile);
+
+    if (link == NULL)
+        return;
+    double byte_us = sustained_us(bench, link);
+    for (uint32_t w = 0; w < bench->n; w++)
+        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
+            struct wring_measure_way *way = &bench->ways[w];
+            double least_us = byte_us * way->wire_bytes[size];
+            double *busy_us = way->us[WRING_MEASURE_BUSY][size];
+            for (uint32_t i = 0; i < way->samples[size]; i++)
+                busy_us[i] = fmax(busy_us[i], least_us);
+        }
+}
+
+/**
+ * Ranks that share a processor have turns of it, and each one's clock starts with its first: all of
+ * them take longer than any sees, by as much for a short backlog as for a long one. No further
+ * bucket takes less than its processor time of a rank's share.
+ */
+static void take_turns(struct wring_measure_bench *bench, double share,
+                       struct wring_measure_way *way)
+{
+    if (share <= 0 || share > SHARED)
+        return;
+    for (uint32_t size = bench->first; size < way->n; size++) {
+        double *busy_us = way->us[WRING_MEASURE_BUSY][size];
+        if (wring_measure_size(size) * sizeof(float) < bench->session->config.chunk_bytes)
+            continue; /* mostly what waiting takes */
+        for (uint32_t i = 0; i < way->samples[size]; i++)
+            busy_us[i] = fmax(busy_us[i], way->us[WRING_MEASURE_CPU][size][i] / share);
+    }
+}
+
+/**
+ * A backlog of k takes k times what a further bucket does, and once what fills and empties the
+ * chain of its pieces. The latter is the same for all buckets of many pieces, so that of the
+ * smallest ones is taken off the larger ones' backlogs: less is in doubt then than between a
+ * backlog and a single bucket, of which there are few samples, and the largest size is what larger
+ * ones are told by.
+ */
+static void steady(struct wring_measure_bench *bench, struct wring_measure_way *way)
+{
+    uint64_t pieces = 0;
+    double once_us = 0;
+
+    for (uint32_t size = bench->first; size < way->n; size++) {
+        bool many = pieces >= MANY;
+        pieces = wring_measure_size(size) * sizeof(float) / bench->session->config.chunk_bytes;
+        if (pieces < MANY || way->batch[size] < 2)
+            continue;
+        if (!many) {
+            once_us = fmax(0, wring_measure_median(way, WRING_MEASURE_SOLO, size) -
+                                  wring_measure_median(way, WRING_MEASURE_BUSY, size));
+            continue;
+        }
+        for (uint32_t i = 0; i < way->samples[size]; i++)
+            way->us[WRING_MEASURE_BUSY][size][i] =
+                fmax(way->all_us[size][i] - once_us, WRING_MEASURE_LEAST_US) / way->batch[size];
+    }
+}
+
+/**
+ * What larger buckets take than were measured, where there was no time for all sizes and the link
+ * takes most of the largest one's time: its bytes' worth of that for each further element. How
+ * backlogs of small ones begin and end is part of what they took, and no part of that.
+ * @param fitted  its curves, of which those of solo and busy may go on otherwise
+ */
+static void measured_go_on(struct wring_measure_bench *bench, const struct wring_profile *profile,
+                           struct wring_profile_way *fitted)
+{
+    const struct wring_profile_link *link = find_link(profile);
+
+    if (link == NULL || fitted->max_elems >= wring_measure_size(WRING_MEASURE_SIZES - 1))
+        return;
+    double byte_us = sustained_us(bench, link), largest = (double)fitted->max_elems;
+    double link_us = byte_us * wring_cost_at(&fitted->wire_bytes, largest);
+    if (link_us < LINKS_SHARE * wring_cost_at(&fitted->busy.us, largest))
+        return;
+    fitted->solo.us.slope = fitted->busy.us.slope = byte_us * fitted->wire_bytes.slope;
+}
+
+/** What further buckets take, as far as backlogs tell. */
+static void measured_backlogs(struct wring_measure_bench *bench)
+{
+    for (uint32_t w = 0; w < bench->n; w++)
+        steady(bench, &bench->ways[w]);
+}
+
+/** The same in backlogs longer than any that was measured, by what the profile knows of links, and
+ * of how many processors ranks have. */
+static void measured_for_long(struct wring_measure_bench *bench,
+                              const struct wring_profile *profile)
+{
+    sustain(bench, profile);
+    if (!profile->computing.present)
+        return;
+    for (uint32_t w = 0; w < bench->n; w++)
+        take_turns(bench, profile->computing.core_share, &bench->ways[w]);
+}
+
+/* ---- measured profile ---- */
+
+/* From the samples of whole exchanges to a profile. */
+
+/* ---- links ---- */
+
+/** What passes a link one way for a raw bucket: also what peers read where it lies. */
+static double raw_bytes(const struct wring_measure_bench *bench,
+                        const struct wring_measure_way *raw, uint32_t size)
+{
+    double ranks = bench->session->size;
+    double least = 2 * (ranks - 1) / ranks * (double)wring_measure_size(size) * sizeof(float);
+
+    return fmax(raw->wire_bytes[size], least);
+}
+
+/** As far as raw exchanges tell, where nobody has measured it for itself. */
+static void add_links(const struct wring_measure_bench *bench, struct wring_measure_way *raw,
+                      struct wring_profile *profile)
+{
+    uint32_t last = raw->n - 1;
+
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        struct wring_profile_link *link = &profile->links[level];
+        bool there = level == WRING_LEVEL_INTER ? profile->nodes > 1 : profile->ranks_per_node > 1;
+        if (!there || link->present)
+            continue;
+        link->present = true;
+        link->latency_us = wring_measure_median(raw, WRING_MEASURE_SOLO, bench->first);
+        link->us = wring_cost_line(0, wring_measure_median(raw, WRING_MEASURE_BUSY, last) /
+                                          raw_bytes(bench, raw, last));
+    }
+}
+
+/* ---- ways ---- */
+
+/** Whose samples are those of a way's codec in a scheme, at a size. */
+static struct wring_measure_way *pick(struct wring_measure_bench *bench,
+                                      struct wring_measure_way *way, enum wring_scheme scheme,
+                                      uint32_t size)
+{
+    if (scheme == way->scheme)
+        return way;
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (bench->ways[w].codec == way->codec &&
+            bench->ways[w].scheme == bench->auto_is[way->codec][size])
+            return &bench->ways[w];
+    return way;
+}
+
+/** A curve through one number for each size, 0 where it is missing. */
+static enum wring_status fit_numbers(const struct wring_measure_bench *bench, double *numbers,
+                                     uint32_t end, struct wring_cost *out)
+{
+    struct wring_fit_point points[WRING_MEASURE_SIZES];
+    struct wring_profile_curve curve;
+    uint32_t n = 0;
+
+    for (uint32_t size = bench->first; size < end; size++)
+        if (numbers[size] > 0)
+            points[n++] =
+                (struct wring_fit_point){(double)wring_measure_size(size), &numbers[size], 1};
+    if (n == 0) { /* peers read where it lies */
+        *out = (struct wring_cost){.n = 0};
+        return WRING_OK;
+    }
+    enum wring_status status = wring_fit_curve(points, n, WRING_FIT_MEDIAN, &curve);
+    if (status == WRING_OK)
+        *out = curve.us;
+    return status;
+}
+
+/** @return the way that is there already and stays, for smaller buckets; NULL: all is new */
+static struct wring_profile_way *find_kept(const struct wring_measure_bench *bench,
+                                           const struct wring_measure_way *way,
+                                           enum wring_scheme scheme, struct wring_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->n_ways && bench->params->larger; i++) {
+        struct wring_profile_way *kept = &profile->ways[i];
+        if (strcmp(kept->codec, wring_measure_spec(bench, way)) == 0 &&
+            strcmp(kept->run_as, wring_scheme_name(scheme)) == 0 &&
+            kept->ranks == bench->session->size &&
+            kept->max_elems >= wring_measure_size(bench->first))
+            return kept;
+    }
+    return NULL;
+}
+
+static enum wring_status put_new_way(struct wring_measure_bench *bench,
+                                     const struct wring_measure_way *way, enum wring_scheme scheme,
+                                     const struct wring_profile_way *fitted,
+                                     struct wring_profile *profile)
+{
+    struct wring_profile_way *out =
+        wring_profile_put_way(profile, wring_measure_spec(bench, way), wring_scheme_name(scheme),
+                              bench->session->size, bench->params->cores);
+
+    if (out == NULL)
+        return WRING_ERR_NO_MEMORY;
+    out->solo = fitted->solo;
+    out->busy = fitted->busy;
+    out->cpu = fitted->cpu;
+    out->wire_bytes = fitted->wire_bytes;
+    out->max_elems = fitted->max_elems;
+    return WRING_OK;
+}
+
+/** Curves of the sizes that were measured. @param fitted  out, without a name */
+static enum wring_status fit_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                 enum wring_scheme scheme, struct wring_profile_way *fitted)
+{
+    struct wring_fit_point points[WRING_MEASURE_SIZES];
+    double bytes[WRING_MEASURE_SIZES];
+    enum wring_status status = WRING_OK;
+    uint32_t end = bench->first;
+
+    *fitted = (struct wring_profile_way){.max_elems = 0};
+    while (end < bench->sizes && end < pick(bench, way, scheme, end)->n) {
+        bytes[end] = pick(bench, way, scheme, end)->wire_bytes[end];
+        end++;
+    }
+    struct wring_profile_curve *curves[] = {&fitted->solo, &fitted->busy, &fitted->cpu};
+    for (int kind = 0; kind < WRING_MEASURE_KINDS && status == WRING_OK; kind++) {
+        for (uint32_t size = bench->first; size < end; size++) {
+            struct wring_measure_way *from = pick(bench, way, scheme, size);
+            points[size - bench->first] = (struct wring_fit_point){
+                (double)wring_measure_size(size), from->us[kind][size], from->samples[size]};
+        }
+        status = wring_fit_curve(points, end - bench->first, WRING_FIT_MEAN, curves[kind]);
+    }
+    fitted->max_elems = wring_measure_size(end - 1);
+    return status == WRING_OK ? fit_numbers(bench, bytes, end, &fitted->wire_bytes) : status;
+}
+
+static enum wring_status put_way(struct wring_measure_bench *bench, struct wring_measure_way *way,
+                                 enum wring_scheme scheme, struct wring_profile *profile)
+{
+    struct wring_profile_way *kept = find_kept(bench, way, scheme, profile), fitted;
+    enum wring_status status = fit_way(bench, way, scheme, &fitted);
+    uint32_t common = 0;
+
+    if (status != WRING_OK)
+        return status;
+    measured_go_on(bench, profile, &fitted);
+    if (kept == NULL)
+        return put_new_way(bench, way, scheme, &fitted, profile);
+    while (wring_measure_size(bench->first + common) <=
+           (kept->max_elems < fitted.max_elems ? kept->max_elems : fitted.max_elems))
+        common++;
+    wring_profile_extend_way(kept, &fitted, common);
+    return WRING_OK;
+}
+
+/* ---- codecs ---- */
+
+/** Encoding and decoding are counted together here: half of it each. Both are in the way already.
+ */
+static enum wring_status put_codec(const struct wring_measure_bench *bench,
+                                   struct wring_measure_way *way, struct wring_profile *profile)
+{
+    const char *spec = wring_measure_spec(bench, way);
+    struct wring_profile_codec *out = wring_profile_put_codec(profile, spec);
+    struct wring_codec *codec;
+    struct wring_cost both;
+
+    if (out == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status =
+        wring_codec_create(spec, NULL, bench->session->codecs, NULL, 0, &codec);
+    if (status != WRING_OK)
+        return status;
+    out->feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
+    out->wire_bytes = wring_cost_line((double)wring_codec_bound(codec, 1),
+                                      (double)wring_codec_bound(codec, 1 << 20) / (1 << 20));
+    wring_codec_destroy(codec);
+    status = fit_numbers(bench, way->codec_us, way->n, &both);
+    if (status != WRING_OK)
+        return status;
+    struct wring_profile_coding *coding = &out->at[WRING_PLACE_CPU];
+    coding->present = true;
+    coding->encode_us = coding->decode_us = wring_cost_scale(&both, 0.5, 1);
+    return WRING_OK;
+}
+
+enum wring_status wring_measured_put(struct wring_measure_bench *bench,
+                                     struct wring_profile *profile)
+{
+    enum wring_status status = WRING_OK;
+
+    measured_backlogs(bench);
+    for (uint32_t w = 0; w < bench->n; w++)
+        if (wring_measure_is_raw(bench, &bench->ways[w]) && wring_measure_is_flat(&bench->ways[w]))
+            add_links(bench, &bench->ways[w], profile);
+    measured_for_long(bench, profile);
+    for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
+        struct wring_measure_way *way = &bench->ways[w];
+        bool first = w == 0 || bench->ways[w - 1].codec != way->codec;
+        bool last = w + 1 == bench->n || bench->ways[w + 1].codec != way->codec ||
+                    !wring_measure_is_flat(&bench->ways[w + 1]);
+        if (first && bench->params->every_scheme)
+            status = put_way(bench, way, WRING_SCHEME_AUTO, profile);
+        if (status == WRING_OK)
+            status = put_way(bench, way, way->scheme, profile);
+        if (status == WRING_OK && last && wring_measure_is_flat(way) &&
+            !wring_measure_is_raw(bench, way) &&
+            !wring_measure_has_coding(profile, wring_measure_spec(bench, way)))
+            status = put_codec(bench, way, profile);
+    }
+    return status;
+}

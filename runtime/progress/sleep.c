@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How those who make progress sleep, and how they are woken. */
+#include <errno.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/descriptor.h"
+#include "base/refusal.h"
+#include "runtime/progress/state.h"
+
+#define WRING_MODULE "progress"
+
+enum wring_status wring_sleep_init(struct wring_progress *progress)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_mutex_init(&progress->park_mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&progress->resume, &monotonic);
+    pthread_cond_init(&progress->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    progress->caller.fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    progress->own.fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (progress->caller.fd >= 0 && progress->own.fd >= 0)
+        return WRING_OK;
+    wring_error(progress->engine->log, "no wake-up descriptor: %s", WRING_REFUSED("eventfd"));
+    return WRING_ERR_SYSTEM;
+}
+
+void wring_sleep_finish(struct wring_progress *progress)
+{
+    wring_descriptor_close(progress->caller.fd);
+    wring_descriptor_close(progress->own.fd);
+    pthread_cond_destroy(&progress->changed);
+    pthread_cond_destroy(&progress->resume);
+    pthread_mutex_destroy(&progress->park_mutex);
+}
+
+static void end_sleep(const struct wring_sleeper *sleeper)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(sleeper->fd, &one, sizeof(one));
+    (void)ignored; /* full means that it will be seen anyway */
+}
+
+/** End the sleeps of all who drive, whatever their flags say. */
+static void end_sleeps(struct wring_progress *progress)
+{
+    end_sleep(&progress->caller);
+    end_sleep(&progress->own);
+}
+
+/** Lower a sleeper's flag. @return whether it was up */
+static bool lower(atomic_bool *flag)
+{
+    return atomic_load(flag) && atomic_exchange(flag, false);
+}
+
+static bool wake(struct wring_sleeper *sleeper)
+{
+    if (!lower(&sleeper->asleep))
+        return false;
+    end_sleep(sleeper);
+    return true;
+}
+
+void wring_wake_driver(struct wring_progress *progress)
+{
+    wake(&progress->caller);
+    wake(&progress->own);
+}
+
+void wring_wake_onlookers(struct wring_progress *progress)
+{
+    if (atomic_load(&progress->onlookers) == 0)
+        return;
+    pthread_mutex_lock(&progress->park_mutex);
+    pthread_cond_broadcast(&progress->changed);
+    pthread_mutex_unlock(&progress->park_mutex);
+}
+
+void wring_wake_thread(struct wring_progress *progress)
+{
+    if (!progress->threaded)
+        return;
+    if (wake(&progress->own))
+        return;
+    atomic_store(&progress->resumed, true);
+    if (!lower(&progress->parked))
+        return;
+    pthread_mutex_lock(&progress->park_mutex);
+    pthread_cond_signal(&progress->resume);
+    pthread_mutex_unlock(&progress->park_mutex);
+}
+
+bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns)
+{
+    bool crowded = progress->engine->fabric->crowded;
+    uint64_t spin_ns = progress->spin_ns * (crowded ? wring_wait_policy.crowded_spins : 1);
+    if (idle_ns >= spin_ns)
+        return false;
+    if (crowded || idle_ns > spin_ns / 4)
+        sched_yield();
+    return true;
+}
+
+static void count_sleep(struct wring_progress *progress)
+{
+    atomic_fetch_add_explicit(&progress->sleeps, 1, memory_order_relaxed);
+}
+
+bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set *set,
+                         struct wring_sleeper *sleeper)
+{
+    count_sleep(progress);
+    atomic_store(&sleeper->asleep, true); /* before the last look at what is posted */
+    set->fds[set->n++] = (struct pollfd){sleeper->fd, POLLIN, 0};
+    wring_engine_arm(progress->engine, set);
+    bool wanted = set->busy || wring_engine_has_posted(progress->engine) ||
+                  atomic_load(&progress->stop) || atomic_load(&progress->lockers) > 0;
+    if (!wanted && !wring_engine_poll(progress->engine))
+        return true;
+    atomic_store(&sleeper->asleep, false);
+    wring_wake_onlookers(progress);
+    return false;
+}
+
+void wring_sleep_end(struct wring_sleeper *sleeper)
+{
+    uint64_t count;
+    atomic_store(&sleeper->asleep, false);
+    ssize_t ignored = read(sleeper->fd, &count, sizeof(count));
+    (void)ignored; /* EAGAIN: something else woke us */
+}
+
+/** May another than who shares our core send next? Then it does so while we look. */
+static bool looks_beside(struct wring_progress *progress)
+{
+    if (!wring_engine_waits_beside(progress->engine))
+        return false;
+    uint64_t now = wring_now_ns();
+    if (progress->beside_ns == 0)
+        progress->beside_ns = now;
+    return now - progress->beside_ns < wring_wait_policy.beside_ns;
+}
+
+void wring_give_way(struct wring_progress *progress)
+{
+    if (!progress->engine->fabric->crowded || wring_engine_works_long(progress->engine) ||
+        looks_beside(progress))
+        return;
+    progress->beside_ns = 0;
+    sched_yield();
+}
+
+/**
+ * Of who sleeps the scheduler thinks that it may wake where its peer computes, and it waits there
+ * for that to end while its own core stands idle: what two ranks encode then takes twice as long.
+ * So a caller goes on looking for as long as pieces take that are encoded in one go.
+ */
+static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
+{
+    if (idle_ns >= progress->spin_ns * wring_wait_policy.caller_spins)
+        return false;
+    sched_yield();
+    return true;
+}
+
+bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
+{
+    if (!progress->engine->fabric->crowded)
+        return wring_spin(progress, idle_ns) || look_longer(progress, idle_ns);
+    if (idle_ns >= progress->spin_ns * wring_wait_policy.crowded_spins)
+        return false;
+    wring_give_way(progress);
+    return true;
+}
+
+bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
+{
+    if (!progress->engine->fabric->crowded || !wring_engine_works_long(progress->engine))
+        return false;
+    uint64_t until_ns = wring_now_ns() + wring_wait_policy.nap_ns;
+    struct wring_wait_set set = {.fds = {{progress->caller.fd, POLLIN, 0}},
+                                 .n = 1,
+                                 .deadline_ns = until_ns < deadline_ns ? until_ns : deadline_ns};
+    count_sleep(progress);
+    atomic_store(&progress->caller.asleep, true); /* before the last look at what is posted */
+    if (!wring_engine_has_posted(progress->engine) && !atomic_load(&progress->stop))
+        wring_wait_set_sleep(&set);
+    wring_sleep_end(&progress->caller);
+    return true;
+}
+
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
+{
+    struct timespec until;
+    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + wring_wait_policy.park_ns;
+
+    until.tv_sec = (time_t)(at / WRING_NS_PER_S);
+    until.tv_nsec = (long)(at % WRING_NS_PER_S);
+    count_sleep(progress);
+    return pthread_cond_timedwait(condition, &progress->park_mutex, &until) == ETIMEDOUT;
+}
