@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 
 #define WRING_MODULE "plan"
 #define NEAR 1.1   /* times as long as the best: is looked at again */

@@ -15,7 +15,7 @@
 #ifndef WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
 #define WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
 
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include "runtime/autotune/tunables.h"
 #include "runtime/bucket.h"
 #include "runtime/plan/exchange_bench.h"

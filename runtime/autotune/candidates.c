@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "planner/files/plan.h"
-#include "planner/search/search.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/search/search.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/planner_input.h"
 #include "runtime/plan/recorder.h"

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/plan/bucket_fusion.h"
 
 #define WRING_MODULE "plan"

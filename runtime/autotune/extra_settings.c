@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "planner/files/profile.h"
-#include "planner/model/exchange.h"
+#include "planner/core/files/profile.h"
+#include "planner/core/model/exchange.h"
 #include "runtime/autotune/profile_gaps.h"
 
 #define WRING_MODULE "plan"

@@ -3,7 +3,7 @@
 #ifndef WRING_RUNTIME_AUTOTUNE_PLANNER_INPUT_H
 #define WRING_RUNTIME_AUTOTUNE_PLANNER_INPUT_H
 
-#include "planner/model/settings.h"
+#include "planner/core/model/settings.h"
 #include "runtime/autotune/autotune.h"
 
 /** What was recorded, as the planner has it, and what may be chosen. */

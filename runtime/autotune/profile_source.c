@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/draft.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/profile_gaps.h"
 

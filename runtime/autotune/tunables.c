@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/session/executor.h"
 

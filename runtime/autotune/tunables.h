@@ -7,7 +7,7 @@
 #define WRING_RUNTIME_AUTOTUNE_TUNABLES_H
 
 #include "base/config.h"
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include <wring/wring.h>
 
 struct wring_autoplan;

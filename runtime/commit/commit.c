@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/buffer.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/stats.h"

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "compress/kernels/streaming.h"
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "runtime/commit/commit.h"
 #include "runtime/group/group.h"
 

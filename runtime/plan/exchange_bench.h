@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include "runtime/bucket.h"
 #include "runtime/session/session.h"
 #include <wring/wring.h>

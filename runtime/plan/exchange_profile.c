@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "runtime/plan/exchange_bench.h"
 
 bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec)

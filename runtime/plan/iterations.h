@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 #include "runtime/bucket.h"
 
 #define WRING_ITERATIONS_WARM 2  /* iterations after a change that do not count */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/host.h"
-#include "planner/files/machine.h"
+#include "planner/core/files/machine.h"
 #include "runtime/group/group.h"
 #include "runtime/session/session.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "offload/cores.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/plan/machine.h"

@@ -13,7 +13,7 @@
 #ifndef WRING_RUNTIME_PLAN_RECORDER_H
 #define WRING_RUNTIME_PLAN_RECORDER_H
 
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 #include "runtime/group/group.h"
 #include "runtime/plan/iterations.h"
 #include "runtime/session/session.h"

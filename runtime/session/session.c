@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/buffer.h"
 #include "runtime/commit/codec_bypass.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "tests/lib/ranks.h"

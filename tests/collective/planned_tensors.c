@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "tests/lib/test.h"
 
 const uint64_t sizes[TENSORS] = {700, 12000, 1, 5000};

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include "tests/collective/autoplan_story.h"
 #include "tests/lib/test.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/plan.h"
-#include "planner/files/profile.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/files/profile.h"
 #include "tests/collective/autoplan_story.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Recorded gradients: any file is refused in one line, or comes back as it was written. */
-#include "planner/files/gradients.h"
+#include "planner/tool/gradients.h"
 #include "tests/fuzz/fuzz_json.h"
 
 static struct wring_gradients *load(const void *data, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Plans: any file is refused in one line, or comes back as it was written. */
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "tests/fuzz/fuzz_json.h"
 
 static struct wring_plan *load(const void *data, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Profiles: any file is refused in one line, or comes back as it was written. */
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include "tests/fuzz/fuzz_json.h"
 
 static struct wring_profile *load(const void *data, size_t size)

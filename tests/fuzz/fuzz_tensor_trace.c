@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Traces: any file is refused in one line, or comes back as it was written. */
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tests/fuzz/fuzz_json.h"
 
 static struct wring_tensor_trace *load(const void *data, size_t size)

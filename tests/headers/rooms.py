@@ -6,6 +6,7 @@
 
 - includes of our own follow the arrows: a room uses only itself and what stands to its left;
 - the planner sees codecs by <wring/codec.h> only; transport never includes offload;
+- what a job does not need is for the tool alone: planner/tool/ is included by itself, tools and tests;
 - getenv stands in base/config.c only, and in the tests' own library and what they put in the place
   of another one;
 - descriptors of the library are made inside WRING_DESCRIPTOR(), and threads in base/thread.c;
@@ -28,6 +29,8 @@ MAY_USE["dropin"] = ALL | {"dropin"}
 MAY_USE["tools"] = ALL | {"tools"}
 MAY_USE["tests"] = ALL | {"tools", "tests", "dropin"}
 EXTRA_HEADERS = {"planner": {"wring/codec.h"}}
+TOOL_ONLY = "planner/tool/"
+MAY_USE_TOOL = (TOOL_ONLY, "tools/", "tests/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(wring/[^>]+)>)', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
@@ -72,6 +75,9 @@ def check_includes(root, path, text, public):
         other = room_of_include(root, path, include, public)
         if other is None:
             yield f"includes {include}, which does not exist"
+        elif include.startswith(TOOL_ONLY) and not path.relative_to(root).as_posix().startswith(
+                MAY_USE_TOOL):
+            yield f"includes {include}, which is for the tool alone"
         elif other not in MAY_USE[room] and include not in EXTRA_HEADERS.get(room, ()):
             yield f"includes {include}: {room} may not use {other}"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "planner/search/cost_tables.h"
+#include "planner/core/search/cost_tables.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_problem.h"
 #include "tests/planner/traced.h"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "planner/problem.h"
+#include "planner/core/problem.h"
 
 /** The least time of any grouping, from the definition alone. */
 double wring_exhaust(const struct wring_problem *problem);

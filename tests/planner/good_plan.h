@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_GOOD_PLAN_H
 #define WRING_TESTS_GOOD_PLAN_H
 
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 
 extern const char good_plan[];
 

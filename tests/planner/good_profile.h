@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_GOOD_PROFILE_H
 #define WRING_TESTS_GOOD_PROFILE_H
 
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 
 extern const char good_profile[];
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "planner/model/cost_model.h"
+#include "planner/core/model/cost_model.h"
 
 /** A model; a failed check and NULL where there is none. */
 struct wring_cost_model *wring_made_model(const struct wring_cost_model_params *params);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "planner/problem.h"
+#include "planner/core/problem.h"
 
 struct wring_made_problem {
     struct wring_problem problem; /* points into what follows */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/model/option_work.h"
+#include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 

@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_MADE_SETTINGS_H
 #define WRING_TESTS_MADE_SETTINGS_H
 
-#include "planner/model/settings.h"
+#include "planner/core/model/settings.h"
 #include "tests/planner/made_trace.h"
 
 #define KIB 1024

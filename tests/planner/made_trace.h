@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_MADE_TRACE_H
 #define WRING_TESTS_MADE_TRACE_H
 
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 
 #define WRING_MADE_TENSORS_MAX 16
 

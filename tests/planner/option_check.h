@@ -3,7 +3,7 @@
 #ifndef WRING_TESTS_OPTION_CHECK_H
 #define WRING_TESTS_OPTION_CHECK_H
 
-#include "planner/model/option.h"
+#include "planner/core/model/option.h"
 
 /** The rule that an option breaks, in words; NULL where it breaks none. */
 const char *wring_option_fault(const struct wring_option *option, bool summable);

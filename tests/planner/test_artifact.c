@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/model/option_work.h"
+#include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"

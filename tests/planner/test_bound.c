@@ -3,7 +3,7 @@
  */
 #include <math.h>
 
-#include "planner/search/search.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"
 #include "tests/planner/made_problem.h"

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/bound/branch.h"
-#include "planner/bound/column_generation.h"
-#include "planner/bound/columns.h"
-#include "planner/bound/groups.h"
+#include "planner/tool/bound/branch.h"
+#include "planner/tool/bound/column_generation.h"
+#include "planner/tool/bound/columns.h"
+#include "planner/tool/bound/groups.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"
 #include "tests/planner/made_problem.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/bound/flow.h"
-#include "planner/bound/groups.h"
+#include "planner/tool/bound/flow.h"
+#include "planner/tool/bound/groups.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"
 #include "tests/planner/made_problem.h"

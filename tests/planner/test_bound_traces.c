@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "planner/model/cost_model.h"
-#include "planner/search/search.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 
 static const struct {

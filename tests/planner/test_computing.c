@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/model/interference.h"
-#include "planner/timeline.h"
+#include "planner/core/model/interference.h"
+#include "planner/tool/timeline.h"
 #include "tests/lib/test.h"
 
 #define TENSORS 9

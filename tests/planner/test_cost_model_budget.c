@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/files/profile_file.h"
-#include "planner/model/cost_model.h"
-#include "planner/model/option_work.h"
-#include "planner/search/search.h"
+#include "planner/core/files/profile_file.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/model/option_work.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/model/cost_model.h"
-#include "planner/model/option_work.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/model/candidates.h"
-#include "planner/model/cost_model.h"
+#include "planner/core/model/candidates.h"
+#include "planner/core/model/cost_model.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_problem.h"
 #include "tests/planner/made_trace.h"

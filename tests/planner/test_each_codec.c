@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "planner/each_codec.h"
+#include "planner/tool/each_codec.h"
 #include "tests/lib/test.h"
 #include "tests/planner/traced.h"
 

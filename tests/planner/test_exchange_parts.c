@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/timeline.h"
+#include "planner/tool/timeline.h"
 #include "tests/lib/test.h"
 
 #define ELEMS (1 << 20)

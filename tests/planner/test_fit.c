@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "tests/lib/test.h"
 
 #define POINTS 14

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/gradients.h"
+#include "planner/tool/gradients.h"
 #include "tests/lib/test.h"
 #include "tests/planner/json_cases.h"
 

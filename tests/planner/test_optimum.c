@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/search/search.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"
 #include "tests/planner/made_model.h"

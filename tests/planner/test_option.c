@@ -2,7 +2,7 @@
 /** The decision tree: its counts, its subtrees, and what options are called. */
 #include <string.h>
 
-#include "planner/model/option.h"
+#include "planner/core/model/option.h"
 #include "tests/lib/test.h"
 #include "tests/planner/option_check.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/model/option.h"
+#include "planner/core/model/option.h"
 #include "tests/lib/test.h"
 #include "tests/planner/option_check.h"
 

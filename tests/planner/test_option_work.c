@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/model/option_work.h"
+#include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 
 #define E(where)                                                                             \

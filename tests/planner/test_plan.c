@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/plan.h"
-#include "planner/model/cost_model.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/model/cost_model.h"
 #include "tests/lib/test.h"
 #include "tests/planner/good_plan.h"
 #include "tests/planner/json_cases.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/files/plan.h"
-#include "planner/files/profile.h"
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/files/profile.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tests/lib/test.h"
 #include "tests/planner/json_cases.h"
 

@@ -2,7 +2,7 @@
 /** The problem's arithmetic: costs, and chunks in closed form against a chunk by chunk walk. */
 #include <math.h>
 
-#include "planner/problem.h"
+#include "planner/core/problem.h"
 #include "tests/lib/test.h"
 
 static double some(uint32_t *random, double most)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/files/machine.h"
+#include "planner/core/files/machine.h"
 #include "tests/lib/test.h"
 #include "tests/planner/good_profile.h"
 #include "tests/planner/json_cases.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/files/profile.h"
+#include "planner/core/files/profile.h"
 #include "tests/lib/test.h"
 
 static const struct wring_setting usual = {0, WRING_SETTING_CHUNK_BYTES}, small = {0, 64 << 10},

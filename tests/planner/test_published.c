@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "planner/model/cost_model.h"
+#include "planner/core/model/cost_model.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/bound/groups.h"
-#include "planner/search/cost_tables.h"
-#include "planner/search/search.h"
+#include "planner/core/search/cost_tables.h"
+#include "planner/core/search/search.h"
+#include "planner/tool/bound/groups.h"
 #include "tests/lib/test.h"
 #include "tests/planner/bench_search.h"
 #include "tests/planner/exhaust.h"

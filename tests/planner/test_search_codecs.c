@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "planner/search/search.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/traced.h"
 

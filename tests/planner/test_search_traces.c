@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/search/search.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/traced.h"
 

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/files/plan.h"
-#include "planner/model/core_scaling.h"
-#include "planner/model/option_work.h"
-#include "planner/model/settings.h"
-#include "planner/search/search.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/option_work.h"
+#include "planner/core/model/settings.h"
+#include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_settings.h"

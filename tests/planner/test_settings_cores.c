@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Whose cores codecs, progress and computing have, and what they leave each other. */
-#include "planner/model/core_scaling.h"
-#include "planner/model/option_work.h"
+#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_settings.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/timeline.h"
+#include "planner/tool/timeline.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_problem.h"
 

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "planner/model/cost_model.h"
-#include "planner/search/search.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/search/search.h"
 
 /** A cluster, and what may be taken on it. */
 struct wring_traced_where {

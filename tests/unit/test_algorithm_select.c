@@ -220,10 +220,12 @@ static void predicates_fit_the_table(void)
         const struct wring_algorithm_parts *parts = &wring_algorithms[i];
         enum wring_algorithm algorithm = (enum wring_algorithm)i;
 
-        CHECK(wring_algorithm_has_owners(algorithm) == (parts->ops == &wring_sharded), "%u", i);
-        CHECK(wring_algorithm_has_board(algorithm) == (parts->ops == &wring_flat_mapped), "%u", i);
-        CHECK(wring_algorithm_is_eager(algorithm) ==
-                  (parts->ops == &wring_flat || parts->ops == &wring_flat_mapped),
+        CHECK(wring_algorithm_has_owners(algorithm) == (parts->ops == &wring_allreduce_two_shot),
+              "%u", i);
+        CHECK(wring_algorithm_has_board(algorithm) == (parts->ops == &wring_allreduce_shm_flags),
+              "%u", i);
+        CHECK(wring_algorithm_is_eager(algorithm) == (parts->ops == &wring_allreduce_eager ||
+                                                      parts->ops == &wring_allreduce_shm_flags),
               "%u", i);
         CHECK(!wring_algorithm_is_direct(algorithm) || wring_algorithm_places(algorithm), "%u", i);
         CHECK(!wring_algorithm_keeps_sums(algorithm) || wring_algorithm_has_owners(algorithm), "%u",

@@ -10,8 +10,8 @@
 
 #include <jansson.h>
 
-#include "planner/files/gradients.h"
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
+#include "planner/tool/gradients.h"
 #include "tests/lib/test.h"
 
 #define REPORT_TEMPLATE "/tmp/wring-demo-report-XXXXXX"

@@ -54,7 +54,7 @@ static void make(uint32_t me, bool in_place)
         .step = 1, /* not one that is timed, for which tasks would be needed */
         .work = {.algorithm =
                      in_place ? WRING_ALLREDUCE_EAGER_IN_PLACE : WRING_ALLREDUCE_EAGER_BOARD,
-                 .ops = &wring_flat_mapped,
+                 .ops = &wring_allreduce_shm_flags,
                  .geometry = {.elems = ELEMS,
                               .elem_bytes = sizeof(int64_t),
                               .grain = 4,
@@ -176,7 +176,7 @@ static unsigned awaited(void)
 {
     unsigned all = 0;
     for (uint32_t m = 1; m < MEMBERS; m++)
-        all |= (unsigned)wring_flat_mapped.awaits(&members[0].collective, m) << m;
+        all |= (unsigned)wring_allreduce_shm_flags.awaits(&members[0].collective, m) << m;
     return all;
 }
 

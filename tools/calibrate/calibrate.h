@@ -7,10 +7,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "planner/files/gradients.h"
-#include "planner/files/profile.h"
-#include "planner/fit.h"
-#include "planner/model/settings.h"
+#include "planner/core/files/profile.h"
+#include "planner/core/fit.h"
+#include "planner/core/model/settings.h"
+#include "planner/tool/gradients.h"
 #include "runtime/plan/exchange_bench.h"
 #include "runtime/plan/machine.h"
 #include "tools/rank_faults.h"

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "tools/bench/codec.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"

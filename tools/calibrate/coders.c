@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "offload/pool.h"
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "tools/bench/bench.h"
 #include "tools/calibrate/calibrate.h"
 

@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "tools/bench/bench.h"
 #include "tools/calibrate/calibrate.h"
 

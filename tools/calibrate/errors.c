@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "planner/files/profile_file.h"
+#include "planner/core/files/profile_file.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 

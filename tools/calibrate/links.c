@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/fit.h"
+#include "planner/core/fit.h"
 #include "runtime/commit/commit.h"
 #include "runtime/session/session.h"
 #include "tools/bench/p2p.h"

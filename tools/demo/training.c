@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tools/commands.h"
 #include "tools/demo/model.h"
 #include "tools/output.h"

@@ -3,7 +3,7 @@
 #ifndef WRING_TOOLS_DEMO_TRAINING_H
 #define WRING_TOOLS_DEMO_TRAINING_H
 
-#include "planner/files/gradients.h"
+#include "planner/tool/gradients.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/model.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "planner/model/option.h"
-#include "planner/timeline.h"
+#include "planner/core/model/option.h"
+#include "planner/tool/timeline.h"
 #include "tools/commands.h"
 #include "tools/output.h"
 #include "tools/plan/planning.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/each_codec.h"
+#include "planner/tool/each_codec.h"
 #include "tools/plan/planning.h"
 
 #define WRING_MODULE "plan"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/config.h"
-#include "planner/files/machine.h"
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/machine.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tools/commands.h"
 #include "tools/values.h"
 

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 #include "base/log.h"
-#include "planner/files/plan.h"
-#include "planner/model/cost_model.h"
-#include "planner/model/settings.h"
-#include "planner/search/search.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/model/settings.h"
+#include "planner/core/search/search.h"
 
 #define WRING_PLANNING_CODECS_MAX 16
 

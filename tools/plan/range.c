@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "planner/files/plan.h"
-#include "planner/model/option.h"
+#include "planner/core/files/plan.h"
+#include "planner/core/model/option.h"
 #include "tools/commands.h"
 #include "tools/output.h"
 #include "tools/plan/planning.h"

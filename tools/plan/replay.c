@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "planner/files/plan.h"
+#include "planner/core/files/plan.h"
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
 #include "tools/launch/launch.h"

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "planner/files/tensor_trace.h"
-#include "planner/fit.h"
+#include "planner/core/files/tensor_trace.h"
+#include "planner/core/fit.h"
 #include "runtime/autotune/autotune.h"
 #include "tools/bench/bench.h"
 #include "tools/rank_faults.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tools/plan/draw.h"
 
 enum {

@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 #include "base/xml.h"
-#include "planner/files/json.h"
-#include "planner/files/profile.h"
-#include "planner/files/tensor_trace.h"
+#include "planner/core/files/json.h"
+#include "planner/core/files/profile.h"
+#include "planner/core/files/tensor_trace.h"
 #include "tools/plan/sweep.h"
 #include "tools/table.h"
 

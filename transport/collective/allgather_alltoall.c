@@ -255,7 +255,7 @@ static bool exchange_awaits(const struct wring_collective *collective, uint32_t 
             wring_channel_peek(channel_of(collective), member, &bytes) == NULL);
 }
 
-const struct wring_collective_ops wring_exchange = {
+const struct wring_collective_ops wring_allgather_alltoall = {
     .name = "exchange",
     .start = exchange_start,
     .advance = exchange_advance,

@@ -91,7 +91,7 @@ static bool flat_awaits(const struct wring_collective *collective, uint32_t memb
            wring_channel_peek(collective->gather, member, &bytes) == NULL;
 }
 
-const struct wring_collective_ops wring_flat = {
+const struct wring_collective_ops wring_allreduce_eager = {
     .name = "flat",
     .start = flat_start,
     .advance = flat_advance,

@@ -151,7 +151,7 @@ const struct wring_collective_ops wring_round_gathered = {
     .awaits = gathered_awaits,
 };
 
-const struct wring_collective_ops wring_gathered = {
+const struct wring_collective_ops wring_allreduce_one_shot = {
     .name = "gathered",
     .start = gathered_start,
     .advance = gathered_advance,

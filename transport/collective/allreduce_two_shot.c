@@ -247,7 +247,7 @@ static bool sharded_awaits(const struct wring_collective *collective, uint32_t m
            (places(collective) || wring_channel_peek(sums_of(collective), member, &bytes) == NULL);
 }
 
-const struct wring_collective_ops wring_sharded = {
+const struct wring_collective_ops wring_allreduce_two_shot = {
     .name = "sharded",
     .start = sharded_start,
     .advance = sharded_advance,

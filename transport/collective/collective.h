@@ -6,16 +6,19 @@
  * waits for its status. Four state machines cover the algorithms (algorithm_select.h); codecs are
  * in their path. "In order" is what compress/reduce.h makes of so many members.
  *
- *     sharded    every member sends each shard to its owner, which reduces it in order, encodes the
- *                sum and sends it to all           (divisible; raw: "direct"); or keeps it:
- *                reduce-scatter
- *     gathered   every member sends all it has to all, and each reduces in order (indivisible)
- *                A reduce is one of both, of which the root alone has the result
- *     flat       the same for what is small and raw, in one piece; also the barrier. Where members
- *                map each other's memory (collective/shm_flags.h) the engine has nothing to do with
- * most steps exchange   pieces go from member to member as they are: allgather, broadcast (an
- * allgather to which the root alone contributes), alltoall, gather and scatter (alltoalls of which
- * only the root takes anything, or contributes)
+ *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
+ *                          encodes the sum and sends it to all (divisible; raw: "direct"); or
+ *                          keeps it: reduce-scatter
+ *     allreduce_one_shot   every member sends all it has to all, and each reduces in order
+ *                          (indivisible). A reduce is one of both, of which the root alone has
+ *                          the result
+ *     allreduce_eager      the same for small raw contributions, in one piece; also the barrier.
+ *                          Where members map each other's memory (shm_flags.h) the engine has
+ *                          nothing to do with most steps
+ *     allgather_alltoall   pieces go from member to member as they are: allgather, broadcast (an
+ *                          allgather to which the root alone contributes), alltoall, gather and
+ *                          scatter (alltoalls of which only the root takes anything, or
+ *                          contributes)
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
  */
@@ -205,11 +208,11 @@ struct wring_collective {
     uint64_t *begins; /* [2][n + 1] with calls: of runs of any lengths, in and out */
 };
 
-extern const struct wring_collective_ops wring_sharded;
-extern const struct wring_collective_ops wring_gathered;
-extern const struct wring_collective_ops wring_flat;
-extern const struct wring_collective_ops wring_flat_mapped;
-extern const struct wring_collective_ops wring_exchange;
+extern const struct wring_collective_ops wring_allreduce_two_shot;
+extern const struct wring_collective_ops wring_allreduce_one_shot;
+extern const struct wring_collective_ops wring_allreduce_eager;
+extern const struct wring_collective_ops wring_allreduce_shm_flags;
+extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 

@@ -299,7 +299,7 @@ void wring_mapped_sleep(struct wring_collective *collective)
         wring_fence_heavy();
 }
 
-const struct wring_collective_ops wring_flat_mapped = {
+const struct wring_collective_ops wring_allreduce_shm_flags = {
     .name = "flat, mapped",
     .start = mapped_start,
     .advance = mapped_advance,

@@ -101,7 +101,7 @@ static const struct wring_channel *lacking_way(const struct wring_collective *co
         return collective->scatter;
     bool scatter = wring_algorithm_has_owners(work->algorithm)
                        ? !is_about_sums(collective)
-                       : work->ops == &wring_exchange && !work->to_all;
+                       : work->ops == &wring_allgather_alltoall && !work->to_all;
     return scatter || collective->gather == NULL ? collective->scatter : collective->gather;
 }
 

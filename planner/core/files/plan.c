@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/files/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/core/files/profile.h"
+#include "planner/core/files/tensor_trace.h"
+#include "planner/core/model/cost_model.h"
+#include <wring/codec.h>
+#include <wring/types.h>
+
+#define WRING_MODULE "planner"
+
+static enum wring_status differ_in_tensor(const struct wring_plan *plan, const char *planned,
+                                          const char *found, uint32_t i,
+                                          const struct wring_log *log)
+{
+    wring_error(log,
+                "the plan was made for other tensors: as number %" PRIu32
+                " of model %s it has \"%s\", and there is \"%s\"; plan again",
+                i, plan->model, planned, found);
+    return WRING_ERR_MISMATCH;
+}
+
+/** The tensors that both name, in their order. */
+static enum wring_status check_names(const struct wring_plan *plan,
+                                     const struct wring_tensor *tensors, uint32_t n,
+                                     const struct wring_log *log)
+{
+    uint32_t i = 0;
+
+    for (uint32_t g = 0; g < plan->n_groups; g++)
+        for (uint32_t t = 0; t < plan->groups[g].n; t++, i++) {
+            const char *found = i < n ? tensors[i].name : "nothing more";
+            if (strcmp(plan->groups[g].tensors[t], found) != 0 || i >= n)
+                return differ_in_tensor(plan, plan->groups[g].tensors[t], found, i, log);
+        }
+    return i == n ? WRING_OK : differ_in_tensor(plan, "nothing more", tensors[i].name, i, log);
+}
+
+static enum wring_status differ_in_size(const char *name, uint64_t planned, uint64_t found,
+                                        const struct wring_log *log)
+{
+    wring_error(log,
+                "the plan was made for other sizes: its tensor \"%s\" has %" PRIu64
+                " elements, and there are %" PRIu64 "; plan again",
+                name, planned, found);
+    return WRING_ERR_MISMATCH;
+}
+
+enum wring_status wring_plan_check_sizes(const struct wring_plan *plan, uint32_t g,
+                                         const uint64_t *elems, const struct wring_log *log)
+{
+    const struct wring_plan_group *group = &plan->groups[g];
+    uint64_t sum = 0;
+
+    for (uint32_t t = 0; t < group->n; t++) {
+        if (group->each != NULL && group->each[t] != elems[t])
+            return differ_in_size(group->tensors[t], group->each[t], elems[t], log);
+        sum += elems[t];
+    }
+    if (sum == group->elems)
+        return WRING_OK;
+    wring_error(log,
+                "the plan was made for other sizes: its group %" PRIu32
+                ", from \"%s\" on, has %" PRIu64 " elements, and there are %" PRIu64 "; plan again",
+                g, group->tensors[0], group->elems, sum);
+    return WRING_ERR_MISMATCH;
+}
+
+static enum wring_status check_sizes(const struct wring_plan *plan,
+                                     const struct wring_tensor *tensors, uint32_t n,
+                                     const struct wring_log *log)
+{
+    uint64_t *elems = calloc((size_t)n + 1, sizeof(*elems));
+    enum wring_status status = elems != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    uint32_t begin = 0;
+
+    for (uint32_t i = 0; i < n && status == WRING_OK; i++)
+        elems[i] = tensors[i].elems;
+    for (uint32_t g = 0; g < plan->n_groups && status == WRING_OK; begin += plan->groups[g++].n)
+        status = wring_plan_check_sizes(plan, g, elems + begin, log);
+    free(elems);
+    return status;
+}
+
+enum wring_status wring_plan_check_tensors(const struct wring_plan *plan,
+                                           const struct wring_tensor *tensors, uint32_t n,
+                                           const struct wring_log *log)
+{
+    enum wring_status status = check_names(plan, tensors, n, log);
+    return status == WRING_OK ? check_sizes(plan, tensors, n, log) : status;
+}
+
+static enum wring_status check_hash(const char *what, const char *name, uint64_t planned,
+                                    uint64_t found, const struct wring_log *log)
+{
+    if (planned == found)
+        return WRING_OK;
+    wring_error(log,
+                "the plan was made from another %s: its hash was %016" PRIx64
+                ", that of %s is %016" PRIx64 "; plan again",
+                what, planned, name, found);
+    return WRING_ERR_MISMATCH;
+}
+
+enum wring_status wring_plan_check(const struct wring_plan *plan,
+                                   const struct wring_tensor_trace *trace,
+                                   const struct wring_profile *profile, const struct wring_log *log)
+{
+    enum wring_status status = wring_plan_check_tensors(plan, trace->tensors, trace->n, log);
+
+    if (status == WRING_OK)
+        status = check_hash("trace", trace->model, plan->trace_hash, trace->hash, log);
+    if (status == WRING_OK && profile != NULL)
+        status = check_hash("profile", profile->name, plan->profile_hash, profile->hash, log);
+    return status;
+}
+
+enum wring_status wring_plan_check_ranks(const struct wring_plan *plan, const char *name,
+                                         uint32_t ranks, const struct wring_log *log)
+{
+    if ((uint64_t)plan->nodes * plan->ranks_per_node == ranks)
+        return WRING_OK;
+    wring_error(log,
+                "%s is for %" PRIu32 " nodes of %" PRIu32 " ranks, and the job has %" PRIu32
+                " ranks; plan again with --nodes and --gpus-per-node",
+                name, plan->nodes, plan->ranks_per_node, ranks);
+    return WRING_ERR_MISMATCH;
+}
+
+enum wring_status wring_plan_check_machine(const struct wring_plan *plan, const char *machine,
+                                           const struct wring_log *log)
+{
+    if (plan->machine[0] == '\0' || strcmp(plan->machine, machine) == 0)
+        return WRING_OK;
+    wring_error(log,
+                "the plan was made for \"%s\", and this is \"%s\": plan with what wring calibrate "
+                "measures here",
+                plan->machine, machine);
+    return WRING_ERR_MISMATCH;
+}
+
+static void finish_group(struct wring_plan_group *group)
+{
+    for (uint32_t i = 0; i < group->n; i++)
+        free(group->tensors[i]);
+    free(group->tensors);
+    free(group->each);
+}
+
+void wring_plan_destroy(struct wring_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (uint32_t g = 0; g < plan->n_groups; g++)
+        finish_group(&plan->groups[g]);
+    free(plan->groups);
+    free(plan);
+}
+
+/* ---- fits ---- */
+
+#define STEPS_MAX 6
+
+struct pattern {
+    uint32_t n;
+    struct {
+        enum wring_step_kind kind;
+        enum wring_routine routine;
+    } steps[STEPS_MAX];
+};
+
+#define ENCODE                                     \
+    {                                              \
+        WRING_STEP_ENCODE, WRING_ROUTINE_ALLREDUCE \
+    }
+#define DECODE                                     \
+    {                                              \
+        WRING_STEP_DECODE, WRING_ROUTINE_ALLREDUCE \
+    }
+#define COMM(routine)                            \
+    {                                            \
+        WRING_STEP_COMM, WRING_ROUTINE_##routine \
+    }
+
+static const struct pattern raw[] = {
+    {1, {COMM(ALLREDUCE)}},
+    {2, {COMM(REDUCE_SCATTER), COMM(ALLGATHER)}},
+};
+static const struct pattern coded[] = {
+    {3, {ENCODE, COMM(ALLGATHER), DECODE}},
+    {6, {ENCODE, COMM(ALLTOALL), DECODE, ENCODE, COMM(ALLGATHER), DECODE}},
+};
+
+static bool is_between_all(enum wring_phase phase, uint32_t ranks_per_node)
+{
+    return phase == WRING_PHASE_FLAT || (phase == WRING_PHASE_INTER && ranks_per_node == 1);
+}
+
+static bool is_raw_step(const struct wring_step *step, enum wring_phase phase,
+                        enum wring_routine routine)
+{
+    return step->kind == WRING_STEP_COMM && !step->coded && step->phase == phase &&
+           step->routine == routine;
+}
+
+/** An exchange between nodes inside raw ones within them. */
+static bool is_in_nodes(const struct wring_option *option, uint32_t ranks_per_node)
+{
+    return ranks_per_node > 1 && option->n > 2 &&
+           is_raw_step(&option->steps[0], WRING_PHASE_INTRA_IN, WRING_ROUTINE_REDUCE_SCATTER) &&
+           is_raw_step(&option->steps[option->n - 1], WRING_PHASE_INTRA_OUT,
+                       WRING_ROUTINE_ALLGATHER);
+}
+
+/** The steps of an option in which whole contributions become sums: all of them, or those between
+ *  nodes. */
+struct exchange {
+    const struct wring_step *steps;
+    uint32_t n;
+    uint32_t ranks_per_node; /* of those that it is between */
+};
+
+static bool step_runs(const struct exchange *exchange, const struct wring_step *step, bool is_coded)
+{
+    if (step->kind == WRING_STEP_COMM)
+        return is_between_all(step->phase, exchange->ranks_per_node) && step->coded == is_coded;
+    return step->place == WRING_PLACE_CPU;
+}
+
+static bool matches(const struct exchange *exchange, const struct pattern *pattern)
+{
+    if (exchange->n != pattern->n)
+        return false;
+    for (uint32_t i = 0; i < exchange->n; i++) {
+        const struct wring_step *step = &exchange->steps[i];
+        if (step->kind != pattern->steps[i].kind ||
+            (step->kind == WRING_STEP_COMM && step->routine != pattern->steps[i].routine))
+            return false;
+    }
+    return true;
+}
+
+static bool has_codec(const char *spec)
+{
+    struct wring_codec *codec = NULL;
+    char why[100];
+
+    if (wring_codec_create(spec, "best", NULL, why, sizeof(why), &codec) != WRING_OK)
+        return false;
+    wring_codec_destroy(codec);
+    return true;
+}
+
+/** WRING_SCHEMES: there is none. */
+static enum wring_scheme find_scheme(const struct exchange *exchange, const char *codec)
+{
+    bool is_raw = strcmp(codec, "none") == 0;
+    const struct pattern *patterns = is_raw ? raw : coded;
+
+    for (uint32_t i = 0; i < exchange->n; i++)
+        if (!step_runs(exchange, &exchange->steps[i], !is_raw))
+            return WRING_SCHEMES;
+    bool first = matches(exchange, &patterns[0]), second = matches(exchange, &patterns[1]);
+    if (first && strchr(codec, '>') != NULL)
+        return WRING_SCHEMES; /* the way back, which has a codec of its own, is missing */
+    if ((!first && !second) || !has_codec(codec))
+        return WRING_SCHEMES;
+    if (is_raw)
+        return WRING_SCHEME_AUTO;
+    return first ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_DIVISIBLE;
+}
+
+const char *wring_plan_run_as(const struct wring_option *option, const char *codec,
+                              uint32_t ranks_per_node)
+{
+    bool in_nodes = is_in_nodes(option, ranks_per_node);
+    struct exchange exchange = {option->steps, option->n, ranks_per_node};
+
+    if (in_nodes)
+        exchange = (struct exchange){option->steps + 1, option->n - 2, 1};
+    enum wring_scheme scheme = find_scheme(&exchange, codec);
+    if (scheme == WRING_SCHEMES)
+        return "";
+    return wring_scheme_name(
+        (enum wring_scheme)(scheme + (in_nodes ? WRING_SCHEME_HIERARCHICAL : 0)));
+}
+
+/* ---- create ---- */
+
+/* What a search found, made into a plan. */
+
+/** Cut where a character ends, since half a one is no text for JSON. */
+static void copy_text(char *to, size_t bytes, const char *from)
+{
+    size_t n = strnlen(from, bytes - 1);
+
+    while (n > 0 && from[n] != '\0' && ((unsigned char)from[n] & 0xC0) == 0x80)
+        n--;
+    memcpy(to, from, n);
+    to[n] = '\0';
+}
+
+static bool codes_at_all(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM)
+            return true;
+    return false;
+}
+
+static enum wring_status copy_tensors(const struct wring_tensor *tensors, uint32_t n,
+                                      struct wring_plan_group *out)
+{
+    out->tensors = calloc(n, sizeof(*out->tensors));
+    out->each = calloc(n, sizeof(*out->each));
+    if (out->tensors == NULL || out->each == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        out->tensors[i] = strdup(tensors[i].name);
+        if (out->tensors[i] == NULL)
+            return WRING_ERR_NO_MEMORY;
+        out->each[out->n++] = tensors[i].elems;
+        out->elems += tensors[i].elems;
+    }
+    return WRING_OK;
+}
+
+static enum wring_status fill_group(const struct wring_cost_model *model,
+                                    const struct wring_cost_option *chosen,
+                                    const struct wring_tensor *tensors, uint32_t n,
+                                    struct wring_plan_group *out)
+{
+    const char *codec = model->codecs[chosen->codec].spec;
+
+    copy_text(out->codec, sizeof(out->codec), codec);
+    if (codes_at_all(&chosen->option))
+        snprintf(out->where, sizeof(out->where), "%s", wring_place_name(chosen->place));
+    wring_option_text(&chosen->option, out->scheme, sizeof(out->scheme));
+    out->chunk_elems = chosen->chunk_elems;
+    out->cores = chosen->cores;
+    copy_text(out->run_as, sizeof(out->run_as),
+              wring_plan_run_as(&chosen->option, codec, model->ranks_per_node));
+    return copy_tensors(tensors, n, out);
+}
+
+static enum wring_status fill_groups(const struct wring_cost_model *model,
+                                     const struct wring_tensor_trace *trace,
+                                     const struct wring_grouping *grouping, struct wring_plan *plan)
+{
+    uint32_t begin = 0;
+
+    plan->groups = calloc(grouping->n, sizeof(*plan->groups));
+    if (plan->groups == NULL)
+        return WRING_ERR_NO_MEMORY;
+    while (plan->n_groups < grouping->n) {
+        uint32_t g = plan->n_groups++;
+        enum wring_status status =
+            fill_group(model, &model->options[grouping->option[g]], &trace->tensors[begin],
+                       grouping->end[g] - begin, &plan->groups[g]);
+        if (status != WRING_OK)
+            return status;
+        begin = grouping->end[g];
+    }
+    return WRING_OK;
+}
+
+/** Every tensor alone and by this option; NaN where there is no such option, or no memory. */
+static double time_of_all(const struct wring_problem *problem, uint32_t option)
+{
+    struct wring_grouping alone = {.n = problem->n_tensors};
+    double us = NAN;
+
+    alone.end = calloc(alone.n, sizeof(*alone.end));
+    alone.option = calloc(alone.n, sizeof(*alone.option));
+    if (alone.end != NULL && alone.option != NULL && option < problem->n_options) {
+        for (uint32_t i = 0; i < alone.n; i++) {
+            alone.end[i] = i + 1;
+            alone.option[i] = option;
+        }
+        us = wring_problem_time(problem, &alone);
+    }
+    free(alone.end);
+    free(alone.option);
+    return us;
+}
+
+/** What the session has to be set to; nothing where any will do. */
+static void fill_setting(const struct wring_cost_model *model, struct wring_plan *plan)
+{
+    if (!model->settled)
+        return;
+    plan->chunk_bytes = model->setting.chunk_bytes;
+    if (model->setting.cores > 0)
+        snprintf(plan->executor, sizeof(plan->executor), "pool:%u", model->setting.cores);
+    else
+        snprintf(plan->executor, sizeof(plan->executor), "inline");
+}
+
+static void fill_times(const struct wring_cost_model *model, const struct wring_tensor_trace *trace,
+                       const struct wring_grouping *grouping, struct wring_plan *plan)
+{
+    plan->iteration_us = wring_problem_time(&model->problem, grouping);
+    plan->last_ready_us = wring_tensor_trace_alone_us(trace);
+    plan->fp32_us = time_of_all(&model->problem, model->uncompressed);
+    plan->fp16_us = time_of_all(&model->problem, model->fp16);
+    plan->espresso_us = plan->bound_us = plan->gap = NAN;
+    plan->selection_us = plan->bound_time_us = NAN;
+}
+
+enum wring_status wring_plan_create(const struct wring_cost_model *model,
+                                    const struct wring_tensor_trace *trace,
+                                    const struct wring_profile *profile,
+                                    const struct wring_grouping *grouping, struct wring_plan **out)
+{
+    struct wring_plan *plan = calloc(1, sizeof(*plan));
+
+    if (plan == NULL)
+        return WRING_ERR_NO_MEMORY;
+    plan->trace_hash = trace->hash;
+    plan->profile_hash = profile->hash;
+    copy_text(plan->model, sizeof(plan->model), trace->model);
+    copy_text(plan->profile, sizeof(plan->profile), profile->name);
+    copy_text(plan->machine, sizeof(plan->machine), profile->machine);
+    snprintf(plan->timeline, sizeof(plan->timeline), "%s", wring_timeline_name(model->timeline));
+    snprintf(plan->costs, sizeof(plan->costs), "%s", wring_cost_source_name(model->source));
+    plan->nodes = model->nodes;
+    plan->ranks_per_node = model->ranks_per_node;
+    fill_setting(model, plan);
+    fill_times(model, trace, grouping, plan);
+    enum wring_status status = fill_groups(model, trace, grouping, plan);
+    if (status != WRING_OK) {
+        wring_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return WRING_OK;
+}

@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/files/profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "planner/core/files/hash.h"
+#include "planner/core/files/profile_file.h"
+
+#define WRING_MODULE "planner"
+
+const char *wring_place_name(enum wring_place place)
+{
+    static const char *const names[WRING_PLACES] = {"device", "cpu", "node"};
+    return names[place];
+}
+
+const char *wring_level_name(enum wring_level level)
+{
+    static const char *const names[WRING_LEVELS] = {"intra", "inter"};
+    return names[level];
+}
+
+/* ---- one of its codecs ---- */
+
+/**
+ * Is `spec` one of a family such as "randk:ratio=R"? @param ratio out: what stands for R, above 0
+ * and up to 1
+ */
+static bool is_of_family(const char *family, const char *spec, double *ratio)
+{
+    const char *equals = strstr(family, "=R"), *end;
+    size_t before = equals != NULL ? (size_t)(equals - family) + 1 : 0;
+
+    return equals != NULL && strncmp(family, spec, before) == 0 &&
+           wring_number_parse(spec + before, ratio, &end) && *ratio > 0 && *ratio <= 1 &&
+           strcmp(end, equals + 2) == 0;
+}
+
+static void list_codecs(const struct wring_profile *profile, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < profile->n_codecs && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, ", %s", profile->codecs[i].spec);
+}
+
+/** Whoever codes one way of a pair leaves the other as it is in no time. */
+static struct wring_profile_codec uncoded(void)
+{
+    struct wring_profile_codec none = {
+        .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, sizeof(float))};
+
+    for (int place = 0; place < WRING_PLACES; place++)
+        none.at[place].present = true;
+    return none;
+}
+
+enum wring_status wring_profile_codec(const struct wring_profile *profile, const char *spec,
+                                      const struct wring_log *log, struct wring_profile_codec *out)
+{
+    char known[512];
+    double ratio;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0 && strstr(spec, "=R") == NULL) {
+            *out = profile->codecs[i];
+            return WRING_OK;
+        }
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strlen(spec) < WRING_CODEC_SPEC_MAX &&
+            is_of_family(profile->codecs[i].spec, spec, &ratio)) {
+            *out = profile->codecs[i];
+            memcpy(out->spec, spec, strlen(spec) + 1);
+            out->wire_bytes = wring_cost_scale(&out->wire_bytes, ratio, 1);
+            return WRING_OK;
+        }
+    if (strcmp(spec, "none") == 0) {
+        *out = uncoded();
+        return WRING_OK;
+    }
+    list_codecs(profile, known, sizeof(known));
+    wring_error(log, "the profile %s knows no codec \"%s\"; it has none%s", profile->name, spec,
+                known);
+    return WRING_ERR_INVALID;
+}
+
+struct wring_setting wring_profile_way_setting(const struct wring_profile_way *way)
+{
+    return (struct wring_setting){.cores = way->coder_cores,
+                                  .chunk_bytes = way->chunk_bytes != 0 ? way->chunk_bytes
+                                                                       : WRING_SETTING_CHUNK_BYTES};
+}
+
+static bool is_at(const struct wring_profile_way *way, const struct wring_setting *setting)
+{
+    struct wring_setting measured = wring_profile_way_setting(way);
+
+    return measured.cores == setting->cores && measured.chunk_bytes == setting->chunk_bytes;
+}
+
+/** @param setting  NULL: any */
+static const struct wring_profile_way *find_way(const struct wring_profile *profile,
+                                                const char *codec, const char *run_as,
+                                                uint32_t ranks, const struct wring_setting *setting)
+{
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        const struct wring_profile_way *way = &profile->ways[i];
+        if (strcmp(way->codec, codec) == 0 && strcmp(way->run_as, run_as) == 0 &&
+            (ranks == 0 || way->ranks == ranks) && (setting == NULL || is_at(way, setting)))
+            return way;
+    }
+    return NULL;
+}
+
+const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
+                                                  const char *codec, const char *run_as,
+                                                  uint32_t ranks)
+{
+    return find_way(profile, codec, run_as, ranks, NULL);
+}
+
+const struct wring_profile_way *wring_profile_way_at(const struct wring_profile *profile,
+                                                     const char *codec, const char *run_as,
+                                                     uint32_t ranks,
+                                                     const struct wring_setting *setting)
+{
+    return find_way(profile, codec, run_as, ranks, setting);
+}
+
+const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
+                                                          const char *name)
+{
+    for (uint32_t i = 0; i < link->n_routines; i++)
+        if (strcmp(link->routines[i].name, name) == 0)
+            return &link->routines[i];
+    return NULL;
+}
+
+const struct wring_profile_coder *wring_profile_coder(const struct wring_profile_codec *codec,
+                                                      uint32_t cores)
+{
+    for (uint32_t i = 0; i < codec->n_coders; i++)
+        if (codec->coders[i].cores == cores)
+            return &codec->coders[i];
+    return NULL;
+}
+
+/* ---- whose it is ---- */
+
+enum wring_status wring_profile_check_machine(const struct wring_profile *profile,
+                                              const char *machine, const struct wring_log *log)
+{
+    if (profile->machine[0] != '\0' && strcmp(profile->machine, machine) == 0)
+        return WRING_OK;
+    if (profile->machine[0] == '\0')
+        wring_error(log,
+                    "the profile %s is built in, and of no machine; this is \"%s\": measure it "
+                    "with wring calibrate",
+                    profile->name, machine);
+    else
+        wring_error(log,
+                    "the profile %s was measured on \"%s\", and this is \"%s\": measure it with "
+                    "wring calibrate",
+                    profile->name, profile->machine, machine);
+    return WRING_ERR_MISMATCH;
+}
+
+void wring_profile_destroy(struct wring_profile *profile)
+{
+    if (profile == NULL)
+        return;
+    free(profile->codecs);
+    free(profile->ways);
+    wring_profile_errors_finish(&profile->errors);
+    free(profile);
+}
+
+/* ---- put ---- */
+
+/* Entries of a profile that is put together in memory. */
+
+/** A list with room for one more. NULL: no memory; the list is as it was */
+static void *grow(void *list, uint32_t n, size_t bytes)
+{
+    return realloc(list, (n + 1) * bytes);
+}
+
+struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profile, const char *spec)
+{
+    uint32_t i = 0;
+
+    while (i < profile->n_codecs && strcmp(profile->codecs[i].spec, spec) != 0)
+        i++;
+    if (i == profile->n_codecs) {
+        struct wring_profile_codec *grown =
+            i < WRING_PROFILE_CODECS_MAX ? grow(profile->codecs, i, sizeof(*grown)) : NULL;
+        if (grown == NULL)
+            return NULL;
+        profile->codecs = grown;
+        profile->n_codecs++;
+    }
+    profile->codecs[i] = (struct wring_profile_codec){.nmse = NAN};
+    snprintf(profile->codecs[i].spec, WRING_CODEC_SPEC_MAX, "%s", spec);
+    return &profile->codecs[i];
+}
+
+struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, const char *codec,
+                                                const char *run_as, uint32_t ranks, uint32_t cores)
+{
+    uint32_t i = 0;
+
+    while (i < profile->n_ways &&
+           (strcmp(profile->ways[i].codec, codec) != 0 ||
+            strcmp(profile->ways[i].run_as, run_as) != 0 || profile->ways[i].ranks != ranks))
+        i++;
+    if (i == profile->n_ways) {
+        struct wring_profile_way *grown =
+            i < WRING_PROFILE_WAYS_MAX ? grow(profile->ways, i, sizeof(*grown)) : NULL;
+        if (grown == NULL)
+            return NULL;
+        profile->ways = grown;
+        profile->n_ways++;
+    }
+    profile->ways[i] = (struct wring_profile_way){.ranks = ranks, .cores = cores};
+    snprintf(profile->ways[i].codec, WRING_CODEC_SPEC_MAX, "%s", codec);
+    snprintf(profile->ways[i].run_as, sizeof(profile->ways[i].run_as), "%s", run_as);
+    return &profile->ways[i];
+}
+
+static void extend_curve(struct wring_profile_curve *curve, double at,
+                         const struct wring_profile_curve *larger, uint32_t common)
+{
+    struct wring_profile_trust *trust = &curve->trust;
+    const struct wring_profile_trust *more = &larger->trust;
+
+    curve->us = wring_cost_continue(&curve->us, at, &larger->us);
+    trust->error = fmax(trust->error, more->error);
+    trust->spread = fmax(trust->spread, more->spread);
+    trust->doubt = fmax(trust->doubt, more->doubt);
+    trust->samples = more->samples < trust->samples ? more->samples : trust->samples;
+    trust->points += more->points - common;
+    trust->noisy += more->noisy;
+    trust->noisy = trust->noisy < trust->points ? trust->noisy : trust->points;
+    trust->doubtful += more->doubtful;
+    trust->doubtful = trust->doubtful < trust->points ? trust->doubtful : trust->points;
+}
+
+void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,
+                              uint32_t common)
+{
+    double at = (double)way->max_elems;
+
+    if (larger->max_elems <= way->max_elems)
+        return;
+    extend_curve(&way->solo, at, &larger->solo, common);
+    extend_curve(&way->busy, at, &larger->busy, common);
+    extend_curve(&way->cpu, at, &larger->cpu, common);
+    way->wire_bytes = wring_cost_continue(&way->wire_bytes, at, &larger->wire_bytes);
+    way->max_elems = larger->max_elems;
+}
+
+/* ---- hash ---- */
+
+/* The hash of a profile: what a plan depends on. What nobody has said adds nothing to it, so that
+ * profiles of times when it could not be said keep theirs. */
+
+static void write_cost(struct wring_writer *writer, const struct wring_cost *cost)
+{
+    wring_write_u32(writer, cost->n);
+    wring_write_double(writer, cost->slope);
+    for (uint32_t i = 0; i < cost->n; i++) {
+        wring_write_double(writer, cost->corners[i].x);
+        wring_write_double(writer, cost->corners[i].y);
+    }
+}
+
+/** Nothing where nobody has said. */
+static void write_trust(struct wring_writer *writer, const struct wring_profile_trust *trust)
+{
+    if (trust->samples == 0)
+        return;
+    wring_write_double(writer, trust->error);
+    wring_write_double(writer, trust->spread);
+    wring_write_double(writer, trust->doubt);
+    wring_write_u32(writer, trust->samples);
+    wring_write_u32(writer, trust->points);
+    wring_write_u32(writer, trust->noisy);
+    if (trust->doubtful > 0)
+        wring_write_u32(writer, trust->doubtful);
+}
+
+static void write_curve(struct wring_writer *writer, const struct wring_profile_curve *curve)
+{
+    write_cost(writer, &curve->us);
+    write_trust(writer, &curve->trust);
+}
+
+static void write_text(struct wring_writer *writer, const char *text)
+{
+    wring_write_sized(writer, text, strlen(text));
+}
+
+static void write_coding(struct wring_writer *writer, const struct wring_profile_coding *coding)
+{
+    wring_write_u32(writer, coding->present);
+    if (!coding->present)
+        return;
+    write_cost(writer, &coding->encode_us);
+    write_cost(writer, &coding->decode_us);
+    write_trust(writer, &coding->encode_trust);
+    write_trust(writer, &coding->decode_trust);
+    if (coding->decode_add_us.n == 0)
+        return;
+    write_cost(writer, &coding->decode_add_us);
+    write_trust(writer, &coding->decode_add_trust);
+}
+
+static void write_routine(struct wring_writer *writer, const struct wring_profile_routine *routine)
+{
+    write_text(writer, routine->name);
+    wring_write_double(writer, routine->latency_us);
+    write_cost(writer, &routine->us);
+    write_trust(writer, &routine->latency_trust);
+    write_trust(writer, &routine->trust);
+}
+
+static void write_link(struct wring_writer *writer, const struct wring_profile_link *link)
+{
+    wring_write_u32(writer, link->present);
+    if (!link->present)
+        return;
+    write_text(writer, link->provider);
+    wring_write_double(writer, link->latency_us);
+    write_cost(writer, &link->us);
+    write_trust(writer, &link->trust);
+    write_trust(writer, &link->latency_trust);
+    if (link->put.latency.us.n > 0) {
+        write_curve(writer, &link->put.latency);
+        write_curve(writer, &link->put.each);
+    }
+    for (uint32_t i = 0; i < link->n_routines; i++)
+        write_routine(writer, &link->routines[i]);
+}
+
+static void write_codec(struct wring_writer *writer, const struct wring_profile_codec *codec)
+{
+    write_text(writer, codec->spec);
+    wring_write_u32(writer, codec->summable);
+    wring_write_u32(writer, codec->feedback);
+    wring_write_double(writer, isnan(codec->nmse) ? -1 : codec->nmse);
+    write_cost(writer, &codec->wire_bytes);
+    for (int place = 0; place < WRING_PLACES; place++) {
+        write_coding(writer, &codec->at[place]);
+        write_coding(writer, &codec->two_level[place]);
+    }
+    for (uint32_t i = 0; i < codec->n_coders; i++) {
+        wring_write_u32(writer, codec->coders[i].cores);
+        write_text(writer, codec->coders[i].tier);
+        write_curve(writer, &codec->coders[i].encode);
+        write_curve(writer, &codec->coders[i].decode);
+        if (codec->coders[i].decode_add.us.n > 0)
+            write_curve(writer, &codec->coders[i].decode_add);
+    }
+}
+
+static void write_way(struct wring_writer *writer, const struct wring_profile_way *way)
+{
+    write_text(writer, way->codec);
+    write_text(writer, way->run_as);
+    wring_write_u32(writer, way->ranks);
+    wring_write_u32(writer, way->cores);
+    wring_write_double(writer, (double)way->max_elems);
+    write_curve(writer, &way->solo);
+    write_curve(writer, &way->busy);
+    write_curve(writer, &way->cpu);
+    write_cost(writer, &way->wire_bytes);
+    if (way->chunk_bytes == 0 && way->coder_cores == 0)
+        return; /* nobody has said */
+    wring_write_u32(writer, way->coder_cores);
+    wring_write_double(writer, (double)way->chunk_bytes);
+}
+
+static void write_computing(struct wring_writer *writer,
+                            const struct wring_profile_computing *computing)
+{
+    if (!computing->present)
+        return;
+    wring_write_double(writer, computing->wake_us);
+    wring_write_double(writer, computing->wake_doubt_us);
+    wring_write_double(writer, computing->spin_lost);
+    wring_write_double(writer, computing->spin_doubt);
+    if (computing->core_share > 0)
+        wring_write_double(writer, computing->core_share);
+    if (computing->spin_codec[0] != '\0') {
+        write_text(writer, computing->spin_codec);
+        wring_write_double(writer, computing->spin_coded_lost);
+        wring_write_double(writer, computing->spin_coded_doubt);
+    }
+    wring_write_u32(writer, computing->samples);
+}
+
+/** Nothing where nothing of it was measured. */
+static void write_measured(struct wring_writer *writer, const struct wring_profile *profile)
+{
+    if (profile->copy_us.n == 0 && profile->n_ways == 0)
+        return;
+    write_cost(writer, &profile->copy_us);
+    write_trust(writer, &profile->copy_trust);
+    wring_write_u32(writer, profile->n_ways);
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        write_way(writer, &profile->ways[i]);
+}
+
+enum wring_status wring_profile_rehash(struct wring_profile *profile)
+{
+    struct wring_writer writer = {0};
+
+    write_text(&writer, profile->machine);
+    wring_write_u32(&writer, profile->nodes);
+    wring_write_u32(&writer, profile->ranks_per_node);
+    wring_write_u32(&writer, profile->chunked);
+    for (int level = 0; level < WRING_LEVELS; level++)
+        write_link(&writer, &profile->links[level]);
+    wring_write_u32(&writer, profile->n_codecs);
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        write_codec(&writer, &profile->codecs[i]);
+    write_measured(&writer, profile);
+    wring_profile_write_errors(&writer, &profile->errors);
+    write_computing(&writer, &profile->computing);
+    return wring_hash(&writer, &profile->hash);
+}
+
+/* ---- builtin ---- */
+
+/*
+ * Profiles that need no calibration: 8 nodes of 8 V100, as in Espresso (EuroSys 2023).
+ *
+ * espresso-pcie and espresso-nvlink have the constants with which the artifact of that paper
+ * simulates: a network of 10 Gbit/s between nodes (0.8 us per 1000 bytes), 2.5 GB/s or 50 GB/s
+ * inside (0.4 and 0.02 us per 1000 bytes), 150 us for each collective.
+ *
+ * testbed-pcie-25g and testbed-nvlink-100g are the two clusters that the paper's figures were
+ * measured on. It gives their links by name only: PCIe 3.0 x16 and 25 Gbit/s, NVLink and
+ * 100 Gbit/s. So
+ *
+ *     between nodes   the line rate: 8000 bits / 25 Gbit/s = 0.32 us per 1000 bytes, 0.08 at 100
+ *     inside          what the artifact counts for the same links. Far less than x16 has (15.75
+ *                     GB/s, 0.063 us per 1000 bytes), since 8 devices share it through the host
+ *     the rest        the artifact's: the devices are the same
+ *
+ * Coding: the artifact's times are of encoding and decoding together, and of decoding, level up to
+ * 2^20 elements of a device and in proportion beyond. A CPU takes 20 Gbit/s of float32 input for
+ * encoding and decoding together: 32 / 20e3 = 0.0016 us per element of the node, of which each is
+ * half, since nobody says more. An offload node, of which each node of the cluster has one beside
+ * it, is taken to code at the same 20 Gbit/s: nobody published one for these codecs, and a node in
+ * the path has such a CPU. It is no part of the artifact.
+ */
+
+#define LATENCY_US 150
+#define LEVEL_ELEMS 1048576.0
+#define CPU_US (32 / 20e3 / 2) /* per element, of encoding as of decoding */
+#define ARTIFACT "constants of Espresso's artifact (EuroSys 2023): V100, "
+#define TESTBED "as Espresso (EuroSys 2023) describes its cluster: V100, "
+
+struct fabric {
+    const char *name, *source;
+    const char *providers[WRING_LEVELS];
+    double us_per_kb[WRING_LEVELS];
+};
+
+static const struct fabric fabrics[] = {
+    {"espresso-pcie", ARTIFACT "PCIe, 10 Gbit/s", {"pcie", "ethernet"}, {0.4, 0.8}},
+    {"espresso-nvlink", ARTIFACT "NVLink, 10 Gbit/s", {"nvlink", "ethernet"}, {0.02, 0.8}},
+    {"testbed-pcie-25g", TESTBED "PCIe 3.0, 25 Gbit/s", {"pcie", "ethernet"}, {0.4, 0.32}},
+    {"testbed-nvlink-100g", TESTBED "NVLink, 100 Gbit/s", {"nvlink", "ethernet"}, {0.02, 0.08}},
+};
+#define FABRICS (sizeof(fabrics) / sizeof(fabrics[0]))
+
+/** us of a device, up to LEVEL_ELEMS elements. */
+struct device_us {
+    double both, decode;
+};
+
+static const struct coder {
+    const char *spec;
+    bool summable, feedback;
+    bool cpu;          /* coded on CPUs, those of offload nodes among them */
+    double wire_bytes; /* per element; of R = 1 where the spec has an R */
+    struct device_us at, two_level;
+} coders[] = {
+    /* 16-bit sums as the usual libraries form them: hop by hop, in the code */
+    {"fp16", true, false, false, 2, {26, 22}, {0, 0}},
+    /* value and index of each chosen element: 2 x R of the float32 bytes */
+    {"randk:ratio=R", false, false, true, 8, {88, 34}, {1000, 100}},
+    {"dgc:ratio=R", false, true, true, 8, {390, 34}, {1400, 100}},
+    {"onebit", false, false, true, 0.125, {620, 170}, {2000, 520}},
+    /* EF-SignSGD */
+    {"onebit+ef", false, true, true, 0.125, {270, 140}, {810, 420}},
+};
+#define CODERS (sizeof(coders) / sizeof(coders[0]))
+
+static struct wring_cost device_cost(double us)
+{
+    struct wring_cost cost = wring_cost_line(us, us / LEVEL_ELEMS);
+
+    cost.corners[0].x = LEVEL_ELEMS;
+    return cost;
+}
+
+static struct wring_profile_coding device_coding(struct device_us us)
+{
+    return (struct wring_profile_coding){.present = us.both > 0,
+                                         .encode_us = device_cost(us.both - us.decode),
+                                         .decode_us = device_cost(us.decode)};
+}
+
+static void set_codec(const struct coder *coder, struct wring_profile_codec *out)
+{
+    snprintf(out->spec, sizeof(out->spec), "%s", coder->spec);
+    out->summable = coder->summable;
+    out->feedback = coder->feedback;
+    out->nmse = NAN;
+    out->wire_bytes = wring_cost_line(0, coder->wire_bytes);
+    out->at[WRING_PLACE_DEVICE] = device_coding(coder->at);
+    if (coder->two_level.both > 0)
+        out->two_level[WRING_PLACE_DEVICE] = device_coding(coder->two_level);
+    if (coder->cpu)
+        out->at[WRING_PLACE_CPU] = out->at[WRING_PLACE_NODE] = (struct wring_profile_coding){
+            .present = true,
+            .encode_us = wring_cost_line(0, CPU_US),
+            .decode_us = wring_cost_line(0, CPU_US),
+        };
+}
+
+static void set_link(const struct fabric *fabric, enum wring_level level,
+                     struct wring_profile_link *out)
+{
+    out->present = true;
+    snprintf(out->provider, sizeof(out->provider), "%s", fabric->providers[level]);
+    out->latency_us = LATENCY_US;
+    out->us = wring_cost_line(0, fabric->us_per_kb[level] / 1000);
+}
+
+static const struct fabric *find(const char *name)
+{
+    for (size_t i = 0; i < FABRICS; i++)
+        if (strcmp(fabrics[i].name, name) == 0)
+            return &fabrics[i];
+    return NULL;
+}
+
+struct wring_profile *wring_profile_builtin(const char *name)
+{
+    const struct fabric *fabric = find(name);
+    struct wring_profile *profile = fabric != NULL ? calloc(1, sizeof(*profile)) : NULL;
+
+    if (profile == NULL)
+        return NULL;
+    snprintf(profile->name, sizeof(profile->name), "%s", fabric->name);
+    snprintf(profile->source, sizeof(profile->source), "%s", fabric->source);
+    profile->nodes = profile->ranks_per_node = 8;
+    for (int level = 0; level < WRING_LEVELS; level++)
+        set_link(fabric, (enum wring_level)level, &profile->links[level]);
+    profile->codecs = calloc(CODERS, sizeof(*profile->codecs));
+    if (profile->codecs == NULL)
+        goto destroy_profile;
+    profile->n_codecs = CODERS;
+    for (size_t i = 0; i < CODERS; i++)
+        set_codec(&coders[i], &profile->codecs[i]);
+    if (wring_profile_rehash(profile) == WRING_OK)
+        return profile;
+destroy_profile:
+    wring_profile_destroy(profile);
+    return NULL;
+}
+
+const char *const *wring_profile_builtin_names(void)
+{
+    static const char *const names[] = {"espresso-pcie", "espresso-nvlink", "testbed-pcie-25g",
+                                        "testbed-nvlink-100g", NULL};
+    _Static_assert(sizeof(names) / sizeof(names[0]) == FABRICS + 1, "names of all fabrics");
+    return names;
+}
+
+/* ---- settings ---- */
+
+static bool is_said(const struct wring_profile_way *way, const struct wring_setting *setting)
+{
+    return way->coder_cores == setting->cores && way->chunk_bytes == setting->chunk_bytes;
+}
+
+/** The same exchange, with whatever setting. */
+static bool is_same_way(const struct wring_profile_way *a, const struct wring_profile_way *b)
+{
+    return strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
+           a->ranks == b->ranks && a->cores == b->cores;
+}
+
+static bool are_alike(const struct wring_profile_way *a, const struct wring_profile_way *b)
+{
+    struct wring_setting x = wring_profile_way_setting(a), y = wring_profile_way_setting(b);
+
+    return is_same_way(a, b) && x.cores == y.cores && x.chunk_bytes == y.chunk_bytes;
+}
+
+enum wring_status wring_profile_set_aside(struct wring_profile *profile,
+                                          const struct wring_setting *setting,
+                                          struct wring_profile_aside *aside)
+{
+    uint32_t left = 0;
+
+    aside->n = 0;
+    aside->ways = calloc((size_t)profile->n_ways + 1, sizeof(*aside->ways));
+    if (aside->ways == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        if (is_said(&profile->ways[i], setting))
+            profile->ways[left++] = profile->ways[i];
+        else
+            aside->ways[aside->n++] = profile->ways[i];
+    profile->n_ways = left;
+    return WRING_OK;
+}
+
+/** Those that nobody measured anew. @return how many */
+static uint32_t list_others(const struct wring_profile_aside *aside,
+                            const struct wring_profile *profile, struct wring_profile_way *out)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < aside->n; i++) {
+        uint32_t same = 0;
+        while (same < profile->n_ways && !are_alike(&profile->ways[same], &aside->ways[i]))
+            same++;
+        if (same == profile->n_ways)
+            out[n++] = aside->ways[i];
+    }
+    return n;
+}
+
+static bool is_default(const struct wring_setting *setting)
+{
+    return setting->cores == 0 &&
+           (setting->chunk_bytes == 0 || setting->chunk_bytes == WRING_SETTING_CHUNK_BYTES);
+}
+
+enum wring_status wring_profile_bring_back(struct wring_profile *profile,
+                                           const struct wring_setting *setting,
+                                           struct wring_profile_aside *aside)
+{
+    uint32_t n = profile->n_ways, others, begin;
+    struct wring_profile_way *all = calloc((size_t)n + aside->n + 1, sizeof(*all));
+
+    if (all == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        profile->ways[i].coder_cores = setting->cores;
+        profile->ways[i].chunk_bytes = setting->chunk_bytes;
+    }
+    others = list_others(aside, profile, all);
+    begin = is_default(setting) ? 0 : others; /* the default's come first */
+    memmove(all + (begin == 0 ? n : 0), all, others * sizeof(*all));
+    if (n > 0)
+        memcpy(all + begin, profile->ways, n * sizeof(*all));
+    free(profile->ways);
+    free(aside->ways);
+    *aside = (struct wring_profile_aside){0};
+    profile->ways = all;
+    profile->n_ways = n + others;
+    return WRING_OK;
+}
+
+void wring_profile_label_ways(struct wring_profile *profile, const struct wring_setting *setting)
+{
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        if (profile->ways[i].chunk_bytes == 0) {
+            profile->ways[i].coder_cores = setting->cores;
+            profile->ways[i].chunk_bytes = setting->chunk_bytes;
+        }
+}
+
+/** Beyond `at`, as many times what the other one takes there. */
+static void carry_on(struct wring_cost *us, const struct wring_cost *other, double at)
+{
+    double there = wring_cost_at(other, at);
+    double times = there > 0 ? wring_cost_at(us, at) / there : 1;
+    const struct wring_cost scaled = wring_cost_scale(other, times, 1);
+
+    *us = wring_cost_continue(us, at, &scaled);
+}
+
+void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting)
+{
+    for (uint32_t i = 0; i < profile->n_ways; i++) {
+        struct wring_profile_way *way = &profile->ways[i];
+        const struct wring_profile_way *known =
+            wring_profile_way_at(profile, way->codec, way->run_as, way->ranks, setting);
+        double at = (double)way->max_elems;
+        if (known == NULL || !is_same_way(way, known) || known->max_elems <= way->max_elems)
+            continue;
+        carry_on(&way->solo.us, &known->solo.us, at);
+        carry_on(&way->busy.us, &known->busy.us, at);
+        carry_on(&way->cpu.us, &known->cpu.us, at);
+        way->wire_bytes = wring_cost_continue(&way->wire_bytes, at, &known->wire_bytes);
+        way->max_elems = known->max_elems;
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The part of a profile's file that says what links take. */
+#ifndef WRING_FILES_PROFILE_FILE_H
+#define WRING_FILES_PROFILE_FILE_H
+
+#include <jansson.h>
+
+#include "planner/core/files/hash.h"
+#include "planner/core/files/json.h"
+#include "planner/core/files/profile.h"
+
+/* The part of a profile that says what codecs lose of recorded gradients. */
+
+/** Its field "errors", which may be missing, into the profile. */
+void wring_profile_read_errors(struct wring_reading *reading, const json_t *object,
+                               struct wring_profile *profile);
+
+/** The field's value, a new reference; NULL without memory. */
+json_t *wring_profile_errors_json(const struct wring_profile_errors *errors);
+
+/** What of them a hash is made of; nothing where there are none. */
+void wring_profile_write_errors(struct wring_writer *writer,
+                                const struct wring_profile_errors *errors);
+
+/**
+ * Room for the errors of so many codecs on so many tensors; names and numbers are the caller's to
+ * fill. Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_profile_errors_init(struct wring_profile_errors *errors, uint32_t n_tensors,
+                                            uint32_t n_codecs);
+
+/** Once all names are there: they can be found from now on. */
+void wring_profile_errors_sort(struct wring_profile_errors *errors);
+
+void wring_profile_errors_finish(struct wring_profile_errors *errors);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A model while it is built: what the files that build it share. */
+#ifndef WRING_MODEL_BUILDING_H
+#define WRING_MODEL_BUILDING_H
+
+#include "planner/core/model/candidates.h"
+#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/cost_model.h"
+#include "planner/core/model/lanes.h"
+
+struct wring_building {
+    const struct wring_cost_model_params *params;
+    const struct wring_log *log;
+    struct wring_cost_model *model;
+    struct wring_profile_codec *back; /* [n_codecs] for the way back; of most the codec itself */
+    bool *barred;                     /* [n_codecs] it is there to compare with only */
+    double *nmse_in;                  /* [n_codecs] of bell-shaped numbers on the way in alone */
+    struct wring_budgets *budgets;    /* [n_codecs] */
+    double link_scale;
+    struct wring_lanes lanes; /* of the options */
+    struct wring_candidates candidates;
+};
+
+/** What the model is for, as those ask who know what a setting makes of costs. */
+struct wring_pinned wring_building_pinned(const struct wring_building *building);
+
+/** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
+enum wring_status wring_building_codecs(struct wring_building *building);
+
+/** Work out how a new codec's error stands to what is allowed. Where it was not measured on
+ * gradients, what bell-shaped numbers lost is taken. */
+void wring_building_weigh(struct wring_building *building, uint32_t codec);
+
+/** How it stands when so many encodings follow each other. */
+enum wring_budget wring_building_budget(const struct wring_building *building, uint32_t codec,
+                                        struct wring_encodings encodings);
+
+/** The fewest encodings that an exchange has with a codec of that name. */
+struct wring_encodings wring_building_fewest(const char *spec);
+
+/** Which options each tensor may take. The options are there. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_building_bar(struct wring_building *building);
+
+/** Has the profile measured whole exchanges of such a cluster, and is that what is asked for? */
+bool wring_building_has_ways(const struct wring_building *building);
+
+/** Which part of a rank's processor exchanges keep busy in a backlog, 0 to 1: those of the codec
+ * that keeps it busiest, in its faster scheme, with the largest buckets that were measured. */
+double wring_building_load(const struct wring_building *building);
+
+/** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_building_ways(struct wring_building *building);
+
+/** Say of which codecs times are put together. */
+void wring_building_tell_parts(const struct wring_building *building);
+
+/**
+ * What one that lacks ways takes on their lanes: the sum of its steps, and latencies.
+ * @return false: it does not lack them, or nobody measured it on cores as the setting has them
+ */
+bool wring_building_parts(const struct wring_building *building, uint32_t codec,
+                          const struct wring_option *option, struct wring_cost *busy,
+                          struct wring_cost *rest);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/model/core_scaling.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "planner/core/model/exchange.h"
+
+/** Processors of a node, as many as the profile has seen at work together; 1 at least. */
+static uint32_t pinned_processors(const struct wring_profile *profile)
+{
+    uint32_t most = 1;
+
+    for (uint32_t i = 0; i < profile->n_ways; i++)
+        most = profile->ways[i].cores > most ? profile->ways[i].cores : most;
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
+            uint32_t cores = profile->codecs[i].coders[j].cores;
+            most = cores > most ? cores : most;
+        }
+    return most;
+}
+
+/** Threads that code on a node: pinned ones, or else the one of each rank. */
+static double threads(const struct wring_pinned *pinned)
+{
+    uint32_t each = pinned->setting->cores > 0 ? pinned->setting->cores : 1;
+    return (double)pinned->ranks_per_node * each;
+}
+
+bool wring_pinned_fits(const struct wring_pinned *pinned)
+{
+    return pinned->setting->cores == 0 || threads(pinned) <= pinned_processors(pinned->profile);
+}
+
+bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec)
+{
+    return pinned->setting != NULL && codec != NULL &&
+           wring_profile_coder(codec, pinned->setting->cores) != NULL;
+}
+
+void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec)
+{
+    struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
+    double share;
+
+    if (pinned->setting == NULL || (codec->n_coders == 0 && pinned->setting->cores == 0))
+        return;
+    const struct wring_profile_coder *coder = wring_profile_coder(codec, pinned->setting->cores);
+    coding->present = coding->present && coder != NULL;
+    if (!coding->present)
+        return;
+    share = threads(pinned) / pinned_processors(pinned->profile);
+    share = share > 1 ? share : 1;
+    coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
+    coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
+    coding->decode_add_us = wring_cost_scale(&coder->decode_add.us, share, 1);
+}
+
+/* ---- whole exchanges ---- */
+
+/** What of a way is known apart from the others. */
+struct parts {
+    const struct wring_profile_way *way;
+    const struct wring_profile_coder *from, *to;
+    const struct wring_cost *link_us;
+};
+
+static double code_us(const struct parts *parts, const struct wring_profile_coder *coder,
+                      double elems)
+{
+    const struct wring_way_codes codes = wring_way_codes_of(parts->way, 1); /* of one link */
+    return wring_way_encode_us(&codes, coder, elems) + wring_way_decode_us(&codes, coder, elems);
+}
+
+static double moved_us(const struct parts *parts, double elems)
+{
+    double busy = wring_cost_at(&parts->way->busy.us, elems);
+    double cpu = wring_cost_at(&parts->way->cpu.us, elems);
+    double rest = cpu - code_us(parts, parts->from, elems),
+           link = wring_way_link_us(parts->way, parts->link_us, elems);
+    double coded = code_us(parts, parts->to, elems);
+    double least = rest > link ? rest : link;
+
+    if (least > busy || cpu < WRING_AT_WORK * busy)
+        least = busy;
+    return coded > least ? coded : least;
+}
+
+/** By the sizes that calibration takes, 1 Ki, 4 Ki ... 16 Mi elements; never falling. */
+static struct wring_cost move_codec(const struct parts *parts)
+{
+    struct wring_cost moved = {.n = WRING_COST_CORNERS};
+    double elems = 1024, least = 0;
+
+    for (uint32_t i = 0; i < moved.n; i++, elems *= 4) {
+        double us = moved_us(parts, elems);
+        least = us > least ? us : least;
+        moved.corners[i].x = elems;
+        moved.corners[i].y = least;
+    }
+    double slope = (moved_us(parts, elems) - least) / (elems - elems / 4);
+    moved.slope = slope > 0 ? slope : 0;
+    return moved;
+}
+
+/** A core for each rank's progress, for its codecs' threads, and for its computing. */
+static bool has_room(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+{
+    uint32_t beside = pinned->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
+    double each = (double)beside + pinned->setting->cores;
+
+    return pinned->profile->nodes == pinned->nodes &&
+           pinned->profile->ranks_per_node == pinned->ranks_per_node &&
+           pinned->ranks_per_node * each <= way->cores;
+}
+
+static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
+{
+    return wring_way_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+}
+
+/** Move the codec work of a way that was measured inline. @return false: nobody knows */
+static bool move_way(const struct wring_pinned *pinned, const struct wring_profile_way *way,
+                     struct wring_cost *busy)
+{
+    const struct wring_profile_codec *codec = wring_way_codec(pinned->profile, way);
+    const struct wring_profile_link *link = one_link(pinned);
+    struct parts parts = {.way = way};
+
+    if (strcmp(way->codec, "none") == 0) {
+        *busy = way->busy.us;
+        return true;
+    }
+    if (codec == NULL || link == NULL || !has_room(pinned, way))
+        return false;
+    parts.from = wring_profile_coder(codec, 0);
+    parts.to = wring_profile_coder(codec, pinned->setting->cores);
+    parts.link_us = &link->us;
+    if (parts.from == NULL || parts.to == NULL)
+        return false;
+    *busy = move_codec(&parts);
+    return true;
+}
+
+/** Are links between nodes others than the profile's? Not where there are none. */
+static bool links_differ(const struct wring_pinned *pinned)
+{
+    return pinned->nodes > 1 && pinned->link_scale != 0 && pinned->link_scale != 1;
+}
+
+bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+{
+    return way->ranks == pinned->nodes * pinned->ranks_per_node &&
+           pinned->ranks_per_node == pinned->profile->ranks_per_node &&
+           (!links_differ(pinned) || one_link(pinned) != NULL);
+}
+
+/** As it was measured on such a cluster. @param setting  NULL: any */
+static const struct wring_profile_way *find_way(const struct wring_pinned *pinned,
+                                                const char *codec, const char *run_as,
+                                                const struct wring_setting *setting)
+{
+    uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
+    const struct wring_profile_way *way =
+        setting == NULL ? wring_profile_way(pinned->profile, codec, run_as, ranks)
+                        : wring_profile_way_at(pinned->profile, codec, run_as, ranks, setting);
+
+    return way != NULL && wring_pinned_is_of(pinned, way) ? way : NULL;
+}
+
+/** That setting's, measured or moved. @param busy  out */
+static const struct wring_profile_way *settle_way(const struct wring_pinned *pinned,
+                                                  const char *codec, const char *run_as,
+                                                  struct wring_cost *busy)
+{
+    const struct wring_profile_way *way = find_way(pinned, codec, run_as, pinned->setting);
+
+    if (way != NULL) {
+        *busy = way->busy.us;
+        return way;
+    }
+    if (pinned->setting == NULL || pinned->setting->cores == 0)
+        return NULL;
+    struct wring_setting is_inline = {.chunk_bytes = pinned->setting->chunk_bytes};
+    way = find_way(pinned, codec, run_as, &is_inline);
+    return way != NULL && move_way(pinned, way, busy) ? way : NULL;
+}
+
+const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
+                                                 const char *codec, const char *run_as,
+                                                 struct wring_way_cost *cost)
+{
+    struct wring_cost busy;
+    const struct wring_profile_way *way = settle_way(pinned, codec, run_as, &busy);
+
+    if (way == NULL)
+        return NULL;
+    *cost = wring_way_cost_of(way, &busy);
+    if (links_differ(pinned))
+        *cost = wring_way_cost_relink(way, cost, &one_link(pinned)->us, pinned->link_scale);
+    return way;
+}
+
+/* ---- shared cores ---- */
+
+/** Of progress, what the cores that code have to do. */
+static double share_of(const struct wring_pinned *pinned)
+{
+    double processors = pinned_processors(pinned->profile), ranks = pinned->ranks_per_node;
+    uint32_t cores = pinned->setting != NULL ? pinned->setting->cores : 0;
+
+    if (cores == 0)
+        return fmax(1, ranks / processors);
+    return fmin(1, fmax(0, (ranks * (cores + 1.0) - processors) / ranks));
+}
+
+bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring_cost *us_by_bytes)
+{
+    const struct wring_profile *profile = pinned->profile;
+    double ranks = (double)profile->nodes * profile->ranks_per_node;
+    const struct wring_profile_way *way =
+        ranks > 1 ? wring_profile_way(profile, "none", "auto", (uint32_t)ranks) : NULL;
+    double share = share_of(pinned);
+
+    if (way == NULL || share <= 0)
+        return false;
+    /* 2 (n - 1) / n of a bucket pass a rank's link */
+    *us_by_bytes = wring_cost_scale(&way->cpu.us, share, ranks / (2 * (ranks - 1) * sizeof(float)));
+    return true;
+}
+
+double wring_shared_cores_spin_lost(const struct wring_pinned *pinned)
+{
+    const struct wring_profile *profile = pinned->profile;
+    double processors = pinned_processors(profile), ranks = pinned->ranks_per_node;
+    double lost = 1 - fmin(1, processors / (2 * ranks)) / fmin(1, processors / ranks);
+
+    if (pinned->ranks_per_node >= profile->ranks_per_node)
+        lost = fmax(lost, profile->computing.spin_lost);
+    return lost;
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Which options a model has. */
+#include "planner/core/model/cost_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/core/model/building.h"
+#include "planner/core/model/candidates.h"
+#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/interference.h"
+
+#define WRING_MODULE "planner"
+
+static uint64_t chunk_bytes(const struct wring_building *building)
+{
+    if (building->model->settled)
+        return building->model->setting.chunk_bytes;
+    return building->params->chunk_bytes != 0 ? building->params->chunk_bytes
+                                              : WRING_SETTING_CHUNK_BYTES;
+}
+
+static struct wring_candidates_params codec_params(const struct wring_building *building,
+                                                   uint32_t codec)
+{
+    const struct wring_cost_model_params *params = building->params;
+    const struct wring_cost_model *model = building->model;
+    const struct wring_profile_codec *in = codec > 0 ? &model->codecs[codec] : NULL;
+    bool two_ways = in != NULL && strchr(in->spec, '>') != NULL;
+    const struct wring_profile_codec *out = two_ways ? &building->back[codec] : in;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+
+    struct wring_candidates_params walk = {
+        .work = {.profile = params->profile,
+                 .nodes = model->nodes,
+                 .ranks_per_node = model->ranks_per_node,
+                 .link_scale = building->link_scale,
+                 .scattered = params->scattered,
+                 .own_cores = wring_pinned_knows(&pinned, in) && wring_pinned_knows(&pinned, out),
+                 .in = in,
+                 .out = out},
+        .timeline = model->timeline,
+        .runnable = params->runnable,
+        .flat = params->flat,
+        .indivisible = params->indivisible,
+        .codec = codec,
+        .places =
+            params->places != 0 && !building->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
+        .chunk_bytes = chunk_bytes(building),
+        .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
+        .barred = building->barred[codec],
+        .budgets = building->budgets[codec]};
+
+    if (!wring_shared_cores_progress(&pinned, &walk.work.progress_us))
+        walk.work.progress_us = (struct wring_cost){0};
+    return walk;
+}
+
+/** Lanes nobody needs go: a group passes them in no time, so that nobody waits there either. */
+static void drop_idle_lanes(struct wring_cost_model *model, const struct wring_lanes *from)
+{
+    struct wring_lanes lanes = *from;
+    uint32_t left = 0;
+
+    for (uint32_t lane = 0; lane < lanes.n; lane++) {
+        bool busy = lane == 0;
+        for (uint32_t i = 0; i < model->problem.n_options; i++)
+            busy = busy || model->costs[i].each[lane].n > 0 || model->costs[i].once[lane].n > 0;
+        if (!busy)
+            continue;
+        for (uint32_t i = 0; i < model->problem.n_options; i++) {
+            model->costs[i].each[left] = model->costs[i].each[lane];
+            model->costs[i].once[left] = model->costs[i].once[lane];
+        }
+        model->lanes[left++] = lanes.names[lane];
+    }
+    model->problem.n_lanes = left;
+}
+
+static bool codes_on(const struct wring_option *option, enum wring_place place)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place != place)
+            return false;
+    return true;
+}
+
+/** Does the CPU code any of it? */
+static bool needs_cores(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place == WRING_PLACE_CPU)
+            return true;
+    return false;
+}
+
+static struct wring_option moved_to(const struct wring_option *option, enum wring_place place)
+{
+    struct wring_option moved = *option;
+
+    for (uint32_t i = 0; i < moved.n; i++)
+        if (moved.steps[i].kind != WRING_STEP_COMM)
+            moved.steps[i].place = place;
+    return moved;
+}
+
+/** The option on the CPU that is the same otherwise, or no worse than that one; n if none is. */
+static uint32_t find_offload(const struct wring_building *building, uint32_t option)
+{
+    const struct wring_candidates *candidates = &building->candidates;
+    const struct wring_candidate *from = &candidates->list[option];
+    uint32_t codec = from->option.codec;
+    struct wring_candidates_params params = codec_params(building, codec);
+    struct wring_option_cost moved_cost;
+
+    if (codec == 0 || !codes_on(&from->option.option, WRING_PLACE_DEVICE) ||
+        !params.work.in->at[WRING_PLACE_CPU].present ||
+        !params.work.out->at[WRING_PLACE_CPU].present)
+        return candidates->n;
+    struct wring_option moved = moved_to(&from->option.option, WRING_PLACE_CPU);
+    wring_candidate_cost(&params, &moved, &moved_cost);
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        const struct wring_candidate *to = &candidates->list[i];
+        if (to->option.codec == codec && codes_on(&to->option.option, WRING_PLACE_CPU) &&
+            wring_dominates(&to->cost, &moved_cost, WRING_PLAN_LANES_MAX))
+            return i;
+    }
+    return candidates->n;
+}
+
+/* ---- the whole ---- */
+
+static enum wring_status walk_codecs(struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    struct wring_candidates *candidates = &building->candidates;
+    enum wring_status status = WRING_OK;
+
+    building->lanes = wring_lanes_of(model->timeline);
+    for (uint32_t codec = 0; codec < model->n_codecs && status == WRING_OK; codec++) {
+        struct wring_candidates_params params = codec_params(building, codec);
+        status = wring_candidates_walk(candidates, &params);
+    }
+    return status;
+}
+
+static void fill(const struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    uint32_t n = building->candidates.n;
+
+    model->uncompressed = model->fp16 = model->raw = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct wring_candidate *candidate = &building->candidates.list[i];
+        model->costs[i] = candidate->cost;
+        model->options[i] = candidate->option;
+        if (model->settled && needs_cores(&candidate->option.option))
+            model->options[i].cores = model->setting.cores;
+        model->offload[i] = find_offload(building, i);
+        model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
+        if (candidate->option.codec == 0 && !candidate->barred &&
+            (candidate->baseline || model->raw == n))
+            model->raw = i;
+        if (candidate->baseline)
+            *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
+    }
+    if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
+        model->fp16 = model->uncompressed; /* who exchanges nothing rounds nothing */
+}
+
+/** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
+static enum wring_status check_raw(const struct wring_building *building)
+{
+    if (building->model->raw < building->model->problem.n_options)
+        return WRING_OK;
+    wring_error(building->log, "no way is left in which nothing is compressed");
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status fill_model(const struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    uint32_t n = building->candidates.n;
+
+    model->costs = calloc(n, sizeof(*model->costs));
+    model->options = calloc(n, sizeof(*model->options));
+    model->offload = calloc(n, sizeof(*model->offload));
+    model->on_device = calloc(n, sizeof(*model->on_device));
+    if (model->costs == NULL || model->options == NULL || model->offload == NULL ||
+        model->on_device == NULL)
+        return WRING_ERR_NO_MEMORY;
+    fill(building);
+    model->problem.n_options = n;
+    model->problem.options = model->costs;
+    model->problem.max_group_elems = building->params->apart ? 1 : 0;
+    drop_idle_lanes(model, &building->lanes);
+    return check_raw(building);
+}
+
+/** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status building_options(struct wring_building *building)
+{
+    struct wring_candidates *candidates = &building->candidates;
+
+    building->model->ways = calloc(building->model->n_codecs, sizeof(*building->model->ways));
+    if (building->model->ways == NULL)
+        return WRING_ERR_NO_MEMORY;
+    candidates->ways = building->model->ways;
+    candidates->keep_dominated = building->params->keep_dominated;
+    enum wring_status status =
+        wring_building_has_ways(building) ? wring_building_ways(building) : walk_codecs(building);
+    if (status != WRING_OK)
+        return status;
+    building->model->considered = candidates->considered;
+    building->model->dominated = candidates->dominated;
+    return fill_model(building);
+}
+
+/* ---- cost model ---- */
+
+#define RANKS_MAX (1u << 20)
+
+const char *wring_timeline_name(enum wring_timeline timeline)
+{
+    switch (timeline) {
+    case WRING_TIMELINE_SERIAL:
+        return "serial";
+    case WRING_TIMELINE_PHASES:
+        return "phases";
+    case WRING_TIMELINE_FULL:
+    case WRING_TIMELINE_AUTO:
+        return "full";
+    }
+    return "full";
+}
+
+/* ---- tensors ---- */
+
+/** May a tensor take any codec? */
+static bool may_code(const struct wring_building *building)
+{
+    for (uint32_t codec = 1; codec < building->model->n_codecs; codec++)
+        if (!building->barred[codec])
+            return true;
+    return false;
+}
+
+/** What exchanges lose, where a measured profile says that. Put together from parts, they are taken
+ * to keep their processors busy. */
+static void lose_to_computing(struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_profile_computing computing = model->profile->computing;
+    bool parts = model->source == WRING_COSTS_PARTS;
+
+    if (model->timeline != WRING_TIMELINE_FULL || model->source == WRING_COSTS_NOTHING)
+        return;
+    if (parts)
+        computing.spin_lost = computing.spin_coded_lost = wring_shared_cores_spin_lost(&pinned);
+    model->lost_us = wring_computing_shift(
+        &computing, building->params->computing, parts ? 1 : wring_building_load(building),
+        may_code(building), building->params->trace->n, model->compute_us);
+}
+
+static enum wring_status take_tensors(struct wring_building *building)
+{
+    const struct wring_tensor_trace *trace = building->params->trace;
+    struct wring_cost_model *model = building->model;
+
+    model->compute_us = calloc(trace->n, sizeof(*model->compute_us));
+    model->elems = calloc((size_t)trace->n + 1, sizeof(*model->elems));
+    if (model->compute_us == NULL || model->elems == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < trace->n; i++) {
+        double before = i > 0 ? trace->tensors[i - 1].ready_us : 0;
+        model->compute_us[i] = trace->tensors[i].ready_us - before;
+        model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
+    }
+    lose_to_computing(building);
+    /* an iteration begins with what the one before has brought */
+    model->compute_us[0] += trace->optimizer_us;
+    model->problem.n_tensors = trace->n;
+    model->problem.compute_us = model->compute_us;
+    model->problem.elems = model->elems;
+    return WRING_OK;
+}
+
+/* ---- the whole ---- */
+
+const char *wring_cost_source_name(enum wring_cost_source source)
+{
+    static const char *const names[] = {"nothing", "measured", "rescaled", "parts"};
+    return names[source];
+}
+
+static enum wring_cost_source source_of(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+
+    if (model->nodes * model->ranks_per_node == 1)
+        return WRING_COSTS_NOTHING;
+    if (!wring_building_has_ways(building))
+        return WRING_COSTS_PARTS;
+    return model->nodes > 1 && building->link_scale != 1 ? WRING_COSTS_RESCALED
+                                                         : WRING_COSTS_MEASURED;
+}
+
+static enum wring_status check_links(const struct wring_building *building)
+{
+    const struct wring_profile *profile = building->params->profile;
+    const struct wring_cost_model *model = building->model;
+
+    if (model->ranks_per_node > 1 && !profile->links[WRING_LEVEL_INTRA].present) {
+        wring_error(building->log, "the profile %s knows no link inside a node", profile->name);
+        return WRING_ERR_INVALID;
+    }
+    if (model->nodes > 1 && !profile->links[WRING_LEVEL_INTER].present) {
+        wring_error(building->log, "the profile %s knows no link between nodes", profile->name);
+        return WRING_ERR_INVALID;
+    }
+    return WRING_OK;
+}
+
+struct wring_cluster wring_cost_model_cluster(const struct wring_cost_model_params *params)
+{
+    const struct wring_profile *profile = params->profile;
+    struct wring_cluster cluster = {params->nodes, params->ranks_per_node, params->timeline};
+
+    if (cluster.nodes == 0)
+        cluster.nodes = profile->nodes;
+    if (cluster.ranks_per_node == 0)
+        cluster.ranks_per_node = profile->ranks_per_node;
+    if (cluster.timeline == WRING_TIMELINE_AUTO)
+        cluster.timeline = profile->chunked ? WRING_TIMELINE_FULL : WRING_TIMELINE_PHASES;
+    return cluster;
+}
+
+static enum wring_status set_cluster(struct wring_building *building)
+{
+    const struct wring_cost_model_params *params = building->params;
+    const struct wring_cluster cluster = wring_cost_model_cluster(params);
+    struct wring_cost_model *model = building->model;
+
+    model->nodes = cluster.nodes;
+    model->ranks_per_node = cluster.ranks_per_node;
+    model->timeline = cluster.timeline;
+    model->settled = params->setting != NULL && model->timeline == WRING_TIMELINE_FULL;
+    if (model->settled)
+        model->setting = *params->setting;
+    building->link_scale = params->link_scale != 0 ? params->link_scale : 1;
+    model->trace = params->trace;
+    model->profile = params->profile;
+    if (model->nodes == 0 || model->ranks_per_node == 0 || model->nodes > RANKS_MAX ||
+        model->ranks_per_node > RANKS_MAX / model->nodes) {
+        wring_error(building->log, "%u nodes of %u ranks are not a cluster of 1 to %u ranks",
+                    model->nodes, model->ranks_per_node, RANKS_MAX);
+        return WRING_ERR_INVALID;
+    }
+    if (params->trace->n == 0) {
+        wring_error(building->log, "a trace without tensors has nothing to plan");
+        return WRING_ERR_INVALID;
+    }
+    if (!(building->link_scale > 0) || isinf(building->link_scale)) {
+        wring_error(building->log, "links cannot be %g times as fast", building->link_scale);
+        return WRING_ERR_INVALID;
+    }
+    if (params->scattered && params->profile->copy_us.n == 0) {
+        wring_error(building->log, "nobody measured copies for the profile %s",
+                    params->profile->name);
+        return WRING_ERR_INVALID;
+    }
+    return check_links(building);
+}
+
+static enum wring_status build(struct wring_building *building)
+{
+    enum wring_status status = set_cluster(building);
+
+    if (status == WRING_OK) {
+        building->model->source = source_of(building);
+        status = wring_building_codecs(building);
+    }
+    if (status == WRING_OK)
+        status = take_tensors(building);
+    if (status == WRING_OK)
+        status = building_options(building);
+    if (status == WRING_OK)
+        status = wring_building_bar(building);
+    return status;
+}
+
+enum wring_status wring_cost_model_create(const struct wring_cost_model_params *params,
+                                          const struct wring_log *log,
+                                          struct wring_cost_model **out)
+{
+    struct wring_cost_model *model = calloc(1, sizeof(*model));
+    struct wring_building building = {.params = params, .log = log, .model = model};
+
+    if (model == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = build(&building);
+    wring_candidates_finish(&building.candidates);
+    free(building.back);
+    free(building.barred);
+    free(building.nmse_in);
+    free(building.budgets);
+    if (status != WRING_OK) {
+        wring_cost_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return WRING_OK;
+}
+
+void wring_cost_model_destroy(struct wring_cost_model *model)
+{
+    if (model == NULL)
+        return;
+    free(model->options);
+    free(model->costs);
+    free(model->codecs);
+    free(model->ways);
+    free(model->offload);
+    free(model->on_device);
+    free(model->compute_us);
+    free(model->elems);
+    free(model->allowed);
+    free(model);
+}

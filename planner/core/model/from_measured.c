@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Which tensors may take an option, as far as its error goes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/core/model/building.h"
+#include <wring/types.h>
+
+/** A codec's error where it is needed again and again. */
+struct error {
+    const struct wring_building *building;
+    const char *spec;
+    struct wring_encodings encodings;
+    bool on_gradients; /* or else of bell-shaped numbers */
+    char
+        in[WRING_CODEC_SPEC_MAX]; /* of "in>back" where both were measured by themselves; else "" */
+    const char *back;             /* likewise */
+    double nmse_in, nmse_back;
+};
+
+/** On the gradients of one tensor, or of all together where that was not recorded. */
+static double on_gradients(const struct error *error, const char *spec, const char *tensor)
+{
+    return wring_profile_error(error->building->params->profile, spec, tensor);
+}
+
+static struct error find_error(const struct wring_building *building, uint32_t codec,
+                               struct wring_encodings encodings)
+{
+    const struct wring_profile_codec *both = &building->model->codecs[codec];
+    struct error error = {.building = building,
+                          .spec = both->spec,
+                          .encodings = encodings,
+                          .nmse_in = building->nmse_in[codec],
+                          .nmse_back = building->back[codec].nmse};
+    const char *two = strchr(both->spec, '>');
+
+    error.on_gradients = !isnan(on_gradients(&error, both->spec, NULL));
+    if (two == NULL)
+        return error;
+    memcpy(error.in, both->spec, (size_t)(two - both->spec));
+    error.in[two - both->spec] = '\0';
+    error.back = two + 1;
+    if (error.on_gradients ? isnan(on_gradients(&error, error.in, NULL)) ||
+                                 isnan(on_gradients(&error, error.back, NULL))
+                           : strcmp(building->back[codec].spec, both->spec) == 0)
+        error.in[0] = '\0'; /* measured as one */
+    return error;
+}
+
+/** What a tensor loses: each encoding as much as one. */
+static double error_on(const struct error *error, uint32_t tensor)
+{
+    const char *name = error->building->params->trace->tensors[tensor].name;
+    double in = error->encodings.in, back = error->encodings.back;
+
+    if (error->in[0] != '\0')
+        return error->on_gradients ? in * on_gradients(error, error->in, name) +
+                                         back * on_gradients(error, error->back, name)
+                                   : in * error->nmse_in + back * error->nmse_back;
+    double times = error->back != NULL ? fmax(in, back) : in + back;
+    return times * (error->on_gradients ? on_gradients(error, error->spec, name) : error->nmse_in);
+}
+
+struct wring_encodings wring_building_fewest(const char *spec)
+{
+    return (struct wring_encodings){1, strchr(spec, '>') != NULL};
+}
+
+static enum wring_budget weigh(const struct wring_building *building, uint32_t codec,
+                               struct wring_encodings encodings)
+{
+    uint32_t n = building->params->trace->n, within = 0;
+
+    if (building->params->max_nmse <= 0 || encodings.in + encodings.back == 0)
+        return WRING_BUDGET_WITHIN;
+    struct error error = find_error(building, codec, encodings);
+    if (!error.on_gradients && isnan(building->model->codecs[codec].nmse))
+        return WRING_BUDGET_UNKNOWN;
+    for (uint32_t i = 0; i < n; i++)
+        within += error_on(&error, i) <= building->params->max_nmse;
+    if (within == n)
+        return WRING_BUDGET_WITHIN;
+    return within > 0 ? WRING_BUDGET_SOMEWHERE : WRING_BUDGET_BEYOND;
+}
+
+void wring_building_weigh(struct wring_building *building, uint32_t codec)
+{
+    for (uint32_t in = 0; in <= WRING_ENCODINGS_MAX; in++)
+        for (uint32_t back = 0; back <= WRING_ENCODINGS_MAX; back++)
+            building->budgets[codec].of[in][back] =
+                weigh(building, codec, (struct wring_encodings){in, back});
+}
+
+enum wring_budget wring_building_budget(const struct wring_building *building, uint32_t codec,
+                                        struct wring_encodings encodings)
+{
+    return building->budgets[codec].of[encodings.in][encodings.back];
+}
+
+/** An option is not for the tensors on which it loses too much; what is only compared with is for
+ *  nobody. */
+static void bar_option(const struct wring_building *building, uint32_t option, bool nobody)
+{
+    struct wring_cost_model *model = building->model;
+    const struct wring_cost_option *of = &model->options[option];
+    struct error error = find_error(building, of->codec, wring_option_encodings(&of->option));
+    uint32_t words = wring_problem_words(&model->problem);
+
+    for (uint32_t tensor = 0; tensor < model->problem.n_tensors; tensor++)
+        if (nobody || error_on(&error, tensor) > building->params->max_nmse)
+            model->allowed[(size_t)tensor * words + option / 64] &= ~(UINT64_C(1) << option % 64);
+}
+
+static enum wring_status make_allowed(struct wring_cost_model *model)
+{
+    size_t words = (size_t)model->problem.n_tensors * wring_problem_words(&model->problem);
+
+    if (model->allowed != NULL)
+        return WRING_OK;
+    model->problem.allowed = model->allowed = malloc(words * sizeof(*model->allowed));
+    if (model->allowed == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memset(model->allowed, 0xFF, words * sizeof(*model->allowed));
+    return WRING_OK;
+}
+
+enum wring_status wring_building_bar(struct wring_building *building)
+{
+    struct wring_cost_model *model = building->model;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < model->problem.n_options && status == WRING_OK; i++) {
+        uint32_t codec = model->options[i].codec;
+        enum wring_budget budget = wring_building_budget(
+            building, codec, wring_option_encodings(&model->options[i].option));
+        bool nobody = building->candidates.list[i].barred;
+        if (!nobody && budget == WRING_BUDGET_WITHIN)
+            continue;
+        status = make_allowed(model);
+        if (status == WRING_OK)
+            bar_option(building, i, nobody);
+    }
+    return status;
+}
+
+/* ---- ways ---- */
+
+/*
+ * Options of a profile that has measured whole exchanges. They say more than what can be put
+ * together from links and codecs, and are just those that the runtime can execute.
+ *
+ * A group is exchanged for as long as a further bucket takes behind others, which is when the next
+ * one can begin; what a single one takes longer than that follows on a lane of its own.
+ */
+
+enum {
+    DEVICE,
+    EXCHANGE,
+    REST
+};
+
+static const struct wring_lanes way_lanes = {3, {"device", WRING_LANE_EXCHANGE, "rest of it"}};
+
+static struct wring_step code(enum wring_step_kind kind)
+{
+    return (struct wring_step){.kind = kind, .place = WRING_PLACE_CPU};
+}
+
+static struct wring_step send(enum wring_routine routine, bool coded)
+{
+    return (struct wring_step){.kind = WRING_STEP_COMM, .routine = routine, .coded = coded};
+}
+
+static bool is_in_nodes(const char *run_as)
+{
+    return strncmp(run_as, "hierarchical", strlen("hierarchical")) == 0;
+}
+
+/** One exchange, as the tree has its steps, without phases. */
+static struct wring_option exchange_of(const char *spec, const char *run_as)
+{
+    if (strcmp(spec, "none") == 0)
+        return (struct wring_option){1, {send(WRING_ROUTINE_ALLREDUCE, false)}};
+    if (strcmp(run_as, "indivisible") == 0 || strcmp(run_as, "hierarchical-indivisible") == 0)
+        return (struct wring_option){3,
+                                     {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLGATHER, true),
+                                      code(WRING_STEP_DECODE)}};
+    return (struct wring_option){6,
+                                 {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLTOALL, true),
+                                  code(WRING_STEP_DECODE), code(WRING_STEP_ENCODE),
+                                  send(WRING_ROUTINE_ALLGATHER, true), code(WRING_STEP_DECODE)}};
+}
+
+static void push(struct wring_option *option, struct wring_step step, enum wring_phase phase)
+{
+    step.phase = phase;
+    option->steps[option->n++] = step;
+}
+
+/** The steps of a way, as the tree has them: what is decoded last belongs to the last phase. */
+static struct wring_option steps_of(const char *spec, const char *run_as)
+{
+    struct wring_option exchange = exchange_of(spec, run_as), option = {.n = 0};
+    bool in_nodes = is_in_nodes(run_as);
+    enum wring_phase phase = in_nodes ? WRING_PHASE_INTER : WRING_PHASE_FLAT;
+
+    if (in_nodes)
+        push(&option, send(WRING_ROUTINE_REDUCE_SCATTER, false), WRING_PHASE_INTRA_IN);
+    for (uint32_t i = 0; i < exchange.n; i++)
+        push(&option, exchange.steps[i],
+             in_nodes && i > 0 && i + 1 == exchange.n ? WRING_PHASE_INTRA_OUT : phase);
+    if (in_nodes)
+        push(&option, send(WRING_ROUTINE_ALLGATHER, false), WRING_PHASE_INTRA_OUT);
+    return option;
+}
+
+static enum wring_status offer_way(struct wring_building *building, uint32_t codec,
+                                   const char *run_as, bool baseline)
+{
+    const struct wring_cost_model *model = building->model;
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_way_cost cost;
+    const struct wring_profile_way *way =
+        wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &cost);
+    struct wring_candidate candidate = {.baseline = baseline,
+                                        .barred = building->barred[codec],
+                                        .option = {.codec = codec, .place = WRING_PLACE_CPU}};
+
+    candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
+    if (way == NULL &&
+        (is_in_nodes(run_as) ||
+         !wring_building_parts(building, codec, &candidate.option.option, &cost.busy, &cost.rest)))
+        return WRING_OK;
+    candidate.encodings = wring_option_encodings(&candidate.option.option);
+    enum wring_budget budget = wring_building_budget(building, codec, candidate.encodings);
+    candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
+    candidate.barred = candidate.barred || budget == WRING_BUDGET_BEYOND;
+    if (building->params->indivisible && wring_option_is_divisible(&candidate.option.option))
+        candidate.barred = true;
+    if (candidate.barred && !baseline)
+        return WRING_OK;
+    candidate.option.way = way;
+    candidate.cost.each[EXCHANGE] = cost.busy;
+    candidate.cost.each[REST] = cost.rest;
+    if (building->params->scattered) {
+        struct wring_cost copy = wring_work_copy(building->params->profile);
+        copy = wring_cost_scale(&copy, 2, 1);
+        candidate.cost.each[EXCHANGE] = wring_cost_add(&cost.busy, &copy);
+    }
+    return wring_candidates_offer(&building->candidates, &candidate);
+}
+
+struct wring_pinned wring_building_pinned(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+
+    return (struct wring_pinned){.profile = building->params->profile,
+                                 .nodes = model->nodes,
+                                 .ranks_per_node = model->ranks_per_node,
+                                 .link_scale = building->link_scale,
+                                 .computing = building->params->computing,
+                                 .setting = model->settled ? &model->setting : NULL};
+}
+
+bool wring_building_has_ways(const struct wring_building *building)
+{
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_way_cost cost;
+
+    return building->model->timeline == WRING_TIMELINE_FULL &&
+           wring_pinned_way(&pinned, "none", "auto", &cost) != NULL;
+}
+
+/** Of a codec in its faster scheme; 0 where the profile has neither. */
+static double load_of(const struct wring_building *building, const char *spec)
+{
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    double share = building->params->profile->computing.core_share, load = 0, pace = 0;
+
+    for (unsigned i = 0; i < WRING_SCHEMES; i++) {
+        struct wring_way_cost cost;
+        const struct wring_profile_way *way =
+            wring_pinned_way(&pinned, spec, wring_scheme_name((enum wring_scheme)i), &cost);
+        if (way == NULL)
+            continue;
+        double elems = (double)way->max_elems, us = wring_cost_at(&cost.busy, elems);
+        if (us > 0 && elems / us > pace) {
+            pace = elems / us;
+            load = wring_cost_at(&way->cpu.us, elems) / us / (share > 0 ? share : 1);
+        }
+    }
+    return load < 1 ? load : 1;
+}
+
+double wring_building_load(const struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+    double most = 0;
+    bool any = false;
+
+    for (uint32_t codec = 1; codec < model->n_codecs; codec++) {
+        double load = building->barred[codec] ? 0 : load_of(building, model->codecs[codec].spec);
+        most = load > most ? load : most;
+        any = any || !building->barred[codec];
+    }
+    if (any && building->params->keep_dominated)
+        return most; /* only these may be taken */
+    double raw = load_of(building, "none");
+    return raw > most ? raw : most;
+}
+
+/** Of large buckets: what is compared with is the faster of two ways without a choice. */
+static bool is_faster(const struct wring_building *building, uint32_t codec, const char *run_as,
+                      const char *than)
+{
+    const struct wring_pinned pinned = wring_building_pinned(building);
+    const char *spec = building->model->codecs[codec].spec;
+    struct wring_way_cost cost, other_cost;
+    const struct wring_profile_way *way = wring_pinned_way(&pinned, spec, run_as, &cost);
+    const struct wring_profile_way *other = wring_pinned_way(&pinned, spec, than, &other_cost);
+
+    if (way == NULL || other == NULL)
+        return way != NULL;
+    double elems = (double)(way->max_elems < other->max_elems ? way->max_elems : other->max_elems);
+    return wring_cost_at(&cost.busy, elems) < wring_cost_at(&other_cost.busy, elems);
+}
+
+/** A codec in one scheme, between all ranks and, unless plans do without, between nodes. */
+static enum wring_status offer_both(struct wring_building *building, uint32_t codec,
+                                    enum wring_scheme flat, bool baseline)
+{
+    const char *all = wring_scheme_name(flat);
+    const char *nodes = wring_scheme_name((enum wring_scheme)(flat + WRING_SCHEME_HIERARCHICAL));
+    bool in_nodes = !building->params->flat && is_faster(building, codec, nodes, all);
+    enum wring_status status = offer_way(building, codec, all, baseline && !in_nodes);
+
+    if (status != WRING_OK || building->params->flat)
+        return status;
+    return offer_way(building, codec, nodes, baseline && in_nodes);
+}
+
+enum wring_status wring_building_ways(struct wring_building *building)
+{
+    const struct wring_cost_model *model = building->model;
+    enum wring_status status = offer_both(building, 0, WRING_SCHEME_AUTO, true);
+
+    building->lanes = way_lanes;
+    wring_building_tell_parts(building);
+    for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
+        bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;
+        status = offer_both(building, codec, WRING_SCHEME_DIVISIBLE, baseline);
+        bool one_way = strchr(model->codecs[codec].spec, '>') == NULL;
+        if (status == WRING_OK && one_way)
+            status = offer_both(building, codec, WRING_SCHEME_INDIVISIBLE, false);
+    }
+    return status;
+}

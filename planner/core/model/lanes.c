@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/model/lanes.h"
+
+#include <string.h>
+
+#define WORKER(name) (1u << WRING_WORKER_##name)
+#define COMM (WORKER(INTRA_IN) | WORKER(INTER) | WORKER(INTRA_OUT))
+#define CPU (WORKER(CPU_ENCODE) | WORKER(CPU_DECODE))
+
+/** Who works on a lane. An option that has somebody of `if_any` at work takes `then` instead. */
+struct lane {
+    const char *name;
+    uint32_t workers;
+    uint32_t if_any, then;
+};
+
+/* Espresso's F: traffic of what is coded beside the device goes with the coder, not over the one
+   network. That is a second network for nothing; the other timelines know better. */
+static const struct lane serial[WRING_PLAN_LANES_MAX] = {
+    {"device", WORKER(DEVICE_ENCODE), 0, 0},
+    {"net", WORKER(DEVICE_DECODE) | COMM, CPU | WORKER(NODE), WORKER(DEVICE_DECODE)},
+    {"cpu", 0, CPU | WORKER(NODE), CPU | WORKER(NODE) | COMM},
+};
+
+static const struct lane phases[WRING_PLAN_LANES_MAX] = {
+    {"device", WORKER(DEVICE_ENCODE), 0, 0}, /* computing, too: encoding delays later gradients */
+    {"intra-in", WORKER(INTRA_IN), 0, 0},
+    {"cpu", CPU, 0, 0},
+    {"node", WORKER(NODE), 0, 0},
+    {"inter", WORKER(INTER), 0, 0},
+    {"decode", WORKER(DEVICE_DECODE), 0, 0},
+    {"intra-out", WORKER(INTRA_OUT), 0, 0},
+};
+
+static const struct lane full[WRING_PLAN_LANES_MAX] = {
+    {"device", WORKER(DEVICE_ENCODE) | WORKER(DEVICE_DECODE), 0, 0}, /* both steal computing */
+    {"intra-in", WORKER(INTRA_IN), 0, 0},
+    {"cpu", CPU | WORKER(PROGRESS), 0, 0}, /* one set of cores: nobody works while another does */
+    {"node", WORKER(NODE), 0, 0},
+    {"inter", WORKER(INTER), 0, 0},
+    {"intra-out", WORKER(INTRA_OUT), 0, 0},
+};
+
+static const struct lane *table_of(enum wring_timeline timeline)
+{
+    switch (timeline) {
+    case WRING_TIMELINE_SERIAL:
+        return serial;
+    case WRING_TIMELINE_FULL:
+        return full;
+    case WRING_TIMELINE_AUTO:
+    case WRING_TIMELINE_PHASES:
+        break;
+    }
+    return phases;
+}
+
+struct wring_lanes wring_lanes_of(enum wring_timeline timeline)
+{
+    const struct lane *table = table_of(timeline);
+    struct wring_lanes lanes = {0};
+
+    while (lanes.n < WRING_PLAN_LANES_MAX && table[lanes.n].name != NULL) {
+        lanes.names[lanes.n] = table[lanes.n].name;
+        lanes.n++;
+    }
+    return lanes;
+}
+
+static uint32_t who_works(const struct wring_work *work)
+{
+    uint32_t workers = 0;
+
+    for (uint32_t i = 0; i < WRING_WORKERS; i++)
+        if (work->us[i].n > 0 || work->latency_us[i] > 0)
+            workers |= 1u << i;
+    return workers;
+}
+
+static void put(const struct wring_work *work, uint32_t worker, bool chunked,
+                struct wring_cost *once, struct wring_cost *each)
+{
+    struct wring_cost latency = wring_cost_line(work->latency_us[worker], 0);
+
+    *each = wring_cost_add(each, &work->us[worker]);
+    if (work->latency_us[worker] > 0)
+        *(chunked ? once : each) = wring_cost_add(chunked ? once : each, &latency);
+}
+
+void wring_lanes_cost(enum wring_timeline timeline, const struct wring_work *work,
+                      uint64_t chunk_elems, struct wring_option_cost *out)
+{
+    const struct lane *table = table_of(timeline);
+    uint32_t busy = who_works(work);
+
+    memset(out, 0, sizeof(*out));
+    out->chunk_elems = chunk_elems;
+    for (uint32_t lane = 0; lane < WRING_PLAN_LANES_MAX && table[lane].name != NULL; lane++) {
+        uint32_t workers = table[lane].if_any & busy ? table[lane].then : table[lane].workers;
+        for (uint32_t worker = 0; worker < WRING_WORKERS; worker++)
+            if (workers >> worker & 1)
+                put(work, worker, chunk_elems > 0, &out->once[lane], &out->each[lane]);
+    }
+}

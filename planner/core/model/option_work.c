@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A tensor of E elements walks through its steps. Each rank that is at work holds `codes` pieces
+ * (one, if raw) of x E elements each, of a part f of the tensor; model/option_work.c says what
+ * becomes of these on the links. Codes are neither added nor shrunk until somebody decodes them:
+ * then f of the tensor is there, once.
+ */
+#include "planner/core/model/option_work.h"
+
+#include <string.h>
+
+static double nodes(const struct wring_walk *walk)
+{
+    return walk->params->nodes;
+}
+
+static double ranks_per_node(const struct wring_walk *walk)
+{
+    return walk->params->ranks_per_node;
+}
+
+static double ranks_of(const struct wring_walk *walk, enum wring_phase phase)
+{
+    if (phase == WRING_PHASE_FLAT)
+        return nodes(walk) * ranks_per_node(walk);
+    return phase == WRING_PHASE_INTER ? nodes(walk) : ranks_per_node(walk);
+}
+
+/** What passes a link: `pieces` codes of `part` of the tensor each. */
+struct passing {
+    double pieces, part;
+};
+
+static struct passing through_rank(const struct wring_walk *walk, const struct wring_step *step)
+{
+    double n = ranks_of(walk, step->phase), codes = walk->codes, x = walk->x;
+
+    switch (step->routine) {
+    case WRING_ROUTINE_ALLREDUCE:
+        return (struct passing){2 * (n - 1) * codes, x / n};
+    case WRING_ROUTINE_REDUCE_SCATTER:
+    case WRING_ROUTINE_ALLTOALL:
+        return (struct passing){(n - 1) * codes, x / n};
+    case WRING_ROUTINE_ALLGATHER:
+    case WRING_ROUTINE_GATHER:
+        return (struct passing){(n - 1) * codes, x};
+    case WRING_ROUTINE_REDUCE:
+    case WRING_ROUTINE_BROADCAST:
+        break;
+    }
+    return (struct passing){codes, x};
+}
+
+static struct passing through_node(const struct wring_walk *walk, const struct wring_step *step)
+{
+    double n = ranks_of(walk, step->phase), k = ranks_per_node(walk);
+    struct passing passing = through_rank(walk, step);
+
+    if (step->phase == WRING_PHASE_INTER)
+        passing.pieces *= walk->active;
+    else if (step->routine == WRING_ROUTINE_ALLTOALL)
+        passing.pieces = k * (n - k) * walk->codes;
+    else if (step->routine == WRING_ROUTINE_GATHER)
+        passing.pieces = (n - k) * walk->codes;
+    return passing;
+}
+
+static struct wring_cost piece_bytes(const struct wring_walk *walk, const struct wring_step *step)
+{
+    bool intra = step->phase == WRING_PHASE_INTRA_IN || step->phase == WRING_PHASE_INTRA_OUT;
+
+    if (step->coded)
+        return walk->codec->wire_bytes;
+    return wring_cost_line(0, intra && walk->half_intra ? 2 : 4);
+}
+
+/** Everything is done after it. */
+static bool is_alone(const struct wring_walk *walk, const struct wring_step *step)
+{
+    if (step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase])
+        return false;
+    return step->routine == WRING_ROUTINE_ALLREDUCE || step->routine == WRING_ROUTINE_ALLGATHER;
+}
+
+/** What a step takes of a link, and how long it takes at least. */
+struct price {
+    const struct wring_cost *us;
+    double latency_us;
+};
+
+/**
+ * As it was measured by itself, if it was. What ends in one rank is no collective that anybody has:
+ * it is made of puts. Else it takes what an allgather does, and of two steps each half of a pair's
+ * latency.
+ */
+static struct price price_of(const struct wring_profile_link *link, enum wring_routine routine,
+                             bool alone)
+{
+    const struct wring_profile_routine *measured =
+        wring_profile_routine(link, wring_routine_name(routine));
+    const struct wring_profile_put *put = &link->put;
+
+    if (measured != NULL)
+        return (struct price){&measured->us, measured->latency_us};
+    if (put->latency.us.n > 0 &&
+        (routine == WRING_ROUTINE_REDUCE || routine == WRING_ROUTINE_GATHER))
+        return (struct price){&put->each.us, wring_cost_at(&put->latency.us, 0)};
+    return (struct price){&link->us, alone ? link->latency_us : link->latency_us / 2};
+}
+
+/** @param share  of the step's work that this worker has */
+static void pay(struct wring_walk *walk, const struct wring_step *step, enum wring_worker worker,
+                double share)
+{
+    bool inter = worker == WRING_WORKER_INTER;
+    const struct wring_profile_link *link =
+        &walk->params->profile->links[inter ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
+    struct passing passing = inter ? through_node(walk, step) : through_rank(walk, step);
+    const struct price price = price_of(link, step->routine, is_alone(walk, step));
+    double scale = inter ? walk->params->link_scale : 1;
+    double twice = step->coded && walk->both_levels ? 2 : 1;
+    struct wring_cost piece = piece_bytes(walk, step);
+    struct wring_cost bytes = wring_cost_scale(&piece, share * passing.pieces, passing.part);
+    struct wring_cost us = wring_cost_of(price.us, &bytes);
+
+    wring_walk_add(walk, worker, wring_cost_scale(&us, 1 / scale, 1));
+    walk->work->latency_us[worker] += share * twice * price.latency_us;
+}
+
+/** In the node on its way to others, then back: a first step and a second, or half and half. */
+static void pay_flat(struct wring_walk *walk, const struct wring_step *step)
+{
+    double in = step->routine == WRING_ROUTINE_ALLGATHER ? 0 : walk->second[step->phase] ? 0 : 1;
+
+    if (step->routine == WRING_ROUTINE_ALLREDUCE)
+        in = 0.5;
+    if (nodes(walk) == 1)
+        in = 1; /* no other way but the node's link, and no lane but that */
+    if (in > 0)
+        pay(walk, step, WRING_WORKER_INTRA_IN, in);
+    if (in < 1)
+        pay(walk, step, WRING_WORKER_INTRA_OUT, 1 - in);
+}
+
+static void pay_comm(struct wring_walk *walk, const struct wring_step *step)
+{
+    bool flat = step->phase == WRING_PHASE_FLAT;
+
+    if (step->phase == WRING_PHASE_INTRA_IN)
+        pay(walk, step, WRING_WORKER_INTRA_IN, 1);
+    if (flat && ranks_per_node(walk) > 1)
+        pay_flat(walk, step);
+    if (step->phase == WRING_PHASE_INTER || (flat && nodes(walk) > 1))
+        pay(walk, step, WRING_WORKER_INTER, 1);
+    if (step->phase == WRING_PHASE_INTRA_OUT)
+        pay(walk, step, WRING_WORKER_INTRA_OUT, 1);
+}
+
+/** Raw data are added by somebody: n − 1 pieces, where the profile knows what that takes. */
+static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
+{
+    const struct wring_profile *profile = walk->params->profile;
+    double n = ranks_of(walk, step->phase);
+    bool whole = step->routine == WRING_ROUTINE_REDUCE;
+
+    if (step->routine != WRING_ROUTINE_ALLREDUCE && !whole &&
+        step->routine != WRING_ROUTINE_REDUCE_SCATTER)
+        return;
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        const struct wring_profile_codec *codec = &profile->codecs[i];
+        const struct wring_profile_coding *adding = &codec->at[WRING_PLACE_CPU];
+        if (strcmp(codec->spec, "none") == 0 && adding->present)
+            wring_walk_add(walk, WRING_WORKER_CPU_DECODE,
+                           wring_cost_scale(wring_profile_decoding(&adding->decode_us,
+                                                                   &adding->decode_add_us, true),
+                                            n - 1, walk->active * walk->x / (whole ? 1 : n)));
+    }
+}
+
+/** What every rank at work holds afterwards. */
+static void move(struct wring_walk *walk, const struct wring_step *step)
+{
+    double n = ranks_of(walk, step->phase);
+    bool second = walk->second[step->phase] || step->phase == WRING_PHASE_INTRA_OUT;
+
+    switch (step->routine) {
+    case WRING_ROUTINE_ALLREDUCE:
+        break;
+    case WRING_ROUTINE_REDUCE_SCATTER:
+        walk->x /= n;
+        walk->f /= n;
+        break;
+    case WRING_ROUTINE_ALLTOALL:
+        walk->x /= n;
+        walk->f /= n;
+        walk->codes *= n;
+        break;
+    case WRING_ROUTINE_ALLGATHER:
+        walk->f *= second ? n : 1;
+        walk->x *= step->coded ? 1 : n;
+        walk->codes *= step->coded ? n : 1;
+        break;
+    case WRING_ROUTINE_REDUCE:
+        break;
+    case WRING_ROUTINE_GATHER:
+        walk->codes *= n;
+        break;
+    case WRING_ROUTINE_BROADCAST:
+        break;
+    }
+    walk->second[step->phase] = true;
+}
+
+/** One root of a node instead of all its ranks, or all of them again. */
+static void count_active(struct wring_walk *walk, const struct wring_step *step)
+{
+    if (step->phase == WRING_PHASE_INTER)
+        return;
+    if (step->routine == WRING_ROUTINE_REDUCE || step->routine == WRING_ROUTINE_GATHER)
+        walk->active = 1;
+    else if (step->routine == WRING_ROUTINE_BROADCAST)
+        walk->active = ranks_per_node(walk);
+}
+
+/** Whoever makes progress moves what passes a rank's link. */
+static void pay_progress(struct wring_walk *walk, const struct wring_step *step)
+{
+    struct passing passing = through_rank(walk, step);
+    struct wring_cost piece = piece_bytes(walk, step);
+    struct wring_cost bytes = wring_cost_scale(&piece, passing.pieces, passing.part);
+
+    wring_walk_add(walk, WRING_WORKER_PROGRESS, wring_cost_of(&walk->params->progress_us, &bytes));
+}
+
+/** A step of communication: what it takes, and what every rank at work holds afterwards. */
+static void walk_communicate(struct wring_walk *walk, const struct wring_step *step)
+{
+    if (ranks_of(walk, step->phase) > 1) {
+        pay_comm(walk, step);
+        if (walk->params->progress_us.n > 0)
+            pay_progress(walk, step);
+        else if (!step->coded)
+            pay_sums(walk, step);
+    }
+    move(walk, step);
+    count_active(walk, step);
+}
+
+/* ---- work ---- */
+
+/** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
+ *  of them has cores for that. */
+static double coders_share(const struct wring_walk *walk, enum wring_place place)
+{
+    if (place == WRING_PLACE_CPU && walk->params->own_cores)
+        return 1;
+    return place == WRING_PLACE_DEVICE ? 1 : walk->active;
+}
+
+static enum wring_worker coder_of(enum wring_place place, bool encode)
+{
+    switch (place) {
+    case WRING_PLACE_DEVICE:
+        return encode ? WRING_WORKER_DEVICE_ENCODE : WRING_WORKER_DEVICE_DECODE;
+    case WRING_PLACE_CPU:
+        return encode ? WRING_WORKER_CPU_ENCODE : WRING_WORKER_CPU_DECODE;
+    case WRING_PLACE_NODE:
+        return WRING_WORKER_NODE;
+    }
+    return WRING_WORKER_NODE;
+}
+
+static void encode(struct wring_walk *walk, const struct wring_step *step)
+{
+    bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
+
+    walk->codec = back ? walk->params->out : walk->params->in;
+    if (walk->whole != WRING_KNOWN_NONE)
+        return;
+    wring_walk_add(walk, coder_of(step->place, true),
+                   wring_cost_scale(&walk->codec->at[step->place].encode_us, 1,
+                                    coders_share(walk, step->place) * walk->x));
+}
+
+/** Codes of the same part of the tensor are added up; others have a place each. */
+static bool adds(const struct wring_walk *walk)
+{
+    return walk->codes * walk->x > walk->f * (1 + 1e-9);
+}
+
+static void decode(struct wring_walk *walk, const struct wring_step *step)
+{
+    const struct wring_profile_coding *coding = &walk->codec->at[step->place];
+    const struct wring_cost *one_us =
+        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, adds(walk));
+
+    if (walk->whole == WRING_KNOWN_NONE)
+        wring_walk_add(
+            walk, coder_of(step->place, false),
+            wring_cost_scale(one_us, walk->codes, coders_share(walk, step->place) * walk->x));
+    walk->codes = 1;
+    walk->x = walk->f;
+}
+
+/**
+ * Espresso's artifact knows what its own options take as a whole: once the encoding and once the
+ * decoding of what remains of a tensor for a rank's device after the phase inside the node, or for
+ * the node's other coders.
+ */
+static void code_as_whole(struct wring_walk *walk, enum wring_place place)
+{
+    const struct wring_profile_codec *codec = walk->params->in;
+    const struct wring_profile_coding *coding =
+        walk->whole == WRING_KNOWN_TWO_LEVEL ? &codec->two_level[place] : &codec->at[place];
+    double part = place == WRING_PLACE_DEVICE ? 1.0 / walk->params->ranks_per_node : 1;
+
+    wring_walk_add(walk, coder_of(place, true), wring_cost_scale(&coding->encode_us, 1, part));
+    wring_walk_add(walk, coder_of(place, false), wring_cost_scale(&coding->decode_us, 1, part));
+}
+
+static enum wring_place first_place(const struct wring_option *option)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].kind != WRING_STEP_COMM)
+            return option->steps[i].place;
+    return WRING_PLACE_DEVICE;
+}
+
+static enum wring_known_option known_as_whole(const struct wring_work_params *params,
+                                              const struct wring_option *option)
+{
+    enum wring_known_option known = wring_option_known(option, params->ranks_per_node == 1);
+    enum wring_place place = first_place(option);
+
+    if (params->profile->chunked || params->in != params->out || known == WRING_KNOWN_RAW)
+        return WRING_KNOWN_NONE;
+    if (known == WRING_KNOWN_TWO_LEVEL && !params->in->two_level[place].present)
+        return WRING_KNOWN_NONE;
+    return known;
+}
+
+/** Do codes travel between nodes, or else inside them? */
+static bool codes_travel(const struct wring_option *option, bool inter)
+{
+    for (uint32_t i = 0; i < option->n; i++)
+        if (option->steps[i].coded && option->steps[i].phase != WRING_PHASE_FLAT &&
+            (option->steps[i].phase == WRING_PHASE_INTER) == inter)
+            return true;
+    return false;
+}
+
+static void take_step(struct wring_walk *walk, const struct wring_step *step)
+{
+    switch (step->kind) {
+    case WRING_STEP_COMM:
+        walk_communicate(walk, step);
+        break;
+    case WRING_STEP_ENCODE:
+        encode(walk, step);
+        break;
+    case WRING_STEP_DECODE:
+        decode(walk, step);
+        break;
+    }
+}
+
+struct wring_cost wring_work_copy(const struct wring_profile *profile)
+{
+    return wring_cost_scale(&profile->copy_us, 1, sizeof(float));
+}
+
+void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
+                       struct wring_work *out)
+{
+    struct wring_walk walk = {.params = params,
+                              .option = option,
+                              .work = out,
+                              .x = 1,
+                              .f = 1,
+                              .codes = 1,
+                              .active = params->ranks_per_node};
+
+    memset(out, 0, sizeof(*out));
+    walk.whole = known_as_whole(params, option);
+    walk.half_intra = !params->profile->chunked && codes_travel(option, true);
+    walk.both_levels = !wring_option_sums_codes(option) && codes_travel(option, true) &&
+                       codes_travel(option, false);
+    for (uint32_t i = 0; i < option->n; i++)
+        take_step(&walk, &option->steps[i]);
+    if (walk.whole != WRING_KNOWN_NONE)
+        code_as_whole(&walk, first_place(option));
+    if (params->scattered) {
+        wring_walk_add(&walk, WRING_WORKER_CPU_ENCODE, wring_work_copy(params->profile));
+        wring_walk_add(&walk, WRING_WORKER_CPU_DECODE, wring_work_copy(params->profile));
+    }
+}

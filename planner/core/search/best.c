@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The search proper: a beam over promising stops, local search, and then the same again over the
+ * stops around the best grouping, as long as that gains anything. Of many options the later beams
+ * try only those by which labels of the first one came along, and those that did best for a group
+ * of the best grouping when all were tried there. How far all this goes is counted in evaluations,
+ * never in time, so that an answer depends on the problem alone.
+ */
+#include <stdlib.h>
+
+#include "planner/core/search/beam.h"
+#include "planner/core/search/search_state.h"
+
+enum {
+    STOPS_MIN = 24,    /* where tensors may be parted, if there are more */
+    STOPS_MOST = 4096, /* with those that constraints ask for; beyond, no beam */
+    NEAR = 2,          /* tensors around a group's end that are stops too, the second time */
+    REACH = 12,        /* see wring_beam_params */
+    WIDTH_MIN = 8,     /* labels of a beam */
+};
+
+/** How far a search goes. */
+struct reach {
+    uint32_t stops;  /* where tensors may be parted, of few options */
+    uint32_t width;  /* labels of a beam, at most */
+    uint32_t passes; /* of one beam */
+    uint32_t rounds; /* of beam and local search */
+    uint32_t marked; /* options of later beams, of many */
+    uint32_t turns;  /* of local search, in a round */
+    uint64_t pass;   /* evaluations of one pass, about, where that leaves any freedom */
+    uint64_t whole;  /* evaluations after which nothing new is begun */
+};
+
+/* As far as takes milliseconds, and a tenth of a second. */
+static const struct reach near = {64, 64, 6, 3, 8, 2, 80000, 110000};
+static const struct reach far = {400, 4096, 20, 30, 24, 20, 1400000, 0};
+
+/* Of the time: what passes and rounds must gain for more of them. */
+static const double worth_another = 1e-5;
+
+/** What the rounds of a search have beside it. */
+struct rounds {
+    struct wring_seek *seek;
+    struct reach reach;
+    struct wring_stops stops;
+    double floor_us;
+    double tried_us; /* the grouping for whose groups every option was tried */
+    uint32_t tried_groups;
+    uint32_t *used; /* [n_options] labels of the last pass */
+    bool *marked;   /* [WRING_SIZES × n_options] options of later beams */
+    uint32_t *room; /* [WRING_SIZES × n_options] of choices */
+    struct wring_choices choices[WRING_SIZES];
+};
+
+/** Moves of a pass from stop to stop. */
+static double count_moves(uint32_t n_stops)
+{
+    uint64_t moves = 0;
+
+    for (uint32_t way = 1; way <= n_stops; way += way < REACH ? 1 : 1 + way / REACH)
+        moves += n_stops + 1 - way;
+    return (double)moves;
+}
+
+/** Choices at a size, on average. */
+static double mean_choices(const struct wring_seek *seek)
+{
+    uint32_t choices = 0, sizes = 0;
+
+    for (int i = 0; i < WRING_SIZES; i++) {
+        choices += seek->choices[i].n;
+        sizes += seek->rates->choices[i].n > 0;
+    }
+    return (double)choices / sizes;
+}
+
+/** As many stops as the narrowest beam may see in a pass. */
+static uint32_t choose_stops(const struct wring_seek *seek, const struct reach *reach)
+{
+    uint32_t stops = reach->stops;
+
+    while (stops > STOPS_MIN &&
+           count_moves(stops) * mean_choices(seek) * WIDTH_MIN > (double)reach->pass)
+        stops -= WIDTH_MIN;
+    return stops;
+}
+
+/** As wide as a pass may be. Each label costs the more, the more of them there are. */
+static uint32_t choose_width(const struct rounds *rounds)
+{
+    double moves = count_moves(rounds->stops.n) * mean_choices(rounds->seek);
+    double labels = (double)rounds->reach.pass / moves;
+    uint32_t width = WIDTH_MIN;
+
+    while (width < rounds->reach.width && 2 * width * (1 + width / 16.0) <= labels)
+        width *= 2;
+    return width;
+}
+
+static bool at_floor(const struct rounds *rounds)
+{
+    return rounds->seek->time_us <= rounds->floor_us * (1 + 1e-12);
+}
+
+/** Passes to and fro, as long as they gain anything. */
+static void run_passes(struct rounds *rounds, struct wring_beam *beam)
+{
+    struct wring_seek *seek = rounds->seek;
+    double before = seek->time_us;
+
+    for (uint32_t i = 0; i < rounds->reach.passes && wring_beam_pass(beam, &seek->trial); i++) {
+        wring_seek_offer(seek, &seek->trial);
+        if (wring_beam_complete(beam) || at_floor(rounds))
+            break;
+        if (i % 2 == 0)
+            continue;
+        if (seek->time_us > before * (1 - worth_another) ||
+            seek->evaluations + wring_beam_evaluations(beam) > rounds->reach.whole)
+            break;
+        before = seek->time_us;
+    }
+    seek->evaluations += wring_beam_evaluations(beam);
+    wring_beam_count_options(beam, rounds->used);
+}
+
+/** @param guide  see wring_beam_create() */
+static enum wring_status run_beam(struct rounds *rounds, const struct wring_grouping *guide)
+{
+    const struct wring_seek *seek = rounds->seek;
+    struct wring_beam_params params = {.rates = seek->rates,
+                                       .choices = seek->choices,
+                                       .stops = rounds->stops.at,
+                                       .n_stops = rounds->stops.n,
+                                       .width = choose_width(rounds),
+                                       .reach = REACH,
+                                       .deadline_ns = seek->deadline_ns};
+    struct wring_beam *beam;
+
+    if (rounds->stops.n > STOPS_MOST)
+        return WRING_OK;
+    enum wring_status status = wring_beam_create(&params, guide, &beam);
+    if (status != WRING_OK)
+        return status;
+    run_passes(rounds, beam);
+    wring_beam_destroy(beam);
+    return WRING_OK;
+}
+
+static void mark(struct rounds *rounds, uint32_t option)
+{
+    const struct wring_rates *rates = rounds->seek->rates;
+
+    for (size_t size = 0; size < WRING_SIZES; size++)
+        for (uint32_t i = 0; i < rates->choices[size].n; i++)
+            if (rates->choices[size].options[i] == option)
+                rounds->marked[size * rates->n_options + option] = true;
+}
+
+/** From now on only options that are marked. */
+static void narrow(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+
+    if (seek->rates->n_options <= rounds->reach.marked)
+        return;
+    wring_rates_narrow(seek->rates, rounds->marked, rounds->choices, rounds->room);
+    seek->choices = rounds->choices;
+}
+
+/** Options of the best grouping, and those that labels of the beam came by most often. */
+static void mark_used(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+    uint32_t n = seek->rates->n_options;
+
+    for (uint32_t i = 0; i < seek->best.n; i++)
+        mark(rounds, seek->best.option[i]);
+    for (uint32_t i = 0; i < rounds->reach.marked; i++) {
+        uint32_t most = 0;
+        for (uint32_t option = 1; option < n; option++)
+            if (rounds->used[option] > rounds->used[most])
+                most = option;
+        if (rounds->used[most] > 0)
+            mark(rounds, most);
+        rounds->used[most] = 0;
+    }
+}
+
+/** Every option for each group of the best grouping, if that is not the one which was tried last.
+ */
+static enum wring_status try_every_option(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+
+    if (seek->rates->n_options <= rounds->reach.marked || at_floor(rounds) ||
+        (seek->time_us == rounds->tried_us && seek->best.n == rounds->tried_groups))
+        return WRING_OK;
+    rounds->tried_us = seek->time_us;
+    rounds->tried_groups = seek->best.n;
+    return wring_seek_every_option(seek, rounds->marked);
+}
+
+/** Local search, with few options and with all of them in turn. */
+static enum wring_status improve(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < rounds->reach.turns && status == WRING_OK && !at_floor(rounds); i++) {
+        double before = seek->time_us;
+        narrow(rounds);
+        status = wring_seek_nearby(seek);
+        if (status == WRING_OK)
+            status = try_every_option(rounds);
+        if (seek->time_us > before * (1 - worth_another))
+            break;
+    }
+    narrow(rounds);
+    return status;
+}
+
+static enum wring_status first_round(struct rounds *rounds)
+{
+    wring_stops_choose(&rounds->stops);
+    enum wring_status status = wring_seek_start(rounds->seek, &rounds->stops);
+    if (status == WRING_OK)
+        status = run_beam(rounds, NULL);
+    if (status != WRING_OK)
+        return status;
+    mark_used(rounds);
+    return improve(rounds);
+}
+
+static enum wring_status next_round(struct rounds *rounds)
+{
+    rounds->stops.most = rounds->reach.stops;
+    wring_stops_choose_near(&rounds->stops, &rounds->seek->best, NEAR);
+    enum wring_status status = run_beam(rounds, &rounds->seek->best);
+    return status == WRING_OK ? improve(rounds) : status;
+}
+
+static enum wring_status run_rounds(struct rounds *rounds)
+{
+    struct wring_seek *seek = rounds->seek;
+    enum wring_status status = first_round(rounds);
+
+    for (uint32_t i = 1; i < rounds->reach.rounds && status == WRING_OK; i++) {
+        double before = seek->time_us;
+        if (at_floor(rounds) || seek->evaluations > rounds->reach.whole || wring_seek_late(seek))
+            break;
+        status = next_round(rounds);
+        if (seek->time_us > before * (1 - worth_another))
+            break;
+    }
+    return status;
+}
+
+enum wring_status wring_seek_best(struct wring_seek *seek)
+{
+    size_t n = seek->rates->n_options;
+    struct rounds rounds = {.seek = seek, .reach = near, .floor_us = wring_seek_floor(seek)};
+
+    if (seek->params->evaluations > 0) {
+        rounds.reach = far;
+        rounds.reach.whole = seek->params->evaluations;
+    }
+    enum wring_status status =
+        wring_stops_init(&rounds.stops, seek->rates, choose_stops(seek, &rounds.reach));
+    if (status != WRING_OK)
+        return status;
+    rounds.used = calloc(n, sizeof(*rounds.used));
+    rounds.marked = calloc(WRING_SIZES * n, sizeof(*rounds.marked));
+    rounds.room = malloc(WRING_SIZES * n * sizeof(*rounds.room));
+    status = WRING_ERR_NO_MEMORY;
+    if (rounds.used != NULL && rounds.marked != NULL && rounds.room != NULL)
+        status = run_rounds(&rounds);
+    if (status == WRING_OK)
+        status = wring_seek_merge(seek);
+    seek->choices = seek->rates->choices;
+    free(rounds.used);
+    free(rounds.marked);
+    free(rounds.room);
+    wring_stops_finish(&rounds.stops);
+    return status;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/search/cost_tables.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/** All x of the corners of `n` costs, rising, each once, 0 among them. */
+static uint32_t collect_corners(const struct wring_cost *costs, uint32_t n, double *x)
+{
+    uint32_t many = 1, kept = 1;
+
+    x[0] = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t corner = 0; corner < costs[i].n; corner++)
+            if (costs[i].corners[corner].x > 0)
+                x[many++] = costs[i].corners[corner].x;
+    qsort(x, many, sizeof(*x), rising);
+    for (uint32_t i = 1; i < many; i++)
+        if (x[i] > x[kept - 1])
+            x[kept++] = x[i];
+    return kept;
+}
+
+/** Add a cost to a lane of all pieces. */
+static void add_cost(struct wring_rate_table *table, const struct wring_cost *cost, uint32_t lane)
+{
+    for (uint32_t i = 0; i < table->n; i++) {
+        struct wring_rate_piece *piece = &table->pieces[i];
+        double us = wring_cost_at(cost, piece->from);
+        piece->us[lane] += us;
+        if (i + 1 < table->n) {
+            double next = table->pieces[i + 1].from;
+            piece->slope[lane] += (wring_cost_at(cost, next) - us) / (next - piece->from);
+        } else if (cost->n > 0) {
+            piece->slope[lane] += cost->slope;
+        }
+    }
+}
+
+/** @param costs  [2 × WRING_PLAN_LANES_MAX] a lane's are at lane and WRING_PLAN_LANES_MAX + lane */
+static enum wring_status make_table(struct wring_rate_table *table, const struct wring_cost *costs)
+{
+    double x[2 * WRING_PLAN_LANES_MAX * WRING_COST_CORNERS + 1];
+
+    table->n = collect_corners(costs, 2 * WRING_PLAN_LANES_MAX, x);
+    table->pieces = calloc(table->n, sizeof(*table->pieces));
+    if (table->pieces == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < table->n; i++)
+        table->pieces[i].from = x[i];
+    for (uint32_t i = 0; i < 2 * WRING_PLAN_LANES_MAX; i++)
+        add_cost(table, &costs[i], i % WRING_PLAN_LANES_MAX);
+    return WRING_OK;
+}
+
+/** Errors: WRING_ERR_NO_MEMORY; finish it then too. */
+static enum wring_status rate_init(struct wring_rate *rate, const struct wring_option_cost *option,
+                                   uint32_t n_lanes)
+{
+    struct wring_cost first[2 * WRING_PLAN_LANES_MAX] = {0}, each[2 * WRING_PLAN_LANES_MAX] = {0};
+
+    rate->chunk_elems = option->chunk_elems;
+    memcpy(first, option->once, n_lanes * sizeof(*first));
+    memcpy(rate->chunk_elems == 0 ? first + WRING_PLAN_LANES_MAX : each, option->each,
+           n_lanes * sizeof(*first));
+    enum wring_status status = make_table(&rate->first, first);
+    return status == WRING_OK ? make_table(&rate->each, each) : status;
+}
+
+static void rate_finish(struct wring_rate *rate)
+{
+    free(rate->first.pieces);
+    free(rate->each.pieces);
+}
+
+static bool below_at(const struct wring_rate_table *a, const struct wring_rate_table *b, double x,
+                     uint32_t n_lanes)
+{
+    double us_a[WRING_PLAN_LANES_MAX], us_b[WRING_PLAN_LANES_MAX];
+
+    wring_rate_look_up(a, x, us_a);
+    wring_rate_look_up(b, x, us_b);
+    for (uint32_t lane = 0; lane < n_lanes; lane++)
+        if (us_a[lane] > us_b[lane])
+            return false;
+    return true;
+}
+
+/** At all corners of one of the tables inside the interval. */
+static bool below_at_corners(const struct wring_rate_table *a, const struct wring_rate_table *b,
+                             const struct wring_rate_table *corners, double low, double high,
+                             uint32_t n_lanes)
+{
+    for (uint32_t i = 0; i < corners->n; i++) {
+        double x = corners->pieces[i].from;
+        if (x > low && x < high && !below_at(a, b, x, n_lanes))
+            return false;
+    }
+    return true;
+}
+
+/** Between corners both are lines, so that corners and ends say it all. */
+static bool below(const struct wring_rate_table *a, const struct wring_rate_table *b, double low,
+                  double high, uint32_t n_lanes)
+{
+    return below_at(a, b, low, n_lanes) && below_at(a, b, high, n_lanes) &&
+           below_at_corners(a, b, a, low, high, n_lanes) &&
+           below_at_corners(a, b, b, low, high, n_lanes);
+}
+
+/** Does `a` take no longer than `b`, on any lane, for any group of low to high elements? */
+static bool rate_below(const struct wring_rate *a, const struct wring_rate *b, double low,
+                       double high, uint32_t n_lanes)
+{
+    double chunk = (double)a->chunk_elems;
+
+    if (a->chunk_elems != b->chunk_elems || !below(&a->first, &b->first, low, high, n_lanes))
+        return false;
+    if (a->chunk_elems == 0)
+        return true;
+    /* one chunk is as large as its group; of more, each is more than half as large as they may be
+     */
+    double least = low < chunk / 2 ? low : chunk / 2, most = high < chunk ? high : chunk;
+    return below(&a->each, &b->each, least, most, n_lanes);
+}
+
+/* ---- rate choices ---- */
+
+enum {
+    SETS_MAX = 1 << WRING_PLAN_LANES_MAX, /* of lanes */
+    FEW = 16,                             /* options */
+};
+
+/** How many tensors may take an option. */
+enum kind {
+    NO,
+    SOME,
+    EVERY,
+};
+
+/** Choices being found. */
+struct finding {
+    const struct wring_rates *rates;
+    enum kind *kinds; /* [n_options] */
+    bool *marked;     /* [n_options] at the present size */
+    double *least;    /* [SETS_MAX] what a set of lanes takes together, at least */
+    uint32_t *who;    /* [SETS_MAX] with which option */
+};
+
+static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
+{
+    uint64_t word = problem->allowed[(uint64_t)tensor * wring_problem_words(problem) + option / 64];
+    return (word >> (option % 64) & 1) != 0;
+}
+
+/** Errors: WRING_ERR_INVALID (a tensor may take no option), WRING_ERR_NO_MEMORY. */
+static enum wring_status rates_find_barred(struct wring_rates *rates)
+{
+    uint64_t stride = (uint64_t)rates->n_tensors + 1;
+
+    rates->barred = malloc(rates->n_options * stride * sizeof(*rates->barred));
+    if (rates->barred == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t option = 0; option < rates->n_options; option++) {
+        uint32_t *barred = rates->barred + option * stride;
+        barred[rates->n_tensors] = rates->n_tensors;
+        for (uint32_t i = rates->n_tensors; i-- > 0;)
+            barred[i] = may(rates->problem, i, option) ? barred[i + 1] : i;
+    }
+    for (uint32_t i = 0; i < rates->n_tensors; i++)
+        if (!wring_rates_allow_any(rates, i, i + 1))
+            return WRING_ERR_INVALID;
+    return WRING_OK;
+}
+
+bool wring_rates_allow_any(const struct wring_rates *rates, uint32_t begin, uint32_t end)
+{
+    for (uint32_t option = 0; option < rates->n_options; option++)
+        if (wring_rates_allow(rates, begin, end, option))
+            return true;
+    return false;
+}
+
+/** May each tensor that may take `b` take `a` instead? */
+static bool stands_in(const struct wring_rates *rates, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; rates->barred != NULL && i < rates->n_tensors; i++)
+        if (wring_rates_allow(rates, i, i + 1, b) && !wring_rates_allow(rates, i, i + 1, a))
+            return false;
+    return true;
+}
+
+/** Is there an option that is as good at these sizes? Of those that are alike the first stays. */
+static bool beaten(const struct wring_rates *rates, uint32_t option, double low, double high)
+{
+    const struct wring_rate *rate = rates->rate;
+
+    for (uint32_t other = 0; other < rates->n_options; other++) {
+        if (other == option || !rate_below(&rate[other], &rate[option], low, high, rates->n_lanes))
+            continue;
+        bool alike = rate_below(&rate[option], &rate[other], low, high, rates->n_lanes) &&
+                     stands_in(rates, option, other);
+        if (stands_in(rates, other, option) && (!alike || other < option))
+            return true;
+    }
+    return false;
+}
+
+/** Sums over each set of lanes, a bit per lane, n_lanes ≥ 1. @param sum  out, [1 << n_lanes] */
+static void sum_sets(uint32_t n_lanes, const double *us, double *sum)
+{
+    sum[0] = 0;
+    sum[1] = us[0];
+    for (uint32_t lane = 1; lane < n_lanes; lane++) {
+        wring_pair more = {us[lane], us[lane]};
+        for (uint32_t i = 0; i < 1u << lane; i += 2)
+            wring_pair_store(sum + i + (1u << lane), wring_pair_load(sum + i) + more);
+    }
+}
+
+/** Of which sets does this option take less than those before? Seldom of many. */
+static void take_least(const struct finding *finding, uint32_t sets, const double *sum,
+                       uint32_t option)
+{
+    double *least = finding->least;
+
+    for (uint32_t i = 0; i < sets; i += 2) {
+        if (wring_pair_above(wring_pair_load(least + i), wring_pair_load(sum + i)) == 0)
+            continue;
+        for (uint32_t j = i; j < i + 2; j++)
+            if (sum[j] < least[j]) {
+                least[j] = sum[j];
+                finding->who[j] = option;
+            }
+    }
+}
+
+/** Mark the options of a kind that take least on some set of lanes together, at a size. */
+static void mark_least(const struct finding *finding, uint64_t elems, enum kind kind)
+{
+    const struct wring_rates *rates = finding->rates;
+    uint32_t sets = 1u << rates->n_lanes;
+    double us[WRING_PLAN_LANES_MAX], sum[SETS_MAX];
+
+    finding->least[0] = 0; /* no lanes: nothing takes less */
+    for (uint32_t i = 1; i < sets; i++)
+        finding->least[i] = DBL_MAX;
+    for (uint32_t option = 0; option < rates->n_options; option++) {
+        if (finding->kinds[option] < kind)
+            continue;
+        wring_rate_loads(&rates->rate[option], elems, rates->n_lanes, us);
+        sum_sets(rates->n_lanes, us, sum);
+        take_least(finding, sets, sum, option);
+    }
+    for (uint32_t i = 1; i < sets && finding->least[i] < DBL_MAX; i++)
+        finding->marked[finding->who[i]] = true;
+}
+
+/** Where there are few options, leave out only those that are useless for sure. */
+static void mark_unbeaten(const struct finding *finding, double low, double high)
+{
+    for (uint32_t option = 0; option < finding->rates->n_options; option++)
+        finding->marked[option] = !beaten(finding->rates, option, low, high);
+}
+
+static enum wring_status find_size(const struct finding *finding, int size)
+{
+    const struct wring_rates *rates = finding->rates;
+    struct wring_choices *choices = &rates->choices[size];
+
+    memset(finding->marked, 0, rates->n_options * sizeof(*finding->marked));
+    if (rates->n_options <= FEW) {
+        mark_unbeaten(finding, ldexp(1, 2 * size), ldexp(1, 2 * size + 2));
+    } else {
+        mark_least(finding, UINT64_C(2) << 2 * size, EVERY);
+        if (rates->barred != NULL) /* else any may take any */
+            mark_least(finding, UINT64_C(2) << 2 * size, SOME);
+    }
+    choices->options = malloc(rates->n_options * sizeof(*choices->options));
+    if (choices->options == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t option = 0; option < rates->n_options; option++)
+        if (finding->marked[option])
+            choices->options[choices->n++] = option;
+    return WRING_OK;
+}
+
+static enum wring_status find_sizes(const struct finding *finding)
+{
+    uint32_t n = finding->rates->n_tensors;
+    const uint64_t *elems = finding->rates->problem->elems;
+    uint64_t least = elems[1] - elems[0];
+
+    for (uint32_t i = 1; i < n; i++)
+        if (elems[i + 1] - elems[i] < least)
+            least = elems[i + 1] - elems[i];
+    for (int size = wring_rates_size(least); size <= wring_rates_size(elems[n] - elems[0]);
+         size++) {
+        enum wring_status status = find_size(finding, size);
+        if (status != WRING_OK)
+            return status;
+    }
+    return WRING_OK;
+}
+
+static enum kind kind_of(const struct wring_rates *rates, uint32_t option)
+{
+    if (wring_rates_allow(rates, 0, rates->n_tensors, option))
+        return EVERY;
+    for (uint32_t i = 0; i < rates->n_tensors; i++)
+        if (wring_rates_allow(rates, i, i + 1, option))
+            return SOME;
+    return NO;
+}
+
+/** After the former. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status rates_find_choices(struct wring_rates *rates)
+{
+    double least[SETS_MAX];
+    uint32_t who[SETS_MAX];
+    struct finding finding = {.rates = rates, .least = least, .who = who};
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    finding.kinds = malloc(rates->n_options * sizeof(*finding.kinds));
+    finding.marked = malloc(rates->n_options * sizeof(*finding.marked));
+    if (finding.kinds != NULL && finding.marked != NULL) {
+        for (uint32_t option = 0; option < rates->n_options; option++)
+            finding.kinds[option] = kind_of(rates, option);
+        status = find_sizes(&finding);
+    }
+    free(finding.kinds);
+    free(finding.marked);
+    return status;
+}
+
+void wring_rates_narrow(const struct wring_rates *rates, const bool *marked,
+                        struct wring_choices *choices, uint32_t *room)
+{
+    uint32_t n = rates->n_options;
+
+    for (int size = 0; size < WRING_SIZES; size++, room += n, marked += n) {
+        choices[size] = (struct wring_choices){.options = room};
+        for (uint32_t option = 0; option < n; option++)
+            if (marked[option])
+                room[choices[size].n++] = option;
+        if (choices[size].n == 0 || rates->choices[size].n == 0)
+            choices[size] = rates->choices[size];
+    }
+}
+
+/* ---- rates ---- */
+
+static enum wring_status fill(struct wring_rates *rates, const struct wring_problem *problem)
+{
+    for (uint32_t i = 0; i < rates->n_tensors; i++)
+        rates->compute_us[i + 1] = rates->compute_us[i] + problem->compute_us[i];
+    for (uint32_t i = 0; i < rates->n_options; i++) {
+        enum wring_status status = rate_init(&rates->rate[i], &problem->options[i], rates->n_lanes);
+        if (status != WRING_OK)
+            return status;
+    }
+    if (problem->allowed != NULL) {
+        enum wring_status status = rates_find_barred(rates);
+        if (status != WRING_OK)
+            return status;
+    }
+    return rates_find_choices(rates);
+}
+
+static bool sound(const struct wring_problem *problem)
+{
+    if (problem->n_tensors == 0 || problem->n_options == 0 || problem->n_lanes == 0 ||
+        problem->n_lanes > WRING_PLAN_LANES_MAX)
+        return false;
+    for (uint32_t i = 0; i < problem->n_tensors; i++)
+        if (problem->elems[i + 1] <= problem->elems[i])
+            return false;
+    return true;
+}
+
+enum wring_status wring_rates_init(struct wring_rates *rates, const struct wring_problem *problem)
+{
+    if (!sound(problem))
+        return WRING_ERR_INVALID;
+    *rates = (struct wring_rates){.problem = problem,
+                                  .n_lanes = problem->n_lanes,
+                                  .n_tensors = problem->n_tensors,
+                                  .n_options = problem->n_options};
+    rates->compute_us = calloc((size_t)problem->n_tensors + 1, sizeof(*rates->compute_us));
+    rates->rate = calloc(problem->n_options, sizeof(*rates->rate));
+    rates->choices = calloc(WRING_SIZES, sizeof(*rates->choices));
+
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+    if (rates->compute_us != NULL && rates->rate != NULL && rates->choices != NULL)
+        status = fill(rates, problem);
+    if (status != WRING_OK)
+        wring_rates_finish(rates);
+    return status;
+}
+
+void wring_rates_finish(struct wring_rates *rates)
+{
+    for (uint32_t i = 0; rates->rate != NULL && i < rates->n_options; i++)
+        rate_finish(&rates->rate[i]);
+    for (uint32_t i = 0; rates->choices != NULL && i < WRING_SIZES; i++)
+        free(rates->choices[i].options);
+    free(rates->rate);
+    free(rates->choices);
+    free(rates->compute_us);
+    free(rates->barred);
+    *rates = (struct wring_rates){0};
+}
+
+void wring_rates_task(const struct wring_rates *rates, uint32_t begin, uint32_t end,
+                      uint32_t option, struct wring_task *task)
+{
+    const struct wring_rate *rate = &rates->rate[option];
+    uint64_t elems = rates->problem->elems[end] - rates->problem->elems[begin];
+
+    wring_rate_look_up(&rate->first, (double)elems, task->took);
+    task->more = 0;
+    if (rate->chunk_elems != 0) {
+        uint64_t chunks = (elems + rate->chunk_elems - 1) / rate->chunk_elems;
+        wring_rate_look_up(&rate->each, (double)elems / (double)chunks, task->each);
+        for (uint32_t lane = 0; lane < rates->n_lanes; lane++)
+            task->took[lane] += task->each[lane];
+        task->more = (double)(chunks - 1);
+    }
+    task->took[0] += rates->compute_us[end] - rates->compute_us[begin];
+}
+
+void wring_task_advance_more(uint32_t n_lanes, const struct wring_task *task, double *heads)
+{
+    double before[WRING_PLAN_LANES_MAX];
+
+    memcpy(before, heads, n_lanes * sizeof(*before));
+    for (uint32_t last = 0; last < n_lanes; last++) {
+        double sum = 0, longest = 0;
+        for (uint32_t first = last + 1; first-- > 0;) {
+            sum += task->each[first];
+            longest = wring_later(longest, task->each[first]);
+            heads[last] =
+                wring_later(heads[last], before[first] + sum + (task->more - 1) * longest);
+        }
+    }
+}
+
+void wring_task_retreat_more(uint32_t n_lanes, const struct wring_task *task, double *tails)
+{
+    double after[WRING_PLAN_LANES_MAX];
+
+    memcpy(after, tails, n_lanes * sizeof(*after));
+    for (uint32_t first = 0; first < n_lanes; first++) {
+        double sum = 0, longest = 0;
+        for (uint32_t last = first; last < n_lanes; last++) {
+            sum += task->each[last];
+            longest = wring_later(longest, task->each[last]);
+            tails[first] =
+                wring_later(tails[first], after[last] + sum + (task->more - 1) * longest);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * MergeComp (arXiv:2103.15195): the tensors in y consecutive groups, all with one option, for
+ * y = 1, 2, 3, … until one more group gains too little. The next cut is the best of all there are.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/core/search/search_state.h"
+
+/* Of the time: what one more group must gain. */
+static const double threshold = 1e-3;
+
+/** A partition that grows. Heads and tails are those at each cut. */
+struct partition {
+    struct wring_seek *seek;
+    uint32_t option, n; /* groups */
+    uint32_t *cut;      /* [n + 1] 0, …, n_tensors */
+    double (*heads)[WRING_PLAN_LANES_MAX], (*tails)[WRING_PLAN_LANES_MAX]; /* [n + 1] */
+    double time_us;
+};
+
+static void work_out(struct partition *partition)
+{
+    const struct wring_rates *rates = partition->seek->rates;
+    uint32_t n = partition->n;
+    struct wring_task task;
+
+    memset(partition->heads[0], 0, sizeof(partition->heads[0]));
+    memset(partition->tails[n], 0, sizeof(partition->tails[n]));
+    for (uint32_t i = 0; i < n; i++) {
+        wring_rates_task(rates, partition->cut[i], partition->cut[i + 1], partition->option, &task);
+        wring_task_advance(rates->n_lanes, &task, partition->heads[i], partition->heads[i + 1]);
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        wring_rates_task(rates, partition->cut[i], partition->cut[i + 1], partition->option, &task);
+        wring_task_retreat(rates->n_lanes, &task, partition->tails[i + 1], partition->tails[i]);
+    }
+    partition->time_us = partition->heads[n][rates->n_lanes - 1];
+}
+
+/** The time with group i cut once more. */
+static double time_cut(const struct partition *partition, uint32_t i, uint32_t at)
+{
+    const struct wring_rates *rates = partition->seek->rates;
+    double heads[WRING_PLAN_LANES_MAX];
+    struct wring_task task;
+
+    wring_rates_task(rates, partition->cut[i], at, partition->option, &task);
+    wring_task_advance(rates->n_lanes, &task, partition->heads[i], heads);
+    wring_rates_task(rates, at, partition->cut[i + 1], partition->option, &task);
+    wring_task_advance(rates->n_lanes, &task, heads, heads);
+    partition->seek->evaluations++;
+    return wring_heads_meet(rates->n_lanes, heads, partition->tails[i + 1]);
+}
+
+/** Cut where it helps most. @return whether that was enough */
+static bool cut_once(struct partition *partition, const uint32_t *stops, uint32_t n)
+{
+    uint32_t group = 0, best = 0, best_group = 0;
+    double time = partition->time_us * (1 - threshold);
+
+    for (uint32_t i = 0; i < n && stops[i] < partition->seek->rates->n_tensors; i++) {
+        while (partition->cut[group + 1] < stops[i])
+            group++;
+        if (partition->cut[group + 1] == stops[i])
+            continue;
+        double cut = time_cut(partition, group, stops[i]);
+        if (cut < time) {
+            time = cut;
+            best = stops[i];
+            best_group = group;
+        }
+    }
+    if (best == 0)
+        return false;
+    memmove(partition->cut + best_group + 2, partition->cut + best_group + 1,
+            (partition->n - best_group) * sizeof(*partition->cut));
+    partition->cut[best_group + 1] = best;
+    partition->n++;
+    work_out(partition);
+    return true;
+}
+
+/** All cuts, and an offer. */
+static void partition_tensors(struct partition *partition, const uint32_t *stops, uint32_t n)
+{
+    struct wring_seek *seek = partition->seek;
+
+    partition->n = 1;
+    partition->cut[0] = 0;
+    partition->cut[1] = seek->rates->n_tensors;
+    work_out(partition);
+    while (!wring_seek_late(seek) && cut_once(partition, stops, n))
+        ;
+    wring_seek_uniform(seek, partition->cut + 1, partition->n, partition->option, &seek->trial);
+    wring_seek_offer(seek, &seek->trial);
+}
+
+enum wring_status wring_seek_mergecomp(struct wring_seek *seek, uint32_t option,
+                                       const uint32_t *stops, uint32_t n)
+{
+    struct partition partition = {.seek = seek, .option = option};
+    size_t room = (size_t)n + 2;
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    partition.cut = malloc(room * sizeof(*partition.cut));
+    partition.heads = malloc(room * sizeof(*partition.heads));
+    partition.tails = malloc(room * sizeof(*partition.tails));
+    if (partition.cut != NULL && partition.heads != NULL && partition.tails != NULL) {
+        partition_tensors(&partition, stops, n);
+        status = WRING_OK;
+    }
+    free(partition.cut);
+    free(partition.heads);
+    free(partition.tails);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The game between a mixture of groupings and a flow, played among the arcs of a set. Groupings
+ * want the expected length least, flows most; what a flow leaves the best grouping bounds the time
+ * of all groupings from below.
+ *
+ * Both sides decide place by place: at a tensor with which arc a grouping goes on, in a cell of the
+ * grid which part of a flow goes down. Each place keeps, per choice, by how much that would have
+ * been better than what was done so far, never less than nothing, and chooses in proportion
+ * (regret matching+, Tammelin 2014; what places regret bounds what the whole does, as in
+ * counterfactual regret minimisation, Zinkevich et al. 2007). The mean of the flows, later ones
+ * counting for more, comes close to the best flow, and no step has a length that must be chosen.
+ *
+ * It can also be played for a suffix, behind a label: when each lane is done with the tensors
+ * before. The label then stands in the row of the tensor before: the way down to a lane in that
+ * row is as long as the lane is busy.
+ *
+ * Owner and threads: one. All memory is taken by init.
+ */
+#ifndef WRING_BOUND_COLUMN_GENERATION_H
+#define WRING_BOUND_COLUMN_GENERATION_H
+
+#include <stdint.h>
+
+#include "planner/tool/bound/columns.h"
+
+/** Of a cell of the grid: what its two ways on regret, and how much of the flow goes down. */
+struct wring_game_cell {
+    double down, along, share;
+};
+
+struct wring_game {
+    struct wring_arc_set *set; /* borrowed */
+    uint32_t n_tensors, n_lanes;
+    uint32_t first;                      /* the tensor at which the game begins */
+    struct wring_game_cell *cells;       /* [n × WRING_PLAN_LANES_MAX] */
+    struct wring_game_cell *saved_cells; /* of the whole game, while a suffix is played */
+    double *regret, *chance;             /* [set->max] of the arcs */
+    double *cost;                        /* [set->max] in this step; of those asleep infinite */
+    uint32_t *sleep;                     /* [set->max] steps in which an arc is passed over */
+    struct wring_masses masses;
+    struct wring_edges flow;   /* the present one */
+    struct wring_edges length; /* of the edges, in the present mixture */
+    struct wring_edges sum;    /* of flows since the last rest, each with its weight */
+    struct wring_edges best;   /* the mean flow, after wring_game_rest() */
+    double *values;            /* [n + 1] what goes on from a tensor takes */
+    double *reach;             /* [n + 1] which part of the mixture comes by it */
+    double weight;             /* of all flows in `sum` */
+    double far_us;             /* arcs that take so much more than the mixture nap longest */
+    uint32_t steps;            /* since the last rest */
+    uint64_t played;           /* arcs and edges that were looked at, ever */
+    void *memory;
+};
+
+/** Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set *set);
+
+void wring_game_finish(struct wring_game *game);
+
+/** Begin: the flow goes half and half. */
+void wring_game_start(struct wring_game *game);
+
+/** Go on after the arcs were settled: one at least leaves each tensor. */
+void wring_game_resume(struct wring_game *game);
+
+/** One step of each side. */
+void wring_game_step(struct wring_game *game);
+
+/** Work out the mean flow since the last rest, into `best`; arcs keep what the whole game regrets.
+ *  The mean begins anew. */
+void wring_game_rest(struct wring_game *game);
+
+/** Go on behind a label, 0 < first; the whole game is kept aside. @param ends  rising by lane */
+void wring_game_enter(struct wring_game *game, uint32_t first, const double *ends);
+
+/** Back to the whole game. */
+void wring_game_leave(struct wring_game *game);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What an exchange that was measured as a whole is made of: for pictures, not for plans. Its time,
+ * its processor time, codec work and bytes were measured apart from each other; how they lie in it
+ * is apportioned here.
+ */
+#ifndef WRING_TOOL_EXCHANGE_PARTS_H
+#define WRING_TOOL_EXCHANGE_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/core/model/cost_model.h"
+
+/** In the order in which pictures have them. */
+enum wring_exchange_part {
+    WRING_PART_ENCODE,
+    WRING_PART_WIRE, /* beside all others; copying in shared memory is work instead */
+    WRING_PART_DECODE,
+    WRING_PART_WORK,  /* of the processor besides: sums of raw data, copies, hand-overs, calls */
+    WRING_PART_CORES, /* waiting for a processor that ranks share */
+    WRING_PART_PEERS, /* waiting for the link, or for other ranks */
+};
+#define WRING_EXCHANGE_PARTS 6
+
+struct wring_exchange_parts {
+    double took_us; /* the whole exchange behind others */
+    double us[WRING_EXCHANGE_PARTS];
+    double begin_us[WRING_EXCHANGE_PARTS]; /* if it were one piece; of several, each has as much
+                                              less of everything */
+    uint64_t pieces;                       /* that go one after another, 1 or more */
+    uint32_t decides; /* bit per part: those that, one after another, take as long as it does */
+};
+
+/** "encode", "wire", "decode and add" …; a static string. */
+const char *wring_exchange_part_name(enum wring_exchange_part part);
+
+/**
+ * Apportion what a group of `elems` takes.
+ *
+ * With W for the exchange, P for the processor time in it, E and D for coding it: whoever codes
+ * inline has P - E - D for the rest, and waits for what is left of W; ranks that share a processor
+ * wait first for that, P / share - P. Pinned cores code beside the rest. The wire has what its
+ * bytes take on the only kind of link that there is. It decides where it is busy for nine tenths
+ * of W and the processor is not, nor longer with what it waits for a core; else the thread does
+ * that has most to do, its waiting included.
+ *
+ * @return false: the option was not measured as a whole, or takes no time
+ */
+bool wring_exchange_parts(const struct wring_cost_model *model, uint32_t option, uint64_t elems,
+                          struct wring_exchange_parts *out);
+
+#endif
